@@ -57,7 +57,7 @@ def our_batches(options: argparse.Namespace) -> tuple[Batches, TextsOf, int]:
     from adiabat.config.dual_training import TrainSettings
     from adiabat.config.reader import checked
     from adiabat.data.records import Side
-    from adiabat.dual_encoder.batch_plan import order_of
+    from adiabat.dual_encoder.batch_plan import sampler_of
     from adiabat.dual_encoder.batches import draw_batch
     from adiabat.dual_encoder.pair_data import read_pairs
     from adiabat.models.token_cache import TokenTable
@@ -68,22 +68,22 @@ def our_batches(options: argparse.Namespace) -> tuple[Batches, TextsOf, int]:
     pairs, _ = read_pairs(options.file, settings.data, cache=Path(options.work))
     assert pairs.texts.folder is not None
     sides: dict[Side, Any] = {"query": pairs.texts.queries, "document": pairs.texts.documents}
-    tokens = {side: TokenTable.kept(encoder, texts, side=side, folder=pairs.texts.folder) for side, texts in sides.items()}
-    order = order_of(pairs, settings)
+    tokens = {side: TokenTable.of(encoder, texts, side=side, folder=pairs.texts.folder) for side, texts in sides.items()}
+    sampler = sampler_of(settings, pairs)
 
     def batches() -> Batches:
-        for step in range(order.pairs):
-            batch = draw_batch(pairs, order.rows(step), settings.train, seed=settings.run.seed, step=step)
+        for step in range(sampler.pairs):
+            batch = draw_batch(pairs, sampler.rows(step), settings.train, seed=settings.run.seed, step=step)
             rows: dict[Side, np.ndarray] = {"query": np.unique(batch.query), "document": np.unique(batch.documents)}
             padded = [encoder.collate(tokens[side].lists(rows[side]), side=side) for side in rows]
             yield min(len(one.input_ids) for one in padded), sum(int(one.attention_mask.sum()) for one in padded)
 
     def texts_of(count: int) -> Iterator[list[tuple[str, str]]]:
-        for picked in map(order.rows, range(count)):
+        for picked in map(sampler.rows, range(count)):
             queries, documents = pairs.texts.queries.take(pairs.query[picked]), pairs.texts.documents.take(pairs.positive[picked])
             yield list(zip(queries, documents, strict=True))
 
-    return batches(), texts_of, order.pairs
+    return batches(), texts_of, sampler.pairs
 
 
 def tokenizing_encoder() -> Any:

@@ -15,7 +15,7 @@ from torch import nn
 from adiabat.adiabatic import stored_loss as objective_module
 from adiabat.adiabatic.stored_loss import StoredDocuments, known_positives, pairs, pairs_of
 from adiabat.core.ragged import Ragged
-from adiabat.data.batch_sampler import ShuffledStream
+from adiabat.data.batch_sampler import ShuffledBatches
 from adiabat.data.text_hashes import hash_texts
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
@@ -54,7 +54,7 @@ def objective_for(store: Store, **settings: Any) -> StoredDocuments:
 
 
 def picked_at(step: int) -> list[int]:
-    return [int(row) for row in ShuffledStream(len(TRAIN), seed=0).rows(step, BATCH)]
+    return [int(row) for row in ShuffledBatches(len(TRAIN), BATCH, seed=0).rows(step)]
 
 
 def query_vectors(objective: StoredDocuments, rows: list[int]) -> np.ndarray:

@@ -12,7 +12,7 @@ from torch.nn import functional
 from adiabat.adiabatic.drift import TURN
 from adiabat.adiabatic.drift_guard import Guard
 from adiabat.adiabatic.probes import read_probes
-from adiabat.adiabatic.regularization import Taught, pull_to_start, soften
+from adiabat.adiabatic.regularization import RehearsedTexts, pull_to_start, soften
 from adiabat.adiabatic.tune_setup import prepared_tower
 from adiabat.adiabatic.tuning_context import Ground
 from adiabat.config.reader import checked
@@ -125,7 +125,7 @@ def test_a_rehearsal_adds_its_distance_to_the_loss(problem: Problem) -> None:
     held, free = ground.objective(tower, wanted), ground.objective(tower, settings(problem))
     texts = [f"rehearsed {number} of nothing" for number in range(24)]
     for step in (0, 3, 9):
-        picked = [texts[row] for row in held.rehearsal.stream.rows(step, 5)] if held.rehearsal else []
+        picked = [texts[row] for row in held.rehearsal.sampler.rows(step)] if held.rehearsal else []
         assert len(set(picked)) == 5 or step == 9
         now, before = (torch.from_numpy(one.encode(picked, side="query", precision="fp32")) for one in (tower, ground.model.query))
         added = 2.5 * (1 - functional.cosine_similarity(now, before)).mean()
@@ -150,7 +150,7 @@ def test_rehearsed_texts_are_read_and_embedded_once(problem: Problem, monkeypatc
     ground = Ground(problem.fresh, problem.store, str(problem.data))
     runs = [settings(problem, rehearsal={"weight": weight}) for weight in (1.0, 2.0)]
     ground.require_possible(runs)
-    monkeypatch.setattr(Taught, "of", None)
+    monkeypatch.setattr(RehearsedTexts, "of", None)
     monkeypatch.setattr("adiabat.adiabatic.tuning_context.read_probes", None)
     for one in runs:
         tower, _ = prepared_tower(ground.model.query, one)

@@ -6,8 +6,8 @@ import pytest
 from jaxtyping import Int
 
 from adiabat.core.errors import DataError
-from adiabat.data.batch_arrangement import ArrangedStream, Rules, arranged
-from adiabat.data.batch_sampler import ShuffledStream
+from adiabat.data.batch_arrangement import ArrangedBatches, Rules, arranged
+from adiabat.data.batch_sampler import ShuffledBatches
 
 
 def of_one(count: int) -> list[Int[np.ndarray, " n"]]:
@@ -205,8 +205,8 @@ def test_no_batch_is_above_its_budget_and_padding_is_less() -> None:
     assert padding(batches, tokens) < 0.75 * padding(by_chance, tokens)
 
 
-def stream(rules: Rules, count: int, *, seed: int = 5) -> ArrangedStream:
-    return ArrangedStream(lambda number: ShuffledStream(count, seed=seed).rows(number, count), rules, seed=seed)
+def stream(rules: Rules, count: int, *, seed: int = 5) -> ArrangedBatches:
+    return ArrangedBatches(ShuffledBatches(count, count, seed=seed).rows, rules, pairs=count, seed=seed)
 
 
 def test_a_step_is_the_same_whatever_was_asked_before() -> None:
@@ -224,7 +224,7 @@ def test_passes_differ_and_what_each_leaves_out_is_counted() -> None:
     one = stream(Rules(batch_size=30, levels=of_one(100)), 100)
     passes = [[one.rows(step).tolist() for step in (start, start + 1, start + 2)] for start in (0, 3)]
     assert passes[0] != passes[1]
-    assert one.left == {0: 10, 1: 10}
+    assert [one.left_out(number) for number in range(2)] == [10, 10]
     assert all(len({row for batch in taken for row in batch}) == 90 for taken in passes)
 
 

@@ -5,45 +5,52 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from adiabat.data.batch_sampler import ShuffledStream, step_generator, step_seed, text_order, validation_batches
+from adiabat.data.batch_sampler import ShuffledBatches, step_generator, step_seed, text_order, validation_batches
 
 
-def drawn(stream: ShuffledStream, steps: int, batch_size: int) -> list[int]:
-    return [int(row) for step in range(steps) for row in stream.rows(step, batch_size)]
+def drawn(stream: ShuffledBatches, steps: int) -> list[int]:
+    return [int(row) for step in range(steps) for row in stream.rows(step)]
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 7, 10, 23])
 def test_each_pass_is_a_permutation_of_all_rows(batch_size: int) -> None:
-    rows = drawn(ShuffledStream(10, seed=3), 70 // batch_size + 1, batch_size)
+    rows = drawn(ShuffledBatches(10, batch_size, seed=3), 70 // batch_size + 1)
     for start in range(0, 70, 10):
         assert sorted(rows[start : start + 10]) == list(range(10))
 
 
 def test_passes_are_in_different_orders() -> None:
-    rows = drawn(ShuffledStream(50, seed=0), 2, 50)
+    rows = drawn(ShuffledBatches(50, 50, seed=0), 2)
     assert rows[:50] != rows[50:]
 
 
 @pytest.mark.parametrize("batch_size", [4, 9, 25])
 def test_any_step_is_found_again_alone_and_in_any_order(batch_size: int) -> None:
-    stream = ShuffledStream(9, seed=5)
-    forward = [stream.rows(step, batch_size).tolist() for step in range(12)]
-    assert [ShuffledStream(9, seed=5).rows(step, batch_size).tolist() for step in range(12)] == forward
-    assert [stream.rows(step, batch_size).tolist() for step in reversed(range(12))] == forward[::-1]
+    stream = ShuffledBatches(9, batch_size, seed=5)
+    forward = [stream.rows(step).tolist() for step in range(12)]
+    assert [ShuffledBatches(9, batch_size, seed=5).rows(step).tolist() for step in range(12)] == forward
+    assert [stream.rows(step).tolist() for step in reversed(range(12))] == forward[::-1]
 
 
 def test_the_batch_size_cuts_the_same_order_differently() -> None:
-    assert drawn(ShuffledStream(11, seed=1), 6, 10) == drawn(ShuffledStream(11, seed=1), 4, 15)
+    assert drawn(ShuffledBatches(11, 10, seed=1), 6) == drawn(ShuffledBatches(11, 15, seed=1), 4)
+
+
+@pytest.mark.parametrize("batch_size", [3, 10, 23])
+def test_batches_of_passes_add_up_and_a_later_first_step_moves_them(batch_size: int) -> None:
+    plain, moved = (ShuffledBatches(10, batch_size, seed=3, first_step=first) for first in (0, 7))
+    assert [sum(plain.batches(number) for number in range(passes)) for passes in range(24)] == [10 * n // batch_size for n in range(24)]
+    assert [moved.rows(7 + step).tolist() for step in range(9)] == [plain.rows(step).tolist() for step in range(9)]
 
 
 def test_a_batch_larger_than_the_data_goes_through_it_several_times() -> None:
-    rows = ShuffledStream(3, seed=0).rows(2, 12)
+    rows = ShuffledBatches(3, 12, seed=0).rows(2)
     assert Counter(rows.tolist()) == {0: 4, 1: 4, 2: 4}
-    assert ShuffledStream(1, seed=0).rows(5, 4).tolist() == [0, 0, 0, 0]
+    assert ShuffledBatches(1, 4, seed=0).rows(5).tolist() == [0, 0, 0, 0]
 
 
 def test_seeds_give_different_orders_and_every_order_is_about_as_frequent() -> None:
-    orders = Counter(tuple(ShuffledStream(3, seed=seed).rows(0, 3).tolist()) for seed in range(600))
+    orders = Counter(tuple(ShuffledBatches(3, 3, seed=seed).rows(0).tolist()) for seed in range(600))
     assert len(orders) == 6
     assert sum((count - 100) ** 2 / 100 for count in orders.values()) < 20.5  # chi-square, 5 degrees of freedom, p = 0.001
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from adiabat.config.section import MixtureRule
-from adiabat.data.batch_sampler import ShuffledStream
+from adiabat.data.batch_arrangement import ArrangedBatches, Rules
+from adiabat.data.batch_sampler import ShuffledBatches
 from adiabat.data.mixture import STEPS_COUNTED, Mixture, drawn_counts, interleaved, pass_counts, source_weights
 
 
@@ -66,7 +67,7 @@ def mixture(sizes: tuple[int, ...], rule: MixtureRule, exhausted: str, *, seed: 
 def test_one_source_comes_in_the_order_of_a_shuffled_stream() -> None:
     one = mixture((50,), "proportional", "drop")
     for number in range(3):
-        assert one.order(number).tolist() == ShuffledStream(50, seed=3).rows(number, 50).tolist()
+        assert one.order(number).tolist() == ShuffledBatches(50, 50, seed=3).rows(number).tolist()
 
 
 def test_a_part_of_a_source_goes_on_where_the_pass_before_ended() -> None:
@@ -99,16 +100,12 @@ def test_sources_of_one_size_are_not_in_the_same_order() -> None:
 @pytest.mark.parametrize("steps", [0, 1, 7, STEPS_COUNTED, STEPS_COUNTED + 1])
 def test_what_a_run_drew_of_each_source_is_what_a_plain_loop_counts(steps: int) -> None:
     mixed = mixture((5, 20), "equal", "cycle")
-    # Batches of three, one pass after another; the last source never comes.
-    length = len(mixed.order(0)) // 3
+    sampler = ArrangedBatches(mixed.order, Rules(batch_size=3, levels=[np.zeros(25, dtype=np.int64)]), pairs=40, seed=0)
+    # The last source never comes.
     sources = np.array([0] * 5 + [1] * 20)
-
-    def rows(step: int) -> np.ndarray:
-        return mixed.order(step // length)[step % length * 3 :][:3]
-
     plain = [0, 0, 0]
     for step in range(steps):
-        for row in rows(step).tolist():
+        for row in sampler.rows(step).tolist():
             plain[0 if row < 5 else 1] += 1
-    assert drawn_counts(rows, sources, steps=steps, count=3).tolist() == plain
+    assert drawn_counts(sampler, sources, steps=range(steps), count=3).tolist() == plain
     assert sum(plain) == 3 * steps

@@ -11,7 +11,7 @@ import torch
 
 from adiabat.core.errors import JobError
 from adiabat.data.pair_sets import TextList
-from adiabat.dual_encoder.text_cache import FrozenTower
+from adiabat.dual_encoder.text_cache import TextCache
 from adiabat.models.encoder import Encoder
 from tests.dual_encoder.problem import model, objective_of
 
@@ -32,8 +32,8 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Encoder, str]]:
     return said
 
 
-def frozen_tower(tower: Encoder, **options: Any) -> FrozenTower:
-    return FrozenTower(tower, TEXTS, **{"side": "query", "precision": "fp32", **options})
+def frozen_tower(tower: Encoder, **options: Any) -> TextCache:
+    return TextCache(tower, TEXTS, **{"side": "query", "precision": "fp32", **options})
 
 
 def rows(*numbers: int) -> np.ndarray:
@@ -45,7 +45,7 @@ def test_embeddings_are_those_of_the_tower_row_by_row(in_files: bool, tmp_path: 
     tower = model().query
     frozen = frozen_tower(tower)
     if in_files:
-        frozen.keep_in(tmp_path / "kept" / "one-0", resume=False)
+        frozen.vectors.keep_in(tmp_path / "kept" / "one-0", resume=False)
     for asked in (rows(3, 0), rows(4, 4, 1, 0), rows(2), rows()):
         found = frozen.embed(asked)
         expected = tower.encode([TEXTS[row] for row in asked], side="query", precision="fp32")
@@ -84,11 +84,11 @@ def test_side_and_precision_are_handed_on() -> None:
 
 def test_vectors_in_files_are_read_again_to_the_last_bit_and_not_embedded_twice(encoded: list[tuple[Encoder, str]], tmp_path: Path) -> None:
     first = frozen_tower(model().query)
-    first.keep_in(tmp_path / "one-0", resume=False)
+    first.vectors.keep_in(tmp_path / "one-0", resume=False)
     kept = first.embed(rows(1, 3))
-    first.save()
+    first.vectors.save()
     again = frozen_tower(model().query)
-    again.keep_in(tmp_path / "one-0", resume=True)
+    again.vectors.keep_in(tmp_path / "one-0", resume=True)
     encoded.clear()
     assert torch.equal(again.embed(rows(1, 3)), kept)
     assert encoded == []
@@ -98,12 +98,12 @@ def test_vectors_in_files_are_read_again_to_the_last_bit_and_not_embedded_twice(
 
 def test_what_was_embedded_after_the_last_checkpoint_is_embedded_again(encoded: list[tuple[Encoder, str]], tmp_path: Path) -> None:
     first = frozen_tower(model().query)
-    first.keep_in(tmp_path / "one-0", resume=False)
+    first.vectors.keep_in(tmp_path / "one-0", resume=False)
     first.embed(rows(1))
-    first.save()
+    first.vectors.save()
     first.embed(rows(2))
     again = frozen_tower(model().query)
-    again.keep_in(tmp_path / "one-0", resume=True)
+    again.vectors.keep_in(tmp_path / "one-0", resume=True)
     encoded.clear()
     again.embed(rows(1, 2))
     assert [text for _, text in encoded] == ["three words here"]
@@ -111,15 +111,15 @@ def test_what_was_embedded_after_the_last_checkpoint_is_embedded_again(encoded: 
 
 def test_a_run_begun_anew_and_files_of_another_size_keep_nothing(encoded: list[tuple[Encoder, str]], tmp_path: Path) -> None:
     first = frozen_tower(model().query)
-    first.keep_in(tmp_path / "one-0", resume=False)
+    first.vectors.keep_in(tmp_path / "one-0", resume=False)
     first.embed(rows(1))
-    first.save()
+    first.vectors.save()
     for resume, size in ((False, None), (True, 7)):
         if size is not None:
             (tmp_path / "one-0.f32").write_bytes(b"x" * size)
         encoded.clear()
         again = frozen_tower(model().query)
-        again.keep_in(tmp_path / "one-0", resume=resume)
+        again.vectors.keep_in(tmp_path / "one-0", resume=resume)
         again.embed(rows(1))
         assert [text for _, text in encoded] == ["two words"]
 
@@ -130,7 +130,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(JobError, match=r"one-0\.f32 must hold 320 bytes, got: No space left on device; free some space"):
-        frozen_tower(model().query).keep_in(tmp_path / "one-0", resume=False)
+        frozen_tower(model().query).vectors.keep_in(tmp_path / "one-0", resume=False)
 
 
 def test_over_many_steps_and_validations_a_frozen_tower_and_a_guide_see_no_text_twice(encoded: list[tuple[Encoder, str]]) -> None:

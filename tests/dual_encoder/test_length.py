@@ -126,7 +126,7 @@ def test_texts_of_a_frozen_tower_are_counted_once_at_the_step_that_needs_them(pr
         assert spent - trained == pytest.approx(alone)
         # Documents of a validation are none of the step after it.
         objective.validate()
-        seen |= set(np.flatnonzero(objective._bank.frozen["document"]._kept.known).tolist())  # type: ignore[union-attr]
+        seen |= set(np.flatnonzero(objective._texts.sides["document"].vectors.known).tolist())
         with objective.passing():
             assert objective.cost(step).operations == trained
     assert len(seen) > 10

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from adiabat.data.batch_sampler import ShuffledStream
+from adiabat.data.batch_sampler import ShuffledBatches
 from adiabat.data.pair_sets import PairSet
 from adiabat.dual_encoder.batches import Batch, draw_batch
 from adiabat.dual_encoder.contrastive_objective import PairContrast
@@ -58,7 +58,7 @@ def objective_with(train: dict[str, Any] | None = None, **tables: Any) -> PairCo
 def drawn(objective: PairContrast, step: int) -> Batch:
     """The batch of a step, drawn as `test_batches` has tested it."""
     section, seed = objective.settings.train, objective.settings.run.seed
-    picked = ShuffledStream(len(objective.train), seed=seed).rows(step, section.batch_size)
+    picked = ShuffledBatches(len(objective.train), section.batch_size, seed=seed).rows(step)
     return draw_batch(objective.train, picked, section, seed=seed, step=step)
 
 

@@ -11,9 +11,9 @@ import pytest
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.data.batch_sampler import ShuffledStream
+from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches
 from adiabat.data.pair_sets import PairSet
-from adiabat.dual_encoder.batch_plan import Order, in_small_groups, mixture_of, mixture_told, order_of, unnamed
+from adiabat.dual_encoder.batch_plan import in_small_groups, left_out_note, mixture_note, mixture_of, sampler_of, unnamed
 from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.dual_encoder.train import train
 from adiabat.report import evaluation_page as page
@@ -50,8 +50,8 @@ def pairs_of(settings: TrainSettings) -> PairSet:
     return read_pairs(None, settings.data)[0]
 
 
-def order(pairs: PairSet, settings: TrainSettings, tokens: list[int] | None = None) -> Order:
-    return order_of(pairs, settings, np.array(tokens or [1] * len(pairs)))
+def order(pairs: PairSet, settings: TrainSettings, tokens: list[int] | None = None) -> BatchSampler:
+    return sampler_of(settings, pairs, tokens=np.array(tokens or [1] * len(pairs)))
 
 
 def batches(pairs: PairSet, settings: TrainSettings, steps: int) -> list[list[int]]:
@@ -63,9 +63,9 @@ def test_without_mixture_and_rules_all_pairs_come_shuffled_without_a_gap(tmp_pat
     write_sources(tmp_path)
     settings = settings_of()
     pairs, _ = read_pairs(str(tmp_path / "2.jsonl"), settings.data)
-    expected = ShuffledStream(len(pairs), seed=0)
-    assert batches(pairs, settings, 30) == [expected.rows(step, 5).tolist() for step in range(30)]
-    assert order(pairs, settings).left_out() is None
+    expected = ShuffledBatches(len(pairs), 5, seed=0)
+    assert batches(pairs, settings, 30) == [expected.rows(step).tolist() for step in range(30)]
+    assert left_out_note(order(pairs, settings), steps=30) is None
 
 
 def test_a_pass_over_sources_is_as_long_as_they_are_together(tmp_path: Path) -> None:
@@ -132,8 +132,7 @@ def test_what_was_in_no_batch_is_told(tmp_path: Path) -> None:
     settings = settings_of(batches={"no_duplicates": True}, train={"batch_size": 4})
     pairs, _ = read_pairs(str(tmp_path / "alike.jsonl"), settings.data)
     made = order(pairs, settings)
-    made.rows(0)
-    assert f"of {len(pairs)} pairs of a pass were in no batch" in str(made.left_out())
+    assert f"of {len(pairs)} pairs of a pass were in no batch" in str(left_out_note(made, steps=1))
 
 
 @pytest.mark.parametrize("group", ["topic", "tag"])
@@ -245,18 +244,18 @@ def test_what_was_drawn_of_each_source_is_told_beside_what_was_asked_for(tmp_pat
     steps = 2 * len(pairs) // 5 + 3
     made = order(pairs, settings)
     drawn = Counter(int(pairs.sources[row]) for batch in batches(pairs, settings, steps) for row in batch)
-    told = mixture_told(made, pairs, settings, steps=steps)
+    told = mixture_note(made, pairs, settings, steps=steps)
     wanted = [f"{drawn[number]:,} ({100 * drawn[number] / drawn.total():.1f} %, asked for 33.3 %)" for number in range(3)]
     assert told is not None
     assert [part.rpartition(".jsonl ")[2] for part in told.split("; ")] == wanted
-    assert mixture_told(made, pairs, settings, steps=0) is None
+    assert mixture_note(made, pairs, settings, steps=0) is None
 
 
 def test_of_one_source_no_shares_are_told(tmp_path: Path) -> None:
     write_sources(tmp_path)
     settings = settings_of(mixture={"cap": 7})
     pairs, _ = read_pairs(str(tmp_path / "2.jsonl"), settings.data)
-    assert mixture_told(order(pairs, settings), pairs, settings, steps=3) is None
+    assert mixture_note(order(pairs, settings), pairs, settings, steps=3) is None
 
 
 def test_rules_that_leave_no_batch_leave_no_directory(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from adiabat.data.batch_sampler import window_seed
 from adiabat.data.examples import stream_examples
 from adiabat.data.pair_sets import PairSet, joined
 from adiabat.data.records import ExampleSet
-from adiabat.dual_encoder.batch_plan import order_of
+from adiabat.dual_encoder.batch_plan import sampler_of
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.estimate import estimate
 from adiabat.dual_encoder.stream import Stream
@@ -111,8 +111,8 @@ def test_batches_of_a_window_are_planned_as_those_of_data_that_are_all_there(tmp
         **{**tables, "train": {"batch_size": 4}},
     )
     # A window has a seed that no run may be given.
-    expected = order_of(whole, plain.model_copy(update={"run": plain.run.model_copy(update={"seed": window_seed(0, 0)})}))
-    assert objective.order.batches() == expected.batches() > 8
+    expected = sampler_of(plain.model_copy(update={"run": plain.run.model_copy(update={"seed": window_seed(0, 0)})}), whole)
+    assert objective.sampler.batches(0) == expected.batches(0) > 8
     for step in range(expected.batches()):
         np.testing.assert_array_equal(objective.rows(step), expected.rows(step))
     assert objective.train.digest() == whole.digest()

@@ -37,9 +37,9 @@ def test_a_table_in_files_is_that_in_memory_and_is_made_once(tmp_path: Path, mon
     encoder = tiny_encoder(width=16, layers=1, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
     memory = TokenTable.of(encoder, TEXTS, side="query")
     rows = np.array([3, 0, 5, 3, 2])
-    assert TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path).lists(rows) == memory.lists(rows)
+    assert TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).lists(rows) == memory.lists(rows)
     monkeypatch.setattr(type(encoder), "tokenize", lambda *_, **__: pytest.fail("texts were tokenised again"))
-    again = TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path)
+    again = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
     assert (again.lists(rows), again.lengths.tolist()) == (memory.lists(rows), memory.lengths.tolist())
 
 
@@ -47,13 +47,13 @@ def test_a_table_in_files_is_that_in_memory_and_is_made_once(tmp_path: Path, mon
 @pytest.mark.parametrize("cut", [True, False])
 def test_tokens_that_were_damaged_are_made_again_and_it_is_said(tmp_path: Path, ending: str, cut: bool) -> None:
     encoder = tiny_encoder(width=16, layers=1)
-    expected = TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path).lists(np.arange(len(TEXTS)))
+    expected = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).lists(np.arange(len(TEXTS)))
     (file,) = tmp_path.glob(f"tokens-query-*.{ending}")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content[: len(content) // 2] if cut else content)
     with pytest.warns(UserWarning, match=rf"{file} must be undamaged, got .*; it is made again"):
-        table = TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path)
+        table = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
     assert table.lists(np.arange(len(TEXTS))) == expected
 
 
@@ -62,8 +62,8 @@ def test_what_decides_tokens_decides_the_files(tmp_path: Path, other: dict[str, 
     one = tiny_encoder(width=16, layers=1, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
     settings = {"query_prompt": "ask: ", "max_tokens": 12, **other}
     changed = tiny_encoder(width=16, layers=1, settings=EncoderSettings(**settings))
-    TokenTable.kept(one, TEXTS, side="query", folder=tmp_path)
-    table = TokenTable.kept(changed, TEXTS, side="query", folder=tmp_path)
+    TokenTable.of(one, TEXTS, side="query", folder=tmp_path)
+    table = TokenTable.of(changed, TEXTS, side="query", folder=tmp_path)
     assert table.lists(np.arange(len(TEXTS))) == changed.tokenize(TEXTS, side="query")
 
 
@@ -75,19 +75,19 @@ def test_a_full_disk_leaves_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(np, "save", full)
     with pytest.raises(DataError, match=r"tokens-query-\w+\.npy must be writable, got No space left on device; free space there"):
-        TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path)
+        TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_run_left_of_a_table_is_taken_by_the_next(tmp_path: Path) -> None:
     encoder = tiny_encoder(width=16, layers=1)
-    TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path)
+    TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir())
     for path in list(tmp_path.iterdir()):
         path.unlink()
     for name in names:
         (tmp_path / f".{name}.part0").write_bytes(b"half of it" * 100)
-    table = TokenTable.kept(encoder, TEXTS, side="query", folder=tmp_path)
+    table = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
     assert table.lists(np.arange(len(TEXTS))) == encoder.tokenize(TEXTS, side="query")
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 

@@ -10,7 +10,7 @@ import pytest
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.dual_training_data import BatchesSection, TrainColumnsSection, TrainDataSection
 from adiabat.core.errors import DataError
-from adiabat.dual_encoder.batch_plan import order_of
+from adiabat.dual_encoder.batch_plan import sampler_of
 from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.profiling.pair_counters import BATCH_SIZES, KEPT_CHARACTERS, LISTED, NameTally, groups_of
 from adiabat.profiling.profile_record import Groups, NamedGroup, SmallGroups
@@ -117,7 +117,7 @@ def test_what_training_would_refuse_is_a_fault_where_the_column_is_named(tmp_pat
     settings = TrainSettings(batches=BatchesSection(group=kind))  # type: ignore[arg-type]
     pairs = read_pairs(str(path), TrainDataSection(validation=str(path)))[0]
     with pytest.raises(DataError, match=f"pairs must be of several {kind}s"):
-        order_of(pairs, settings)
+        sampler_of(settings, pairs)
 
 
 def test_one_value_and_none_beside_it_are_two_for_training(tmp_path: Path) -> None:

@@ -3,29 +3,27 @@ from random import Random
 import numpy as np
 import pytest
 
-from adiabat.data.text_hashes import Digests
+from adiabat.data.text_hashes import TextHashes
 from adiabat.profiling.pair_counters import Listed, count_pairs, in_corpus
 from adiabat.profiling.profile_record import PairCounts
 
 Rows = list[tuple[str, list[str], list[str]]]
 
 
-def digests_of(texts: list[str]) -> np.ndarray:
-    digests = Digests()
+def hashes_of(texts: list[str]) -> np.ndarray:
+    hashes = TextHashes()
     for text in texts:
-        digests.add(text)
-    return digests.words()
+        hashes.add(text)
+    return hashes.hashes()
 
 
 def listed(lists: list[list[str]]) -> Listed:
     texts = [text for one in lists for text in one]
-    return Listed(digests_of(texts), np.array([len(one) for one in lists]), np.zeros(len(texts), dtype=bool))
+    return Listed(hashes_of(texts), np.array([len(one) for one in lists]), np.zeros(len(texts), dtype=bool))
 
 
 def counted(rows: Rows):
-    return count_pairs(
-        digests_of([query for query, _, _ in rows]), listed([near for _, near, _ in rows]), listed([far for *_, far in rows])
-    )
+    return count_pairs(hashes_of([query for query, _, _ in rows]), listed([near for _, near, _ in rows]), listed([far for *_, far in rows]))
 
 
 def plainly(rows: Rows) -> PairCounts:
@@ -107,17 +105,17 @@ def test_one_row_without_repetition_is_all_unique():
 
 def test_ids_stand_for_the_texts_of_the_corpus():
     given = listed([["d1", "d2"], ["d9"], ["d2"]])
-    found = in_corpus(given, digests_of(["d1", "d2", "d3"]), digests_of(["same", "same", "other"]))
-    wanted = digests_of(["same", "same", "d9", "same"])
-    assert np.array_equal(found.digests, wanted)
+    found = in_corpus(given, hashes_of(["d1", "d2", "d3"]), hashes_of(["same", "same", "other"]))
+    wanted = hashes_of(["same", "same", "d9", "same"])
+    assert np.array_equal(found.hashes, wanted)
     assert found.missing.tolist() == [False, False, True, False]
     assert found.row.tolist() == [0, 0, 1, 2]
 
 
 def test_of_an_id_given_twice_the_first_text_counts():
-    found = in_corpus(listed([["d"]]), digests_of(["d", "d"]), digests_of(["first", "second"]))
-    assert np.array_equal(found.digests, digests_of(["first"]))
+    found = in_corpus(listed([["d"]]), hashes_of(["d", "d"]), hashes_of(["first", "second"]))
+    assert np.array_equal(found.hashes, hashes_of(["first"]))
 
 
 def test_rows_that_name_nothing_have_nothing_missing():
-    assert in_corpus(listed([[], []]), digests_of(["d"]), digests_of(["text"])).missing.tolist() == []
+    assert in_corpus(listed([[], []]), hashes_of(["d"]), hashes_of(["text"])).missing.tolist() == []

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adiabat.store.embedding_cache import KeptVectors
+from adiabat.store.embedding_cache import EmbeddingCache
 
 
-def kept_at(place: Path, *, rows: int = 4) -> KeptVectors:
-    kept = KeptVectors(rows, 3)
+def kept_at(place: Path, *, rows: int = 4) -> EmbeddingCache:
+    kept = EmbeddingCache(rows, 3)
     kept.keep_in(place, resume=True)
     return kept
 
@@ -67,12 +67,12 @@ def test_no_row_is_known_by_a_damaged_list_of_checksums(place: Path, at: int) ->
 
 def test_a_row_whose_checksum_is_zero_is_known(tmp_path: Path) -> None:
     # CRC-32 of the four bytes 9d 0a d9 6d is 0.
-    kept = KeptVectors(1, 1)
+    kept = EmbeddingCache(1, 1)
     kept.keep_in(tmp_path / "rows", resume=True)
     kept.vectors.view(np.uint8)[0], kept.known[0] = [0x9D, 0x0A, 0xD9, 0x6D], True
     assert zlib.crc32(kept.vectors[0].data) == 0
     kept.save()
-    again = KeptVectors(1, 1)
+    again = EmbeddingCache(1, 1)
     again.keep_in(tmp_path / "rows", resume=True)
     assert again.known.tolist() == [True]
 
@@ -83,7 +83,7 @@ def test_a_file_of_another_size_is_begun_anew(place: Path) -> None:
 
 
 def test_in_memory_nothing_is_written(tmp_path: Path) -> None:
-    kept = KeptVectors(2, 3)
+    kept = EmbeddingCache(2, 3)
     kept.known[:] = True
     kept.save()
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from adiabat.config.section import OptimizerName
-from adiabat.data.batch_sampler import ShuffledStream
+from adiabat.data.batch_sampler import ShuffledBatches
 from adiabat.runs.run_log import JobLog
 from adiabat.training.limits import Limits, Position, Validation
 from adiabat.training.loop import Loop
@@ -45,17 +45,17 @@ class Regression:
             self.inputs = torch.randn(60, 4)
         self.targets = self.inputs.sum(dim=1, keepdim=True)
         self.module.get_submodule("0").requires_grad_(False)
-        self.stream = ShuffledStream(30, seed=0)
+        self.sampler = ShuffledBatches(30, 4, seed=0)
 
     def loss(self, step: int) -> Tensor:
         self.before_loss(step)
-        rows = torch.from_numpy(self.stream.rows(step, 4))
+        rows = torch.from_numpy(self.sampler.rows(step))
         self.module.train()
         found: Tensor = self.module(self.inputs[rows])
         return (found - self.targets[rows]).square().mean()
 
     def batch_ids(self, step: int) -> list[str]:
-        return [f"row {row}" for row in self.stream.rows(step, 4)]
+        return [f"row {row}" for row in self.sampler.rows(step)]
 
     def validate(self) -> Validation:
         self.before_validation(self.validations)

@@ -14,7 +14,7 @@ from torch.nn import functional
 from adiabat.adiabatic.drift_guard import PROBE_TOKENS, Guard
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.core.errors import ConfigError
-from adiabat.data.batch_sampler import ShuffledStream
+from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches
 from adiabat.models.encoder import Encoder
 from adiabat.models.token_cache import TokenTable, embed_all
 from adiabat.models.towers import interpolated, merged_tower
@@ -46,7 +46,7 @@ def require_apart(taught: ProbeSet, probes: ProbeSet) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
+class RehearsedTexts:
     """Texts whose vectors are to stay, and where the untuned tower puts them.
 
     Attributes:
@@ -61,27 +61,26 @@ class Taught:
     def of(cls, texts: ProbeSet, start: Encoder) -> Self:
         """Embed the texts."""
         tokens = TokenTable.of(start, texts.texts, side="query")
-        with torch.no_grad():
-            return cls(tokens, embed_all(start, tokens, token_budget=PROBE_TOKENS))
+        return cls(tokens, embed_all(start, tokens, token_budget=PROBE_TOKENS))
 
 
 class Rehearsal:
     """A share of the loss that grows as texts move from where the untuned tower puts them."""
 
-    def __init__(self, taught: Taught, weight: float, texts_per_step: int, *, seed: int) -> None:
+    def __init__(self, texts: RehearsedTexts, weight: float, texts_per_step: int, *, seed: int) -> None:
         """Nothing is computed yet."""
-        self._taught, self._weight, self._texts_per_step = taught, weight, texts_per_step
-        self.stream = ShuffledStream(len(taught.tokens), seed=seed)
+        self._texts, self._weight = texts, weight
+        self.sampler: BatchSampler = ShuffledBatches(len(texts.tokens), texts_per_step, seed=seed)
 
     def group(self, step: int) -> Group:
         """The texts of a step."""
-        return Group(self._taught.tokens, self.stream.rows(step, self._texts_per_step))
+        return Group(self._texts.tokens, self.sampler.rows(step))
 
     def loss(self, passes: Passes, step: int) -> Tensor:
         """``weight mean(1 - cos(q, q_0))`` over the texts of a step."""
         asked = self.group(step)
         now = passes.embed(asked.table, asked.picked)
-        before = self._taught.vectors[torch.from_numpy(asked.picked)].to(now.device)
+        before = self._texts.vectors[torch.from_numpy(asked.picked)].to(now.device)
         return self._weight * (1 - functional.cosine_similarity(now, before)).mean()
 
 

@@ -17,7 +17,7 @@ from adiabat.adiabatic.negatives import Chooser, gather_ragged, listed_negatives
 from adiabat.adiabatic.regularization import Rehearsal
 from adiabat.config.tuning import TuneSection
 from adiabat.core.ragged import Ragged
-from adiabat.data.batch_sampler import ShuffledStream, text_order, validation_batches
+from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches, text_order, validation_batches
 from adiabat.losses.embedded_pairs import Pairs, unit_rows
 from adiabat.losses.in_batch import Distance, in_batch_softmax, triplet_errors, triplet_margin
 from adiabat.models.device import Precision
@@ -169,7 +169,7 @@ class StoredLoss:
 
     def __post_init__(self) -> None:
         self.passes = Passes(self.encoder, precision=self.precision)
-        self._stream = ShuffledStream(len(self.train), seed=self.seed)
+        self.sampler: BatchSampler = ShuffledBatches(len(self.train), self.settings.batch_size, seed=self.seed)
 
     @property
     def module(self) -> Encoder:
@@ -178,7 +178,7 @@ class StoredLoss:
 
     def loss(self, step: int) -> Tensor:
         """The loss of one batch of queries, each with its first positive, and that of the rehearsal where there is one."""
-        picked = self._stream.rows(step, self.settings.batch_size)
+        picked = self.sampler.rows(step)
         query = self.passes.embed(self.tokens, picked)
         negatives = self.choose(picked, step, query)
         loss = self._loss(query, self.train, picked, negatives)
@@ -186,7 +186,7 @@ class StoredLoss:
 
     def cost(self, step: int) -> Cost:
         """What one step takes (Ziarko et al. 2024)."""
-        groups = [Group(self.tokens, self._stream.rows(step, self.settings.batch_size))]
+        groups = [Group(self.tokens, self.sampler.rows(step))]
         groups += [] if self.rehearsal is None else [self.rehearsal.group(step)]
         tokens = sum(int(group.table.lengths[group.picked].sum()) for group in groups)
         return Cost(training_flops(self._passed, float(tokens)), self.passes.operations(groups))
@@ -197,7 +197,7 @@ class StoredLoss:
 
     def batch_ids(self, step: int) -> list[str]:
         """Ids of the queries of one step."""
-        return [self.train.query_ids[row] for row in self._stream.rows(step, self.settings.batch_size)]
+        return [self.train.query_ids[row] for row in self.sampler.rows(step)]
 
     def _loss(self, query: Float[Tensor, "b e"], examples: AddressedSet, picked: Int[np.ndarray, " b"], negatives: Ragged) -> Tensor:
         first = examples.positives.values[examples.positives.offsets[picked]]

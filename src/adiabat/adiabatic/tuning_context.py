@@ -13,7 +13,7 @@ import numpy as np
 from adiabat.adiabatic.drift_guard import Guard
 from adiabat.adiabatic.negatives import negative_chooser
 from adiabat.adiabatic.probes import ProbeSet, read_probes
-from adiabat.adiabatic.regularization import Rehearsal, Taught, require_apart
+from adiabat.adiabatic.regularization import Rehearsal, RehearsedTexts, require_apart
 from adiabat.adiabatic.stored_loss import DriftingDocuments, StoredDocuments
 from adiabat.adiabatic.tune_data import examples_digest, read_data, with_negatives
 from adiabat.adiabatic.tune_setup import prepared_tower
@@ -48,7 +48,7 @@ class Ground:
         self._validated: dict[tuple[TuneDataSection, Similarity, bool], Validated] = {}
         self._guards: dict[GuardSection, Guard] = {}
         self._probes: dict[str, ProbeSet] = {}
-        self._taught: dict[str, Taught] = {}
+        self._rehearsed: dict[str, RehearsedTexts] = {}
 
     @cached_property
     def store(self) -> Store:
@@ -208,9 +208,9 @@ class Ground:
         texts = self.probes(source)
         if settings.watched.use:
             require_apart(texts, self.probes(settings.watched.probes))
-        if source not in self._taught:
-            self._taught[source] = Taught.of(texts, self.model.query)
-        return Rehearsal(self._taught[source], section.weight, section.texts_per_step, seed=settings.run.seed)
+        if source not in self._rehearsed:
+            self._rehearsed[source] = RehearsedTexts.of(texts, self.model.query)
+        return Rehearsal(self._rehearsed[source], section.weight, section.texts_per_step, seed=settings.run.seed)
 
     def _trained_tokens(self, tower: Encoder, section: TuneDataSection) -> TokenTable:
         if section not in self._tokens:

@@ -286,48 +286,61 @@ def _parts(batch: Places, lengths: Int[np.ndarray, " _"], budget: int) -> list[P
     return parts
 
 
-class ArrangedStream:
+class ArrangedBatches:
     """Batches of one pass after another, by rules."""
 
-    def __init__(self, order: Callable[[int], Int[np.ndarray, " n"]], rules: Rules, *, seed: int, first_step: int = 0) -> None:
-        """Set up; a pass is planned when one of its steps is asked for."""
+    def __init__(self, order: Callable[[int], Int[np.ndarray, " n"]], rules: Rules, *, pairs: int, seed: int, first_step: int = 0) -> None:
+        """Set up; a pass is planned when one of its steps is asked for.
+
+        Args:
+            order: Rows of a pass by its number, in the order in which they go into batches.
+            pairs: How many these are.
+            first_step: The step that begins the first pass.
+        """
+        self.pairs = pairs
         self._order = order
         self._rules = rules
         self._seed = seed
         self._starts = [first_step]
+        self._left_out: list[int] = []
         self._planned = -1
         self._batches: list[Int[np.ndarray, " _"]] = []
-        self.left: dict[int, int] = {}
-        """Examples that each pass planned so far left out."""
 
     def rows(self, step: int) -> Int[np.ndarray, " b"]:
-        """Examples of one step."""
-        number = int(np.searchsorted(self._starts, step, side="right")) - 1
-        while number == len(self._starts) - 1:
-            count = self.batches(number)
-            if not count:
+        """Rows of one step."""
+        while self._starts[-1] <= step:
+            number = len(self._starts) - 1
+            if not self.batches(number):
+                size = self._rules.batch_size
                 raise DataError(
-                    f"{self.left[number]:,} examples must make a batch of {self._rules.batch_size} by the rules of [batches], got none; "
+                    f"{self.left_out(number):,} examples must make a batch of {size} by the rules of [batches], got none; "
                     "lower train.batch_size, or loosen the rules"
                 )
-            self._starts.append(self._starts[-1] + count)
-            number += self._starts[-1] <= step
+        number = int(np.searchsorted(self._starts, step, side="right")) - 1
         self._plan(number)
         return self._batches[step - self._starts[number]]
 
     def batches(self, number: int) -> int:
-        """How many batches a pass has.
+        """Batches of a pass, 0 where the rules leave none."""
+        self._reach(number)
+        return self._starts[number + 1] - self._starts[number]
 
-        Returns:
-            Their count, 0 where the rules leave none.
-        """
-        self._plan(number)
-        return len(self._batches)
+    def left_out(self, number: int) -> int:
+        """Rows of a pass that are in no batch."""
+        self._reach(number)
+        return self._left_out[number]
+
+    def _reach(self, number: int) -> None:
+        """Plan passes up to one: it begins where the one before it ends."""
+        for reached in range(len(self._left_out), number + 1):
+            self._plan(reached)
 
     def _plan(self, number: int) -> None:
         if number == self._planned:
             return
         random = np.random.default_rng([self._seed, ARRANGEMENT, number])
-        order = self._order(number)
-        self._batches, left = arranged(order, self._rules, random, first_step=self._starts[number])
-        self._planned, self.left[number] = number, len(left)
+        self._batches, left = arranged(self._order(number), self._rules, random, first_step=self._starts[number])
+        self._planned = number
+        if number == len(self._left_out):
+            self._left_out.append(len(left))
+            self._starts.append(self._starts[number] + len(self._batches))

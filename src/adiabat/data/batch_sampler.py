@@ -1,6 +1,7 @@
 """What goes into one step: rows in a random order that any step can be found in again; and into the batches of a validation."""
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
@@ -12,38 +13,67 @@ ORDER, NEGATIVES, DROPOUT, MIXTURE, ARRANGEMENT, WINDOW = range(6)
 """Streams of random numbers under one seed, told apart so that drawing from one never shifts another."""
 
 
-class ShuffledStream:
-    """An endless stream of rows: one random permutation after another.
+@runtime_checkable
+class BatchSampler(Protocol):
+    """Batches of rows, each of which follows from the number of its step alone: a resumed run needs no saved state."""
 
-    The rows of a step follow from the seed and the step alone, so a resumed run needs no saved state and reads nothing from the start.
-    """
+    @property
+    def pairs(self) -> int:
+        """Rows of a pass, one that comes twice counting twice."""
 
-    def __init__(self, count: int, *, seed: int, stream: int = 0) -> None:
-        """Set the stream up."""
-        self.count = count
-        self.seed = seed
-        self.stream = stream
+    def rows(self, step: int) -> Int[np.ndarray, " b"]:
+        """Rows of one step."""
+
+    def batches(self, number: int) -> int:
+        """Batches that end in a pass."""
+
+    def left_out(self, number: int) -> int:
+        """Rows of a pass that are in no batch."""
+
+
+class ShuffledBatches:
+    """Endless batches of one size out of one random permutation after another; one at the end of a permutation goes on in the next."""
+
+    def __init__(self, count: int, batch_size: int, *, seed: int, stream: int = 0, first_step: int = 0) -> None:
+        """Set up.
+
+        Args:
+            count: Rows of a pass, > 0.
+            batch_size: Rows of a step, > 0; may exceed `count`.
+            stream: Tells permutations of several sources apart.
+            first_step: The step that begins the first pass.
+        """
+        self.pairs = count
+        self._size = batch_size
+        self._seed = seed
+        self._stream = stream
+        self._first_step = first_step
         self._pass = -1
         self._order = np.empty(0, dtype=np.int64)
 
-    def rows(self, step: int, batch_size: int) -> Int[np.ndarray, " b"]:
-        """Rows of one step; a step at the end of a permutation goes on in the next.
-
-        Args:
-            batch_size: Rows per step, > 0; may exceed `count`.
-        """
-        first = step * batch_size
+    def rows(self, step: int) -> Int[np.ndarray, " b"]:
+        """Rows of one step."""
+        first, end = ((step - self._first_step + more) * self._size for more in (0, 1))
         parts = []
-        while first < (step + 1) * batch_size:
-            number, position = divmod(first, self.count)
-            taken = self._permutation(number)[position : position + (step + 1) * batch_size - first]
+        while first < end:
+            number, position = divmod(first, self.pairs)
+            taken = self._permutation(number)[position : position + end - first]
             parts.append(taken)
             first += len(taken)
         return np.concatenate(parts).astype(np.int64)
 
+    def batches(self, number: int) -> int:
+        """Batches that end in a pass."""
+        return (number + 1) * self.pairs // self._size - number * self.pairs // self._size
+
+    def left_out(self, number: int) -> int:
+        """None: what is left of a pass begins the next batch."""
+        del number
+        return 0
+
     def _permutation(self, number: int) -> Int[np.ndarray, " n"]:
         if number != self._pass:
-            order = np.random.default_rng([self.seed, ORDER, number, self.stream]).permutation(self.count)
+            order = np.random.default_rng([self._seed, ORDER, number, self._stream]).permutation(self.pairs)
             self._pass, self._order = number, compact(order)
         return self._order
 

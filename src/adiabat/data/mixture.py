@@ -1,6 +1,6 @@
 """Several sources as one: how much of each, and in which order (Reimers 2021)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from adiabat.config.section import Exhausted, MixtureRule
 from adiabat.core.ragged import compact
-from adiabat.data.batch_sampler import MIXTURE, ShuffledStream
+from adiabat.data.batch_sampler import MIXTURE, BatchSampler, ShuffledBatches
 
 STEPS_COUNTED = 1_024
 """Together by `drawn_counts`."""
@@ -86,17 +86,11 @@ def interleaved(counts: Sequence[int], weights: Float[np.ndarray, " s"], random:
     return order
 
 
-def drawn_counts(
-    rows: Callable[[int], Int[np.ndarray, " b"]], sources: Int[np.ndarray, " n"], *, steps: int, count: int, start: int = 0
-) -> Int[np.ndarray, " s"]:
-    """How many examples of each source the batches of a run took, one that was drawn twice counting twice.
-
-    Returns:
-        One count per source.
-    """
+def drawn_counts(sampler: BatchSampler, sources: Int[np.ndarray, " n"], *, steps: range, count: int) -> Int[np.ndarray, " s"]:
+    """How many examples of each source the batches of some steps took, one that was drawn twice counting twice."""
     counts = np.zeros(count, dtype=np.int64)
-    for first in range(start, start + steps, STEPS_COUNTED):
-        drawn = np.concatenate([rows(step) for step in range(first, min(first + STEPS_COUNTED, start + steps))])
+    for first in range(steps.start, steps.stop, STEPS_COUNTED):
+        drawn = np.concatenate([sampler.rows(step) for step in range(first, min(first + STEPS_COUNTED, steps.stop))])
         counts += np.bincount(sources[drawn], minlength=count)
     return counts
 
@@ -124,7 +118,7 @@ class Mixture:
         """The examples of one pass, which depend on its number and the seed alone."""
         first = np.concatenate([[0], np.cumsum(self.sizes)])
         parts = [
-            first[source] + ShuffledStream(size, seed=self.seed, stream=source).rows(number, int(count))
+            first[source] + ShuffledBatches(size, int(count), seed=self.seed, stream=source).rows(number)
             for source, (size, count) in enumerate(zip(self.sizes, self.counts, strict=True))
             if count
         ]

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 
 from adiabat.core.ragged import Ragged, compact
 from adiabat.data.records import Example
-from adiabat.data.text_hashes import Numbering, hash_texts
+from adiabat.data.text_hashes import TextNumbers, hash_texts
 
 Entry = TypeVar("Entry")
 
@@ -140,7 +140,7 @@ def text_numbers(texts: Texts) -> tuple[Int[np.ndarray, " queries"], Int[np.ndar
     if texts.folder is not None:
         with np.load(texts.folder / EQUAL_TEXTS) as kept:
             return kept["queries"], kept["documents"]
-    numbering = Numbering()
+    numbering = TextNumbers()
     none = np.empty(0, dtype=np.int64)
     sides = [
         np.concatenate([none, *(numbering.number(hash_texts(block))[0] for block in _blocks(side))])
@@ -186,7 +186,7 @@ class _Side:
 
     def __init__(self, texts: Sink) -> None:
         self._texts = texts
-        self._numbering = Numbering()
+        self._numbering = TextNumbers()
 
     def __len__(self) -> int:
         return len(self._numbering)

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int, UInt64
+from jaxtyping import Int
 
 HASH_BYTES = 16
 Hashes = np.ndarray
@@ -18,11 +18,14 @@ def hash_texts(texts: Sequence[str]) -> Hashes:
     Returns:
         128 bits of BLAKE2b of each text's UTF-8 bytes.
     """
-    digests = b"".join(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest() for text in texts)
-    return np.frombuffer(digests, dtype=f"S{HASH_BYTES}")
+    return np.frombuffer(b"".join(map(_hash, texts)), dtype=f"S{HASH_BYTES}")
 
 
-class Numbering:
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest()
+
+
+class TextNumbers:
     """Numbers distinct texts in the order in which they first come.
 
     Known hashes lie in sorted runs, each at least twice as long as the next, so that adding ``n`` texts costs ``n ln n`` in all, and no
@@ -68,39 +71,27 @@ class Numbering:
         self._runs.append((hashes, numbers))
 
 
-_BYTES = 16
-
-
-class Digests:
-    """128 bits of SHA-256 of each text, one after another: 16 bytes a text, whatever its length."""
+class TextHashes:
+    """Hashes of texts that come one at a time: 16 bytes a text, whatever its length."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
 
     def add(self, text: str) -> None:
-        """Note one more text."""
-        self._bytes += hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:_BYTES]
+        """Hash one more text."""
+        self._bytes += _hash(text)
 
     def __len__(self) -> int:
-        return len(self._bytes) // _BYTES
+        return len(self._bytes) // HASH_BYTES
 
-    def words(self) -> UInt64[np.ndarray, "texts 2"]:
-        """The digests as numbers.
-
-        Returns:
-            One row per text, in the order in which they came; a copy.
-        """
-        return np.frombuffer(bytes(self._bytes), dtype=np.uint64).reshape(-1, 2)
+    def hashes(self) -> Hashes:
+        """Of all texts, in the order in which they came; a copy."""
+        return np.frombuffer(bytes(self._bytes), dtype=f"S{HASH_BYTES}")
 
 
-def numbered(digests: UInt64[np.ndarray, "texts 2"]) -> Int[np.ndarray, " texts"]:
+def numbered(hashes: Hashes) -> Int[np.ndarray, " texts"]:
     """Number the distinct texts."""
-    order = np.lexsort((digests[:, 1], digests[:, 0]))
-    ordered = digests[order]
-    begins = np.ones(len(digests), dtype=np.int64)
-    begins[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    numbers = np.empty(len(digests), dtype=np.int64)
-    numbers[order] = np.cumsum(begins) - 1
+    numbers: Int[np.ndarray, " texts"] = np.unique(hashes, return_inverse=True)[1]
     return numbers
 
 

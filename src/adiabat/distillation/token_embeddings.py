@@ -21,7 +21,7 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import Pooling
 from adiabat.models.encoder import Encoder
-from adiabat.store.embedding_cache import KeptVectors
+from adiabat.store.embedding_cache import EmbeddingCache
 
 TokenPooling = Literal["mean", "token", "first", "last"]
 """``mean``: over the token and the special tokens around it; ``token``: over the token's own states; ``first`` and ``last``: the state of
@@ -67,7 +67,7 @@ def token_vectors(
     settings = replace(teacher.settings, pooling=POOLINGS[pooling], normalize=False)
     bare = teacher.with_settings(settings)
     skipped, closing = (sequences.before, sequences.after) if pooling == "token" else (0, 0)
-    kept = KeptVectors(len(sequences.token_ids), bare.width)
+    kept = EmbeddingCache(len(sequences.token_ids), bare.width)
     if folder is not None:
         kept.keep_in(folder / f"tokens-{_print_of(bare, sequences, pooling)}", resume=True)
     missing = np.flatnonzero(~kept.known)
@@ -76,7 +76,7 @@ def token_vectors(
         rows = missing[start : start + BLOCK]
         found = bare.encode_tokens([sequences.token_ids[row] for row in rows], skipped=skipped, closing=closing, precision=PRECISION)
         _require_finite(found, sequences, rows, teacher)
-        kept.vectors[rows], kept.known[rows] = found, True
+        kept.put(rows, found)
         kept.save()
     return kept.vectors
 

@@ -1,7 +1,6 @@
 """Which pairs make the batch of each step, as settings ask for it (Reimers 2021)."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int
@@ -10,87 +9,84 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection
 from adiabat.core.errors import DataError
 from adiabat.core.text import cut_middle
-from adiabat.data.batch_arrangement import ArrangedStream, Rules
-from adiabat.data.batch_sampler import ShuffledStream
+from adiabat.data.batch_arrangement import ArrangedBatches, Rules
+from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches
 from adiabat.data.mixture import Mixture, drawn_counts, pass_counts, source_weights
 from adiabat.data.pair_sets import PairSet, text_numbers
-
-
-@dataclass(frozen=True)
-class Order:
-    """Batches by the number of their step.
-
-    Attributes:
-        rows: Pairs of a step, from 0; they depend on its number alone.
-        pairs: Of one pass.
-        batches: How many the first pass has, if it ends with a whole one.
-        left: By pass, those that were in no batch; filled in as passes begin.
-    """
-
-    rows: Callable[[int], Int[np.ndarray, " b"]]
-    pairs: int
-    batches: Callable[[], int]
-    left: Mapping[int, int] = field(default_factory=dict)
-
-    def left_out(self) -> str | None:
-        """What the passes so far left out.
-
-        Returns:
-            A sentence, or None where nothing was.
-        """
-        most = max(self.left.values(), default=0)
-        if not most:
-            return None
-        return f"up to {most:,} of {self.pairs:,} pairs of a pass were in no batch, because they fitted into none by the rules of [batches]"
+from adiabat.dual_encoder.text_cache import PairTexts
 
 
 @dataclass(frozen=True, slots=True)
-class OnePass:
-    """A window of a stream: what sets the plan of its one pass apart from those over data that are all there.
+class Shard:
+    """What sets the one pass over a shard of a stream apart from passes over data that are all there.
 
     Attributes:
+        number: From 0.
         seed: Of its orders.
-        first_step: The step that begins with it.
-        times: How often it takes the pairs of each source: 1 where as much was read as was asked for.
+        first_step: The step that begins it.
+        repeats: How often the pass takes the pairs of each source: 1 where as much was read as was asked for.
     """
 
+    number: int
     seed: int
     first_step: int
-    times: tuple[float, ...]
+    repeats: tuple[float, ...]
 
     def mixture(self, pairs: PairSet) -> Mixture:
         """How much of each source the pass holds."""
-        sizes = np.bincount(pairs.sources, minlength=len(self.times))
-        counts = np.rint(sizes * np.array(self.times)).astype(np.int64)
+        sizes = np.bincount(pairs.sources, minlength=len(self.repeats))
+        counts = np.rint(sizes * np.array(self.repeats)).astype(np.int64)
         return Mixture(tuple(sizes.tolist()), counts / max(1, counts.sum()), counts, self.seed)
 
 
-def order_of(
-    pairs: PairSet, settings: TrainSettings, tokens: Int[np.ndarray, " pairs"] | None = None, only: OnePass | None = None
-) -> Order:
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The batches of steps that draw on the same pairs: of a whole run, or of a shard of a stream.
+
+    Attributes:
+        pairs: Trained on.
+        texts: Of the pairs.
+        sampler: Draws the pairs of each step.
+        steps: The steps; None where all are.
+        shard: Number of the shard; None where there is no stream.
+    """
+
+    pairs: PairSet
+    texts: PairTexts
+    sampler: BatchSampler
+    steps: range | None = None
+    shard: int | None = None
+
+    def holds(self, step: int) -> bool:
+        """Whether a step draws on these pairs."""
+        return self.steps is None or step in self.steps
+
+
+def sampler_of(
+    settings: TrainSettings, pairs: PairSet, *, tokens: Int[np.ndarray, " pairs"] | None = None, shard: Shard | None = None
+) -> BatchSampler:
     """The batches that settings describe.
 
     Args:
-        only: Of a window of a stream, whose first pass alone is then taken; None plans passes over all there is.
+        tokens: Of each pair; read where batches have a budget of tokens.
+        shard: Of a stream, whose first pass alone is then taken; None plans passes over all there is.
     """
     size, section = settings.train.batch_size, settings.batches
-    seed, first_step = (settings.run.seed, 0) if only is None else (only.seed, only.first_step)
+    seed, first_step = (settings.run.seed, 0) if shard is None else (shard.seed, shard.first_step)
     plain = section == BatchesSection() and settings.mixture == MixtureSection()
     if plain and not pairs.sources.any():
-        shuffled = ShuffledStream(len(pairs), seed=seed)
-        return Order(lambda step: shuffled.rows(step - first_step, size), len(pairs), lambda: len(pairs) // size)
-    mixture = mixture_of(pairs, settings) if only is None else only.mixture(pairs)
+        return ShuffledBatches(len(pairs), size, seed=seed, first_step=first_step)
+    mixture = mixture_of(pairs, settings) if shard is None else shard.mixture(pairs)
     rules = Rules(
         batch_size=size,
-        levels=_levels(pairs, settings, of_window=only is not None),
+        levels=_levels(pairs, settings, of_shard=shard is not None),
         random_share=section.random_share,
         curriculum_steps=section.curriculum_steps,
         keys=_keys(pairs) if section.no_duplicates else None,
         tokens=tokens,
         token_budget=section.token_budget,
     )
-    arranged = ArrangedStream(mixture.order, rules, seed=seed, first_step=first_step)
-    return Order(arranged.rows, int(mixture.counts.sum()), lambda: arranged.batches(0), arranged.left)
+    return ArrangedBatches(mixture.order, rules, pairs=int(mixture.counts.sum()), seed=seed, first_step=first_step)
 
 
 def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
@@ -104,15 +100,15 @@ def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
     return Mixture(tuple(sizes.tolist()), weights, counts, settings.run.seed)
 
 
-def _levels(pairs: PairSet, settings: TrainSettings, *, of_window: bool = False) -> list[Int[np.ndarray, " pairs"]]:
+def _levels(pairs: PairSet, settings: TrainSettings, *, of_shard: bool = False) -> list[Int[np.ndarray, " pairs"]]:
     """Numbers of tag, topic and source, as far as batches go by them; finer ones are told apart by the coarser."""
     group = settings.batches.group
     apart = pairs.sources if settings.mixture.one_source_per_batch else np.zeros(len(pairs), dtype=np.int64)
     topics = _within(apart, pairs.topics)
     levels = {"none": [], "topic": [topics], "tag": [_within(topics, pairs.tags), topics]}[group]
     names = np.unique(pairs.tags if group == "tag" else pairs.topics)
-    # A file that is sorted by topic has windows of one; number 0 is that of no name.
-    if levels and len(names) == 1 and not (of_window and names[0]):
+    # A file that is sorted by topic has shards of one; number 0 is that of no name.
+    if levels and len(names) == 1 and not (of_shard and names[0]):
         raise DataError(
             f"{pairs.name}: pairs must be of several {group}s where batches.group is {group}, got one; name the column that tells them "
             f"apart (data.columns.{group}), or leave batches.group out"
@@ -152,24 +148,33 @@ def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
     return f"{count:,} of {len(pairs):,} pairs have no {group}: they form batches of their own, as if they were of one {group}{each}"
 
 
-def mixture_told(order: Order, pairs: PairSet, settings: TrainSettings, *, steps: int) -> str | None:
-    """How much of each source a run took, beside what was asked for.
+def left_out_note(sampler: BatchSampler, *, steps: int) -> str | None:
+    """How many pairs the passes of a run left out; None where none were."""
+    most = number = ended = 0
+    while ended < steps:
+        most = max(most, sampler.left_out(number))
+        ended += sampler.batches(number)
+        number += 1
+    if not most:
+        return None
+    return f"up to {most:,} of {sampler.pairs:,} pairs of a pass were in no batch, because they fitted into none by the rules of [batches]"
+
+
+def mixture_note(sampler: BatchSampler, pairs: PairSet, settings: TrainSettings, *, steps: int) -> str | None:
+    """How much of each source a run took, beside what was asked for; None where there is one source, or no step.
 
     The run's passes are planned once more.
-
-    Returns:
-        A sentence, or None where there is one source, or no step.
     """
     paths = [source.path for source in settings.data.sources]
     if len(paths) < 2 or not steps:
         return None
-    counts = drawn_counts(order.rows, pairs.sources, steps=steps, count=len(paths))
-    asked = mixture_of(pairs, settings).weights
-    told = [
+    counts = drawn_counts(sampler, pairs.sources, steps=range(steps), count=len(paths))
+    wanted = mixture_of(pairs, settings).weights
+    shares = [
         f"{cut_middle(path, limit=40)} {count:,} ({100 * count / counts.sum():.1f} %, asked for {100 * share:.1f} %)"
-        for path, count, share in zip(paths, counts.tolist(), asked.tolist(), strict=True)
+        for path, count, share in zip(paths, counts.tolist(), wanted.tolist(), strict=True)
     ]
-    return f"pairs drawn of each source: {'; '.join(told)}"
+    return f"pairs drawn of each source: {'; '.join(shares)}"
 
 
 def _within(outer: Int[np.ndarray, " pairs"], inner: Int[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:

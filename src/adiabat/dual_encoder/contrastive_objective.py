@@ -12,15 +12,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from adiabat.config.dual_training import IN_BATCH, TrainSettings
-from adiabat.data.batch_sampler import validation_batches
+from adiabat.data.batch_sampler import BatchSampler, validation_batches
 from adiabat.data.pair_sets import PairSet
 from adiabat.data.records import SIDES, Side
 from adiabat.dual_encoder.answer_ranks import listed_pairs, pair_errors, ranks_of_answers
-from adiabat.dual_encoder.batch_plan import OnePass, Order, order_of
+from adiabat.dual_encoder.batch_plan import BatchPlan, Shard, sampler_of
 from adiabat.dual_encoder.batches import Batch, Sides, draw_batch, pair_order, pairs_of, share_of, validation_batch
 from adiabat.dual_encoder.criterion import criterion_of
-from adiabat.dual_encoder.stream import Stream, Window, window_name
-from adiabat.dual_encoder.text_cache import Bank, Models, Stretch
+from adiabat.dual_encoder.stream import Stream, window_name
+from adiabat.dual_encoder.text_cache import PairTexts
 from adiabat.dual_encoder.train_checks import steps_of, steps_within
 from adiabat.losses.embedded_pairs import unit_rows
 from adiabat.losses.log_denominator import LearnedTemperature, Temperature, scheduled_temperature
@@ -64,13 +64,12 @@ class PairContrast:
         section = self.settings.train
         self._criterion = criterion_of(section, tile=self.settings.memory.loss_tile)
         self._learned = LearnedTemperature(section.temperature) if section.temperature_schedule == "learned" else None
-        self._models = Models(self.towers, self.guide, self.store)
-        self._bank = Bank.of(self.validation.texts, self._models, self.settings)
-        self._kept: tuple[Path, bool] | None = None
-        self._saved_window: int | None = None
+        self._texts = self._cached(self.validation)
+        self._folder: tuple[Path, bool] | None = None
+        self._saved_shard: int | None = None
         self._now = self._first()
         self._drawn: tuple[int, Batch] | None = None
-        self.passes = Passes(*self._models.trained, precision=self.settings.run.precision, chunking=self._chunking())
+        self.passes = Passes(*self._texts.trained, precision=self.settings.run.precision, chunking=self._chunking())
         self.module = nn.ModuleDict({"query": self.towers.query, "document": self.towers.document})
         if self._learned is not None:
             self.module["temperature"] = self._learned.to(self.towers.query.device)
@@ -86,19 +85,19 @@ class PairContrast:
         return self._now.pairs
 
     @property
-    def order(self) -> Order:
+    def sampler(self) -> BatchSampler:
         """Which of `train` make the batch of each step."""
-        return self._now.order
+        return self._now.sampler
 
     @property
     def tables(self) -> Mapping[Side, TokenTable]:
         """Tokens of the texts of `train`, of each side whose tower is trained."""
-        return self._now.bank.tables
+        return self._now.texts.tables
 
     @property
     def steps(self) -> int:
         """Optimiser steps of the run."""
-        return self._paid or steps_of(self.settings.train, self.order.pairs)
+        return self._paid or steps_of(self.settings.train, self.sampler.pairs)
 
     @cached_property
     def _paid(self) -> int | None:
@@ -112,35 +111,37 @@ class PairContrast:
 
     def cost(self, step: int) -> Cost:
         """What one step takes (Ziarko et al. 2024)."""
-        bank = self.at(step).bank
-        return Cost(self.flops_of(step), self.passes.operations(bank.groups(self._distinct(step))) + bank.spent_once())
+        texts = self.at(step).texts
+        return Cost(self.flops_of(step), self.passes.operations(texts.groups(self._distinct(step))) + texts.take_operations())
 
     @cached_property
     def _passed(self) -> Mapping[Side, PassedParameters]:
         return {side: passed_parameters(self.towers.tower(side)) for side in self.tables}
 
-    def _first(self) -> Stretch:
+    def _first(self) -> BatchPlan:
         if isinstance(self.examples, Stream):
             return self.examples.newest(self._planned)
-        return Stretch(self.examples, self._bank, self._order(self.examples, self._bank))
+        return BatchPlan(self.examples, self._texts, self._sampler(self.examples, self._texts))
 
-    def _planned(self, window: Window) -> Stretch:
-        """The steps of a window of the stream."""
-        bank = Bank.of(window.pairs.texts, self._models, self.settings)
-        order = self._order(window.pairs, bank, window.only)
-        first = window.only.first_step
-        return Stretch(window.pairs, bank, order, range(first, first + order.batches()), window.number)
+    def _planned(self, pairs: PairSet, shard: Shard) -> BatchPlan:
+        """The steps of a shard of the stream."""
+        texts = self._cached(pairs)
+        sampler = self._sampler(pairs, texts, shard)
+        return BatchPlan(pairs, texts, sampler, range(shard.first_step, shard.first_step + sampler.batches(0)), shard.number)
 
-    def _order(self, pairs: PairSet, bank: Bank, only: OnePass | None = None) -> Order:
+    def _cached(self, pairs: PairSet) -> PairTexts:
+        return PairTexts.of(pairs.texts, self.towers, self.settings, guide=self.guide, store=self.store)
+
+    def _sampler(self, pairs: PairSet, texts: PairTexts, shard: Shard | None = None) -> BatchSampler:
         # Counting the tokens of every pair takes time and memory that only a budget has a use for.
-        tokens = bank.tokens(pairs) if self.settings.batches.token_budget is not None else None
-        return order_of(pairs, self.settings, tokens, only)
+        tokens = texts.tokens(pairs) if self.settings.batches.token_budget is not None else None
+        return sampler_of(self.settings, pairs, tokens=tokens, shard=shard)
 
-    def at(self, step: int) -> Stretch:
-        """What a step draws on; of a stream, its window is read where it has not been."""
+    def at(self, step: int) -> BatchPlan:
+        """What a step draws on; of a stream, its shard is read where it has not been."""
         if self.stream is not None and not self._now.holds(step):
-            self._now = self.stream.stretch(step, self._planned)
-            self._keep_window()
+            self._now = self.stream.plan(step, self._planned)
+            self._keep_shard()
         return self._now
 
     def ending(self, step: int) -> str | None:
@@ -153,23 +154,24 @@ class PairContrast:
 
     def keep_in(self, folder: Path, *, resume: bool) -> None:
         """Keep embeddings of towers that do not change in files, so that a resumed run reads the same."""
-        self._kept = folder, resume
-        self._bank.keep_in(folder if self.stream is None else folder / "validation", self.processes.rank, resume=resume)
-        self._keep_window()
+        self._folder = folder, resume
+        self._texts.keep_in(folder if self.stream is None else folder / "validation", self.processes.rank, resume=resume)
+        self._keep_shard()
 
-    def _keep_window(self) -> None:
-        if self._kept is not None and self._now.window is not None:
-            folder, resume = self._kept
-            self._now.bank.keep_in(folder / window_name(self._now.window), self.processes.rank, resume=resume)
+    def _keep_shard(self) -> None:
+        if self._folder is not None and self._now.shard is not None:
+            folder, resume = self._folder
+            self._now.texts.keep_in(folder / window_name(self._now.shard), self.processes.rank, resume=resume)
 
     def save(self) -> None:
-        """Note on the disk what was embedded: to be called with every checkpoint; windows that the one before has left behind go."""
-        for bank in {id(one): one for one in (self._bank, self._now.bank)}.values():
-            bank.save()
-        if self.stream is not None:
-            if self._saved_window is not None and self._kept is not None:
-                self.stream.forget(self._saved_window, self._kept[0])
-            self._saved_window = self._now.window
+        """Note on the disk what was embedded: to be called with every checkpoint; shards that the one before has left behind go."""
+        self._texts.save()
+        if self.stream is None:
+            return
+        self._now.texts.save()
+        if self._saved_shard is not None and self._folder is not None:
+            self.stream.forget(self._saved_shard, self._folder[0])
+        self._saved_shard = self._now.shard
 
     def _chunking(self) -> Chunking:
         memory = self.settings.memory
@@ -181,7 +183,7 @@ class PairContrast:
     def passing(self) -> Iterator[None]:
         """Let threads share the passes while the block lasts."""
         before = self.passes
-        with side_passes(*self._models.trained, precision=self.settings.run.precision, chunking=self._chunking()) as self.passes:
+        with side_passes(*self._texts.trained, precision=self.settings.run.precision, chunking=self._chunking()) as self.passes:
             try:
                 yield
             finally:
@@ -191,7 +193,7 @@ class PairContrast:
         """The loss of one batch of pairs: over this process's part of it, against everyone's."""
         now, batch = self.at(step), self._batch(step)
         mine = share_of(now.pairs, batch, self.settings.train, self.processes)
-        sides, guide = now.bank.embedded(mine, self.passes), now.bank.judged(mine)
+        sides, guide = now.texts.embed(mine, self.passes), now.texts.guide(mine)
         pairs = pairs_of(batch, sides, now.pairs, self.settings.train, self.processes, guide=guide)
         return self._criterion(pairs, self.temperature(step))
 
@@ -229,7 +231,7 @@ class PairContrast:
 
     def rows(self, step: int) -> Int[np.ndarray, " p"]:
         """Pairs of one step's batch, as all processes see it."""
-        return self.at(step).order.rows(step)
+        return self.at(step).sampler.rows(step)
 
     def _batch(self, step: int) -> Batch:
         """Drawn once for all who ask for it, one after the other."""
@@ -242,9 +244,7 @@ class PairContrast:
     def validate(self) -> Validation:
         """Loss over batches that follow from the texts alone, and the rank of each query's answer among all validation documents."""
         asked, candidates = self.validation.asked, self.validation.candidates
-        query, document = (
-            _Rows(rows, self._bank.measured(side, rows, self.settings)) for side, rows in zip(SIDES, (asked, candidates), strict=True)
-        )
+        query, document = (_Rows(rows, self._texts.sides[side].embed(rows)) for side, rows in zip(SIDES, (asked, candidates), strict=True))
         answers = [_places(candidates, self.validation.answers[row]) for row in asked.tolist()]
         ranks = ranks_of_answers(self._comparable(query.vectors), self._comparable(document.vectors), answers, distance=self._distance())
         errors, compared = int((ranks > 1).sum()), len(asked)
@@ -254,7 +254,7 @@ class PairContrast:
             errors, compared = pair_errors(self.validation, *vectors, distance=self._distance()), listed_pairs(self.validation)
         loss = self._validation_loss(query, document)
         # What was embedded here is no part of what the next step takes.
-        self._bank.spent_once()
+        self._texts.take_operations()
         return Validation(loss, errors, compared, measures)
 
     def _comparable(self, vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
@@ -271,7 +271,7 @@ class PairContrast:
         section, total = self.settings.train, 0.0
         for batch, weight in self._validation_batches:
             sides = Sides(query.of(batch.query), document.of(batch.documents))
-            pairs = pairs_of(batch, sides, self.validation, section, ALONE, guide=self._bank.judged(batch))
+            pairs = pairs_of(batch, sides, self.validation, section, ALONE, guide=self._texts.guide(batch))
             total += float(self._criterion(pairs, self._validation_temperature())) * weight
         return total / len(self.validation)
 

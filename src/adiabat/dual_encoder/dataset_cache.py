@@ -53,7 +53,7 @@ def cache_folder(given: str | None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "adiabat"
 
 
-def kept_pairs(number: Number, description: dict[str, Any], cache: Path) -> tuple[PairSet, ...]:
+def cached_pairs(number: Number, description: dict[str, Any], cache: Path) -> tuple[PairSet, ...]:
     """Open pairs, or number and keep them first."""
     key = hashlib.sha256(json.dumps({"format": FORMAT, **description}, sort_keys=True).encode()).hexdigest()[:32]
     return pairs_in(cache / key, number, advice="name another folder (data.cache)")
@@ -81,7 +81,7 @@ def pairs_in(folder: Path, number: Number, *, advice: str) -> tuple[PairSet, ...
     return _opened(folder)
 
 
-def numbered(number: Number) -> tuple[PairSet, ...]:
+def pairs_in_memory(number: Number) -> tuple[PairSet, ...]:
     """Number pairs that stay in memory."""
     columns = TextList(), TextList(), TextList()
     builder = PairBuilder(*columns)

@@ -18,7 +18,7 @@ from adiabat.data.records import Example, ExampleStream
 from adiabat.data.table_headers import OF_DOCUMENTS
 from adiabat.data.table_rows import count_rows
 from adiabat.data.trained_texts import TrainedTexts, in_blocks
-from adiabat.dual_encoder.dataset_cache import files_of, kept_pairs, numbered
+from adiabat.dual_encoder.dataset_cache import cached_pairs, files_of, pairs_in_memory
 from adiabat.store.addressing import rows_of_entries, stored_documents
 from adiabat.store.vector_store import Store
 
@@ -84,9 +84,9 @@ def _numbered(sources: Sequence[_Source], stored: bool, cache: Path | None, watc
         return names
 
     if cache is None:
-        return numbered(number)
+        return pairs_in_memory(number)
     read = [{**asdict(source), "files": [*files_of(source.path), *files_of(source.corpus or source.path)]} for source in sources]
-    return kept_pairs(number, {"sources": read, "stored": stored}, cache)
+    return cached_pairs(number, {"sources": read, "stored": stored}, cache)
 
 
 def _watched(examples: Iterator[Example], source: _Source, watch: Watch) -> Iterator[Example]:

@@ -6,7 +6,7 @@ the last byte, so that a resumed run goes on as it would have.
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -25,9 +25,9 @@ from adiabat.data.pair_sets import PairBuilder, PairSet, joined
 from adiabat.data.records import Example
 from adiabat.data.text_hashes import hash_texts
 from adiabat.data.trained_texts import TrainedTexts
-from adiabat.dual_encoder.batch_plan import OnePass
+from adiabat.dual_encoder.batch_plan import BatchPlan, Shard
 from adiabat.dual_encoder.batches import check_negatives
-from adiabat.dual_encoder.dataset_cache import MAKING, numbered, pairs_in
+from adiabat.dual_encoder.dataset_cache import MAKING, pairs_in, pairs_in_memory
 from adiabat.dual_encoder.pair_data import trained_pairs
 from adiabat.dual_encoder.stream_shards import (
     ROWS,
@@ -41,7 +41,6 @@ from adiabat.dual_encoder.stream_shards import (
     whole_rows,
     write_texts,
 )
-from adiabat.dual_encoder.text_cache import Stretch
 from adiabat.models.trained_file import packed
 from adiabat.store.vector_store import Store
 from adiabat.training.distributed import ALONE, Processes, on_main
@@ -49,23 +48,8 @@ from adiabat.training.distributed import ALONE, Processes, on_main
 RESUME = "go on with --resume"
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Pairs that were read together, before their steps are planned.
-
-    Attributes:
-        number: From 0.
-        pairs: Trained on.
-        only: What their one pass goes by.
-    """
-
-    number: int
-    pairs: PairSet
-    only: OnePass
-
-
-Plan = Callable[[Window], Stretch]
-"""Works out the batches of a window."""
+Planner = Callable[[PairSet, Shard], BatchPlan]
+"""Plans the batches of a shard."""
 
 
 def window_name(number: int) -> str:
@@ -105,24 +89,24 @@ class Stream:
         self._unwritten: dict[int, bytes] = {}
         self._processes = processes
         self._watch = watch
-        self._held: Stretch | None = None
+        self._planned: BatchPlan | None = None
         self.rows: list[Row] = [] if folder is None else read_rows(folder / ROWS)
         """Of all windows that were read, in their order."""
 
-    def newest(self, plan: Plan) -> Stretch:
+    def newest(self, planner: Planner) -> BatchPlan:
         """The last window that was read and has a step; the first one where none was read."""
-        return self.stretch(max((row.first for row in self.rows if row.steps), default=0), plan)
+        return self.plan(max((row.first for row in self.rows if row.steps), default=0), planner)
 
-    def stretch(self, step: int, plan: Plan) -> Stretch:
+    def plan(self, step: int, planner: Planner) -> BatchPlan:
         """The window of a step."""
         while True:
             if row := next((row for row in reversed(self.rows) if row.first <= step < row.first + row.steps), None):
-                return self._opened(row, plan)
+                return self._opened(row, planner)
             if self.rows and self.rows[-1].last:
                 raise JobError(f"{self.name} must have pairs for step {step}, got none: the run ended before; lower train.steps")
-            self._go_on(plan)
+            self._go_on(planner)
 
-    def ending(self, step: int, plan: Plan) -> str | None:
+    def ending(self, step: int, planner: Planner) -> str | None:
         """Why the run ends at a step, if the first source to run out ends it; where that takes reading another window, it is read.
 
         Returns:
@@ -131,7 +115,7 @@ class Stream:
         if self._settings.mixture.exhausted != "stop":
             return None
         while not self.rows or (self.rows[-1].first + self.rows[-1].steps <= step and not self.rows[-1].last):
-            self._go_on(plan)
+            self._go_on(planner)
         row = self.rows[-1]
         if not row.last or step < row.first + row.steps:
             return None
@@ -162,13 +146,12 @@ class Stream:
                 if old.is_dir() and old.name < window_name(number):
                     shutil.rmtree(old, ignore_errors=True)
 
-    def _opened(self, row: Row, plan: Plan) -> Stretch:
+    def _opened(self, row: Row, planner: Planner) -> BatchPlan:
         """A window that was read before."""
-        if self._held is None or self._held.window != row.window:
-            window = Window(row.window, self._again(row), self._pass_of(row.window, row.first, row.parts))
-            self._held = plan(window)
-        found, self._held = self._held, None
-        return found
+        if self._planned is None or self._planned.shard != row.window:
+            self._planned = planner(self._again(row), self._shard(row.window, row.first, row.parts))
+        plan, self._planned = self._planned, None
+        return plan
 
     def _again(self, row: Row) -> PairSet:
         """The pairs of a row; made again where they are not there."""
@@ -188,15 +171,15 @@ class Stream:
         found = on_main(self._processes, read)
         return found if found is not None else self._joined(pairs_in(self._folder / window_name(row.window), _nobody, advice=RESUME))
 
-    def _go_on(self, plan: Plan) -> None:
+    def _go_on(self, planner: Planner) -> None:
         """Read the next window, and note it."""
         if self._folder is None:
-            self.rows.append(self._next(plan))
+            self.rows.append(self._next(planner))
             return
         folder = self._folder
 
         def read() -> None:
-            row = self._next(plan)
+            row = self._next(planner)
             append_row(folder / ROWS, row)
             self.rows.append(row)
 
@@ -204,7 +187,7 @@ class Stream:
         if not self._processes.is_main:
             self.rows = read_rows(folder / ROWS)
 
-    def _next(self, plan: Plan) -> Row:
+    def _next(self, planner: Planner) -> Row:
         before = self.rows[-1] if self.rows else None
         starts = [part.end for part in before.parts] if before else self._sources.begin()
         number, first = (before.window + 1, before.first + before.steps) if before else (0, 0)
@@ -213,20 +196,20 @@ class Stream:
             shutil.rmtree(self._folder / window_name(number), ignore_errors=True)
         pairs, parts = self._read(number, starts)
         check_negatives(pairs, self._settings.train)
-        only = self._pass_of(number, first, parts)
-        held = plan(Window(number, pairs, only)) if only.mixture(pairs).counts.any() else None
-        steps = 0 if held is None or held.steps is None else len(held.steps)
+        shard = self._shard(number, first, parts)
+        plan = planner(pairs, shard) if shard.mixture(pairs).counts.any() else None
+        steps = 0 if plan is None or plan.steps is None else len(plan.steps)
         if not steps and (before is None or not before.steps) and not self._sources.is_last(parts):
             raise DataError(
                 f"{self.name}: a window must make a batch of {self._settings.train.batch_size} by the rules of [batches], got none of "
                 f"{len(pairs):,} pairs; raise data.window, lower train.batch_size, or loosen the rules"
             )
         drawn = np.zeros(len(parts), dtype=np.int64)
-        if held is not None and steps:
+        if plan is not None and steps:
             # Of several processes all open it from the disk, the one that wrote it too.
-            self._held = held if self._folder is None or self._processes.count == 1 else None
-            drawn = drawn_counts(held.order.rows, pairs.sources, steps=steps, count=len(parts), start=first)
-        left = 0 if held is None else held.order.pairs - int(drawn.sum())
+            self._planned = plan if self._folder is None or self._processes.count == 1 else None
+            drawn = drawn_counts(plan.sampler, pairs.sources, steps=range(first, first + steps), count=len(parts))
+        left = 0 if plan is None else plan.sampler.pairs - int(drawn.sum())
         texts, content = packed(trained_pairs(pairs, self._store))
         if self._folder is None:
             self._unwritten[number] = content
@@ -246,8 +229,8 @@ class Stream:
             texts=texts,
         )
 
-    def _pass_of(self, number: int, first: int, parts: Sequence[Part]) -> OnePass:
-        return OnePass(window_seed(self._settings.run.seed, number), first, self._sources.times(parts))
+    def _shard(self, number: int, first: int, parts: Sequence[Part]) -> Shard:
+        return Shard(number, window_seed(self._settings.run.seed, number), first, self._sources.times(parts))
 
     def _read(self, number: int, starts: Sequence[Standing]) -> tuple[PairSet, tuple[Part, ...]]:
         parts: tuple[Part, ...] = ()
@@ -264,7 +247,7 @@ class Stream:
             builder.note(remark for tape in self._sources.tapes for remark in tape.remarks())
             return [tape.name for tape in self._sources.tapes]
 
-        sets = numbered(read) if self._folder is None else pairs_in(self._folder / window_name(number), read, advice=RESUME)
+        sets = pairs_in_memory(read) if self._folder is None else pairs_in(self._folder / window_name(number), read, advice=RESUME)
         return self._joined(sets), parts
 
     def _joined(self, sets: Sequence[PairSet]) -> PairSet:
@@ -277,16 +260,15 @@ class Stream:
                 self._watch.progress(f"reading window {number}", place, self._sources.size)
             yield example
 
-    def drawn(self, steps: int, last: Stretch) -> Int[np.ndarray, " s"]:
+    def drawn(self, steps: int, last: BatchPlan) -> Int[np.ndarray, " s"]:
         """How many pairs of each source the run took, one that was drawn twice counting twice.
 
         Returns:
             One count per source.
         """
         assert last.steps is not None
-        taken = max(0, steps - last.steps.start)
-        counts = drawn_counts(last.order.rows, last.pairs.sources, steps=taken, count=len(self.paths), start=last.steps.start)
-        for row in self.rows[: last.window]:
+        counts = drawn_counts(last.sampler, last.pairs.sources, steps=range(last.steps.start, steps), count=len(self.paths))
+        for row in self.rows[: last.shard]:
             counts += row.drawn
         return counts
 
@@ -297,19 +279,19 @@ class Stream:
             self._watch.note(f"{why}: measurements will not know all that was trained on")
         return found
 
-    def told(self, steps: int, last: Stretch) -> list[str]:
+    def told(self, steps: int, last: BatchPlan) -> list[str]:
         """What the run read, and how much of each source it took."""
         taken = self.drawn(steps, last)
-        ends = [part.end.ends for part in self.rows[last.window or 0].parts]
+        ends = [part.end.ends for part in self.rows[last.shard or 0].parts]
         sources = zip(self.paths, taken.tolist(), self._sources.weights.tolist(), ends, strict=True)
         each = [
             f"{cut_middle(path, limit=40)} {drawn:,} ({100 * drawn / max(1, taken.sum()):.1f} %, asked for {100 * share:.1f} %), "
             f"its end seen {_several_times(seen)}"
             for path, drawn, share, seen in sources
         ]
-        found = [f"the stream was read in {(last.window or 0) + 1:,} windows; pairs drawn of each source: {'; '.join(each)}"]
+        found = [f"the stream was read in {(last.shard or 0) + 1:,} windows; pairs drawn of each source: {'; '.join(each)}"]
         whole = [row for row in self.rows if row.first + row.steps <= steps]
-        if most := max(row.validated for row in self.rows[: (last.window or 0) + 1]):
+        if most := max(row.validated for row in self.rows[: (last.shard or 0) + 1]):
             found.append(
                 f"up to {most:,} of {len(np.unique(self._validation)):,} validation queries are also trained on in one window, "
                 "so validation looks better than it is"

@@ -212,7 +212,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
         objective=objective,
         optimizer=optimizer_of(objective.module, section),
         learning_rate=section.learning_rate,
-        schedule=schedule_of(settings, total_steps=total, steps_per_pass=math.ceil(objective.order.pairs / section.batch_size)),
+        schedule=schedule_of(settings, total_steps=total, steps_per_pass=math.ceil(objective.sampler.pairs / section.batch_size)),
         limits=Limits(
             section.validate_every,
             max_epochs=None,

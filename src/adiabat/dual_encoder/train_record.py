@@ -5,7 +5,7 @@ import numpy as np
 from adiabat.config.dual_training import IN_BATCH
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.dual_encoder.answer_ranks import listed_pairs
-from adiabat.dual_encoder.batch_plan import in_small_groups, mixture_told, unnamed
+from adiabat.dual_encoder.batch_plan import in_small_groups, left_out_note, mixture_note, unnamed
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.pair_data import trained_pairs
 from adiabat.dual_encoder.tower_setup import Built, named_weights
@@ -73,7 +73,7 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
         validated=listed_pairs(objective.validation) if settings.train.error_unit == "pairs" else len(objective.validation.asked),
         layers=_layers(built, plain),
         notes=(*notes_of(objective), *_told(objective, steps)),
-        passes=None if objective.stream is not None else steps * settings.train.batch_size / objective.order.pairs,
+        passes=None if objective.stream is not None else steps * settings.train.batch_size / objective.sampler.pairs,
         total=objective.steps,
         planned=settings.train.budget_flops,
         measures=("P@1", "RR"),
@@ -110,7 +110,10 @@ def _told(objective: PairContrast, steps: int) -> list[str]:
     """What is known once the run is over: how much of each source it took, and what it left out."""
     if objective.stream is not None:
         return objective.stream.told(steps, objective.at(max(0, steps - 1)))
-    found = (objective.order.left_out(), mixture_told(objective.order, objective.train, objective.settings, steps=steps))
+    found = (
+        left_out_note(objective.sampler, steps=steps),
+        mixture_note(objective.sampler, objective.train, objective.settings, steps=steps),
+    )
     return list(filter(None, found))
 
 

@@ -21,7 +21,7 @@ from adiabat.core.errors import AdiabatError, ConfigError, DataError, several
 from adiabat.core.progress import Watch, once
 from adiabat.data.records import Document
 from adiabat.data.trained_texts import TrainedTexts
-from adiabat.dual_encoder.batch_plan import order_of
+from adiabat.dual_encoder.batch_plan import sampler_of
 from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.dual_encoder.tower_setup import Loader, build, merged
 from adiabat.dual_encoder.train import check_pairs, train
@@ -224,7 +224,7 @@ class Grid:
         training, validation = read_pairs(settings.job.data, settings.data, stored=settings.reads_ids)
         check_pairs(training, validation, settings)
         # Planned without tokens, which take the model: enough to see whether there is more than one topic where batches go by them.
-        order_of(training, settings, np.zeros(len(training), dtype=np.int64))
+        sampler_of(settings, training, tokens=np.zeros(len(training), dtype=np.int64))
         return len(training)
 
     def work(self) -> None:

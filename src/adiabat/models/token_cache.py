@@ -55,8 +55,14 @@ class TokenTable:
     side: Side
 
     @classmethod
-    def of(cls, encoder: Encoder, texts: Iterable[str], *, side: Side) -> Self:
-        """Tokenise texts."""
+    def of(cls, encoder: Encoder, texts: Iterable[str], *, side: Side, folder: Path | None = None) -> Self:
+        """Tokenise texts.
+
+        Args:
+            folder: For files of the tokens, which are opened where they lie there already; None keeps tokens in memory.
+        """
+        if folder is not None:
+            return cls._in_files(encoder, texts, side, folder)
         parts, lengths = [np.empty(0, dtype=np.int32)], [0]
         for rows in _token_blocks(encoder, texts, side):
             lengths += map(len, rows)
@@ -64,8 +70,7 @@ class TokenTable:
         return cls(np.concatenate(parts), np.cumsum(lengths), side)
 
     @classmethod
-    def kept(cls, encoder: Encoder, texts: Iterable[str], *, side: Side, folder: Path) -> Self:
-        """Tokenise texts into files, or open what was tokenised before."""
+    def _in_files(cls, encoder: Encoder, texts: Iterable[str], side: Side, folder: Path) -> Self:
         settings = encoder.settings
         decides = json.dumps([encoder.tokenizer_digest(), encoder.pad_token_id, settings.prompt(side), settings.limit(side)])
         name = f"tokens-{side}-{hashlib.sha256(decides.encode()).hexdigest()[:16]}"

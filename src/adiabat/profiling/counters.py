@@ -12,7 +12,7 @@ from jaxtyping import Int, Int64
 from adiabat.core.errors import DataError
 from adiabat.data.columns import value_kind
 from adiabat.data.table_rows import Row
-from adiabat.data.text_hashes import Digests, folded, numbered
+from adiabat.data.text_hashes import TextHashes, folded, numbered
 from adiabat.profiling.pair_counters import NameTally
 from adiabat.profiling.profile_record import Column, Role, TextCounts
 from adiabat.profiling.row_reader import Entry
@@ -39,7 +39,7 @@ class TextTally:
             counter: Counts tokens; None counts none.
         """
         self.role = role
-        self.digests = Digests()
+        self.hashes = TextHashes()
         self.beginnings: Sample[str] = Sample(sample, seed=f"{seed} languages {role}")
         self.tokens = TokenSample(role, counter, sample, seed=seed) if counter else None
         self.languages: Counter[str] = Counter()
@@ -54,7 +54,7 @@ class TextTally:
     def add(self, text: str, place: str) -> None:
         """Count one text."""
         words = folded(text)
-        self.digests.add(text)
+        self.hashes.add(text)
         self._folded.append(hash(" ".join(words)))
         self._words.append(len(words))
         self._characters.append(len(text))
@@ -69,7 +69,7 @@ class TextTally:
             self.tokens.add(text)
 
     def __len__(self) -> int:
-        return len(self.digests)
+        return len(self.hashes)
 
     @property
     def words(self) -> Int[np.ndarray, " texts"]:
@@ -83,7 +83,7 @@ class TextTally:
 
     def counts(self) -> TextCounts:
         """How many texts, and how many different ones."""
-        distinct = int(numbered(self.digests.words()).max(initial=-1)) + 1
+        distinct = int(numbered(self.hashes.hashes()).max(initial=-1)) + 1
         return TextCounts(self.role, len(self), distinct, len(np.unique(np.array(self._folded))), self.misread)
 
     def _look_for_misread(self, text: str, place: str) -> None:
@@ -157,7 +157,7 @@ class Tally:
         self.rows = 0
         self.texts: dict[Role, TextTally] = {}
         self.ids = IdTally()
-        self.addresses = Digests()
+        self.addresses = TextHashes()
         self.shown: Sample[tuple[int, Entry]] = Sample(drawing.shown, seed=f"{drawing.seed} shown")
         self.positives = array("i")
         self.negatives = array("i")

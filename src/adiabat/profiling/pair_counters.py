@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Int, UInt64
+from jaxtyping import Bool, Int
 
 from adiabat.config.dual_training import TrainSection
-from adiabat.data.text_hashes import numbered
+from adiabat.data.text_hashes import Hashes, numbered
 from adiabat.profiling.profile_record import GroupKind, Groups, NamedGroup, PairCounts, SmallGroups
 
 
@@ -17,12 +17,12 @@ class Listed:
     """The documents that rows list, row after row.
 
     Attributes:
-        digests: Of each document.
+        hashes: Of each document.
         per_row: How many each row lists.
         missing: Of which there is no text in the corpus.
     """
 
-    digests: UInt64[np.ndarray, "listed 2"]
+    hashes: Hashes
     per_row: Int[np.ndarray, " rows"]
     missing: Bool[np.ndarray, " listed"]
 
@@ -51,10 +51,10 @@ class PairRows:
     each: Int[np.ndarray, " pairs"]
 
 
-def count_pairs(query: UInt64[np.ndarray, "rows 2"], positives: Listed, negatives: Listed) -> tuple[PairCounts, PairRows]:
+def count_pairs(query: Hashes, positives: Listed, negatives: Listed) -> tuple[PairCounts, PairRows]:
     """Count pairs and what repeats in them."""
-    numbers = numbered(np.concatenate([query, positives.digests, negatives.digests]))
-    asked, near, far = np.split(numbers, [len(query), len(query) + len(positives.digests)])
+    numbers = numbered(np.concatenate([query, positives.hashes, negatives.hashes]))
+    asked, near, far = np.split(numbers, [len(query), len(query) + len(positives.hashes)])
     # One number for a pair of texts; below 2^63 up to three thousand million texts.
     width = int(numbers.max()) + 1
     pair = asked[positives.row] * width + near
@@ -88,15 +88,15 @@ def _rows(listed: Listed, chosen: Bool[np.ndarray, " listed"]) -> list[int]:
     return rows
 
 
-def in_corpus(listed: Listed, ids: UInt64[np.ndarray, "documents 2"], texts: UInt64[np.ndarray, "documents 2"]) -> Listed:
+def in_corpus(listed: Listed, ids: Hashes, texts: Hashes) -> Listed:
     """Put texts in the place of ids."""
-    numbers = numbered(np.concatenate([ids, listed.digests]))
+    numbers = numbered(np.concatenate([ids, listed.hashes]))
     distinct, first = np.unique(numbers[: len(ids)], return_index=True)
     row_of = np.full(int(numbers.max(initial=-1)) + 1, -1)
     row_of[distinct] = first
     rows = row_of[numbers[len(ids) :]]
-    digests = np.where((rows >= 0)[:, None], texts[rows], listed.digests)
-    return Listed(digests, listed.per_row, rows < 0)
+    hashes = np.where(rows >= 0, texts[rows], listed.hashes)
+    return Listed(hashes, listed.per_row, rows < 0)
 
 
 NAMES = ("topic", "tag")

@@ -158,9 +158,9 @@ class _Gathered:
         far = _listed(tally.of("negative"), tally.negatives)
         if self.documents is not None:
             held = self.documents.tally
-            ids, digests = held.addresses.words(), held.of("document").digests.words()
-            near, far = in_corpus(near, ids, digests), in_corpus(far, ids, digests)
-        return count_pairs(tally.of("query").digests.words(), near, far)
+            ids, texts = held.addresses.hashes(), held.of("document").hashes.hashes()
+            near, far = in_corpus(near, ids, texts), in_corpus(far, ids, texts)
+        return count_pairs(tally.of("query").hashes.hashes(), near, far)
 
     def _groups(self, rows: PairRows | None, columns: tuple[Column, ...]) -> tuple[Groups, ...]:
         if rows is None:
@@ -231,7 +231,7 @@ class _Gathered:
 
 
 def _listed(tally: TextTally, per_row: "array[int]") -> Listed:
-    return Listed(tally.digests.words(), np.array(per_row, dtype=np.int64), np.zeros(len(tally), dtype=np.bool_))
+    return Listed(tally.hashes.hashes(), np.array(per_row, dtype=np.int64), np.zeros(len(tally), dtype=np.bool_))
 
 
 def _reading_findings(part: _Rows) -> Iterator[Finding]:

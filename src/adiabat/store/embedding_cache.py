@@ -11,7 +11,7 @@ from adiabat.core.checksums import read_array, write_array
 from adiabat.core.errors import DataError, JobError
 
 
-class KeptVectors:
+class EmbeddingCache:
     """A row for each text or token, and which rows are known; float32, 4 bytes a number.
 
     Attributes:
@@ -48,6 +48,10 @@ class KeptVectors:
             saved = np.flatnonzero(self._checksums)
             self.known[saved] = self._checksums[saved] == _checksums_of(self.vectors, saved)
             self._checksums[~self.known] = 0
+
+    def put(self, rows: Int[np.ndarray, " some"], vectors: Float[np.ndarray, "some e"]) -> None:
+        """Fill some rows."""
+        self.vectors[rows], self.known[rows] = vectors, True
 
     def save(self) -> None:
         """Note on the disk which rows are known, where they are kept in files: what comes later is computed again after a kill."""
