@@ -1,9 +1,14 @@
-"""What several tests of makers ask of a directory that was made."""
+"""Readers of made data sets, shared by the tests of makers."""
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from adiabat.core.errors import ConfigError, DataError
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -11,8 +16,16 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def made(out: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((out / "made.json").read_text(encoding="utf-8"))
-    return told
+    record: dict[str, Any] = json.loads((out / "made.json").read_text(encoding="utf-8"))
+    return record
+
+
+def fault(make: Callable[..., object], source: Path, out: Path, *settings: str) -> str:
+    """The message of a maker that must fail and leave nothing."""
+    with pytest.raises((ConfigError, DataError)) as caught:
+        make(source, out, *settings)
+    assert not out.exists()
+    return str(caught.value)
 
 
 def names(folder: Path) -> list[str]:

@@ -17,7 +17,7 @@ from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
 from adiabat.datasets.arxiv import first_sentence_end, make_arxiv, random_others
-from adiabat.datasets.writer import Made
+from adiabat.datasets.writer import DatasetSummary
 
 SUBJECTS = ["groups", "graphs", "lattices", "knots", "sheaves", "primes", "matroids", "codes", "flows"]
 
@@ -48,37 +48,24 @@ def settings(*, run: dict[str, Any] | None = None, **section: Any) -> ArxivSetti
     return checked(ArxivSettings, {"arxiv": section, "run": run or {}})
 
 
-def make(folder: Path, rows: list[dict[str, Any]], *, out: str = "made", run: dict[str, Any] | None = None, **section: Any) -> Made:
+def make(
+    folder: Path, rows: list[dict[str, Any]], *, out: str = "made", run: dict[str, Any] | None = None, **section: Any
+) -> DatasetSummary:
     return make_arxiv(snapshot(folder, rows), folder / out, settings(run=run, **section))
 
 
-def examples(made: Made, stem: str = "test") -> ExampleSet:
+def examples(made: DatasetSummary, stem: str = "test") -> ExampleSet:
     read = read_examples(made.folder / f"{stem}.jsonl.gz")
     assert isinstance(read, ExampleSet)
     return read
 
 
-def corpus(made: Made) -> dict[str, str]:
+def corpus(made: DatasetSummary) -> dict[str, str]:
     return {document.doc_id: document.text for document in read_corpus(made.folder / "corpus.jsonl.gz")}
 
 
-def negatives(made: Made, stem: str = "test") -> dict[str, tuple[str, ...]]:
+def negatives(made: DatasetSummary, stem: str = "test") -> dict[str, tuple[str, ...]]:
     return {example.query_id: example.negatives for example in examples(made, stem).examples}
-
-
-def test_in_flavour_first_the_first_sentence_asks_for_the_rest(tmp_path: Path) -> None:
-    made = make(tmp_path, [paper("1", "a", "We ask\n e.g. this. And answer\nthat. Twice."), paper("2", "a", "Other. Things.")])
-    assert corpus(made) == {"1": "And answer that. Twice.", "2": "Things."}
-    assert [(one.query_id, one.query, one.positives) for one in examples(made).examples] == [
-        ("1", "We ask e.g. this.", ("1",)),
-        ("2", "Other.", ("2",)),
-    ]
-
-
-def test_in_flavour_title_the_title_asks_for_the_abstract(tmp_path: Path) -> None:
-    made = make(tmp_path, [paper("1", "a", " One sentence.\n"), paper("2", "a", "Other. Things.")], flavour="title")
-    assert corpus(made) == {"1": "One sentence.", "2": "Other. Things."}
-    assert [(one.query, one.positives) for one in examples(made).examples] == [("On 1", ("1",)), ("On 2", ("2",))]
 
 
 def test_negatives_worked_by_hand(tmp_path: Path) -> None:
@@ -106,20 +93,14 @@ def test_categories_are_sorted_by_their_size_in_the_whole_snapshot(tmp_path: Pat
     assert set(negatives(make(tmp_path, rows + more, out="more"))["1"][:20]) == {"2", "x0", "x1", "x2"}
 
 
-def test_papers_with_large_categories_alone_are_left_out(tmp_path: Path) -> None:
-    rows = [paper(str(n), "large") for n in range(5)] + [paper("5", "large small"), paper("6", "small")]
-    made = make(tmp_path, rows, max_category_size=2)
-    assert list(corpus(made)) == ["5", "6"]
-    assert made.notes[0] == "2 of 7 papers have a category of at most 2 papers; categories of that size: 1"
-
-
 def test_what_is_left_out_is_counted_by_the_reason(tmp_path: Path) -> None:
     twin = paper("7", "a", "Other words. Its rest is about 1.")
     rows = [paper("1", "a"), paper("2", "a", "Only one sentence."), paper("3", "a", " "), paper("4", "a", None), twin, paper("8", "")]
-    made = make(tmp_path, rows)
+    large = [paper(f"large{number}", "large") for number in range(6)]
+    made = make(tmp_path, rows + large, max_category_size=5)
     assert list(corpus(made)) == ["1", "4"]
     assert made.notes[:3] == (
-        "5 of 6 papers have a category of at most 10,000 papers; categories of that size: 1",
+        "5 of 12 papers have a category of at most 5 papers; categories of that size: 1",
         "2 of 5 papers with a small category left out: an abstract of one sentence or none",
         "1 of 5 papers with a small category left out: the text of another",
     )
@@ -169,12 +150,6 @@ def test_papers_to_tune_on_are_kept_apart_from_those_to_measure_on(tmp_path: Pat
     assert set(negatives(made, "test-without-math")) == test - set(negatives(made, "narrow-math"))
 
 
-def test_a_subset_that_leaves_nothing_to_measure_says_so(tmp_path: Path) -> None:
-    made = make(tmp_path, [paper("1", "math.CO"), paper("2", "math.CO cs.IT")], narrow=["math."])
-    assert "test-without-math has no papers and was not written" in made.notes
-    assert "test-without-math.jsonl.gz" not in made.examples
-
-
 def test_the_order_of_the_file_changes_nothing(tmp_path: Path) -> None:
     rows = many()
     first = make(tmp_path, rows, out="first")
@@ -200,67 +175,6 @@ def test_a_random_other_is_never_the_row_itself_and_is_any_other_alike() -> None
     assert all(abs(count - 1000) < 150 for count in counts.values())
 
 
-def test_categories_may_be_a_list_and_other_scripts_are_texts_like_others(tmp_path: Path) -> None:
-    rows = [
-        paper("1", "a", "שלום עולם. זה הסוף."),
-        {"id": 2, "title": "t", "abstract": "Ü ist. Öl.", "categories": ["a", "b"]},
-        paper("3", "c", "中文。句子。"),
-    ]
-    made = make(tmp_path, rows)
-    assert corpus(made) == {"1": "זה הסוף.", "2": "Öl.", "3": "句子。"}
-    # No other list begins with b, its smallest category, and nobody shares a word with it: all match, and go by id.
-    assert negatives(made)["2"][:20] == ("1", *["3"] * 19)
-
-
-def test_examples_that_hold_texts_need_no_corpus(tmp_path: Path) -> None:
-    made = make(tmp_path, [paper("1", "a"), paper("2", "a")], documents="texts")
-    assert made.documents == 0
-    assert sorted(path.name for path in made.folder.iterdir()) == ["made.json", "test-difficulty-21.jsonl.gz", "test.jsonl.gz"]
-    example = examples(made).examples[0]
-    assert example.positives == ("Its rest is about 1.",)
-    assert example.negatives == ("Its rest is about 2.",) * 21
-
-
-def test_every_fault_of_the_snapshot_is_told_with_its_line(tmp_path: Path) -> None:
-    lines = [
-        json.dumps(paper("1", "a")),
-        '{"id": "2", "title": "t", "abstract": "x"}',
-        '{"id": "3", "title": 5, "abstract": "x", "categories": "a"}',
-        '{"id": "4", "title": "t", "abstract": "\\ud800", "categories": "a"}',
-        '{"id": " ", "title": "t", "abstract": "x", "categories": "a"}',
-        '{"id": "6", "title": "t", "abstract": "x", "categories": {"a": 1}}',
-        "{",
-    ]
-    path = tmp_path / "snapshot.jsonl"
-    path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(DataError) as caught:
-        make_arxiv(path, tmp_path / "made", settings())
-    assert str(caught.value) == (
-        f'6 faults: {path}:2: expected "categories", found id, title, abstract; {path}:3: "title" must be a text, got a number; '
-        f'{path}:4: "abstract" must be Unicode text, got half of a surrogate pair; {path}:5: "id" must not be empty; '
-        f'{path}:6: "categories" must be names with spaces between them or a list of names, got an object; '
-        f"{path}:7 must be one JSON object, got {{ (Expecting property name enclosed in double quotes at column 2); "
-        "the columns of the snapshot are id, title, abstract, categories"
-    )
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_another_file_is_told_by_its_first_row_alone(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.jsonl"
-    path.write_text(json.dumps({"id": "1", "query": "a"}) + "\n" + "{\n" * 30)
-    with pytest.raises(DataError) as caught:
-        make_arxiv(path, tmp_path / "made", settings())
-    assert str(caught.value) == (
-        f"{path} must be the metadata snapshot, whose rows have id, title, abstract, categories, got id, query: "
-        "title, abstract, categories missing; name that file"
-    )
-
-
-def test_an_id_that_comes_twice_is_told_with_both_lines(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r'snapshot\.json:3: id must be unique, got "1" again, first at .*snapshot\.json:1$'):
-        make(tmp_path, [paper("1", "a"), paper("2", "a"), paper("1", "a", "Else. And more.")])
-
-
 def test_a_snapshot_that_is_cut_short_makes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.jsonl.gz"
     path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in many()).encode())[:-100])
@@ -270,7 +184,7 @@ def test_a_snapshot_that_is_cut_short_makes_nothing(tmp_path: Path) -> None:
 
 
 def test_fewer_than_two_papers_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^arxiv.max_category_size must leave at least two papers of use, 10,000 leaves 1; raise it"):
+    with pytest.raises(DataError, match=r"^arxiv.max_category_size must leave at least two usable papers, 10,000 leaves 1"):
         make(tmp_path, [paper("1", "a")])
 
 
@@ -283,35 +197,6 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         make_arxiv(source, tmp_path / "made", settings(), watch=Watch(progress=stop))
     assert list(tmp_path.iterdir()) == [source]
-
-
-def test_every_stage_says_how_far_it_is(tmp_path: Path) -> None:
-    seen: dict[str, tuple[int, int]] = {}
-    watch = Watch(progress=lambda label, done, total: seen.update({label: (done, total)}))
-    make_arxiv(snapshot(tmp_path, many()), tmp_path / "made", settings(), watch=watch)
-    assert seen == dict.fromkeys(["reading papers", "nearest papers", "writing papers"], (60, 60))
-
-
-def test_a_narrow_subset_that_nobody_has_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no paper has matj., q-bio; the most frequent begin with math, "):
-        make(tmp_path, many(), narrow=["math.", "matj.", "q-bio"])
-
-
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ({"narrow": ["math.", "../x"]}, "arxiv.narrow must be beginnings of category names, got '../x'; write one like math."),
-        ({"narrow": ["math", "math."]}, "arxiv.narrow must name each subset once, got math, math.; leave out what is the same"),
-        ({"narrow": ["cs.", "cs."]}, "arxiv.narrow must name each subset once, got cs., cs.; leave out what is the same"),
-        ({"difficulties": [1, 1]}, "arxiv.difficulties must be a list that names each difficulty once, got [1, 1]; the default is [21]"),
-        ({"difficulties": [22]}, "arxiv.difficulties must be <= 21, got 22; the default is [21]"),
-        ({"train_fraction": 1.0}, "arxiv.train_fraction must be < 1, got 1.0; the default is 0.0"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(section: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        settings(**section)
-    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
@@ -329,3 +214,78 @@ def test_settings_that_make_no_sense_are_refused(section: dict[str, Any], messag
 )
 def test_the_first_sentence_ends_where_a_reader_would_end_it(first: str, rest: str) -> None:
     assert first_sentence_end(f"{first} {rest}".strip()) == len(first)
+
+
+@pytest.mark.parametrize(
+    ("flavour", "expected"),
+    [
+        ("first", [("1", "We ask e.g. this.", "And answer that. Twice."), ("2", "Other.", "Things.")]),
+        (
+            "title",
+            [("1", "On 1", "We ask e.g. this. And answer that. Twice."), ("2", "On 2", "Other. Things."), ("3", "On 3", "One only.")],
+        ),
+    ],
+)
+def test_queries_and_documents_of_each_flavour(tmp_path: Path, flavour: str, expected: list[tuple[str, str, str]]) -> None:
+    abstracts = ["We ask\n e.g. this. And answer\nthat. Twice.", "Other. Things.", " One only.\n"]
+    made = make(tmp_path, [paper(str(number), "a", text) for number, text in enumerate(abstracts, 1)], flavour=flavour)
+    texts = corpus(made)
+    assert [(row.query_id, row.query, *(texts[name] for name in row.positives)) for row in examples(made).examples] == expected
+
+
+def test_categories_may_be_a_list_and_every_script_is_split_into_sentences(tmp_path: Path) -> None:
+    listed = {"id": 2, "title": "t", "abstract": "Ü ist. Öl.", "categories": ["a", "b"]}
+    made = make(tmp_path, [paper("1", "a", "שלום עולם. זה הסוף."), listed, paper("3", "c", "中文。句子。")])
+    assert corpus(made) == {"1": "זה הסוף.", "2": "Öl.", "3": "句子。"}
+    # No other list begins with b, its smallest category, and no paper shares a word with it: all match, and go by id.
+    assert negatives(made)["2"][:20] == ("1", *["3"] * 19)
+
+
+def test_every_fault_of_the_snapshot_is_reported_with_its_line(tmp_path: Path) -> None:
+    lines = [
+        json.dumps(paper("1", "a")),
+        '{"id": "2", "title": "t", "abstract": "x"}',
+        '{"id": "3", "title": 5, "abstract": "x", "categories": "a"}',
+        '{"id": "4", "title": "t", "abstract": "\\ud800", "categories": "a"}',
+        '{"id": " ", "title": "t", "abstract": "x", "categories": "a"}',
+        '{"id": "6", "title": "t", "abstract": "x", "categories": {"a": 1}}',
+        "{",
+    ]
+    path = tmp_path / "snapshot.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match="^6 faults: ") as caught:
+        make_arxiv(path, tmp_path / "made", settings())
+    for line, value in {2: '"categories"', 3: "a number", 4: "surrogate", 5: '"id"', 6: "an object", 7: "got {"}.items():
+        assert f"{path}:{line}" in str(caught.value)
+        assert value in str(caught.value)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("rows", "section", "facts"),
+    [
+        ([{"id": "1", "query": "a"}, *[{}] * 30], {}, ["snapshot.json must", "id, query", "title, abstract, categories missing"]),
+        ([paper("1", "a"), paper("2", "a"), paper("1", "a", "Else. More.")], {}, ["json:3: id", 'got "1" again', "json:1"]),
+        (many(), {"narrow": ["math.", "matj.", "q-bio"]}, ["no paper has matj., q-bio; the most frequent begin with math, "]),
+    ],
+    ids=["another file", "repeated id", "unknown prefix"],
+)
+def test_a_source_that_does_not_fit_is_refused(tmp_path: Path, rows: list[Any], section: dict[str, Any], facts: list[str]) -> None:
+    with pytest.raises(DataError) as caught:
+        make(tmp_path, rows, **section)
+    assert all(fact in str(caught.value) for fact in facts)
+
+
+@pytest.mark.parametrize(
+    ("section", "setting"),
+    [
+        ({"narrow": ["math.", "../x"]}, "arxiv.narrow"),
+        ({"narrow": ["math", "math."]}, "arxiv.narrow"),
+        ({"difficulties": [1, 1]}, "arxiv.difficulties"),
+        ({"difficulties": [22]}, "arxiv.difficulties"),
+        ({"train_fraction": 1.0}, "arxiv.train_fraction"),
+    ],
+)
+def test_settings_out_of_range_are_refused(section: dict[str, Any], setting: str) -> None:
+    with pytest.raises(ConfigError, match=setting):
+        settings(**section)

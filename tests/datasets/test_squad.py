@@ -8,14 +8,10 @@ import pytest
 
 from adiabat.config.dataset_settings import Repeats, SquadSettings
 from adiabat.config.reader import read_settings
-from adiabat.core.errors import DataError
-from adiabat.core.progress import Watch
-from adiabat.data.corpora import read_corpus
-from adiabat.data.examples import read_examples
-from adiabat.data.records import ExampleSet, text_id
+from adiabat.data.records import text_id
 from adiabat.datasets.arxiv import sentence_spans
 from adiabat.datasets.squad import Answer, make_squad, sentence_roles
-from tests.datasets.making import corpus, made, names, rows, triplets
+from tests.datasets.making import corpus, fault, made, names, rows, triplets
 
 CONTEXT = "The mill was built by Dr. Ada Moor in 1801. It burnt down in 1850. Moor had left. Nobody rebuilt it! The river is quiet."
 S = ["The mill was built by Dr. Ada Moor in 1801.", "It burnt down in 1850.", "Moor had left.", "Nobody rebuilt it!", "The river is quiet."]
@@ -41,22 +37,10 @@ def make(source: Path, out: Path, *settings: str) -> dict[str, Any]:
     return made(out)
 
 
-def fault(source: Path, out: Path, *settings: str) -> str:
-    with pytest.raises(DataError) as caught:
-        make(source, out, *settings)
-    assert not out.exists()
-    return str(caught.value)
-
-
 def test_the_sentence_of_the_answer_is_positive_and_the_others_are_negative(tmp_path: Path) -> None:
     make(squad(tmp_path / "train-v1.1.json", paragraph(qa("q1", " When did it burn? ", "1850"))), tmp_path / "out")
     assert triplets(tmp_path / "out", "train") == [("When did it burn?", [S[1]], [S[0], *S[2:]])]
     assert rows(tmp_path / "out" / "train.jsonl.gz")[0]["query_id"] == "q1"
-
-
-def test_an_answer_across_a_border_makes_both_sentences_positive(tmp_path: Path) -> None:
-    make(squad(tmp_path / "train-v1.1.json", paragraph(qa("q1", "?x", "1801. It burnt"))), tmp_path / "out")
-    assert triplets(tmp_path / "out", "train") == [("?x", S[:2], S[2:])]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +56,7 @@ def test_a_sentence_that_repeats_the_answer_is_what_the_setting_says(
     assert triplets(tmp_path / "out", "dev") == [wanted]
 
 
-def test_a_part_of_a_word_is_no_repetition() -> None:
+def test_a_split_of_a_word_is_no_repetition() -> None:
     context = "The art is old. Parts of it start late. An art."
     spans = sentence_spans(context)
     assert sentence_roles(context, spans, [Answer(4, "art")], repeats="positive") == ([0, 2], [1])
@@ -112,8 +96,8 @@ def test_both_splits_make_all_of_them_and_the_subset_with_enough_sentences(tmp_p
     squad(folder / "train-v1.1.json.gz", paragraph(qa("q1", "When?", "1850")))
     short = "Water is wet. Fire is hot. Air is thin."
     squad(folder / "dev-v1.1.json", paragraph(qa("q2", "What is hot?", "Fire", at=14), context=short))
-    told = make(folder, tmp_path / "out")
-    assert told["examples"] == {"train.jsonl.gz": 1, "all.jsonl.gz": 2, "all-min5.jsonl.gz": 1, "dev.jsonl.gz": 1}
+    record = make(folder, tmp_path / "out")
+    assert record["examples"] == {"train.jsonl.gz": 1, "all.jsonl.gz": 2, "all-min5.jsonl.gz": 1, "dev.jsonl.gz": 1}
     assert [query for query, _, _ in triplets(tmp_path / "out", "all-min5")] == ["When?"]
     assert make(folder, tmp_path / "three", "squad.min_sentences=3")["examples"]["all-min3.jsonl.gz"] == 2
 
@@ -130,9 +114,9 @@ def test_questions_that_make_no_example_are_counted_by_reason(tmp_path: Path) ->
             qa("q6", "Nothing?"),
         ),
     )
-    told = make(source, tmp_path / "out")
-    assert told["examples"]["dev.jsonl.gz"] == 1
-    assert told["notes"] == [
+    record = make(source, tmp_path / "out")
+    assert record["examples"]["dev.jsonl.gz"] == 1
+    assert record["notes"] == [
         "3 of 6 questions left out: without an answer",
         "1 of 6 questions left out: the answer does not stand in the paragraph",
         "1 of 6 questions left out: no sentence of the paragraph is left as a negative",
@@ -157,64 +141,45 @@ def test_scripts_without_spaces_or_from_right_to_left_work_alike(tmp_path: Path)
     ]
 
 
-def test_texts_and_ids_name_the_same_documents(tmp_path: Path) -> None:
-    source = squad(tmp_path / "dev-v1.1.json", paragraph(qa("q1", "Who?", "Moor"), qa("q2", "When?", "1850")))
-    make(source, tmp_path / "ids")
-    make(source, tmp_path / "texts", "squad.documents=texts")
-    by_id, by_text = (read_examples(tmp_path / name / "all.jsonl.gz") for name in ("ids", "texts"))
-    assert isinstance(by_id, ExampleSet)
-    assert isinstance(by_text, ExampleSet)
-    for one, other in zip(by_id.examples, by_text.examples, strict=True):
-        assert one.positives == tuple(map(text_id, other.positives))
-        assert one.negatives == tuple(map(text_id, other.negatives))
-    assert [one.text for one in read_corpus(tmp_path / "ids")] == [S[0], S[2], S[1], *S[3:]]
-
-
-def test_every_fault_of_a_file_is_told_at_once(tmp_path: Path) -> None:
+def test_every_fault_of_a_file_is_reported_with_its_location(tmp_path: Path) -> None:
     source = tmp_path / "dev-v1.1.json"
+    questions = [
+        {"id": "a", "answers": []},
+        qa("b", " ", "x"),
+        qa("c", "?", "x", at=-2),
+        {"id": "d", "question": "?", "answers": "x"},
+        qa("", "?"),
+    ]
     good = paragraph(qa("q1", "When?", "1850"), qa("q1", "Again?", "1850"))
-    bad = paragraph(
-        {"id": "a", "answers": []}, qa("b", " ", "x"), qa("c", "?", "x", at=-2), {"id": "d", "question": "?", "answers": "x"}, qa("", "?")
-    )
-    articles = [{"paragraphs": [good, bad, {"qas": []}, "x", {"context": "x"}]}, {"title": "none"}, 3]
+    articles = [{"paragraphs": [good, paragraph(*questions), {"qas": []}, "x", {"context": "x"}]}, {"title": "none"}, 3]
     source.write_text(json.dumps({"data": articles}), encoding="utf-8")
-    said = fault(source, tmp_path / "out")
-    place = f"{source}: data[0].paragraphs"
-    for wanted in (
-        "11 faults: ",
-        f'{place}[0].qas[1]: question id must be unique, got "q1" again',
-        f'{place}[1].qas[0]: "question" must not be empty',
-        f'{place}[1].qas[1]: "question" must not be empty',
-        f'{place}[1].qas[2]: an answer must have a whole number "answer_start" >= 0, got a number',
-        f'{place}[1].qas[3] must hold a list "answers", got a string',
-        f'{place}[1].qas[4]: "id" must not be empty',
-        f'{place}[2]: "context" must not be empty',
-        f"{place}[3] must be an object, got a string",
-        f'{place}[4] must hold a list "qas", got null',
-        f'{source}: data[1] must hold a list "paragraphs", got null',
-        "and 1 more",
+    message = fault(make, source, tmp_path / "out")
+    assert message.startswith("11 faults: ")
+    for fact in (
+        '[0].qas[1]: question id must be unique, got "q1" again',
+        '[1].qas[0]: "question"',
+        '[1].qas[1]: "question"',
+        '[1].qas[2]: an answer must have a whole number "answer_start" >= 0',
+        '[1].qas[3] must hold a list "answers", got a string',
+        '[1].qas[4]: "id"',
+        '[2]: "context"',
+        "[3] must be an object, got a string",
+        '[4] must hold a list "qas", got null',
     ):
-        assert wanted in said
+        assert f"{source}: data[0].paragraphs{fact}" in message
+    assert f'{source}: data[1] must hold a list "paragraphs", got null' in message
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "fact"),
     [
-        ("", "must be JSON, got Expecting value at line 1, column 1"),
         ('{"data": [', "must be JSON, got Expecting value at line 1, column 11"),
         ("[]", "must be an object, got a list; check that it is a file of SQuAD"),
         ('{"data": 1}', 'must hold a list "data", got a number'),
         ('{"data": []}', "must give at least one example, got none"),
     ],
 )
-def test_a_file_that_is_no_squad_is_told(tmp_path: Path, text: str, wanted: str) -> None:
+def test_a_file_of_another_format_is_refused(tmp_path: Path, text: str, fact: str) -> None:
     (tmp_path / "dev-v1.1.json").write_text(text)
-    assert wanted in fault(tmp_path / "dev-v1.1.json", tmp_path / "out")
+    assert fact in fault(make, tmp_path / "dev-v1.1.json", tmp_path / "out")
     assert names(tmp_path) == ["dev-v1.1.json"]
-
-
-def test_progress_is_told_by_articles(tmp_path: Path) -> None:
-    told: list[tuple[str, int, int]] = []
-    source = squad(tmp_path / "dev-v1.1.json", paragraph(qa("q1", "When?", "1850")))
-    make_squad(source, tmp_path / "out", SquadSettings(), watch=Watch(progress=lambda *one: told.append(one)))
-    assert told == [("articles of dev-v1.1.json", 0, 1)]

@@ -1,7 +1,9 @@
 import gzip
 import os
+import random
 import resource
 import signal
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,7 @@ from adiabat.core.errors import DataError, InUseError
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Document, ExampleSet, text_id
-from adiabat.datasets.writer import Made, Output, writing
+from adiabat.datasets.writer import DatasetSummary, DatasetWriter, HashSet, create_dataset
 from tests.datasets.making import made, names, rows
 
 SETTINGS = SquadSettings()
@@ -27,7 +29,7 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def fill(output: Output) -> None:
+def fill(output: DatasetWriter) -> None:
     first = output.document("d1", "שלום", title="A title")
     second = output.document("d2", "line\u2028separator")
     assert output.document("d1", "שלום", title="A title") == first
@@ -36,15 +38,15 @@ def fill(output: Output) -> None:
     output.note("1 of 3 left out")
 
 
-def make(source: Path, out: Path, documents: Documents = "ids") -> Made:
-    with writing(out, maker="tests", source=source, settings=SETTINGS, documents=documents) as output:
+def make(source: Path, out: Path, documents: Documents = "ids") -> DatasetSummary:
+    with create_dataset(out, maker="tests", source=source, settings=SETTINGS, documents=documents) as output:
         fill(output)
-    return output.made
+    return output.summary
 
 
 def test_documents_and_examples_are_what_the_readers_read(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert make(source, out) == Made(out, 2, {"train.jsonl.gz": 1, "train-hard.jsonl.gz": 1}, ("1 of 3 left out",))
+    assert make(source, out) == DatasetSummary(out, 2, {"train.jsonl.gz": 1, "train-hard.jsonl.gz": 1}, ("1 of 3 left out",))
     assert names(out) == ["corpus.jsonl.gz", "made.json", "train-hard.jsonl.gz", "train.jsonl.gz"]
     wanted = [Document("d1", "A title שלום"), Document("d2", "line\u2028separator")]
     assert list(read_corpus(out)) == list(read_corpus(out / "corpus.jsonl.gz")) == wanted
@@ -53,44 +55,11 @@ def test_documents_and_examples_are_what_the_readers_read(source: Path, tmp_path
     assert [(one.query_id, one.query, one.positives, one.negatives) for one in examples.examples] == [("7", "what?", ("d1",), ("d2",))]
 
 
-def test_texts_stand_in_the_examples_where_they_are_wanted_there(source: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert make(source, out, "texts").documents == 0
-    assert rows(out / "train.jsonl.gz") == [{"query": "what?", "pos": ["A title שלום"], "neg": ["line\u2028separator"]}]
-    assert next(document.doc_id for document in read_corpus(out / "train.jsonl.gz")) == text_id("A title שלום")
-    assert "corpus.jsonl.gz" not in names(out)
-
-
-def test_what_was_made_is_told_beside_it(source: Path, tmp_path: Path) -> None:
-    make(source, tmp_path / "out")
-    told = made(tmp_path / "out")
-    assert told["maker"] == "tests"
-    assert told["source_bytes"] == {"source.json": 5}
-    assert told["settings"] == SETTINGS.model_dump(mode="json")
-    assert (told["documents"], told["examples"]) == (2, {"train.jsonl.gz": 1, "train-hard.jsonl.gz": 1})
-    assert told["notes"] == ["1 of 3 left out"]
-    assert told["versions"]["adiabat"]
-
-
-def test_equal_rows_are_equal_bytes(source: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        make(source, tmp_path / name)
-    for name in ("corpus.jsonl.gz", "train.jsonl.gz"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-
-
-def test_many_rows_come_back_in_order(source: Path, tmp_path: Path) -> None:
-    with writing(tmp_path / "out", maker="tests", source=source, settings=SETTINGS) as output:
-        for number in range(3_000):
-            output.example("train", {"number": number, "padding": "x" * 200})
-    assert [row["number"] for row in rows(tmp_path / "out" / "train.jsonl.gz")] == list(range(3_000))
-
-
 def test_a_maker_that_fails_leaves_nothing(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "deeper" / "out"
 
     def fails() -> None:
-        with writing(out, maker="tests", source=source, settings=SETTINGS) as output:
+        with create_dataset(out, maker="tests", source=source, settings=SETTINGS) as output:
             fill(output)
             assert not out.exists()
             raise DataError("the source is damaged")
@@ -100,49 +69,11 @@ def test_a_maker_that_fails_leaves_nothing(source: Path, tmp_path: Path) -> None
     assert names(tmp_path) == ["in"]
 
 
-def test_an_empty_directory_may_stand_there_before_and_after_a_failure(source: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    with (
-        pytest.raises(DataError, match=r"source\.json must give at least one example, got none \(all were empty\)"),
-        writing(out, maker="tests", source=source, settings=SETTINGS) as output,
-    ):
-        output.note("all were empty")
-    assert names(out) == []
-    make(source, out)
-    assert len(names(out)) == 4
-    assert names(tmp_path) == ["in", "out"]
-
-
-def test_a_directory_with_files_in_it_is_refused_before_anything_is_done(source: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    for number in range(5):
-        (out / f"mine{number}").touch()
-    with pytest.raises(DataError, match=r"--out must be a new or empty directory, .*out holds mine0, mine1, mine2 and 2 more"):
-        make(source, out)
-    assert names(out) == [f"mine{number}" for number in range(5)]
-
-
-def test_a_file_the_current_directory_or_a_place_inside_a_file_is_refused(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(DataError, match=r"must be a directory that can be replaced, .*source\.json is a file"):
-        make(source, source)
-    with pytest.raises(DataError, match=r"must be a directory that can be made, got .*below: Not a directory"):
-        make(source, source / "below")
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(DataError, match="is a mount point or the current directory"):
-        make(source, Path())
-    assert names(tmp_path) == ["here", "in"]
-
-
 def test_what_was_put_there_meanwhile_stays(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
     def is_disturbed() -> None:
-        with writing(out, maker="tests", source=source, settings=SETTINGS) as output:
+        with create_dataset(out, maker="tests", source=source, settings=SETTINGS) as output:
             fill(output)
             out.mkdir()
             (out / "mine").touch()
@@ -155,25 +86,16 @@ def test_what_was_put_there_meanwhile_stays(source: Path, tmp_path: Path) -> Non
 
 def test_two_makers_of_one_directory_do_not_mix(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with writing(out, maker="tests", source=source, settings=SETTINGS) as output:
+    with create_dataset(out, maker="tests", source=source, settings=SETTINGS) as output:
         fill(output)
         with pytest.raises(InUseError, match="must have one writer at a time"):
             make(source, out)
     assert rows(out / "train.jsonl.gz")[0]["query"] == "what?"
 
 
-def test_the_corpus_is_no_name_for_examples(source: Path, tmp_path: Path) -> None:
-    with (
-        pytest.raises(ValueError, match="stem must be other than corpus"),
-        writing(tmp_path / "out", maker="tests", source=source, settings=SETTINGS) as output,
-    ):
-        output.example("corpus", {"query": "x"})
-    assert names(tmp_path) == ["in"]
-
-
 def test_a_full_disk_is_one_line_and_leaves_nothing(source: Path, tmp_path: Path) -> None:
     def write_much() -> None:
-        with writing(tmp_path / "out", maker="tests", source=source, settings=SETTINGS) as output:
+        with create_dataset(tmp_path / "out", maker="tests", source=source, settings=SETTINGS) as output:
             for number in range(20_000):
                 output.example("train", {"noise": text_id(str(number))})
 
@@ -191,8 +113,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from adiabat.config.dataset_settings import SquadSettings
-from adiabat.datasets.writer import writing
-with writing(Path(sys.argv[2]), maker="tests", source=Path(sys.argv[1]), settings=SquadSettings()) as output:
+from adiabat.datasets.writer import create_dataset
+with create_dataset(Path(sys.argv[2]), maker="tests", source=Path(sys.argv[1]), settings=SquadSettings()) as output:
     for number in range(9_000):
         output.example("stale", {"number": number, "padding": "x" * 40})
     os.kill(os.getpid(), signal.SIGKILL)
@@ -209,3 +131,66 @@ def test_what_a_killed_maker_left_is_no_part_of_the_next_one(source: Path, tmp_p
     assert "stale.jsonl.gz" not in names(out)
     assert gzip.decompress((out / "train.jsonl.gz").read_bytes())
     assert names(tmp_path) == ["in", "out"]
+
+
+def test_a_hash_set_agrees_with_a_set_while_it_grows() -> None:
+    draw = random.Random(0)
+    strings = ["", "ב", *("".join(draw.choices(string.ascii_lowercase, k=3)) for _ in range(6_000)), ""]
+    hashes, expected = HashSet(), set[str]()
+    for text in strings:
+        assert hashes.add(text) == (text not in expected)
+        expected.add(text)
+    assert len(hashes) == len(expected) > 3 * 1024 + 1
+
+
+def test_a_record_holds_source_settings_and_counts_and_equal_rows_are_equal_bytes(source: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        make(source, tmp_path / name)
+    record = made(tmp_path / "one")
+    assert (record["maker"], record["source_bytes"]) == ("tests", {"source.json": 5})
+    assert record["settings"] == SETTINGS.model_dump(mode="json")
+    assert (record["documents"], record["examples"]) == (2, {"train.jsonl.gz": 1, "train-hard.jsonl.gz": 1})
+    assert record["notes"] == ["1 of 3 left out"]
+    assert record["versions"]["adiabat"]
+    for name in ("corpus.jsonl.gz", "train.jsonl.gz"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_texts_in_examples_need_no_corpus_and_many_rows_keep_their_order(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with create_dataset(out, maker="tests", source=source, settings=SETTINGS, documents="texts") as output:
+        fill(output)
+        for number in range(3_000):
+            output.example("many", {"number": number, "padding": "x" * 200})
+        with pytest.raises(ValueError, match="stem must be other than corpus"):
+            output.example("corpus", {"query": "x"})
+    assert output.summary.documents == 0
+    assert rows(out / "train.jsonl.gz") == [{"query": "what?", "pos": ["A title שלום"], "neg": ["line\u2028separator"]}]
+    assert next(document.doc_id for document in read_corpus(out / "train.jsonl.gz")) == text_id("A title שלום")
+    assert [row["number"] for row in rows(out / "many.jsonl.gz")] == list(range(3_000))
+    assert "corpus.jsonl.gz" not in names(out)
+
+
+def test_an_empty_directory_is_filled_and_stays_empty_where_the_maker_fails(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with (
+        pytest.raises(DataError, match=r"source\.json must give at least one example, got none \(all were empty\)"),
+        create_dataset(out, maker="tests", source=source, settings=SETTINGS) as output,
+    ):
+        output.note("all were empty")
+    assert names(out) == []
+    make(source, out)
+    before = names(out)
+    with pytest.raises(DataError, match=r"--out must be a new or empty directory, .*out holds corpus.jsonl.gz, .* and 1 more"):
+        make(source, out)
+    assert names(out) == before
+    assert names(tmp_path) == ["in", "out"]
+
+
+def test_a_file_or_the_current_directory_is_refused(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(source.parent)
+    for out, fact in ((source, "source.json is a file"), (source / "below", "Not a directory"), (Path(), "the current directory")):
+        with pytest.raises(DataError, match=f"--out must be .*{fact}"):
+            make(source, out)
+    assert names(tmp_path) == ["in"]

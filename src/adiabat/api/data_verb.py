@@ -17,11 +17,11 @@ from adiabat.datasets.arxiv import make_arxiv
 from adiabat.datasets.hotpotqa import make_hotpotqa
 from adiabat.datasets.msmarco import make_msmarco
 from adiabat.datasets.squad import make_squad
-from adiabat.datasets.writer import Made
+from adiabat.datasets.writer import DatasetSummary
 from adiabat.datasets.xnli import make_xnli
 from adiabat.runs.output_dir import require_free
 
-MAKERS: Mapping[str, tuple[type[Section], Callable[..., Made]]] = {
+MAKERS: Mapping[str, tuple[type[Section], Callable[..., DatasetSummary]]] = {
     "msmarco": (MsmarcoSettings, make_msmarco),
     "squad": (SquadSettings, make_squad),
     "hotpotqa": (HotpotqaSettings, make_hotpotqa),
@@ -31,7 +31,7 @@ MAKERS: Mapping[str, tuple[type[Section], Callable[..., Made]]] = {
 """What can be made: its settings, and who makes it."""
 
 
-def make(kind: str, source: str | Path, out: str | Path, *, settings: Section | None = None, watch: Watch = SILENT) -> Made:
+def make(kind: str, source: str | Path, out: str | Path, *, settings: Section | None = None, watch: Watch = SILENT) -> DatasetSummary:
     """Make a known data set from the files that its publisher offers.
 
     Args:
@@ -52,7 +52,7 @@ def make(kind: str, source: str | Path, out: str | Path, *, settings: Section | 
     return maker(Path(source), Path(out), settings or kind_of_settings(), watch=watch)
 
 
-def maker_of(kind: str) -> tuple[type[Section], Callable[..., Made]]:
+def maker_of(kind: str) -> tuple[type[Section], Callable[..., DatasetSummary]]:
     """Who makes a data set, and under which settings.
 
     Args:

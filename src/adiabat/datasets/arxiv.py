@@ -1,21 +1,21 @@
-"""*arxiv-negatives*: papers of arXiv, each with 21 others that are not it, from the most alike to a random one (Vasilyev et al. 2024).
+"""*arxiv-negatives*: papers of arXiv, each with 21 other papers as negatives, from the most similar to a random one (Vasilyev et al. 2024).
 
 The source is the metadata snapshot of arXiv: JSON lines with ``id``, ``title``, ``abstract`` and ``categories`` (names with spaces between
-them, or a list); other keys are ignored. It is read twice, first for the sizes of the categories, and only papers that are kept stay in
-memory, about 2 KB each.
+them, or a list); other keys are ignored. It is read twice, first for the sizes of the categories. Only selected papers stay in memory,
+about 2 KB each.
 
 - *Papers*: those with a category of at most 10,000 papers, counted over the whole snapshot.
-- *Difficulty 1 to 20*: each paper's categories are sorted from small to large; of the papers whose lists share the longest beginning with
-  its own (one other paper is enough), the 20 closest by Jensen-Shannon distance between the words of the abstracts, the closest first;
-  where there are fewer, the last one again. *Difficulty 21*: any other paper, drawn at random, perhaps one of the 20. An example lists
-  its negatives in this order, so negative number d is that of difficulty d.
-- *Flavour title*: the title asks for the abstract. *Flavour first*: the first sentence of the abstract asks for the rest of it, and
-  negatives lose their first sentence too; an abstract of one sentence has no rest and is left out.
-- Texts are single-spaced. Of papers with the same document text, such as one that was submitted twice, the one of the lowest id stays: the
-  others would be negatives that answer the query.
+- *Difficulty 1 to 20*: each paper's categories are sorted from small to large. Candidates are the papers whose lists share the longest
+  prefix with the paper's own list; one other paper is enough. Negatives are the 20 candidates closest by Jensen-Shannon distance between
+  the words of the abstracts, the closest first; where there are fewer, the last one is repeated. *Difficulty 21*: any other paper, drawn
+  at random, perhaps one of the 20. An example lists its negatives in this order, so negative number d is that of difficulty d.
+- *Flavour title*: the query is the title, the document the abstract. *Flavour first*: the query is the first sentence of the abstract, the
+  document the rest of it, and negatives lose their first sentence too; abstracts of one sentence are skipped.
+- Texts are single-spaced. Of papers with the same document text, such as one submitted twice, the one with the lowest id stays: the others
+  would be negatives that answer the query.
 
-Everything goes by ids, not by the order of the file: papers are sorted by id, equally close ones come by id, and the random paper of each
-follows from the seed and the ids that were kept.
+Results depend on ids, not on the order of the file: papers are sorted by id, ties between equally close papers go by id, and random papers
+follow from the seed and the selected ids.
 """
 
 import re
@@ -34,15 +34,24 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.data.columns import RowError, first_of, id_value, parsed_rows, value_kind
 from adiabat.data.example_stream import held_out_queries
 from adiabat.data.table_rows import FileFaults, Row, read_rows
-from adiabat.datasets.neighbours import Categories, count_words, from_small_to_large, groups_of, nearest_of_groups
-from adiabat.datasets.writer import Made, Output, Tally, writing
+from adiabat.datasets.neighbours import Categories, count_words, groups_of, nearest_of_groups, sort_by_size
+from adiabat.datasets.writer import DatasetSummary, DatasetWriter, SkipCounts, create_dataset
 
-_END = re.compile(r"""(?P<mark>[.!?…؟۔।॥]+)[)\]}"'”’»]*(?=\s)|[。！？｡]+[」』”’）]*|\n[^\S\n]*\n""")
+COLUMNS = ("id", "title", "abstract", "categories")
+"""Columns of the snapshot that are read."""
+
+NEAREST = 20
+"""Negatives chosen by distance; one more is random."""
+
+PROGRESS_ROWS = 10_000
+"""Rows between two progress reports."""
+
+_SENTENCE_END = re.compile(r"""(?P<mark>[.!?…؟۔।॥]+)[)\]}"'”’»]*(?=\s)|[。！？｡]+[」』”’）]*|\n[^\S\n]*\n""")
 _OPENERS = re.compile(r"""[\s(\[{"'“‘«„¿¡]*""")
 _LETTER = re.compile(r"\w")
 _LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*$")
 _WORD_CHARACTERS = 40
-"""Looked at before a full stop: longer than any word of the two lists."""
+"""Characters searched for the word before a full stop: longer than any abbreviation below."""
 _BEFORE_NAMES = re.compile(
     r"(?:mr|mrs|ms|mx|dr|prof|rev|hon|gen|gov|sen|rep|pres|lt|col|maj|capt|cmdr|adm|sgt|cpl|st|mt|ft|messrs|mme|mlle|al|cf|v|vs|viz|ca"
     r"|approx)",
@@ -55,125 +64,43 @@ _BEFORE_NUMBERS = re.compile(
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Cut a text into sentences."""
+    """Split a text into sentences, as (start, end) positions without surrounding white space."""
     bounds = [0]
-    for match in _END.finditer(text):
-        if _ends(text, match) and _LETTER.search(text, bounds[-1], match.end()):
+    for match in _SENTENCE_END.finditer(text):
+        if _ends_sentence(text, match) and _LETTER.search(text, bounds[-1], match.end()):
             bounds.append(match.end())
     if len(bounds) > 1 and not _LETTER.search(text, bounds[-1]):
-        bounds.pop()  # A dot that stands alone at the end goes with the last sentence.
-    spans = [_trimmed(text, *span) for span in pairwise([*bounds, len(text)])]
-    return [(start, end) for start, end in spans if start < end]
+        bounds.pop()  # A trailing mark without letters belongs to the last sentence.
+    spans = []
+    for start, end in pairwise([*bounds, len(text)]):
+        sentence = text[start:end]
+        if sentence.strip():
+            spans.append((end - len(sentence.lstrip()), start + len(sentence.rstrip())))
+    return spans
 
 
-def _ends(text: str, match: re.Match[str]) -> bool:
+def _ends_sentence(text: str, match: re.Match[str]) -> bool:
     mark = match["mark"]
     if mark is None:
         return True
     opened = _OPENERS.match(text, match.end())
     following = text[opened.end() : opened.end() + 1] if opened else ""
-    return not following.islower() and (mark != "." or not _is_short(text, match.start(), following))
+    return not following.islower() and (mark != "." or not _is_abbreviation(text, match.start(), following))
 
 
-def _is_short(text: str, end: int, following: str) -> bool:
-    """Whether the full stop at `end` marks a word that is cut short."""
-    found = _LAST_WORD.search(text[max(0, end - _WORD_CHARACTERS) : end])
-    if found is None:
+def _is_abbreviation(text: str, stop: int, following: str) -> bool:
+    """Whether the full stop at `stop` marks an abbreviation; `following` is the next letter or digit."""
+    match = _LAST_WORD.search(text[max(0, stop - _WORD_CHARACTERS) : stop])
+    if match is None:
         return False
-    word = found[0]
+    word = match[0]
     if "." in word or (len(word) == 1 and word.isupper()):
         return True
     return bool(_BEFORE_NAMES.fullmatch(word) or (following.isdigit() and _BEFORE_NUMBERS.fullmatch(word)))
 
 
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    part = text[start:end]
-    return end - len(part.lstrip()), start + len(part.rstrip())
-
-
-COLUMNS = ("id", "title", "abstract", "categories")
-"""Of the snapshot, as far as they are read."""
-
-NEAREST = 20
-"""Negatives chosen by distance; one more is random."""
-
-ROWS_PER_NEWS = 10_000
-"""Rows read between two words on how far it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Paper:
-    """One row of the snapshot.
-
-    Attributes:
-        paper_id: Such as ``math/0511658``.
-        title: "" where the snapshot has none.
-        abstract: "" likewise.
-        cut: Where its first sentence ends.
-        categories: As listed.
-        place: ``file:line``.
-    """
-
-    paper_id: str
-    title: str
-    abstract: str
-    cut: int
-    categories: Categories
-    place: str
-
-    def query(self, section: ArxivSection) -> str:
-        """What asks for the paper.
-
-        Returns:
-            "" where the paper has no such text.
-        """
-        return self.title if section.flavour == "title" else self.abstract[: self.cut]
-
-    def document(self, section: ArxivSection) -> str:
-        """What is asked for.
-
-        Returns:
-            "" where the paper has no such text.
-        """
-        return self.abstract if section.flavour == "title" else self.abstract[self.cut :].lstrip()
-
-
-@dataclass(frozen=True, slots=True)
-class _Census:
-    """What the first reading of a snapshot tells.
-
-    Attributes:
-        rows: Papers in all.
-        sizes: Papers of each category.
-    """
-
-    rows: int
-    sizes: Mapping[str, int]
-
-    def small(self, most: int) -> set[str]:
-        return {category for category, size in self.sizes.items() if size <= most}
-
-
-def make_arxiv(source: Path, out: Path, settings: ArxivSettings, *, watch: Watch = SILENT) -> Made:
-    """Make *arxiv-negatives* in one flavour.
-
-    Writes ``corpus.jsonl.gz``, ``test.jsonl.gz`` with 21 negatives per paper, from hard to easy, and for each difficulty asked for the
-    same with that negative alone: ``test-difficulty-21.jsonl.gz`` is what the source measures on. With `ArxivSection.train_fraction`
-    also ``train``; for each of `ArxivSection.narrow`, such as ``math.``, papers with such a category in ``narrow-math``, to tune on,
-    and those of ``test`` without any in ``test-without-math``, to measure on.
-    """
-    section = settings.arxiv
-    with writing(out, maker="arxiv-negatives", source=source, settings=settings, documents=section.documents) as output:
-        census = _taken(source, watch)
-        papers = _chosen(_read_papers(source, census, section, watch), census, section, output)
-        files = _files(papers, section, output)
-        negatives = _negatives(papers, census, settings, output, watch)
-        _write(papers, negatives, files, section, output, watch)
-        return output.made
-
-
 def first_sentence_end(abstract: str) -> int:
-    """Find the end of an abstract's first sentence, which does not lie inside a formula."""
+    """End of an abstract's first sentence; a full stop inside a formula does not end it."""
     paired = _dollars(abstract) % 2 == 0
     ends = (end for _, end in sentence_spans(abstract))
     return next((end for end in ends if not paired or _dollars(abstract[:end]) % 2 == 0), len(abstract))
@@ -183,32 +110,81 @@ def _dollars(text: str) -> int:
     return text.replace(r"\$", "").count("$")
 
 
-def _taken(source: Path, watch: Watch) -> _Census:
-    """The census of a snapshot that is found to be sound."""
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """One row of the snapshot; a missing title or abstract is "", and `first_end` is where the abstract's first sentence ends."""
+
+    paper_id: str
+    title: str
+    abstract: str
+    first_end: int
+    categories: Categories
+    location: str
+
+    def query(self, section: ArxivSection) -> str:
+        """The query of the flavour, "" where the paper has none."""
+        return self.title if section.flavour == "title" else self.abstract[: self.first_end]
+
+    def document(self, section: ArxivSection) -> str:
+        """The document of the flavour, "" where the paper has none."""
+        return self.abstract if section.flavour == "title" else self.abstract[self.first_end :].lstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class _Census:
+    """Papers of a snapshot, and papers of each category."""
+
+    papers: int
+    sizes: Mapping[str, int]
+
+    def small_categories(self, limit: int) -> set[str]:
+        return {category for category, size in self.sizes.items() if size <= limit}
+
+
+def make_arxiv(source: Path, out: Path, settings: ArxivSettings, *, watch: Watch = SILENT) -> DatasetSummary:
+    """Make *arxiv-negatives* in one flavour.
+
+    Writes ``corpus.jsonl.gz``, ``test.jsonl.gz`` with 21 negatives per paper, from hard to easy, and for each requested difficulty the
+    same with that negative alone: the source measures on ``test-difficulty-21.jsonl.gz``. With `ArxivSection.train_fraction` also
+    ``train``. For each of `ArxivSection.narrow`, such as ``math.``, papers with such a category go to ``narrow-math``, to tune on, and
+    those of ``test`` without any to ``test-without-math``, to measure on.
+    """
+    section = settings.arxiv
+    with create_dataset(out, maker="arxiv-negatives", source=source, settings=settings, documents=section.documents) as writer:
+        census = _count_categories(source, watch)
+        papers = _select(_read_papers(source, census, section, watch), census, section, writer)
+        files = _assign_files(papers, section, writer)
+        negatives = _negatives(papers, census, settings, writer, watch)
+        _write(papers, negatives, files, section, writer, watch)
+        return writer.summary
+
+
+def _count_categories(source: Path, watch: Watch) -> _Census:
+    """Check every row of the snapshot and count the papers of each category."""
     watch.note(f"counting the papers of each category in {source}")
     faults = FileFaults()
     sizes: Counter[str] = Counter()
-    rows = 0
-    first, every = first_of(read_rows(source, faults=faults), faults, source)
+    papers = 0
+    first, rows = first_of(read_rows(source, faults=faults), faults, source)
     if absent := [column for column in COLUMNS if column not in first.values]:
-        # Another file altogether: to name its every row would say no more.
+        # A different kind of file: faults of its rows would add nothing.
         raise DataError(
             f"{source} must be the metadata snapshot, whose rows have {', '.join(COLUMNS)}, got {', '.join(first.values) or 'no columns'}: "
             f"{', '.join(absent)} missing; name that file"
         )
-    for categories in parsed_rows(every, faults, _parse_checked):
+    for categories in parsed_rows(rows, faults, _checked_categories):
         sizes.update(set(categories))
-        rows += 1
+        papers += 1
     faults.raise_if_any()
-    return _Census(rows, sizes)
+    return _Census(papers, sizes)
 
 
-def _parse_checked(number: int, row: Row) -> Categories:
-    """Categories of a row whose other columns are sound too."""
+def _checked_categories(number: int, row: Row) -> Categories:
+    """Categories of a row whose other columns are valid too."""
     del number
     id_value(_value(row, "id"), "id", row.place)
     for column in ("title", "abstract"):
-        _text(row, column)
+        _single_spaced(row, column)
     return _categories(row)
 
 
@@ -221,8 +197,7 @@ def _value(row: Row, column: str) -> object:
     return row.values[column]
 
 
-def _text(row: Row, column: str) -> str:
-    """Single-spaced; "" where there is none."""
+def _single_spaced(row: Row, column: str) -> str:
     value = _value(row, column)
     if not isinstance(value, str | None):
         raise RowError(f'{row.place}: "{column}" must be a text, got {value_kind(value)}')
@@ -236,101 +211,100 @@ def _text(row: Row, column: str) -> str:
 
 def _categories(row: Row) -> Categories:
     value = _value(row, "categories")
-    listed = (value or "").split() if isinstance(value, str | None) else value
-    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) and one for one in listed):
+    names = (value or "").split() if isinstance(value, str | None) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
         raise RowError(f'{row.place}: "categories" must be names with spaces between them or a list of names, got {value_kind(value)}')
-    return tuple(listed)
+    return tuple(names)
 
 
 def _read_papers(source: Path, census: _Census, section: ArxivSection, watch: Watch) -> Iterator[Paper]:
     """Papers with a small category, in file order."""
-    small = census.small(section.max_category_size)
+    small = census.small_categories(section.max_category_size)
     for number, row in enumerate(read_rows(source), 1):
         categories = _categories(row)
         if not small.isdisjoint(categories):
-            paper_id, abstract = id_value(row.values["id"], "id", row.place), _text(row, "abstract")
-            yield Paper(paper_id, _text(row, "title"), abstract, first_sentence_end(abstract), categories, row.place)
-        if number % ROWS_PER_NEWS == 0 or number == census.rows:
-            watch.progress("reading papers", number, census.rows)
+            paper_id, abstract = id_value(row.values["id"], "id", row.place), _single_spaced(row, "abstract")
+            title = _single_spaced(row, "title")
+            yield Paper(paper_id, title, abstract, first_sentence_end(abstract), categories, row.place)
+        if number % PROGRESS_ROWS == 0 or number == census.papers:
+            watch.progress("reading papers", number, census.papers)
 
 
-def _chosen(read: Iterator[Paper], census: _Census, section: ArxivSection, output: Output) -> list[Paper]:
-    """Papers that have what the flavour asks for, each document text once, by id; what is left out is noted."""
+def _select(read: Iterator[Paper], census: _Census, section: ArxivSection, writer: DatasetWriter) -> list[Paper]:
+    """Papers with a query and a document of their own, sorted by id; skipped papers are noted."""
     papers = sorted(read, key=lambda paper: paper.paper_id)
     _require_unique(papers)
-    most = section.max_category_size
-    small = len(census.small(most))
-    output.note(f"{len(papers):,} of {census.rows:,} papers have a category of at most {most:,} papers; categories of that size: {small}")
-    tally = Tally("papers with a small category")
-    chosen: dict[str, Paper] = {}
+    limit = section.max_category_size
+    small = len(census.small_categories(limit))
+    writer.note(
+        f"{len(papers):,} of {census.papers:,} papers have a category of at most {limit:,} papers; categories of that size: {small}"
+    )
+    skipped = SkipCounts("papers with a small category")
+    selected: dict[str, Paper] = {}
     for paper in papers:
-        tally.take()
+        skipped.count()
         if not (paper.query(section) and paper.document(section)):
-            tally.drop("no title or no abstract" if section.flavour == "title" else "an abstract of one sentence or none")
-        elif chosen.setdefault(paper.document(section), paper) is not paper:
-            tally.drop("the text of another")
-    tally.tell(output)
-    if len(chosen) < 2:
+            skipped.skip("no title or no abstract" if section.flavour == "title" else "an abstract of one sentence or none")
+        elif selected.setdefault(paper.document(section), paper) is not paper:
+            skipped.skip("the text of another")
+    skipped.write_notes(writer)
+    if len(selected) < 2:
         raise DataError(
-            f"arxiv.max_category_size must leave at least two papers of use, {most:,} leaves {len(chosen)}; "
+            f"arxiv.max_category_size must leave at least two usable papers, {limit:,} leaves {len(selected)}; "
             "raise it, or name a larger source"
         )
-    return list(chosen.values())
+    return list(selected.values())
 
 
 def _require_unique(papers: Sequence[Paper]) -> None:
     faults = FileFaults()
-    for paper, after in pairwise(papers):
-        if paper.paper_id == after.paper_id:
-            faults.add(f'{after.place}: id must be unique, got "{after.paper_id}" again, first at {paper.place}')
+    for paper, successor in pairwise(papers):
+        if paper.paper_id == successor.paper_id:
+            faults.add(f'{successor.location}: id must be unique, got "{paper.paper_id}" again, first at {paper.location}')
     faults.raise_if_any()
 
 
-def _files(papers: Sequence[Paper], section: ArxivSection, output: Output) -> dict[str, Bool[np.ndarray, " n"]]:
-    """Which papers ask in which file."""
-    tuned = np.zeros(len(papers), dtype=np.bool_)
+def _assign_files(papers: Sequence[Paper], section: ArxivSection, writer: DatasetWriter) -> dict[str, Bool[np.ndarray, " n"]]:
+    """The papers whose queries each file holds."""
+    is_train = np.zeros(len(papers), dtype=np.bool_)
     if section.train_fraction:
-        tuned[held_out_queries([paper.query(section) for paper in papers], section.train_fraction, len(papers))] = True
-    files = {"train": tuned, "test": ~tuned}
+        is_train[held_out_queries([paper.query(section) for paper in papers], section.train_fraction, len(papers))] = True
+    files = {"train": is_train, "test": ~is_train}
     for prefix, name in section.narrow_names().items():
-        having = np.array([any(category.startswith(prefix) for category in paper.categories) for paper in papers])
-        files |= {f"narrow-{name}": having, f"test-without-{name}": ~tuned & ~having}
-    _require_narrow(papers, [prefix for prefix, name in section.narrow_names().items() if not files[f"narrow-{name}"].any()])
+        narrow = np.array([any(category.startswith(prefix) for category in paper.categories) for paper in papers])
+        files |= {f"narrow-{name}": narrow, f"test-without-{name}": ~is_train & ~narrow}
+    if unknown := [prefix for prefix, name in section.narrow_names().items() if not files[f"narrow-{name}"].any()]:
+        known = Counter(category.partition(".")[0] for paper in papers for category in set(paper.categories))
+        raise DataError(
+            f"arxiv.narrow must be prefixes of categories that papers have, no paper has {', '.join(unknown)}; "
+            f"the most frequent begin with {', '.join(name for name, _ in known.most_common(8))}"
+        )
     for stem, rows in files.items():
         if not rows.any() and (stem != "train" or section.train_fraction):
-            output.note(f"{stem} has no papers and was not written")
+            writer.note(f"{stem} has no papers and was not written")
     return files
 
 
-def _require_narrow(papers: Sequence[Paper], empty: Sequence[str]) -> None:
-    if empty:
-        known = Counter(category.partition(".")[0] for paper in papers for category in set(paper.categories))
-        raise DataError(
-            f"arxiv.narrow must be beginnings of categories that papers have, no paper has {', '.join(empty)}; "
-            f"the most frequent begin with {', '.join(name for name, _ in known.most_common(8))}"
-        )
-
-
 def _negatives(
-    papers: Sequence[Paper], census: _Census, settings: ArxivSettings, output: Output, watch: Watch
+    papers: Sequence[Paper], census: _Census, settings: ArxivSettings, writer: DatasetWriter, watch: Watch
 ) -> Int64[np.ndarray, "n 21"]:
     """Rows of the negatives of each paper, in the order of difficulty."""
     watch.note(f"counting the words of {len(papers):,} abstracts")
     bags = count_words(paper.abstract for paper in papers)
-    groups = groups_of([from_small_to_large(paper.categories, census.sizes) for paper in papers])
-    near = nearest_of_groups(bags, groups, NEAREST, watch=watch)
-    different = int((near[:, -2] != near[:, -1]).sum())
-    share = f"{different / len(papers):.1%}"
-    output.note(
-        f"{different:,} of {len(papers):,} papers ({share}) have {NEAREST} different nearest papers; for the others the last is repeated"
+    groups = groups_of([sort_by_size(paper.categories, census.sizes) for paper in papers])
+    nearest = nearest_of_groups(bags, groups, NEAREST, watch=watch)
+    distinct = int((nearest[:, -2] != nearest[:, -1]).sum())
+    writer.note(
+        f"{distinct:,} of {len(papers):,} papers ({distinct / len(papers):.1%}) have {NEAREST} distinct nearest papers; "
+        "for the others the last is repeated"
     )
-    return np.concatenate([near, random_others(len(papers), seed=settings.run.seed)[:, None]], axis=1)
+    return np.concatenate([nearest, random_others(len(papers), seed=settings.run.seed)[:, None]], axis=1)
 
 
 def random_others(count: int, *, seed: int) -> Int64[np.ndarray, " n"]:
-    """Draw for each row one of the others, all equally likely."""
-    drawn = np.random.default_rng(seed).integers(0, count - 1, count)
-    return drawn + (drawn >= np.arange(count))
+    """Draw for each row one of the other rows, all equally likely."""
+    draws = np.random.default_rng(seed).integers(0, count - 1, count)
+    return draws + (draws >= np.arange(count))
 
 
 def _write(
@@ -338,16 +312,16 @@ def _write(
     negatives: Int64[np.ndarray, "n 21"],
     files: Mapping[str, Bool[np.ndarray, " n"]],
     section: ArxivSection,
-    output: Output,
+    writer: DatasetWriter,
     watch: Watch,
 ) -> None:
-    names = [output.document(paper.paper_id, paper.document(section)) for paper in papers]
+    documents = [writer.document(paper.paper_id, paper.document(section)) for paper in papers]
     for row, paper in enumerate(papers):
-        asked = {"query_id": paper.paper_id, "query": paper.query(section), "pos": [names[row]]}
-        others = [names[other] for other in negatives[row].tolist()]
+        query = {"query_id": paper.paper_id, "query": paper.query(section), "pos": [documents[row]]}
+        listed = [documents[other] for other in negatives[row].tolist()]
         for stem in (stem for stem, rows in files.items() if rows[row]):
-            output.example(stem, {**asked, "neg": others})
+            writer.example(stem, {**query, "neg": listed})
             for difficulty in section.difficulties:
-                output.example(f"{stem}-difficulty-{difficulty:02}", {**asked, "neg": [others[difficulty - 1]]})
-        if (row + 1) % ROWS_PER_NEWS == 0 or row + 1 == len(papers):
+                writer.example(f"{stem}-difficulty-{difficulty:02}", {**query, "neg": [listed[difficulty - 1]]})
+        if (row + 1) % PROGRESS_ROWS == 0 or row + 1 == len(papers):
             watch.progress("writing papers", row + 1, len(papers))

@@ -7,7 +7,7 @@ an element at a time::
       "context": [[TITLE, [SENTENCE, SENTENCE, ...]], ...]}, ...]
 
 A paragraph is a positive where a supporting fact names its title, and a negative otherwise. Questions without a positive or without a
-negative are left out.
+negative are skipped.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from adiabat.data.columns import RowError, id_value, text_value, value_kind
 from adiabat.data.records import text_id
 from adiabat.data.table_rows import FileFaults
 from adiabat.datasets.json_streams import json_elements, split_files
-from adiabat.datasets.writer import Made, Output, Seen, Tally, writing
+from adiabat.datasets.writer import DatasetSummary, DatasetWriter, HashSet, SkipCounts, create_dataset
 
 SPLITS = {"train": "hotpot_train_v*.json*", "dev": "hotpot_dev_distractor_v*.json*"}
 LEVELS = ("easy", "medium", "hard")
@@ -29,12 +29,7 @@ LEVELS = ("easy", "medium", "hard")
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One paragraph of a question.
-
-    Attributes:
-        title: Of its article; how supporting facts name it.
-        text: Its sentences, joined as the publisher spaces them.
-    """
+    """One paragraph: the title of its article, by which supporting facts name it, and its sentences joined."""
 
     title: str
     text: str
@@ -42,15 +37,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One element of the publisher's array.
-
-    Attributes:
-        query_id: The publisher's.
-        query: The question.
-        level: One of `LEVELS`.
-        passages: Positives and negatives, in the publisher's order.
-        supporting: Titles of the positives.
-    """
+    """One element of the publisher's array; `supporting` holds the titles of the positives among `passages`."""
 
     query_id: str
     query: str
@@ -59,80 +46,81 @@ class Question:
     supporting: frozenset[str]
 
 
-def make_hotpotqa(source: Path, out: Path, settings: HotpotqaSettings, *, watch: Watch = SILENT) -> Made:
+def make_hotpotqa(source: Path, out: Path, settings: HotpotqaSettings, *, watch: Watch = SILENT) -> DatasetSummary:
     """Make examples of questions and paragraphs.
 
-    Written are a file for each split of the source, and of all splits together ``easy``, ``medium`` and ``hard``: the questions of that
-    level with at least `HotpotqaSection.min_passages` paragraphs, as the source measures on.
-
-    Args:
-        out: A new or empty directory.
+    Writes a file for each split of the source and, of all splits together, ``easy``, ``medium`` and ``hard``: the questions of that level
+    with at least `HotpotqaSection.min_passages` paragraphs, as the source measures on.
     """
-    paths = split_files(source, SPLITS)
-    faults, tally, seen, short = FileFaults(), Tally("questions"), Seen(), 0
-    with writing(out, maker="hotpotqa", source=source, settings=settings, documents=settings.hotpotqa.documents) as output:
+    section, paths = settings.hotpotqa, split_files(source, SPLITS)
+    faults, skipped, ids, short = FileFaults(), SkipCounts("questions"), HashSet(), 0
+    with create_dataset(out, maker="hotpotqa", source=source, settings=settings, documents=section.documents) as writer:
         for split, path in paths.items():
             for number, element in json_elements(path, watch=watch):
+                location = f"{path}: element {number}"
                 try:
-                    question = parse_question(element, f"{path}: element {number}")
+                    question = _parse_question(element, location)
                 except RowError as fault:
                     faults.add(str(fault))
                     continue
-                tally.take()
-                if not seen.add(question.query_id):
-                    faults.add(f'{path}: element {number}: question id must be unique, got "{question.query_id}" again')
-                short += len(question.passages) < settings.hotpotqa.min_passages
-                _write(output, split, question, settings.hotpotqa, tally)
+                skipped.count()
+                if not ids.add(question.query_id):
+                    faults.add(f'{location}: question id must be unique, got "{question.query_id}" again')
+                short += len(question.passages) < section.min_passages
+                _write(writer, split, question, section, skipped)
         faults.raise_if_any()
-        tally.tell(output)
+        skipped.write_notes(writer)
         if short:
-            output.note(f"{short:,} questions have fewer than {settings.hotpotqa.min_passages} passages and are in no level's file")
-    return output.made
+            writer.note(f"{short:,} questions have fewer than {section.min_passages} passages and are in no level's file")
+    return writer.summary
 
 
-def parse_question(element: Any, place: str) -> Question:
-    """One element of the array."""
+def _parse_question(element: Any, location: str) -> Question:
     if not isinstance(element, Mapping):
-        raise RowError(f"{place} must be an object, got {value_kind(element)}")
+        raise RowError(f"{location} must be an object, got {value_kind(element)}")
     level = element.get("level")
     if level not in LEVELS:
-        raise RowError(f'{place}: "level" must be {", ".join(LEVELS)}, got {level!r}')
+        raise RowError(f'{location}: "level" must be {", ".join(LEVELS)}, got {level!r}')
     return Question(
-        id_value(element.get("_id"), "_id", place),
-        text_value(element.get("question"), "question", place).strip(),
+        id_value(element.get("_id"), "_id", location),
+        text_value(element.get("question"), "question", location).strip(),
         level,
-        tuple(_passage(pair, place) for pair in _pairs(element, "context", place)),
-        frozenset(text_value(pair[0], "supporting_facts", place) for pair in _pairs(element, "supporting_facts", place)),
+        tuple(_passage(pair, location) for pair in _pairs(element, "context", location)),
+        frozenset(text_value(pair[0], "supporting_facts", location) for pair in _pairs(element, "supporting_facts", location)),
     )
 
 
-def _pairs(element: Mapping[str, Any], name: str, place: str) -> list[list[Any]]:
+def _pairs(element: Mapping[str, Any], name: str, location: str) -> list[list[Any]]:
     pairs = element.get(name)
     if not isinstance(pairs, list) or any(not isinstance(pair, list) or len(pair) != 2 for pair in pairs):
-        raise RowError(f'{place}: "{name}" must be a list of pairs, got {value_kind(pairs)}')
+        raise RowError(f'{location}: "{name}" must be a list of pairs, got {value_kind(pairs)}')
     return pairs
 
 
-def _passage(pair: list[Any], place: str) -> Passage:
-    title, parts = pair
-    if not isinstance(parts, list) or any(not isinstance(part, str) for part in parts):
-        raise RowError(f'{place}: a passage of "context" must be a title and a list of sentences, got {value_kind(parts)}')
-    title = text_value(title, "context", place)
-    text = "".join(parts).strip()
-    return Passage(title, text_value(text, "context", place) if text else "")
+def _passage(pair: list[Any], location: str) -> Passage:
+    title, sentences = pair
+    if not isinstance(sentences, list) or any(not isinstance(sentence, str) for sentence in sentences):
+        raise RowError(f'{location}: a passage of "context" must be a title and a list of sentences, got {value_kind(sentences)}')
+    title = text_value(title, "context", location)
+    text = "".join(sentences).strip()
+    return Passage(title, text_value(text, "context", location) if text else "")
 
 
-def _write(output: Output, split: str, question: Question, settings: HotpotqaSection, tally: Tally) -> None:
-    sides: tuple[dict[str, Passage], dict[str, Passage]] = ({}, {})
+def _write(writer: DatasetWriter, split: str, question: Question, section: HotpotqaSection, skipped: SkipCounts) -> None:
+    positives: dict[str, Passage] = {}
+    negatives: dict[str, Passage] = {}
     for passage in question.passages:
-        sides[passage.title not in question.supporting][text_id(f"{passage.title} {passage.text}".strip())] = passage
-    positives, negatives = sides
+        side = positives if passage.title in question.supporting else negatives
+        side[text_id(f"{passage.title} {passage.text}".strip())] = passage
     if not positives:
-        tally.drop("none of its passages supports the answer")
+        skipped.skip("none of its passages supports the answer")
     elif not negatives:
-        tally.drop("every passage supports the answer")
+        skipped.skip("every passage supports the answer")
     else:
-        good, bad = ([output.document(doc_id, one.text, title=one.title) for doc_id, one in side.items()] for side in sides)
-        enough = len(question.passages) >= settings.min_passages
-        for stem in (split, *([question.level] if enough else [])):
-            output.triplet(stem, question.query_id, question.query, positives=good, negatives=bad)
+        pos, neg = (
+            [writer.document(doc_id, passage.text, title=passage.title) for doc_id, passage in side.items()]
+            for side in (positives, negatives)
+        )
+        levels = [question.level] if len(question.passages) >= section.min_passages else []
+        for stem in (split, *levels):
+            writer.triplet(stem, question.query_id, question.query, positives=pos, negatives=neg)

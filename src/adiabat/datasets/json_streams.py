@@ -1,4 +1,4 @@
-"""Files that hold no rows under a header: one JSON value, one long JSON array, and tables without column names."""
+"""Readers of publishers' files that are no tables with a header: one JSON value, one long JSON array, and TSV without column names."""
 
 import codecs
 import io
@@ -17,31 +17,31 @@ from adiabat.data.lines import CODECS, limited_lines
 from adiabat.data.table_rows import FileFaults, require_path
 
 _READ_BYTES = 1 << 20
-_LINES_PER_REPORT = 1 << 16
-_LONGEST = 1 << 24
-"""Characters of one element of an array: far more than any holds, and little enough for a damaged one not to fill the memory."""
-_TAIL = 4
-"""Characters that must follow a value before it is believed: a window that ends in ``12e+`` holds the beginning of a longer number."""
-_SHOWN = 60
-_SPACE = re.compile(r"[ \t\r\n]*")
+_PROGRESS_LINES = 1 << 16
+_LONGEST_ELEMENT = 1 << 24
+"""Characters of one element of an array: a limit, so that a damaged element does not fill the memory."""
+_LOOKAHEAD = 4
+"""Characters required behind a value: a window that ends in ``12e+`` holds the beginning of a longer number."""
+_SHOWN_CHARACTERS = 60
+_WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def split_files(source: Path, patterns: Mapping[str, str]) -> dict[str, Path]:
-    """The publisher's files that a source names."""
+    """The publisher's file of each split: those in a folder, or the file itself, whose split its name tells (else ``test``)."""
     require_path(source)
     if not source.is_dir():
         return {next((split for split, pattern in patterns.items() if source.match(pattern)), "test"): source}
-    found = {split: sorted(source.glob(pattern)) for split, pattern in patterns.items()}
-    if twice := [f"{' and '.join(path.name for path in paths)}" for paths in found.values() if len(paths) > 1]:
-        raise DataError(f"{source} must hold one file of each split, got {', '.join(twice)}; name the one that is meant")
-    if not any(found.values()):
+    matches = {split: sorted(source.glob(pattern)) for split, pattern in patterns.items()}
+    if ambiguous := [" and ".join(path.name for path in paths) for paths in matches.values() if len(paths) > 1]:
+        raise DataError(f"{source} must hold one file of each split, got {', '.join(ambiguous)}; name one of them")
+    if not any(matches.values()):
         raise DataError(f"{source} must hold {' or '.join(patterns.values())}, got none of them; name the file itself")
-    return {split: paths[0] for split, paths in found.items() if paths}
+    return {split: paths[0] for split, paths in matches.items() if paths}
 
 
 def read_json(path: Path) -> Any:
     """Read a file that is one JSON value."""
-    text = "".join(_text_pieces(path, SILENT))
+    text = "".join(_text_chunks(path, SILENT))
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -49,97 +49,97 @@ def read_json(path: Path) -> Any:
 
 
 def json_elements(path: Path, *, watch: Watch = SILENT) -> Iterator[tuple[int, Any]]:
-    """Iterate over the elements of a file that is one JSON array, in memory for the largest of them."""
-    window = _Window(_text_pieces(path, watch))
-    if window.following() != "[":
-        raise DataError(f"{path} must be one JSON array, got {window.shown()}; check that it is the file meant")
-    window.at += 1
+    """Iterate over the elements of a file that is one JSON array, in memory for the largest of them; numbers begin at 1."""
+    window = _Window(_text_chunks(path, watch))
+    if window.next_character() != "[":
+        raise DataError(f"{path} must be one JSON array, got {window.snippet()}; check that it is the right file")
+    window.position += 1
     number = 0
-    mark = "," if window.following() != "]" else "]"
-    while mark == ",":
+    separator = "," if window.next_character() != "]" else "]"
+    while separator == ",":
         number += 1
         yield number, _element(window, f"{path}: element {number}")
-        mark = window.following()
-        if mark not in (",", "]"):
-            raise DataError(f"{path} must have a comma or its end after element {number}, got {window.shown()}; download it again")
-        window.at += 1
+        separator = window.next_character()
+        if separator not in (",", "]"):
+            raise DataError(f"{path} must have a comma or its end after element {number}, got {window.snippet()}; download it again")
+        window.position += 1
     if not number:
-        window.at += 1
-    if window.following():
-        raise DataError(f"{path} must be one JSON array and nothing behind it, got {window.shown()}; download it again")
+        window.position += 1
+    if window.next_character():
+        raise DataError(f"{path} must be one JSON array and nothing behind it, got {window.snippet()}; download it again")
 
 
 def tab_rows(path: Path, width: int, faults: FileFaults, *, watch: Watch = SILENT) -> Iterator[tuple[str, list[str]]]:
-    """Iterate over the rows of a file of fields between tabs that has no header, in constant memory."""
+    """Iterate over ``file:line`` and fields of a TSV file without a header, in constant memory."""
     with _opened(path, watch) as (stream, report):
         for number, line in enumerate(limited_lines(stream, path), 1):
-            if number % _LINES_PER_REPORT == 0:
+            if number % _PROGRESS_LINES == 0:
                 report()
-            place = f"{path}:{number}"
+            location = f"{path}:{number}"
             try:
                 text = line.decode("utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
-                faults.add(f"{place} must be UTF-8, got byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line")
+                faults.add(f"{location} must be UTF-8, got byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line")
                 continue
             fields = text.split("\t")
             if len(fields) == width:
-                yield place, fields
+                yield location, fields
             elif text.strip():
-                faults.add(f"{place} must have {width} fields between tabs, got {len(fields)}")
+                faults.add(f"{location} must have {width} fields between tabs, got {len(fields)}")
 
 
 class _Window:
-    """The part of a text that is being looked at."""
+    """The part of a text that is in memory, and the reading position in it."""
 
-    def __init__(self, pieces: Iterator[str]) -> None:
-        self.text, self.at = "", 0
-        self._pieces = pieces
+    def __init__(self, chunks: Iterator[str]) -> None:
+        self.text, self.position = "", 0
+        self._chunks = chunks
 
-    def read_on(self) -> bool:
-        """Take at least as much again as is waiting, so that a long element is parsed anew a few times only; False at the end."""
-        parts = [self.text[self.at :]]
-        wanted, got = len(parts[0]), 0
-        for piece in self._pieces:
-            parts.append(piece)
-            got += len(piece)
-            if got and got >= wanted:
+    def extend(self) -> bool:
+        """Read on, at least doubling the unread text, so that a long element is parsed again a few times only; False at the end."""
+        parts = [self.text[self.position :]]
+        unread, added = len(parts[0]), 0
+        for chunk in self._chunks:
+            parts.append(chunk)
+            added += len(chunk)
+            if added and added >= unread:
                 break
-        self.text, self.at = "".join(parts), 0
-        return got > 0
+        self.text, self.position = "".join(parts), 0
+        return added > 0
 
-    def following(self) -> str:
+    def next_character(self) -> str:
         """The next character that is not white space, "" at the end."""
         while True:
-            space = _SPACE.match(self.text, self.at)
-            self.at = space.end() if space else self.at
-            if self.at < len(self.text):
-                return self.text[self.at]
-            if not self.read_on():
+            space = _WHITE_SPACE.match(self.text, self.position)
+            self.position = space.end() if space else self.position
+            if self.position < len(self.text):
+                return self.text[self.position]
+            if not self.extend():
                 return ""
 
-    def shown(self) -> str:
-        waiting = self.text[self.at : self.at + _SHOWN + 1]
-        if not waiting:
+    def snippet(self) -> str:
+        text = self.text[self.position : self.position + _SHOWN_CHARACTERS + 1]
+        if not text:
             return "the end of the file"
-        return waiting if len(waiting) <= _SHOWN else f"{waiting[:_SHOWN]}..."
+        return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
-def _element(window: _Window, place: str) -> Any:
+def _element(window: _Window, location: str) -> Any:
     decoder = json.JSONDecoder()
-    window.following()
+    window.next_character()
     while True:
-        too_long = len(window.text) - window.at > _LONGEST
+        too_long = len(window.text) - window.position > _LONGEST_ELEMENT
         try:
-            value, end = decoder.raw_decode(window.text, window.at)
+            value, end = decoder.raw_decode(window.text, window.position)
         except (ValueError, RecursionError) as error:
-            # Damaged, or only its beginning: the rest of it tells.
-            if isinstance(error, RecursionError) or too_long or not window.read_on():
-                raise DataError(f"{place} must be whole JSON, got {window.shown()}; download the file again") from error
+            # Either damaged or incomplete: read on to find out.
+            if isinstance(error, RecursionError) or too_long or not window.extend():
+                raise DataError(f"{location} must be whole JSON, got {window.snippet()}; download the file again") from error
             continue
-        size = end - window.at
-        if len(window.text) - end < _TAIL and window.read_on():
+        size = end - window.position
+        if len(window.text) - end < _LOOKAHEAD and window.extend():
             continue
-        window.at += size
+        window.position += size
         return value
 
 
@@ -149,15 +149,15 @@ def _reason(error: Exception) -> str:
     return "a value nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
 
 
-def _text_pieces(path: Path, watch: Watch) -> Iterator[str]:
+def _text_chunks(path: Path, watch: Watch) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     with _opened(path, watch) as (stream, report):
-        done = False
-        while not done:
-            piece = stream.read(_READ_BYTES)
-            done = not piece
+        at_end = False
+        while not at_end:
+            chunk = stream.read(_READ_BYTES)
+            at_end = not chunk
             try:
-                yield decoder.decode(piece, final=done)
+                yield decoder.decode(chunk, final=at_end)
             except UnicodeDecodeError as error:
                 raise DataError(f"{path} must be UTF-8, got byte 0x{error.object[error.start]:02x}; download it again") from error
             report()
@@ -165,15 +165,15 @@ def _text_pieces(path: Path, watch: Watch) -> Iterator[str]:
 
 @contextmanager
 def _opened(path: Path, watch: Watch) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
-    """The unpacked bytes of a file, and a function that says how much of the packed ones was read."""
+    """The decompressed bytes of a file, and a function that reports how many bytes of the file itself were read."""
     require_path(path)
     try:
-        with pa.OSFile(str(path)) as packed:
-            size = packed.size()
+        with pa.OSFile(str(path)) as file:
+            size = file.size()
             codec = CODECS.get(path.suffix.lower())
             # pyarrow's stubs do not say that its files are raw streams; they are (readable, readinto, closed).
-            stream: Any = pa.CompressedInputStream(packed, codec) if codec else packed
+            stream: Any = pa.CompressedInputStream(file, codec) if codec else file
             with io.BufferedReader(stream, _READ_BYTES) as lines:
-                yield cast(BinaryIO, lines), lambda: watch.progress(f"bytes of {path.name}", size if packed.closed else packed.tell(), size)
+                yield cast(BinaryIO, lines), lambda: watch.progress(f"bytes of {path.name}", size if file.closed else file.tell(), size)
     except OSError as error:
         raise DataError(f"{path} must be readable to its end, got: {error}; copy or download it again") from error

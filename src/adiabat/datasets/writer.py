@@ -1,4 +1,4 @@
-"""The directory that a maker fills: documents, examples, and what they were made from. It appears whole or not at all."""
+"""The directory of a made data set: documents, examples, and a record of their source. It appears whole or not at all."""
 
 import errno
 import json
@@ -20,31 +20,40 @@ from adiabat.core.errors import DataError
 from adiabat.core.files import sealed_json, sole_writer, write_text
 from adiabat.core.provenance import now, versions
 
-_FIRST_SLOTS = 1 << 10
-_WORD = (1 << 64) - 1
+CORPUS = "corpus"
+RECORD = "made.json"
+FORMAT = 1
+"""Format of ``made.json``."""
+
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_COMPRESSION_LEVEL = 4
+"""On passages 2.5 times as fast as zlib's usual 6, with files 4 % larger."""
+_COMPRESSED_BYTES = 1 << 18
+"""Bytes compressed together: a call for each line would cost more than the compression."""
+_INITIAL_SLOTS = 1 << 10
+_MASK_64 = (1 << 64) - 1
 
 
-class Seen:
-    """A set of strings that keeps 64 bits of each and no string: 12 to 24 bytes an entry, a sixth of what a Python set of ids takes.
+class HashSet:
+    """A set of strings that stores 64 bits of each: 12 to 24 bytes an entry, a sixth of a Python set of ids.
 
-    Two of ten million strings share their 64 bits with a probability of 3e-6; then the second counts as seen.
+    With ten million strings, the probability of a false match is 3e-6.
     """
 
     def __init__(self) -> None:
-        """Begin without any."""
-        self._slots = array("Q", bytes(8 * _FIRST_SLOTS))
+        self._slots = array("Q", bytes(8 * _INITIAL_SLOTS))
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, string: str) -> bool:
-        """Remember a string."""
-        code = (hash(string) & _WORD) or 1  # Zero marks a free slot.
-        place = _place(self._slots, code)
-        if self._slots[place]:
+        """Add a string; False where it is in the set already."""
+        code = (hash(string) & _MASK_64) or 1  # Zero marks a free slot.
+        slot = _slot_of(self._slots, code)
+        if self._slots[slot]:
             return False
-        self._slots[place] = code
+        self._slots[slot] = code
         self._count += 1
         if 3 * self._count > 2 * len(self._slots):
             self._grow()
@@ -54,40 +63,28 @@ class Seen:
         slots = array("Q", bytes(16 * len(self._slots)))
         for code in self._slots:
             if code:
-                slots[_place(slots, code)] = code
+                slots[_slot_of(slots, code)] = code
         self._slots = slots
 
 
-def _place(slots: "array[int]", code: int) -> int:
-    """Where a code stands, or the free slot where it belongs: the first from its own on, which a power of two of slots makes quick."""
+def _slot_of(slots: "array[int]", code: int) -> int:
+    """The slot of a code, or the free one where it belongs: linear probing, over a power of two of slots."""
     last = len(slots) - 1
-    place = code & last
-    while slots[place] and slots[place] != code:
-        place = (place + 1) & last
-    return place
-
-
-CORPUS = "corpus"
-MADE = "made.json"
-FORMAT = 1
-"""Of ``made.json``."""
-
-DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_PACKING_LEVEL = 4
-"""Of passages: 2.5 times as fast as zlib's usual 6, and files 4 % larger."""
-_PACKED_AT_A_TIME = 1 << 18
-"""Bytes gathered before they are packed, since a call for each line would cost more than the packing."""
+    slot = code & last
+    while slots[slot] and slots[slot] != code:
+        slot = (slot + 1) & last
+    return slot
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What a maker made.
+class DatasetSummary:
+    """A made data set.
 
     Attributes:
-        folder: Where it lies.
+        folder: Its directory.
         documents: Rows of ``corpus.jsonl.gz``; 0 where examples hold texts.
-        examples: Name of each file of examples to its rows, in the order in which they were begun.
-        notes: Sentences on what was left out or looks odd; empty where there is nothing to say.
+        examples: Name of each file of examples to its rows.
+        notes: Sentences on skipped or unusual rows.
     """
 
     folder: Path
@@ -96,34 +93,33 @@ class Made:
     notes: tuple[str, ...] = ()
 
 
-class Output:
-    """Takes documents and examples one at a time and keeps none of them in memory."""
+class DatasetWriter:
+    """Writes documents and examples one at a time and keeps none of them in memory; `create_dataset` makes one."""
 
     def __init__(self, folder: Path, *, out: Path, documents: Documents) -> None:
-        """Begin without files; `writing` is the way in."""
         self._folder = folder
         self._out = out
         self._documents = documents
-        self._files: dict[str, _PackedLines] = {}
-        self._seen = Seen()
+        self._files: dict[str, _GzipLines] = {}
+        self._doc_ids = HashSet()
         self._notes: list[str] = []
 
     @property
-    def made(self) -> Made:
-        """What was written until now."""
-        examples = {f"{name}.jsonl.gz": lines.rows for name, lines in self._files.items() if name != CORPUS}
-        return Made(self._out, len(self._seen), examples, tuple(self._notes))
+    def summary(self) -> DatasetSummary:
+        """The rows written until now."""
+        examples = {f"{stem}.jsonl.gz": lines.rows for stem, lines in self._files.items() if stem != CORPUS}
+        return DatasetSummary(self._out, len(self._doc_ids), examples, tuple(self._notes))
 
     def document(self, doc_id: str, text: str, *, title: str = "") -> str:
-        """Give a document, as often as examples name it; it is written once."""
+        """Write a document once, however often it is added; returns its name in examples."""
         if self._documents == "texts":
             return f"{title} {text}".strip()
-        if self._seen.add(doc_id):
+        if self._doc_ids.add(doc_id):
             self._lines(CORPUS).add({"_id": doc_id, **({"title": title} if title else {}), "text": text})
         return doc_id
 
     def example(self, stem: str, row: Mapping[str, Any]) -> None:
-        """Write one row of examples."""
+        """Write one row of examples to ``STEM.jsonl.gz``."""
         if stem == CORPUS:
             raise ValueError(f"stem must be other than {CORPUS}, which documents are written to")
         self._lines(stem).add(row)
@@ -134,100 +130,122 @@ class Output:
         self.example(stem, {**address, "query": query, "pos": positives, "neg": negatives})
 
     def note(self, sentence: str) -> None:
-        """Say what was left out, or looks odd."""
+        """Report skipped or unusual rows in the summary."""
         self._notes.append(sentence)
 
     def finish(self) -> None:
-        """Bring every file to the disk."""
+        """Flush every file to disk and close it."""
         for lines in self._files.values():
             lines.finish()
 
     def abandon(self) -> None:
-        """Let go of files that are still open."""
+        """Close files that are still open."""
         for lines in self._files.values():
             lines.abandon()
 
-    def _lines(self, stem: str) -> "_PackedLines":
+    def _lines(self, stem: str) -> "_GzipLines":
         if stem not in self._files:
-            self._files[stem] = _PackedLines(self._folder / f"{stem}.jsonl.gz")
+            self._files[stem] = _GzipLines(self._folder / f"{stem}.jsonl.gz")
         return self._files[stem]
 
 
-@contextmanager
-def writing(
-    out: Path, *, maker: str, source: Path, settings: Section, documents: Documents = "ids", sealed: bool = False
-) -> Iterator[Output]:
-    """Fill a directory that appears when the block ends, and does not where the block fails.
+class SkipCounts:
+    """Counts the rows that a maker skips, by reason; `unit` is what it counts, in the plural."""
 
-    The work is done in a hidden directory beside it. What a killed process left there is thrown away by the next one.
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self._total = 0
+        self._skipped: Counter[str] = Counter()
+
+    def count(self) -> None:
+        """Count one row, skipped or not."""
+        self._total += 1
+
+    def skip(self, reason: str) -> None:
+        """Count one of them as skipped."""
+        self._skipped[reason] += 1
+
+    def write_notes(self, writer: DatasetWriter) -> None:
+        """Write a note for each reason."""
+        for reason, count in self._skipped.items():
+            writer.note(f"{count:,} of {self._total:,} {self._unit} left out: {reason}")
+
+
+@contextmanager
+def create_dataset(
+    out: Path, *, maker: str, source: Path, settings: Section, documents: Documents = "ids", checksums: bool = False
+) -> Iterator[DatasetWriter]:
+    """Fill a new directory, which appears when the block ends and does not where the block fails.
+
+    The work is done in a hidden directory beside it. The leftovers of a killed process are removed by the next one.
 
     Args:
         out: Missing, or an empty directory.
+        checksums: Whether ``checksums.json`` is written too.
     """
     target = Path(os.path.realpath(out))
     _require_free(out, target)
     work = target.with_name(f".{target.name}.making")
-    missing = [place for place in work.parents if not place.exists()]
+    missing = [parent for parent in work.parents if not parent.exists()]
     try:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         _remove(work, missing)
         raise DataError(f"--out must be a directory that can be made, got {out}: {error.strerror}; choose another") from error
-    with sole_writer(work), _disk_full_is_plain(out):
-        output = Output(work, out=out, documents=documents)
+    with sole_writer(work), _disk_full_as_data_error(out):
+        writer = DatasetWriter(work, out=out, documents=documents)
         try:
-            _empty(work)
-            yield output
-            _require_examples(output.made, source)
-            output.finish()
-            write_text(_told(output.made, maker, source, settings), work / MADE)
-            if sealed:
+            for leftover in work.iterdir():
+                leftover.unlink()
+            yield writer
+            _require_examples(writer.summary, source)
+            writer.finish()
+            write_text(_record(writer.summary, maker, source, settings), work / RECORD)
+            if checksums:
                 seal(work, sorted(path.name for path in work.iterdir() if path.suffix in (".gz", ".json")))
             _move(work, target, out)
         finally:
-            output.abandon()
+            writer.abandon()
             _remove(work, missing)
 
 
 def _require_free(out: Path, target: Path) -> None:
     if target.is_dir() and not os.path.ismount(target) and target != Path.cwd().resolve():
-        held = sorted(child.name for child in target.iterdir())
-        if held:
-            more = f" and {len(held) - 3} more" if len(held) > 3 else ""
-            raise DataError(f"--out must be a new or empty directory, {out} holds {', '.join(held[:3])}{more}; choose another")
+        names = sorted(child.name for child in target.iterdir())
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise DataError(f"--out must be a new or empty directory, {out} holds {', '.join(names[:3])}{more}; choose another")
     elif target.exists():
         kind = "a mount point or the current directory" if target.is_dir() else "a file"
         raise DataError(f"--out must be a directory that can be replaced, {out} is {kind}; choose one within it or beside it")
 
 
-def _require_examples(made: Made, source: Path) -> None:
-    if not made.examples:
-        reasons = f" ({'; '.join(made.notes)})" if made.notes else ""
-        raise DataError(f"{source} must give at least one example, got none{reasons}; check that it is the file meant")
+def _require_examples(summary: DatasetSummary, source: Path) -> None:
+    if not summary.examples:
+        reasons = f" ({'; '.join(summary.notes)})" if summary.notes else ""
+        raise DataError(f"{source} must give at least one example, got none{reasons}; check that it is the right file")
 
 
-def _told(made: Made, maker: str, source: Path, settings: Section) -> str:
-    plain = {
-        "format": FORMAT,
-        "maker": maker,
-        "source": str(source),
-        "source_bytes": {path.name: path.stat().st_size for path in _source_files(source)},
-        "settings": settings.model_dump(mode="json"),
-        "documents": made.documents,
-        "examples": dict(made.examples),
-        "notes": list(made.notes),
-        "created": now(),
-        "versions": versions("cpu"),
-    }
-    return sealed_json(plain)
-
-
-def _source_files(source: Path) -> list[Path]:
-    return sorted(path for path in source.iterdir() if path.is_file()) if source.is_dir() else [source]
+def _record(summary: DatasetSummary, maker: str, source: Path, settings: Section) -> str:
+    files = sorted(path for path in source.iterdir() if path.is_file()) if source.is_dir() else [source]
+    return sealed_json(
+        {
+            "format": FORMAT,
+            "maker": maker,
+            "source": str(source),
+            "source_bytes": {path.name: path.stat().st_size for path in files},
+            "settings": settings.model_dump(mode="json"),
+            "documents": summary.documents,
+            "examples": dict(summary.examples),
+            "notes": list(summary.notes),
+            "created": now(),
+            "versions": versions("cpu"),
+        }
+    )
 
 
 def _move(work: Path, target: Path, out: Path) -> None:
-    """Put the finished directory into its place, and make the move last through a power cut."""
+    """Rename the finished directory, and make the rename survive a power cut."""
     try:
         work.replace(target)
     except OSError as error:
@@ -241,21 +259,16 @@ def _move(work: Path, target: Path, out: Path) -> None:
         os.close(handle)
 
 
-def _empty(folder: Path) -> None:
-    for child in folder.iterdir():
-        child.unlink()
-
-
 def _remove(work: Path, parents: list[Path]) -> None:
-    """Leave nothing of a maker that failed; of one that succeeded there is nothing to remove."""
+    """Remove the working directory, where it still exists, and the parents made for it."""
     shutil.rmtree(work, ignore_errors=True)
-    for place in parents:
-        with suppress(OSError):  # One that holds something stays.
-            place.rmdir()
+    for parent in parents:
+        with suppress(OSError):  # Parents that are not empty stay.
+            parent.rmdir()
 
 
 @contextmanager
-def _disk_full_is_plain(out: Path) -> Iterator[None]:
+def _disk_full_as_data_error(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -264,30 +277,30 @@ def _disk_full_is_plain(out: Path) -> Iterator[None]:
         raise DataError(f"--out must have room, {out} has none: {error.strerror}; free some, or choose another disk") from error
 
 
-class _PackedLines:
-    """A gzip file of JSON lines; equal rows give equal bytes, for no time and no name is written into it."""
+class _GzipLines:
+    """A gzip file of JSON lines. Equal rows give equal bytes: it holds neither a time nor a name."""
 
     def __init__(self, path: Path) -> None:
         self.rows = 0
-        # Closed by `finish` or `abandon`: it lives as long as the block of `writing`.
+        # Closed by `finish` or `abandon`: it outlives this call.
         self._file = path.open("wb")
-        self._packer = zlib.compressobj(_PACKING_LEVEL, wbits=31)  # 31: with gzip's header around it.
-        self._waiting = bytearray()
+        self._compressor = zlib.compressobj(_COMPRESSION_LEVEL, wbits=31)  # 31: with a gzip header.
+        self._buffer = bytearray()
 
     def add(self, row: Mapping[str, Any]) -> None:
-        self._waiting += json.dumps(row, ensure_ascii=False).encode("utf-8")
-        self._waiting += b"\n"
+        self._buffer += json.dumps(row, ensure_ascii=False).encode("utf-8")
+        self._buffer += b"\n"
         self.rows += 1
-        if len(self._waiting) >= _PACKED_AT_A_TIME:
-            self._pack()
+        if len(self._buffer) >= _COMPRESSED_BYTES:
+            self._compress()
 
-    def _pack(self) -> None:
-        self._file.write(self._packer.compress(self._waiting))
-        self._waiting.clear()
+    def _compress(self) -> None:
+        self._file.write(self._compressor.compress(self._buffer))
+        self._buffer.clear()
 
     def finish(self) -> None:
-        self._pack()
-        self._file.write(self._packer.flush())
+        self._compress()
+        self._file.write(self._compressor.flush())
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -295,26 +308,3 @@ class _PackedLines:
     def abandon(self) -> None:
         with suppress(OSError):
             self._file.close()
-
-
-class Tally:
-    """Counts of what was taken and what was left out."""
-
-    def __init__(self, things: str) -> None:
-        """Begin at zero."""
-        self._things = things
-        self._total = 0
-        self._dropped: Counter[str] = Counter()
-
-    def take(self) -> None:
-        """Count one that is looked at."""
-        self._total += 1
-
-    def drop(self, reason: str) -> None:
-        """Count one of those looked at as left out."""
-        self._dropped[reason] += 1
-
-    def tell(self, output: Output) -> None:
-        """Write a note for each reason."""
-        for reason, count in self._dropped.items():
-            output.note(f"{count:,} of {self._total:,} {self._things} left out: {reason}")

@@ -2,10 +2,9 @@
 
 Made from the publisher's own files, ``xnli.dev.tsv`` and ``xnli.test.tsv``: one row per pair and language, under a header of which
 ``language``, ``gold_label``, ``sentence1`` (the premise), ``sentence2`` (the hypothesis) and ``pairID`` are used. Rows of one ``pairID``
-are one pair; it is written with all its languages at once, ``{"pair_id", "label", "premise": {...}, "hypothesis": {...}}``.
+form one pair, written with all its languages: ``{"pair_id", "label", "premise": {...}, "hypothesis": {...}}``.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,73 +15,61 @@ from adiabat.data.columns import RowError, first_of, id_value, text_value
 from adiabat.data.examples import LABELS
 from adiabat.data.table_rows import FileFaults, Row, read_rows
 from adiabat.datasets.json_streams import split_files
-from adiabat.datasets.writer import Made, Output, Tally, writing
+from adiabat.datasets.writer import DatasetSummary, DatasetWriter, SkipCounts, create_dataset
 
 SPLITS = {"dev": "xnli.dev.tsv*", "test": "xnli.test.tsv*"}
 COLUMNS = ("language", "gold_label", "sentence1", "sentence2", "pairID")
 NO_LABEL = "-"
-"""What NLI corpora write where the annotators did not agree."""
+"""NLI corpora write this where the annotators did not agree."""
 
 
 @dataclass(slots=True)
 class _Pair:
     label: str
-    place: str
+    location: str
     premise: dict[str, str] = field(default_factory=dict)
     hypothesis: dict[str, str] = field(default_factory=dict)
 
 
-def make_xnli(source: Path, out: Path, settings: XnliSettings, *, watch: Watch = SILENT) -> Made:
-    """Make a language grid of each split.
-
-    Args:
-        out: A new or empty directory.
-    """
+def make_xnli(source: Path, out: Path, settings: XnliSettings, *, watch: Watch = SILENT) -> DatasetSummary:
+    """Make a language grid of each split."""
     paths = split_files(source, SPLITS)
-    with writing(out, maker="xnli", source=source, settings=settings) as output:
+    with create_dataset(out, maker="xnli", source=source, settings=settings) as writer:
         for number, (split, path) in enumerate(paths.items()):
             watch.progress("splits", number, len(paths))
-            _make_split(path, split, output, settings.xnli)
-    return output.made
+            _make_split(path, split, writer, settings.xnli)
+    return writer.summary
 
 
-def _make_split(path: Path, split: str, output: Output, section: XnliSection) -> None:
-    faults, tally = FileFaults(), Tally(f"pairs of {split}")
-    pairs = _pairs(_rows(path, faults), section, faults)
-    wanted = _languages(pairs.values(), section)
+def _make_split(path: Path, split: str, writer: DatasetWriter, section: XnliSection) -> None:
+    faults, skipped = FileFaults(), SkipCounts(f"pairs of {split}")
+    pairs = _read_pairs(path, section, faults)
+    present = {language for pair in pairs.values() for language in pair.premise}
+    languages = sorted(present if section.languages is None else section.languages)
     for pair_id, pair in pairs.items():
-        tally.take()
-        missing = [language for language in wanted if language not in pair.premise]
+        skipped.count()
+        missing = [language for language in languages if language not in pair.premise]
         if pair.label == NO_LABEL:
-            tally.drop("the annotators agreed on no label")
+            skipped.skip("the annotators agreed on no label")
         elif not missing:
             sides = {"premise": pair.premise, "hypothesis": pair.hypothesis}
-            row = {name: {language: texts[language] for language in wanted} for name, texts in sides.items()}
-            output.example(split, {"pair_id": pair_id, "label": pair.label, **row})
+            texts = {name: {language: side[language] for language in languages} for name, side in sides.items()}
+            writer.example(split, {"pair_id": pair_id, "label": pair.label, **texts})
         elif section.incomplete == "drop":
-            tally.drop("in fewer languages than others")
+            skipped.skip("in fewer languages than others")
         else:
-            faults.add(f'{pair.place}: pair "{pair_id}" must be in every language, got none in {", ".join(missing)}')
+            faults.add(f'{pair.location}: pair "{pair_id}" must be in every language, got none in {", ".join(missing)}')
             faults.advise("set xnli.incomplete = drop, or name the languages to keep with xnli.languages")
     faults.raise_if_any()
-    tally.tell(output)
+    skipped.write_notes(writer)
 
 
-def _rows(path: Path, faults: FileFaults) -> Iterator[Row]:
+def _read_pairs(path: Path, section: XnliSection, faults: FileFaults) -> dict[str, _Pair]:
+    """Pair id to pair, in order of first appearance."""
     first, rows = first_of(read_rows(path, faults=faults), faults, path)
     if missing := [name for name in COLUMNS if name not in first.values]:
-        found = ", ".join(first.values)
-        raise DataError(f"{path} must have the columns {', '.join(missing)}, got {found}; check that it is XNLI's own file")
-    return rows
-
-
-def _languages(pairs: Iterable[_Pair], section: XnliSection) -> list[str]:
-    """Languages to write, sorted."""
-    return sorted(section.languages if section.languages is not None else {language for pair in pairs for language in pair.premise})
-
-
-def _pairs(rows: Iterable[Row], section: XnliSection, faults: FileFaults) -> dict[str, _Pair]:
-    """Pair id to pair, in order of first appearance."""
+        columns = ", ".join(first.values)
+        raise DataError(f"{path} must have the columns {', '.join(missing)}, got {columns}; check that it is XNLI's own file")
     pairs: dict[str, _Pair] = {}
     for row in rows:
         try:
@@ -102,7 +89,7 @@ def _add(pairs: dict[str, _Pair], language: str, row: Row) -> None:
     premise, hypothesis = (text_value(_cell(row, name), name, row.place) for name in ("sentence1", "sentence2"))
     pair = pairs.setdefault(pair_id, _Pair(label, row.place))
     if pair.label != label:
-        raise RowError(f'{row.place}: pair "{pair_id}" must have one label, got {label}, and {pair.label} at {pair.place}')
+        raise RowError(f'{row.place}: pair "{pair_id}" must have one label, got {label}, and {pair.label} at {pair.location}')
     if language in pair.premise:
         raise RowError(f'{row.place}: pair "{pair_id}" must be in {language} once, got it again')
     pair.premise[language], pair.hypothesis[language] = premise, hypothesis

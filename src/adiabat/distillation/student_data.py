@@ -16,7 +16,7 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.data.example_stream import held_out_queries
 from adiabat.data.parallel import Translation
 from adiabat.data.records import text_id
-from adiabat.datasets.writer import MADE, Output, Seen, writing
+from adiabat.datasets.writer import RECORD, DatasetWriter, HashSet, create_dataset
 from adiabat.dual_encoder.dataset_cache import contents_of
 
 VALIDATION = "validation"
@@ -70,10 +70,10 @@ class _Neighbours:
 class _Writer:
     """Puts each lesson into the file of its language, and what it teaches in the teacher's own language once into that of this one."""
 
-    def __init__(self, output: Output, own: str, held_out: set[int]) -> None:
+    def __init__(self, output: DatasetWriter, own: str, held_out: set[int]) -> None:
         self.output, self.own, self.held_out = output, own, held_out
         self.counts: Counter[str] = Counter()
-        self._known = Seen()
+        self._known = HashSet()
 
     def write(self, lesson: Translation, *, held_out: bool = False) -> None:
         self.output.document(text_id(lesson.source), lesson.source)
@@ -109,10 +109,10 @@ def write_lessons(
     translations, and with every passage that it would stand in.
     """
     inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": contents_of(sources)}
-    if (folder / MADE).exists():
+    if (folder / RECORD).exists():
         return _written(folder, inputs)
     held_out = _held_out(partial(_trimmed, read), settings, least, watch)
-    with writing(folder, maker="lessons", source=folder.parent, settings=_Told(**inputs), sealed=True) as output:
+    with create_dataset(folder, maker="lessons", source=folder.parent, settings=_Told(**inputs), checksums=True) as output:
         counts = _write(_trimmed(read), _Writer(output, own, held_out), passages, watch)
     return Lessons(folder, counts)
 
@@ -127,7 +127,7 @@ class _Told(Section):
 def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
     remedy = "remove the folder, so that it is made again"
     require_seal(folder, remedy=remedy, error=JobError)
-    made = read_json(folder / MADE, remedy=remedy, error=JobError)
+    made = read_json(folder / RECORD, remedy=remedy, error=JobError)
     if made["settings"] != inputs:
         others = ", ".join(_others(made["settings"], inputs))
         raise JobError(f"{folder} was made from other texts or settings ({others}); choose another --out, or remove it")
@@ -151,7 +151,7 @@ def _trimmed(read: Callable[[], Iterable[Translation]]) -> Iterator[Translation]
 def _held_out(read: Callable[[], Iterable[Translation]], settings: HeldOutLessons, least: int, watch: Watch) -> set[int]:
     """Hashes of the teachers' texts that are held out."""
     fraction, most = settings.validation_fraction, settings.max_validation
-    known, distinct = Seen(), list[int]()
+    known, distinct = HashSet(), list[int]()
 
     def texts() -> Iterator[str]:
         for number, lesson in enumerate(read()):
