@@ -39,9 +39,9 @@ ROOMS: dict[str, set[str]] = {
     "adiabatic": BELOW_JOBS,
     "dual_encoder": BELOW_JOBS,
     "distillation": {*BELOW_JOBS, "datasets", "dual_encoder", "evaluation", "stats"},
-    "experiments": {*BELOW_JOBS, "adiabatic", "dual_encoder", "evaluation", "report", "stats"},
+    "experiments": {*BELOW_JOBS, "adiabatic", "dual_encoder", "evaluation", "stats"},
 }
-ROOMS["api"] = set(ROOMS)
+ROOMS["api"] = ROOMS.keys() - {"report"}
 ROOMS["cli"] = {"api", "config", "core", "profiling", "report", "results"}
 ROOMS["__init__"] = {"api", "core", "distillation", "models", "store"}
 ROOMS["__main__"] = {"cli"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.report.suite_files import read_suite
+from adiabat.results.record import read_result
 from adiabat.results.suite_result import SuiteResult
 from tests.commands import Said, run_in_process
 from tests.tiny import save_tiny
@@ -48,7 +48,7 @@ def test_each_step_is_a_model_that_is_measured_beside_its_teacher(verb: Verb) ->
     more = ("--texts", "corpus.jsonl", "--pairs", "pairs.jsonl", "--set", "static.corpus=corpus.jsonl", "--set", "static.dims=16")
     said = verb("distill", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", *more, *SHORT)
     assert (said.code, said.out) == (0, "done/suite/report.html\n"), said.err
-    found = read_suite(Path("done/suite/result.json"))
+    found = read_result(Path("done/suite/result.json"), SuiteResult)
     steps = ["basic", "mean pooling", "SIF", "normalisation", "counts", "fit", "pairs"]
     assert [model.name for model in found.models] == ["teacher", *steps]
     assert [model.width for model in found.models] == [24, *[16] * 7]

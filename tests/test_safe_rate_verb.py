@@ -9,10 +9,11 @@ import pytest
 import adiabat
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
-from adiabat.report import evaluation_page as page
-from adiabat.report.rate_search_files import read_safe_rate
+from adiabat.results.rate_search_result import SafeRate
+from adiabat.results.record import read_result
 from tests.adiabatic.problem import write_problem
 from tests.commands import Said, run_in_process
+from tests.pages import without_pages
 from tests.tiny import save_tiny
 
 Verb = Callable[..., Said]
@@ -24,7 +25,7 @@ SHORT = ("--set", "ladder.count=3", "--set", "ladder.steps=4", "--set", "ladder.
 def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Verb:
     """A verb with a small ladder in the test's directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
     write_problem(tmp_path)
     save_tiny(tmp_path / "model")
     rows = [json.loads(line) for line in Path("triplets.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -41,7 +42,7 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 def test_the_verb_leaves_a_page_and_prints_what_it_found(verb: Verb) -> None:
     said = verb(*SHORT)
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
-    found = read_safe_rate(Path("out/result.json"))
+    found = read_result(Path("out/result.json"), SafeRate)
     assert (found.model, found.probes, found.rates) == ("model", 680, [1e-8, 3.16e-7, 1e-5])
     assert found.settings["tune"]["learning_rate"] == "safe"
     assert {one.name for one in Path("out").iterdir()} >= {"config.toml", "rungs.jsonl", "report.html", "table.csv", "figures"}
@@ -114,7 +115,7 @@ def test_a_ladder_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_t
     tight = ("--set", "guard.measure=turn", "--set", "guard.most=1e-12")
     said = verb(*SHORT, *tight)
     assert said.code == 0, said.err
-    assert read_safe_rate(Path("out/result.json")).rate is None
+    assert read_result(Path("out/result.json"), SafeRate).rate is None
     said = verb(*SHORT, "--set", "guard.use=true", *tight, "--set", "tune.learning_rate=safe", "--out", "job", name="tune")
     assert said.code == 2
     assert "one rate of the ladder must stay within the band" in said.err
@@ -122,6 +123,6 @@ def test_a_ladder_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_t
 
 def test_the_function_gives_what_the_verb_writes(verb: Verb) -> None:
     verb(*SHORT)
-    written = read_safe_rate(Path("out/result.json"))
+    written = read_result(Path("out/result.json"), SafeRate)
     settings = checked(TuneSettings, written.settings)
     assert adiabat.safe_rate("model", "own", "triplets.jsonl", "out", settings=settings, resume=True).rungs == written.rungs

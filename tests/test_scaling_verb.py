@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import tomli_w
 
-from adiabat.report import evaluation_page as page
-from adiabat.report import scaling_files as files
-from adiabat.report.scaling_files import read_scaling
+from adiabat.results.record import read_result
+from adiabat.results.scaling_result import ScalingResult
 from adiabat.runs.run_config import without_none
 from tests.commands import Said, run_in_process
 from tests.experiments.scaling.world import tables_of, write_world
+from tests.pages import without_pages
 
 Verb = Callable[..., Said]
 
@@ -23,8 +23,7 @@ Verb = Callable[..., Said]
 def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Verb:
     """A verb in the test's directory."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
-    monkeypatch.setattr(files, "write_figures", lambda folder, figures: None)
+    without_pages(monkeypatch)
     write_world(tmp_path)
     return lambda *words: run_in_process(capsys, monkeypatch, list(words))
 
@@ -40,7 +39,7 @@ def test_a_scaling_leaves_a_page_and_a_plan_is_made_of_it(verb: Verb) -> None:
     said = verb("scaling", spec(), "--out", "out")
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
     assert "model, 4 blocks, full, 8e+07 FLOP, seed 0: run 9 of 9, done after 8 steps" in said.err
-    assert len(read_scaling(Path("out/result.json")).runs) == 9
+    assert len(read_result(Path("out/result.json"), ScalingResult).runs) == 9
     asked = ("plan", "--budget", "3e8", "--runs", "out", "--set", "plan.least_steps=1", "--set", "plan.resamples=10", "--device", "cpu")
     told = verb(*asked)
     assert told.code == 0, told.err

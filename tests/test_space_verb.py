@@ -12,7 +12,8 @@ from adiabat.config.tasks import SpaceSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, StoreError
 from adiabat.core.files import read_json
 from adiabat.models.embedding_head import EncoderSettings
-from adiabat.report.space_page import read_space
+from adiabat.results.record import read_result
+from adiabat.results.space_result import SpaceResult
 from tests.commands import PAIRS, Said, lines, listing, one_thread, run_in_process, setting, write_world
 from tests.tiny import save_tiny
 
@@ -48,7 +49,7 @@ def test_the_verb_leaves_a_page_a_record_and_tables(space: Callable[..., Said], 
     assert said.out.strip() == str(tmp_path / "out" / "report.html")
     assert "tower separation, AUC" in said.err
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "result.json", "table.csv", "table.md"]
-    found = read_space(tmp_path / "out" / "result.json")
+    found = read_result(tmp_path / "out" / "result.json", SpaceResult)
     assert (found.model, found.baseline, found.looked_at, found.documents, found.map) == ("model", None, 20, 20, None)
     assert found.command.startswith("adiabat space model store pairs.jsonl --out")
     assert set(found.inputs) == {"data", "store", "store_sha256"}
@@ -58,7 +59,7 @@ def test_json_is_the_record(space: Callable[..., Said], tmp_path: Path) -> None:
     said = space("--json", "--map", "--seed", "3", *setting("space.map_queries=20", "space.perplexity=4"))
     assert said.code == 0, said.err
     assert json.loads(said.out) == read_json(tmp_path / "out" / "result.json", remedy="")
-    found = read_space(tmp_path / "out" / "result.json")
+    found = read_result(tmp_path / "out" / "result.json", SpaceResult)
     assert found.map is not None
     assert (found.seed, found.map.perplexity, len(found.map.after.queries)) == (3, 4.0, 20)
 

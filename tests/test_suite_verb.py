@@ -9,7 +9,8 @@ import tomli_w
 
 import adiabat
 from adiabat.core.files import sole_writer
-from adiabat.report.suite_files import read_suite
+from adiabat.results.record import read_result
+from adiabat.results.suite_result import SuiteResult
 from tests.commands import Said, run_in_process
 from tests.evaluation.world import tables, write_world
 from tests.tiny import save_tiny
@@ -126,7 +127,7 @@ def test_help_names_both_ways(said) -> None:
 
 def test_from_python_a_suite_is_named_by_its_file(said, place: Path) -> None:
     found = adiabat.evaluate_suite(["one", "two"], place / "suite.toml", out=place / "python")
-    assert found.pairings == read_suite(place / "python" / "result.json").pairings
+    assert found.pairings == read_result(place / "python" / "result.json", SuiteResult).pairings
     assert [model.name for model in found.models] == ["one", "two"]
 
 

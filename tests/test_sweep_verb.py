@@ -11,11 +11,12 @@ import tomli_w
 import adiabat
 from adiabat.config.sweeps import SweepSettings
 from adiabat.experiments import sweep as sweep_module
-from adiabat.report import evaluation_page as page
-from adiabat.report.sweep_files import read_sweep
+from adiabat.results.record import read_result
+from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.run_config import without_none
 from tests.commands import Said, run_in_process
 from tests.experiments.sweep.world import tables_of, write_world
+from tests.pages import without_pages
 from tests.tiny import save_tiny
 
 Sweep = Callable[..., Said]
@@ -25,7 +26,7 @@ Sweep = Callable[..., Said]
 def sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Sweep:
     """The verb on a small sweep in the test's directory; overlays are tables."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
     write_world(tmp_path)
     save_tiny(tmp_path / "model")
     adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "own")
@@ -50,11 +51,11 @@ def test_the_verb_leaves_a_page_and_prints_where(sweep: Sweep) -> None:
         "table.md",
         "table.tex",
     }
-    assert [one.name for one in read_sweep(Path("out/result.json")).runs] == ["learning_rate=0.003, seed=0"]
+    assert [one.name for one in read_result(Path("out/result.json"), SweepResult).runs] == ["learning_rate=0.003, seed=0"]
 
 
 def test_json_is_the_record_and_a_finished_sweep_only_needs_reading(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_module, "write_sweep", lambda result, folder: None)
+    monkeypatch.setattr(sweep_module, "write_report", lambda result, folder: None)
     assert sweep().code == 0
     said = sweep("--json", "--resume")
     assert said.code == 0, said.err
@@ -81,7 +82,7 @@ def test_mistakes_are_one_line_and_leave_nothing(sweep: Sweep) -> None:
 
 def test_the_function_gives_what_the_verb_writes(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep()
-    written = read_sweep(Path("out/result.json"))
-    monkeypatch.setattr(sweep_module, "write_sweep", lambda result, folder: None)
+    written = read_result(Path("out/result.json"), SweepResult)
+    monkeypatch.setattr(sweep_module, "write_report", lambda result, folder: None)
     settings = SweepSettings.model_validate({**json.loads(json.dumps(written.settings))})
     assert adiabat.sweep(settings, resume=True).runs == written.runs

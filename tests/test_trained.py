@@ -15,7 +15,7 @@ from adiabat.config.tasks import SuiteSettings
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.models.trained_file import trained_by
 from adiabat.results.evaluation_result import TrainedOn
-from adiabat.results.record import read_result, write_record
+from adiabat.results.record import read_result, write_result
 from tests.commands import DOCUMENTS, PAIRS, Run, evaluate, lines, run_in_process, tune, write_world
 
 QUICK = EvaluateSettings.model_validate({"measure": {"resamples": 100}})
@@ -130,7 +130,7 @@ def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(here: Path, c
     elif damage == "before":
         result = read_result(here / "job" / "result.json")
         assert result.training is not None
-        write_record(replace(result, training=replace(result.training, texts=None)).to_json(), here / "job" / "result.json")
+        write_result(replace(result, training=replace(result.training, texts=None)), here / "job")
     else:
         file.write_bytes({"cut": content[:-16], "flip": bytes([content[0] ^ 1]) + content[1:], "swap": content[16:] + content[:16]}[damage])
     said = command(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))

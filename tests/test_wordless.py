@@ -20,10 +20,10 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
 from adiabat.models.static import StaticBackbone, StaticTokenizer
 from adiabat.models.unknown_tokens import HEAD, tokens_with_weight, wordless
-from adiabat.report import evaluation_page as page
 from adiabat.store.known_documents import known_documents
 from tests.commands import run_in_process
 from tests.models.static_models import UNKNOWN, WORDS, static_encoder, word_table, word_tokenizer, write_static
+from tests.pages import without_pages
 from tests.tiny import tiny_encoder
 
 KNOWN = WORDS[4:]
@@ -49,7 +49,7 @@ def lines(path: Path, rows: list[dict[str, object]]) -> Path:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A static model that gives unknown tokens no weight, a corpus with one document of such tokens alone, and a store without it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
     write_static(tmp_path / "model", weightless())
     lines(tmp_path / "corpus.jsonl", [*DOCUMENTS[:9], *LOST, *DOCUMENTS[9:]])
     lines(tmp_path / "pairs.jsonl", [*PAIRS, *SILENT])

@@ -23,11 +23,11 @@ from adiabat.models import model_names as loading
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder
-from adiabat.report import evaluation_page as page
 from adiabat.results.record import read_result
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
 from tests.adiabatic.problem import Problem, everything, log_of, run, settings_of, weights_of, write_problem
+from tests.pages import without_pages
 from tests.tiny import tiny_dual, tiny_encoder
 
 
@@ -39,7 +39,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
 
 
 # --- What a job does ---

@@ -10,9 +10,9 @@ from adiabat.adiabatic.tune import tune
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, MissingDependencyError, ModelError, StoreError
 from adiabat.models.towers import DualEncoder
-from adiabat.report import evaluation_page as page
 from adiabat.training import finish_run
 from tests.adiabatic.problem import Problem, everything, run, settings_of, write_problem
+from tests.pages import without_pages
 from tests.tiny import tiny_dual
 
 
@@ -24,7 +24,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
 
 
 def never_load() -> NoReturn:

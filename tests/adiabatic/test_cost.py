@@ -6,14 +6,14 @@ import pytest
 
 from adiabat.adiabatic.tune_setup import prepared_tower
 from adiabat.adiabatic.tuning_context import Ground
-from adiabat.report import evaluation_page as page
 from adiabat.scaling_laws.flops import training_flops
 from adiabat.training.flop_count import passed_parameters
 from tests.adiabatic.problem import run, settings_of, write_problem
+from tests.pages import without_pages
 
 
 def test_a_job_says_what_it_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
     problem = write_problem(tmp_path)
     record = run(problem, tmp_path / "job").training
     assert record is not None

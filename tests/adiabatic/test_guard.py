@@ -11,12 +11,12 @@ from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError, StoreError
 from adiabat.models.loading import load
-from adiabat.report import evaluation_page as page
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.training.limits import InterruptionError
 from adiabat.training.loop import Loop
 from tests.adiabatic.problem import Problem, log_of, run, settings_of, weights_of, write_problem
+from tests.pages import without_pages
 from tests.tiny import tiny_dual
 
 SLOW = {"learning_rate": 3e-4, "keep": "last"}
@@ -32,7 +32,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
 
 
 def guarded(problem: Problem, *, tune: dict[str, Any] | None = None, **guard: Any) -> TuneSettings:
@@ -58,7 +58,7 @@ def watched(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job whose drift is measured and not limited."""
     out = tmp_path_factory.mktemp("watched") / "job"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "render_page", lambda result: "page")
+        without_pages(patch)
         run(problem, out, guarded(problem))
     return out
 

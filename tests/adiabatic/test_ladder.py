@@ -17,13 +17,13 @@ from adiabat.core.progress import Watch
 from adiabat.experiments import rate_search as ladder
 from adiabat.experiments.rate_search import safe_rate
 from adiabat.models.loading import load
-from adiabat.report import evaluation_page as page
 from adiabat.results.rate_search_result import Rung, SafeRate
 from adiabat.runs.run_config import read_description
 from adiabat.runs.run_dir import Job
 from adiabat.training.limits import InterruptionError
 from adiabat.training.loop import Loop
 from tests.adiabatic.problem import Problem, log_of, run, settings_of, weights_of, write_problem
+from tests.pages import without_pages
 from tests.runs.before import forget
 
 LADDER = {"low": 3e-5, "high": 3e-2, "count": 4, "steps": 9, "looks": 3}
@@ -40,8 +40,8 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
-    monkeypatch.setattr(ladder, "write_safe_rate", lambda result, folder: None)
+    without_pages(monkeypatch)
+    monkeypatch.setattr(ladder, "write_report", lambda result, folder: None)
 
 
 def laddered(problem: Problem, *, rate: Any = "safe", most: float | None = None, **settings: Any) -> TuneSettings:
@@ -80,7 +80,7 @@ def whole(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> dict[fl
     for rate in laddered(problem).ladder.rates:
         out = tmp_path_factory.mktemp("whole") / "job"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(page, "render_page", lambda result: "page")
+            without_pages(patch)
             run(problem, out, laddered(problem, rate=rate, tune={"batches_per_epoch": 3, "max_epochs": 3, "keep": "last"}))
         found[rate] = [row[f"validation_{TURN}"] for row in log_of(out) if row["step"] and "validation_loss" in row]
     return found

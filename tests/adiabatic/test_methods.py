@@ -15,9 +15,9 @@ from adiabat.core.errors import ConfigError, ModelError
 from adiabat.core.progress import SILENT
 from adiabat.models.adapters import train_biases_only
 from adiabat.models.loading import load
-from adiabat.report import evaluation_page as page
 from adiabat.results.evaluation_result import TrainingRecord
 from tests.adiabatic.problem import WIDTH, Problem, everything, run, settings_of, write_problem
+from tests.pages import without_pages
 
 TEXTS = ["about paper 4, 3", "about note 1, 9", ""]
 
@@ -30,7 +30,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
 
 
 def method(name: str, **tune: Any) -> TuneSettings:

@@ -21,13 +21,13 @@ from adiabat.core.errors import ConfigError
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
 from adiabat.models.towers import interpolated, merged_tower
-from adiabat.report import evaluation_page as page
 from adiabat.results.evaluation_result import LayerChange
 from adiabat.results.record import read_result
 from adiabat.store.vector_store import Store
 from adiabat.training.limits import InterruptionError
 from adiabat.training.loop import Loop
 from tests.adiabatic.problem import Problem, log_of, run, settings_of, weights_of, write_problem
+from tests.pages import without_pages
 
 FAST = {"learning_rate": 3e-3, "keep": "last"}
 
@@ -43,7 +43,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
 
 
 def settings(
@@ -74,7 +74,7 @@ def plain(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job that nothing holds."""
     out = tmp_path_factory.mktemp("plain") / "job"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "render_page", lambda result: "page")
+        without_pages(patch)
         run(problem, out, settings(problem))
     return out
 

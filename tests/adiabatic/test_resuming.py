@@ -16,13 +16,14 @@ from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.core.errors import InUseError, JobError
 from adiabat.core.files import sole_writer
 from adiabat.models.towers import DualEncoder
-from adiabat.report import evaluation_page as page
-from adiabat.report.evaluation_page import write_evaluation
 from adiabat.results.evaluation_result import Result
+from adiabat.runs import finish
+from adiabat.runs.finish import write_report
 from adiabat.runs.run_dir import Job
 from adiabat.training.limits import InterruptionError
 from tests.adiabatic.kills import MOMENTS
 from tests.adiabatic.problem import Problem, everything, killable_settings, run, settings_of, write_problem
+from tests.pages import without_pages
 from tests.runs.before import forget
 from tests.tiny import tiny_dual
 
@@ -37,7 +38,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
 
 
 def test_jobs_killed_at_several_moments_are_resumed_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
@@ -119,14 +120,14 @@ def test_a_job_that_has_a_model_has_its_result_and_one_cut_short_between_is_comp
 ) -> None:
     def cut(result: Result, folder: Path, *, beside: Mapping[str, bytes]) -> NoReturn:
         if written:
-            write_evaluation(result, folder, beside=beside)
+            write_report(result, folder, beside=beside)
         raise KeyboardInterrupt
 
     job = tmp_path / "job"
     run(problem, job, settings_of(tune={"max_epochs": 1}))
     for out, resume in ((tmp_path / "new", False), (job, True)):
         with monkeypatch.context() as patch:
-            patch.setattr(page, "write_evaluation", cut)
+            patch.setattr(finish, "write_report", cut)
             with pytest.raises(KeyboardInterrupt):
                 run(problem, out, settings_of(tune={"max_epochs": 2}), resume=resume)
         # Not even the model of the shorter job, which the result no longer describes.

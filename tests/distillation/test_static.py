@@ -26,7 +26,7 @@ from adiabat.models.static import StaticBackbone
 from adiabat.models.static_files import unknown_id
 from adiabat.models.towers import DualEncoder
 from adiabat.results.distillation_result import DistillResult
-from adiabat.results.record import read_record
+from adiabat.results.record import read_result
 from tests.distillation.test_vocabulary import wordpiece
 from tests.tiny import edit, save_tiny, tiny_dual
 
@@ -185,7 +185,7 @@ def test_words_that_are_there_already_are_told(tmp_path: Path) -> None:
 
 def test_the_record_says_what_it_came_from(teacher: Path, tmp_path: Path) -> None:
     found = made(teacher, tmp_path / "model")
-    assert read_record(tmp_path / "model" / "result.json", DistillResult, version=1) == found
+    assert read_result(tmp_path / "model" / "result.json") == found
     assert (found.tokens, found.dims, found.added, found.counted) == (258, 8, 0, 0)
     assert 0 < found.kept < 1
     assert found.settings["static"]["dims"] == 8
@@ -194,7 +194,7 @@ def test_the_record_says_what_it_came_from(teacher: Path, tmp_path: Path) -> Non
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [*written, "result.json", "tokenizer.json"]
 
 
-@pytest.mark.parametrize("at", ["save_static", "write_record", "list_modules"])
+@pytest.mark.parametrize("at", ["save_static", "write_result", "list_modules"])
 def test_what_was_cut_short_goes_on_and_what_is_there_is_refused(
     teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:

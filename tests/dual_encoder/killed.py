@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -19,9 +20,9 @@ from adiabat.dual_encoder import stream as streams
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.stream_shards import Row, Sources, append_row
 from adiabat.dual_encoder.train import train
-from adiabat.report import evaluation_page as page
 from tests.dual_encoder.problem import from_memory
 from tests.dual_encoder.streamed import stream_settings
+from tests.pages import without_pages
 
 SEQUENCE = "sequence.jsonl"
 JOBS: dict[str, dict[str, Any]] = {
@@ -137,7 +138,7 @@ def begin(settings: TrainSettings, moment: Callable[[], None] | None, *, resume:
 def main(folder: Path) -> None:
     """Each job without interruption, and killed at every moment."""
     torch.set_num_threads(1)
-    vars(page)["render_page"] = lambda result: "page"
+    without_pages(pytest.MonkeyPatch())
     for number, (name, tables) in enumerate(JOBS.items()):
         whole, cut = (stream_settings(folder, folder / f"{kind}-{number}", **tables) for kind in ("whole", "cut"))
         statuses = [begin(whole, None, resume=False)]

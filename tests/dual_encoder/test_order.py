@@ -16,11 +16,11 @@ from adiabat.data.pair_sets import PairSet
 from adiabat.dual_encoder.batch_plan import in_small_groups, left_out_note, mixture_note, mixture_of, sampler_of, unnamed
 from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.dual_encoder.train import train
-from adiabat.report import evaluation_page as page
 from adiabat.results.evaluation_result import Result
 from adiabat.training.limits import InterruptionError
 from tests.dual_encoder.problem import everything, from_memory, settings_of, write_rows
 from tests.dual_encoder.test_training_resuming import interrupt_at
+from tests.pages import without_pages
 
 TOPICS = ("cooking", "travel", "chess")
 
@@ -173,7 +173,7 @@ def test_settings_that_do_not_fit_are_refused(tables: dict[str, Any], message: s
 def test_a_mixture_that_is_cut_short_goes_on_with_the_batches_that_it_would_have_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
 
     def settings(out: Path) -> TrainSettings:
         given = settings_for(

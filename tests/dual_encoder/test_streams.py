@@ -24,17 +24,17 @@ from adiabat.dual_encoder.stream_shards import ROWS, read_rows
 from adiabat.dual_encoder.tower_setup import build
 from adiabat.dual_encoder.train import train
 from adiabat.dual_encoder.train_checks import require_ready
-from adiabat.report import evaluation_page as page
 from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.training.limits import InterruptionError
 from tests.dual_encoder.problem import everything, from_memory, log_of, pair_sets, settings_of, write_rows
 from tests.dual_encoder.streamed import SIZES, stream_settings
 from tests.dual_encoder.test_training_resuming import interrupt_at
+from tests.pages import without_pages
 
 
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
 
 
 def objective_of(settings: TrainSettings) -> PairContrast:

@@ -19,7 +19,6 @@ from adiabat.dual_encoder.train import check, prepared
 from adiabat.dual_encoder.train import train as run_training
 from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder
-from adiabat.report import evaluation_page as page
 from adiabat.results.record import read_result
 from adiabat.training.distributed import ALONE
 from tests.dual_encoder.problem import (
@@ -34,6 +33,7 @@ from tests.dual_encoder.problem import (
     write_problem,
     write_rows,
 )
+from tests.pages import without_pages
 
 TEXTS = ["about paper 4", "anything", "a text that is rather longer than the others"]
 
@@ -46,7 +46,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
 
 
 def never(name: str, section: EncoderSection) -> DualEncoder:

@@ -16,10 +16,10 @@ from adiabat.core.files import sole_writer
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.train import train
 from adiabat.models.towers import DualEncoder
-from adiabat.report import evaluation_page as page
 from adiabat.runs.output_dir import open_job
 from adiabat.training.limits import InterruptionError
 from tests.dual_encoder.problem import Problem, everything, from_memory, job_settings, log_of, model, run, write_problem, write_rows
+from tests.pages import without_pages
 
 CONSTANT: dict[str, Any] = {"schedule": "constant", "warmup_fraction": 0.0}
 
@@ -32,7 +32,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
 
 
 def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:

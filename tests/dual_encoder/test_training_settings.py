@@ -12,10 +12,10 @@ from adiabat.core.errors import ConfigError
 from adiabat.core.progress import SILENT
 from adiabat.dual_encoder.train import _loop, prepared, schedule_of
 from adiabat.dual_encoder.train_checks import steps_of
-from adiabat.report import evaluation_page as page
 from adiabat.runs.run_dir import Job
 from adiabat.training.distributed import ALONE
 from tests.dual_encoder.problem import Problem, everything, from_memory, job_settings, log_of, run, write_problem, write_rows
+from tests.pages import without_pages
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages have tests of their own, and take longer than these jobs."""
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
 
 
 # --- Length and schedule ---

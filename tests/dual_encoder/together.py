@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from adiabat.core.progress import Watch
 from adiabat.dual_encoder.train import train as run_training
-from adiabat.report import evaluation_page as page
 from tests.dual_encoder.problem import Problem, from_memory, job_settings
+from tests.pages import without_pages
 
 JOBS: dict[str, dict[str, Any]] = {
     "shared negatives": {"train": {"loss": "samtone", "same_tower": "both", "temperature_schedule": "learned", "guide": "self"}},
@@ -38,7 +39,7 @@ def run_all(folder: Path, out: Path) -> list[str]:
 
     By SGD: AdamW would move weights by the sign of gradients that are nothing but rounding, such as those of attention's key biases.
     """
-    vars(page)["render_page"] = lambda result: "page"
+    without_pages(pytest.MonkeyPatch())
     said: list[str] = []
     for name, tables in JOBS.items():
         train = {**tables.get("train", {}), "optimizer": "sgd", "learning_rate": 0.05, "dropout": False, "steps": 6, "validate_every": 3}

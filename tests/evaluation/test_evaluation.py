@@ -26,7 +26,7 @@ from adiabat.evaluation.evaluate import (
 from adiabat.evaluation.systems import Role, System
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
-from adiabat.results.record import read_result, write_record
+from adiabat.results.record import read_result, write_result
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.build import build_store
 from adiabat.store.search import hits_of, search
@@ -116,7 +116,7 @@ def test_equal_evaluations_give_equal_results_but_for_the_time(model: DualEncode
 
 def test_a_result_comes_back_from_its_file(model: DualEncoder, baseline: DualEncoder, store: Store, tmp_path: Path) -> None:
     result = evaluated(model, baseline, [Dataset(store, questions(12), "target")])
-    write_record(result.to_json(), tmp_path / "result.json")
+    write_result(result, tmp_path)
     assert read_result(tmp_path / "result.json") == result
 
 
@@ -222,7 +222,7 @@ def test_a_result_holds_its_settings_and_what_was_read(model: DualEncoder, store
     assert result.settings["measure"]["measures"] == ["nDCG@10", "RR", "AP", "P@1"]
     assert list(result.inputs) == ["target", "retain 1", "retain 2"]
     assert result.inputs["retain 2"] == {"data": paths[2], "store": str(store.path), "store_sha256": store.manifest.sha256}
-    write_record(result.to_json(), tmp_path / "result.json")
+    write_result(result, tmp_path)
     assert read_result(tmp_path / "result.json") == result
 
 

@@ -17,8 +17,9 @@ from adiabat.evaluation import suite as running
 from adiabat.evaluation.score_files import read_record, read_scores, scores_in
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder
-from adiabat.report.suite_files import read_suite, write_suite
+from adiabat.results.record import read_result
 from adiabat.results.suite_result import SuiteResult
+from adiabat.runs.finish import write_report
 from adiabat.store.build import build_store
 from adiabat.store.manifest import StoreDtype
 from tests.evaluation.world import run, suite, tables, tiny, write_world
@@ -75,8 +76,8 @@ def test_scores_of_every_unit_are_kept_and_give_the_values_again(whole: tuple[Su
 
 
 def test_the_result_is_written_and_read_again(whole: tuple[SuiteResult, Path], tmp_path: Path) -> None:
-    write_suite(whole[0], tmp_path)
-    assert read_suite(tmp_path / "result.json").to_json() == whole[0].to_json()
+    write_report(whole[0], tmp_path)
+    assert read_result(tmp_path / "result.json", SuiteResult).to_json() == whole[0].to_json()
     assert {path.name for path in tmp_path.iterdir()} == {"result.json", "report.html", "table.csv", "table.md", "table.tex"}
 
 
@@ -257,7 +258,7 @@ def test_scores_of_other_versions_are_told(world: Path, tmp_path: Path, monkeypa
         patch.setattr(running, "versions", lambda device: {"torch": "1.0", "device": device})
         run(suite(tables(world)[:2]), tmp_path, "one")
     result = run(suite(tables(world)[:3]), tmp_path, "one")
-    assert result.notes == ("2 of 3 scores were kept from a call with torch 1.0",)
+    assert result.notes == ["2 of 3 scores were kept from a call with torch 1.0"]
 
 
 def test_runs_that_are_no_longer_listed_are_told(world: Path, tmp_path: Path) -> None:

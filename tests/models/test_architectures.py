@@ -26,13 +26,13 @@ from adiabat.models.loading import load
 from adiabat.models.packing import PackedBackbone, is_packable
 from adiabat.models.token_cache import TokenTable
 from adiabat.models.towers import trainable_copy
-from adiabat.report import evaluation_page as page
 from adiabat.runs.run_log import read_log
 from adiabat.store.build import build_store
 from adiabat.training.gradient_cache import Chunking, training_copies
 from adiabat.training.passes import Group, Passes
 from tests.architectures import ARCHITECTURES, SIZES, tiny_architecture
 from tests.commands import one_thread
+from tests.pages import without_pages
 from tests.tiny import tiny_tokenizer
 
 TEXTS = ["", "a", "שלום עולם", "the longest of all the texts in this batch, which fills its row", "two words"]
@@ -139,7 +139,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @EVERY
 def test_whole_jobs_end_with_a_model_of_their_own(name: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Pages and memory have tests of their own.
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
+    without_pages(monkeypatch)
     monkeypatch.setattr(estimate, "begin_peak", lambda device: None)
     model, pairs = saved(tmp_path / "model", name), str(texts / "pairs.jsonl")
     tables = {"data": {"validation_fraction": 0.25}, "run": {"device": "cpu", "log_every": 1}}

@@ -55,7 +55,7 @@ def make_comparison(
     rates = dict(zip(order, speeds, strict=True)) if speeds else dict.fromkeys(order)
     best = scores[order[0]]
     return Comparison(
-        kind=kind,  # type: ignore[arg-type]
+        compared=kind,  # type: ignore[arg-type]
         title="Data sets compared",
         command="adiabat compare data SPEC.toml",
         created="2026-01-02T03:04:05Z",

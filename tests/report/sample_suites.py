@@ -123,4 +123,4 @@ def full_suite(*, baseline: str | None = None) -> SuiteResult:
         for number in range(4)
     ]
     extra = [make_score(first, "small", 0.5, measure="RR"), make_score(first, "large", 0.6, measure="RR")]
-    return replace(result, scores=[*result.scores, *extra], grids=grids, units=units, notes=("a note of the suite",))
+    return replace(result, scores=[*result.scores, *extra], grids=grids, units=units, notes=["a note of the suite"])

@@ -1,23 +1,19 @@
 """What people read of a comparison: sentences, tables, pictures and the page."""
 
 import io
-import json
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from adiabat.core.errors import DataError
-from adiabat.core.files import read_json
 from adiabat.report import comparison_plots as plots
 from adiabat.report import comparison_wording as words
-from adiabat.report.comparison_page import render_comparison, write_comparison
+from adiabat.report.comparison_page import render_comparison
 from adiabat.report.comparison_table import comparison_tables
 from adiabat.results.comparison_result import Comparison, Level, Speed
-from tests.report.sample_comparisons import make_comparison, make_contrast, make_level
+from tests.report.sample_comparisons import make_comparison, make_contrast
 from tests.report.test_page import NASTY, Page
 
 CLEAR = make_comparison({"squad": 0.61, "quora": 0.55})
@@ -202,20 +198,3 @@ def test_one_seed_shows_no_runs() -> None:
     found = make_comparison({"a": 0.6, "b": 0.5}, seeds=[0])
     alone = replace(found, standings=[replace(one, runs=one.runs[:1]) for one in found.standings])
     assert "runs 0." not in Page(render_comparison(alone)).text
-
-
-def test_files_are_written_whole_and_equal_comparisons_are_equal_files(tmp_path: Path) -> None:
-    write_comparison(OPEN, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "result.json"]
-    first = (tmp_path / "result.json").read_bytes()
-    assert read_json(tmp_path / "result.json", remedy="") == json.loads(json.dumps(OPEN.to_json()))
-    write_comparison(OPEN, tmp_path)
-    assert (tmp_path / "result.json").read_bytes() == first
-    assert (tmp_path / "report.html").read_text(encoding="utf-8") == render_comparison(OPEN)
-
-
-def test_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
-    standings = [replace(one, overall=make_level(float("nan"))) for one in OPEN.standings]
-    with pytest.raises(DataError, match=r"result.standings\[0\].overall.score must be finite, got nan"):
-        write_comparison(replace(OPEN, standings=standings), tmp_path)
-    assert list(tmp_path.iterdir()) == []

@@ -5,10 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from adiabat.core.errors import DataError
-from adiabat.report.evaluation_page import EXAMPLES_SHOWN, render_page, write_evaluation
+from adiabat.report.evaluation_page import EXAMPLES_SHOWN, render_page
 from adiabat.results.evaluation_result import Hit
-from adiabat.results.record import read_result
 from tests.report.sample_results import full_result, make_change, make_dataset, make_example, make_grid, make_result, make_tuning
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -277,19 +275,3 @@ def test_a_note_on_several_data_sets_stands_once_behind_their_names():
 def test_notes_of_the_tuning_stand_in_its_section():
     tuning = replace(make_tuning(), notes=("5 of 5 validation queries are <b>also</b> trained on",))
     assert "note 5 of 5 validation queries are <b>also</b> trained on" in page(make_result(training=tuning)).text
-
-
-def test_a_result_and_its_page_are_written_both_or_neither(tmp_path):
-    result = make_result(examples=[make_example("中文")])
-    write_evaluation(result, tmp_path)
-    assert (tmp_path / "report.html").read_text(encoding="utf-8") == render_page(result)
-    assert read_result(tmp_path / "result.json") == result
-    former = (tmp_path / "result.json").read_bytes()
-    (tmp_path / "report.html").unlink()
-    (tmp_path / "report.html").mkdir()
-    with pytest.raises(DataError, match=r"result.json: result.seconds must be finite"):
-        write_evaluation(replace(result, seconds=float("nan")), tmp_path)
-    assert (tmp_path / "result.json").read_bytes() == former
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "result.json"]
-    with pytest.raises(DataError, match="must be writable"):
-        write_evaluation(result, tmp_path / "nowhere")

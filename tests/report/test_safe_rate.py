@@ -2,19 +2,14 @@
 
 import csv
 import io
-import json
 import re
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from adiabat.core.errors import DataError
-from adiabat.report import rate_search_files as files
 from adiabat.report import rate_search_wording as words
-from adiabat.report.rate_search_files import read_safe_rate, write_safe_rate
 from adiabat.report.rate_search_page import render_safe_rate
 from adiabat.report.rate_search_table import safe_rate_csv, safe_rate_table
 from adiabat.results.rate_search_result import Rung, SafeRate
@@ -221,86 +216,6 @@ def test_the_runs_of_the_safe_rate_are_shaded_and_seeds_stand_side_by_side() -> 
 
 
 # --- Files ---
-
-
-def names_in(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-
-@pytest.mark.parametrize("search", ["seeds", "diverged"])
-def test_a_search_comes_back_equal_and_equal_ones_are_equal_files(tmp_path: Path, search: str) -> None:
-    kept: dict[str, bytes] = {}
-    for _ in range(2):
-        write_safe_rate(EVERY[search](), tmp_path)
-        content = {name: (tmp_path / name).read_bytes() for name in names_in(tmp_path)}
-        assert content == (kept or content)
-        kept = content
-    drawn = [f"figures/{name}.svg" for name in ("drift", "steps")]
-    assert list(kept) == [*drawn, "report.html", "result.json", "table.csv"]
-    assert read_safe_rate(tmp_path / "result.json") == EVERY[search]()
-    assert kept["report.html"].decode() == html(search)
-    assert b"var(--" not in kept["figures/drift.svg"]
-
-
-def test_where_the_page_cannot_be_made_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: object) -> str:
-        raise RuntimeError("no page")
-
-    monkeypatch.setattr(files, "render_safe_rate", broken)
-    with pytest.raises(RuntimeError, match="no page"):
-        write_safe_rate(full_search(), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_number_that_is_none_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="result.limit must be finite, got nan"):
-        write_safe_rate(full_search(limit=float("nan")), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_in_the_place_of_the_figures_is_named(tmp_path: Path) -> None:
-    (tmp_path / "figures").write_text("", encoding="utf-8")
-    with pytest.raises(DataError, match=r"figures must be a directory, got .*; remove what is in its place"):
-        write_safe_rate(top_search(), tmp_path)
-
-
-def first_rung(**parts: object) -> dict[str, object]:
-    return {"rungs": [{**top_search().to_json()["rungs"][0], **parts}]}
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"format": 99}, "format must be 1, got 99"),
-        ({"rungs": []}, "there must be a rate and a run of it, got 2 rates and 0 runs"),
-        ({"limit": -1.0}, "limit must be above 0, got -1.0; make it anew with adiabat safe-rate"),
-        ({"rates": [0.0, 1e-8]}, "rates[0] must be above 0, got 0.0"),
-        ({"rate": 3e-8}, "rate must be one that a run was made of, got 3e-08"),
-        ({"noise": {"turn": 0.1}}, "noise must be above 0 by overlap loss, which is limited, got None"),
-        ({"measure": "bend", "noise": {}}, "rungs[0]: there must be the drift by bend, got overlap loss, margins"),
-        (first_rung(steps=[50, 50]), "rungs[0]: steps must be above 0 and ascend"),
-        (first_rung(steps=[50]), "rungs[0]: there must be 1 values of overlap loss, one for each look, got 20"),
-        (first_rung(steps=[], drift={"overlap loss": []}), "rungs[0]: a run that stayed inside must have been looked at"),
-        (first_rung(left_at=10), "rungs[0]: left_at must not be before the last look at step 1000, got 10"),
-        (first_rung(rate="fast"), "rungs.0.rate: Input should be a valid number"),
-    ],
-)
-def test_a_damaged_record_gives_one_clear_line(tmp_path: Path, change: dict[str, object], said: str) -> None:
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps({**top_search().to_json(), **change}), encoding="utf-8")
-    with pytest.raises(DataError, match=re.escape(said)) as caught:
-        read_safe_rate(path)
-    assert str(caught.value).startswith(str(path))
-    assert "\n" not in str(caught.value)
-
-
-def test_half_a_file_and_none_are_told_apart(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    with pytest.raises(DataError, match="must be a readable result.json, got No such file"):
-        read_safe_rate(path)
-    path.write_text(json.dumps(top_search().to_json())[:200], encoding="utf-8")
-    with pytest.raises(DataError, match="must be undamaged"):
-        read_safe_rate(path)
 
 
 def test_the_samples_are_what_their_names_say() -> None:

@@ -1,30 +1,28 @@
 """Sweeps and plans on disk: records that come back equal, pages that hold what was found and nothing else, figures, tables."""
 
-import json
 import re
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
 from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.reader import checked
-from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT
 from adiabat.core.text import NO_BREAK
 from adiabat.experiments.plan import plan
 from adiabat.experiments.scaling_analysis import evidence_of, fitted
 from adiabat.experiments.scaling_rows import result_of, rows_at
 from adiabat.report.scaling_curves import Picture, pictures
-from adiabat.report.scaling_files import read_scaling, write_scaling
 from adiabat.report.scaling_page import render_scaling
 from adiabat.report.scaling_plots import _Ticks, inlined
 from adiabat.report.scaling_table import scaling_tables
 from adiabat.report.scaling_wording import crossing_cells, headline, reservations
+from adiabat.results.record import read_result
 from adiabat.results.scaling_result import CrossingRecord, ScalingResult
+from adiabat.runs.finish import write_report
 from adiabat.scaling_laws.frontier import Crossing
 from adiabat.scaling_laws.laws import Method
 from tests.experiments.scaling.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of
@@ -64,8 +62,8 @@ def printed(result: ScalingResult) -> str:
 @pytest.mark.parametrize("which", ["swept", "planned"])
 def test_a_record_comes_back_equal_with_its_page_and_figures(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     result: ScalingResult = request.getfixturevalue(which)
-    write_scaling(result, tmp_path)
-    read = read_scaling(tmp_path / "result.json")
+    write_report(result, tmp_path)
+    read = read_result(tmp_path / "result.json", ScalingResult)
     assert read == result
     assert pictures(read) == pictures(result)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -159,8 +157,8 @@ def test_a_page_tells_where_methods_change_places_near_to_their_budgets(tmp_path
     assert "Where one method overtakes another" in page
     for cell in crossing_cells(one):
         assert f">{cell.replace(NO_BREAK, ' ')}</td>" in page
-    write_scaling(result, tmp_path)
-    assert read_scaling(tmp_path / "result.json") == result
+    write_report(result, tmp_path)
+    assert read_result(tmp_path / "result.json", ScalingResult) == result
 
 
 def test_the_ends_of_a_crossing_may_be_beyond_every_number() -> None:
@@ -205,25 +203,6 @@ def test_a_scaling_without_a_loss_still_has_a_page() -> None:
     result = result_of(settings, "all failed", [FAILED], evidence, [], None, command="")
     assert "No run has given a loss." in render_scaling(result)
     assert pictures(result) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda plain: plain["runs"].append(plain["runs"][0]), "must be there once, got 2"),
-        (lambda plain: plain["left_out"].update(nobody="why"), "left_out must name runs, got nobody"),
-        (lambda plain: plain["runs"][0].update(validation_loss=None), "must have a validation loss above 0, or be left out"),
-        (lambda plain: plain["kinds"][0]["frontier"]["at"].pop(), "a line must have a value at each place"),
-        (lambda plain: plain["kinds"][0]["profiles"][0]["losses"].pop(), "a profile must have a loss for each size"),
-        (lambda plain: plain.update(format=7), "format must be 1, got 7"),
-    ],
-)
-def test_a_record_whose_parts_do_not_fit_is_refused(swept: ScalingResult, tmp_path: Path, change: Any, told: str) -> None:
-    plain = json.loads(json.dumps(swept.to_json()))
-    change(plain)
-    (tmp_path / "result.json").write_text(json.dumps(plain), encoding="utf-8")
-    with pytest.raises(DataError, match=re.escape(told)):
-        read_scaling(tmp_path / "result.json")
 
 
 def test_laws_are_those_of_the_truth(swept: ScalingResult) -> None:

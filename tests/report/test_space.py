@@ -2,19 +2,16 @@
 
 import csv
 import io
-import json
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from adiabat.core.errors import DataError
 from adiabat.report import space_plots as plots
 from adiabat.report import space_wording as words
-from adiabat.report.space_page import read_space, render_space, write_space
+from adiabat.report.space_page import render_space
 from adiabat.report.space_table import COLUMNS, csv_table, markdown_table, space_table
 from adiabat.results.space_result import Distribution, SpaceResult
 from tests.report.sample_spaces import make_histogram, make_number, make_space
@@ -226,39 +223,3 @@ def test_a_page_without_a_baseline_or_a_map_has_neither() -> None:
     assert "paired 95" not in shown.text
     assert shown.tags("svg") != []
     assert [cell for cell in shown.tags("td") if cell.get("data-label") in ("before", "difference")] == []
-
-
-def test_files_are_written_whole_and_read_back_equal(tmp_path: Path) -> None:
-    write_space(BOTH, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "result.json", "table.csv", "table.md"]
-    assert read_space(tmp_path / "result.json") == BOTH
-    assert (tmp_path / "report.html").read_text(encoding="utf-8") == render_space(BOTH)
-    first = (tmp_path / "result.json").read_bytes()
-    write_space(BOTH, tmp_path)
-    assert (tmp_path / "result.json").read_bytes() == first
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"format": 99}, "format must be 1, got 99"),
-        ({"kind": "suite"}, "kind: Input should be 'space'"),
-        ({"numbers": None}, "numbers: "),
-        ({"seconds": "1e999"}, "seconds: "),
-    ],
-)
-def test_a_record_of_something_else_is_refused(tmp_path: Path, change: dict[str, object], says: str) -> None:
-    (tmp_path / "result.json").write_text(json.dumps({**BOTH.to_json(), **change}), encoding="utf-8")
-    with pytest.raises(DataError, match=re.escape(says)):
-        read_space(tmp_path / "result.json")
-
-
-def test_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
-    numbers = [replace(BOTH.numbers[0], after=float("nan")), *BOTH.numbers[1:]]
-    with pytest.raises(DataError, match=r"result.numbers\[0\].after must be finite, got nan"):
-        write_space(replace(BOTH, numbers=numbers), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    text = json.dumps(BOTH.to_json()).replace('"seconds": 12.0', '"seconds": 1e999')
-    (tmp_path / "result.json").write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=r"result.seconds must be finite, got inf; make it anew with adiabat space"):
-        read_space(tmp_path / "result.json")

@@ -1,22 +1,14 @@
 """A suite on disk, and its page."""
 
 import base64
-import csv
 import hashlib
-import json
 import re
 from dataclasses import replace
 from functools import cache
 
-import pytest
-
-from adiabat.core.errors import DataError
-from adiabat.core.files import read_json
 from adiabat.report.page_templates import script
 from adiabat.report.suite_analysis import overview_of
-from adiabat.report.suite_files import read_suite, write_suite
 from adiabat.report.suite_page import render_suite
-from adiabat.results.record import write_record
 from adiabat.results.suite_result import Fact, SuiteModel, SuiteResult, UnitRow
 from tests.report.sample_suites import full_suite, make_score, make_suite
 from tests.report.test_page import NASTY, Page
@@ -41,99 +33,6 @@ def full_html(baseline: str | None = None) -> str:
 
 
 # --- Files ---
-
-
-def test_a_suite_comes_back_equal_and_its_tables_stand_beside_it(tmp_path) -> None:
-    write_suite(full_suite(), tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "result.json", "table.csv", "table.md", "table.tex"]
-    assert read_suite(tmp_path / "result.json") == full_suite()
-    assert (tmp_path / "report.html").read_text(encoding="utf-8") == full_html()
-    with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
-        assert len(list(csv.reader(file))) == 1 + len(full_suite().scores)
-
-
-def test_equal_suites_are_equal_files(tmp_path) -> None:
-    kept = {}
-    for _ in range(2):
-        write_suite(full_suite(baseline="small"), tmp_path)
-        content = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-        assert content == (kept or content)
-        kept = content
-
-
-def test_a_number_that_is_none_is_refused_and_nothing_is_written(tmp_path) -> None:
-    result = full_suite()
-    bad = replace(result, scores=[replace(result.scores[0], value=float("nan"))])
-    with pytest.raises(DataError, match=r"result.scores\[0\].value must be finite, got nan; leave out what could not be measured"):
-        write_suite(bad, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def changed(tmp_path, change):
-    """A file of a suite with its plain data changed."""
-    path = tmp_path / "result.json"
-    write_record(full_suite().to_json(), path)
-    plain = read_json(path, remedy="")
-    change(plain)
-    path.write_text(json.dumps(plain), encoding="utf-8")
-    return path
-
-
-def drop_small(plain) -> None:
-    plain["scores"] = [score for score in plain["scores"] if (score["task"], score["model"]) != ("similar", "small")]
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda plain: plain.update(format=99), "format must be 1, got 99"),
-        (lambda plain: plain.pop("tasks"), "tasks: Field required"),
-        (lambda plain: plain["tasks"][0].update(kind="reading"), "tasks.0.kind: Input should be"),
-        (lambda plain: plain["tasks"].append(plain["tasks"][0]), "task first must be there once, got 2"),
-        (lambda plain: plain["models"].append(plain["models"][0]), "model small must be there once, got 2"),
-        (lambda plain: plain["scores"][0].update(task="other"), "task other must be one of the suite, got first, second, similar, xnli"),
-        (lambda plain: plain["scores"][0].update(model="other"), "model other must be one of the suite, got small, large, lexical"),
-        (lambda plain: plain.update(baseline="other"), "model other must be one of the suite"),
-        (lambda plain: plain["units"][0]["values"].update(other=1.0), "model other must be one of the suite"),
-        (
-            lambda plain: plain["pairings"][0].update(against="lexical"),
-            "task first: models must be compared with the same one, got lexical and large",
-        ),
-        (
-            lambda plain: plain["pairings"][0]["change"].update(difference=None),
-            "task first: a comparison must have a difference, got none of small",
-        ),
-        (
-            lambda plain: plain.update(facts=[{"model": "small", "task": "other", "name": "words", "value": 1.0}]),
-            "task other must be one of the suite",
-        ),
-        (
-            lambda plain: plain.update(facts=[{"model": "other", "task": "first", "name": "words", "value": 1.0}]),
-            "model other must be one of the suite",
-        ),
-        (drop_small, "task similar: a model that is compared must have a value, got none of small"),
-        (lambda plain: plain["grids"][0]["grid"]["after"].pop(), "after of the entailment-neutral grid must have 3 rows of 3"),
-        (lambda plain: plain["grids"][0]["grid"]["verdicts"][1].pop(), "verdicts of the entailment-neutral grid must have 3 rows of 3"),
-    ],
-)
-def test_a_file_whose_parts_do_not_fit_is_refused_with_the_reason(tmp_path, change, said) -> None:
-    with pytest.raises(DataError, match=re.escape(said)) as caught:
-        read_suite(changed(tmp_path, change))
-    assert str(tmp_path / "result.json") in str(caught.value)
-
-
-def test_facts_come_back_and_a_record_that_has_none_is_read(tmp_path) -> None:
-    known = replace(full_suite(), facts=[Fact("small", "first", "unknown words", 3.0)])
-    write_record(known.to_json(), tmp_path / "result.json")
-    assert read_suite(tmp_path / "result.json") == known
-    assert read_suite(changed(tmp_path, lambda plain: plain.pop("facts"))) == full_suite()
-
-
-def test_a_number_too_large_for_a_float_is_refused(tmp_path) -> None:
-    path = changed(tmp_path, lambda plain: None)
-    path.write_text(path.read_text(encoding="utf-8").replace('"seconds": 812.0', '"seconds": 1e999'), encoding="utf-8")
-    with pytest.raises(DataError, match="result.seconds must be finite, got inf; make it anew with adiabat evaluate"):
-        read_suite(path)
 
 
 # --- The page ---

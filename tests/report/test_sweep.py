@@ -2,19 +2,14 @@
 
 import base64
 import hashlib
-import json
 import re
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-from adiabat.core.errors import DataError
-from adiabat.report import sweep_files as files
 from adiabat.report.page_templates import script
 from adiabat.report.sweep_cases import overview_of
-from adiabat.report.sweep_files import read_sweep, write_sweep
 from adiabat.report.sweep_page import render_page
 from adiabat.results.sweep_result import SweepResult
 from tests.report.sample_sweeps import (
@@ -25,7 +20,6 @@ from tests.report.sample_sweeps import (
     failed_sweep,
     full_sweep,
     grid_of,
-    make_change,
     make_failed,
     make_grid,
     make_run,
@@ -49,114 +43,7 @@ def full_html() -> str:
     return render_sweep(full_sweep())
 
 
-def names_in(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-
 # --- Files ---
-
-
-def test_a_sweep_comes_back_equal_with_tables_and_figures_beside_it_and_equal_ones_are_equal_files(tmp_path) -> None:
-    kept: dict[str, bytes] = {}
-    for _ in range(2):
-        write_sweep(simple_sweep(), tmp_path)
-        content = {name: (tmp_path / name).read_bytes() for name in names_in(tmp_path)}
-        assert content == (kept or content)
-        kept = content
-    drawn = ("improvement-learning-rate", "trade", "validation-learning-rate")
-    figures = [f"figures/{name}.svg" for name in drawn]
-    assert list(kept) == [*figures, *TEXTS]
-    assert read_sweep(tmp_path / "result.json") == simple_sweep()
-    assert kept["report.html"].decode() == render_sweep(simple_sweep())
-
-
-def test_a_sweep_without_figures_has_no_folder_of_them(tmp_path) -> None:
-    write_sweep(failed_sweep(1e-8), tmp_path)
-    assert names_in(tmp_path) == TEXTS
-
-
-def test_a_number_that_is_none_is_refused_and_nothing_is_written(tmp_path) -> None:
-    result = simple_sweep()
-    task = replace(result.runs[0].tasks[0], changes=[replace(make_change(1.0), after=float("nan"))])
-    bad = replace(result, runs=[replace(result.runs[0], tasks=[task]), *result.runs[1:]])
-    with pytest.raises(DataError, match=r"result.runs\[0\].tasks\[0\].changes\[0\].after must be finite, got nan; leave out what"):
-        write_sweep(bad, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_where_the_page_cannot_be_made_nothing_is_written(tmp_path, monkeypatch) -> None:
-    def broken(_: object) -> str:
-        raise RuntimeError("no page")
-
-    monkeypatch.setattr(files, "render_page", broken)
-    with pytest.raises(RuntimeError, match="no page"):
-        write_sweep(simple_sweep(), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_figure_that_cannot_be_written_leaves_the_record(tmp_path) -> None:
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "improvement-learning-rate.svg").mkdir()
-    with pytest.raises(DataError, match=r"improvement-learning-rate.svg must be writable, got .*; free space there or name another folder"):
-        write_sweep(simple_sweep(), tmp_path)
-    assert names_in(tmp_path) == TEXTS
-
-
-def test_a_file_in_the_place_of_the_figures_is_named(tmp_path) -> None:
-    (tmp_path / "figures").write_text("", encoding="utf-8")
-    with pytest.raises(DataError, match=r"figures must be a directory, got .*; remove what is in its place or name another folder"):
-        write_sweep(simple_sweep(), tmp_path)
-
-
-@cache
-def small_record() -> str:
-    return json.dumps(full_sweep(rates=RATES[:2], seeds=(0,)).to_json())
-
-
-def changed(tmp_path: Path, change) -> Path:
-    """A file of a sweep with its plain data changed."""
-    path = tmp_path / "result.json"
-    plain = json.loads(small_record())
-    change(plain)
-    path.write_text(json.dumps(plain), encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda plain: plain.update(format=99), "format must be 1, got 99"),
-        (lambda plain: plain.pop("tasks"), "tasks: Field required"),
-        (lambda plain: plain["runs"][0].update(status="lost"), "runs.0.status: Input should be"),
-        (lambda plain: plain["tasks"].append("arxiv"), "task arxiv must be there once, got 2"),
-        (lambda plain: plain["runs"].append(plain["runs"][0]), "seed=0 must be there once, got 2"),
-        (lambda plain: plain["targets"].append("other"), "task other must be one of the sweep, got arxiv, msmarco, title, xnli"),
-        (lambda plain: plain["runs"][0]["tasks"][0].update(task="other"), "task other must be one of the sweep"),
-        (
-            lambda plain: plain["runs"][0]["varied"].clear(),
-            "a setting that the sweep varies must have a value, got none of tune.learning_rate",
-        ),
-        (lambda plain: plain["runs"][0]["tasks"][0]["changes"].clear(), "task msmarco: there must be a change, got none"),
-        (lambda plain: plain["runs"][0]["tasks"].append(plain["runs"][0]["tasks"][0]), "task msmarco: a task must be there once"),
-        (lambda plain: plain["runs"][0]["tasks"][3]["grids"][0]["after"].pop(), "before of the entailment-neutral grid must have 14 rows"),
-        (
-            lambda plain: plain["runs"][0]["tasks"][3]["grids"][0]["after"][3].pop(),
-            "after of the entailment-neutral grid must have 15 rows of the",
-        ),
-        (lambda plain: plain["runs"][0]["layers"][0].pop("relative"), "runs.0.layers.0.relative: Field required"),
-    ],
-)
-def test_a_file_whose_parts_do_not_fit_is_refused_with_the_reason(tmp_path, change, said) -> None:
-    with pytest.raises(DataError, match=re.escape(said)) as caught:
-        read_sweep(changed(tmp_path, change))
-    assert str(tmp_path / "result.json") in str(caught.value)
-
-
-def test_a_number_too_large_for_a_float_is_refused(tmp_path) -> None:
-    path = tmp_path / "result.json"
-    path.write_text(small_record().replace('"seconds": 3600.0', '"seconds": 1e999'), encoding="utf-8")
-    with pytest.raises(DataError, match="result.seconds must be finite, got inf; make it anew with adiabat sweep"):
-        read_sweep(path)
 
 
 # --- The page ---

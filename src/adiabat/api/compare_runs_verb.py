@@ -6,8 +6,8 @@ from adiabat.config.tasks import CompareRunsSettings
 from adiabat.core.errors import JobError
 from adiabat.evaluation.compare import compare_runs as run_comparison
 from adiabat.evaluation.score_files import SCORES
-from adiabat.report.suite_files import read_suite, write_suite
 from adiabat.results.suite_result import SuiteResult
+from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed
 from adiabat.stats.ranking_measures import ranking_measures
 
@@ -40,10 +40,10 @@ def compare_runs(
     settings = settings or CompareRunsSettings()
     ranking_measures({}, {}, settings.measure.measures)
     judged = None if qrels is None else Path(qrels)
-    with claimed(None if out is None else Path(out), reader=read_suite) as folder:
+    with claimed(None if out is None else Path(out), kind="suite") as folder:
         if folder and (folder / SCORES).exists():
             raise JobError(f"--out must be a folder of its own, got that of an evaluation, {folder}; choose another")
         result = run_comparison(Path(first), Path(second), qrels=judged, settings=settings, command=command)
         if folder:
-            write_suite(result, folder)
+            write_report(result, folder)
     return result

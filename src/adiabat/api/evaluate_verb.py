@@ -14,9 +14,9 @@ from adiabat.evaluation.systems import open_baseline_stores
 from adiabat.models.model_names import Model, load, name_of
 from adiabat.models.towers import DualEncoder
 from adiabat.models.trained_file import trained_by
-from adiabat.report.evaluation_page import write_evaluation
 from adiabat.results.evaluation_result import Result, TrainingRecord
 from adiabat.results.record import read_result
+from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed
 from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
@@ -89,7 +89,7 @@ def evaluate(
             if (folder / "result.json").exists():
                 watch.note(f"the evaluation that stood in {folder} is replaced")
             with scores_kept(kept, folder, models={"model": tested.name, "baseline": before.name if before else ""}):
-                write_evaluation(result, folder)
+                write_report(result, folder)
     return result
 
 
@@ -98,4 +98,4 @@ def _training_record(model: Model) -> TrainingRecord | None:
     if isinstance(model, DualEncoder) or not is_job(Path(model)):
         return None
     written = Job(Path(model)).result
-    return read_result(written).training if written.exists() else None
+    return read_result(written, Result).training if written.exists() else None

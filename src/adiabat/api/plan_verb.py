@@ -3,12 +3,11 @@
 from pathlib import Path
 
 from adiabat.config.budgets import PlanSettings
-from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.experiments.plan import plan as make_plan
 from adiabat.models.model_names import load_with
-from adiabat.report.scaling_files import read_scaling, write_scaling
 from adiabat.results.scaling_result import ScalingResult
+from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed
 
 
@@ -26,15 +25,8 @@ def plan(settings: PlanSettings, *, command: str = "adiabat.plan(...)", watch: W
     Raises:
         AdiabatError: If anything the user gave is wrong, or the runs do not suffice.
     """
-    with claimed(Path(settings.plan.out) if settings.plan.out is not None else None, reader=_read_plan) as folder:
+    with claimed(Path(settings.plan.out) if settings.plan.out is not None else None, kind="plan") as folder:
         found = make_plan(load_with, settings, command=command, watch=watch)
         if folder is not None:
-            write_scaling(found, folder)
-    return found
-
-
-def _read_plan(path: Path) -> ScalingResult:
-    found = read_scaling(path)
-    if found.advice is None:
-        raise DataError(f"{path} must be the result of a plan, got that of a scaling experiment")
+            write_report(found, folder)
     return found

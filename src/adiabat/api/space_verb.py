@@ -11,8 +11,8 @@ from adiabat.evaluation.space_analysis import analyse_space
 from adiabat.evaluation.space_maps import require_maps
 from adiabat.evaluation.systems import System, baseline_of, open_baseline_stores, refuse_idle, stores_read
 from adiabat.models.model_names import Model, load
-from adiabat.report.space_page import read_space, write_space
 from adiabat.results.space_result import SpaceResult
+from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.build import refuse_swapped
@@ -57,7 +57,7 @@ def space(
     others = open_baseline_stores([] if baseline_store is None else [baseline_store], baseline=baseline is not None)
     opened = Store.open(store)
     examples = _addressed(queries, opened, settings)
-    with claimed(None if out is None else Path(out), reader=read_space) as folder:
+    with claimed(None if out is None else Path(out), kind="space") as folder:
         after = System(load(model, settings=settings.encoder, device=settings.run.device), opened)
         opened.require_encoder(after.model.fingerprint("document"), who=after.model.name)
         before = None if baseline is None else _before(baseline, opened, others, settings)
@@ -74,7 +74,7 @@ def space(
         if folder:
             if (folder / "result.json").exists():
                 watch.note(f"the analysis that stood in {folder} is replaced")
-            write_space(result, folder)
+            write_report(result, folder)
     return result
 
 

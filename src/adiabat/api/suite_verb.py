@@ -11,8 +11,8 @@ from adiabat.evaluation.measured_models import subjects_of
 from adiabat.evaluation.suite import evaluate_suite as run_suite
 from adiabat.models.model_names import load_with, require_name
 from adiabat.models.trained_file import trained_by
-from adiabat.report.suite_files import read_suite, write_suite
 from adiabat.results.suite_result import SuiteResult
+from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed
 from adiabat.stats.ranking_measures import require_relevant_alone
 
@@ -53,8 +53,8 @@ def evaluate_suite(
     subjects = subjects_of(settings.models, models, settings.encoder, loader, trained_by)
     for model in dict.fromkeys(run.model for runs in subjects for run in runs if not run.is_lexical):
         require_name(model)
-    with claimed(Path(out), reader=read_suite) as folder:
+    with claimed(Path(out), kind="suite") as folder:
         assert folder is not None
         result = run_suite(subjects, settings, folder, command=command, watch=watch)
-        write_suite(result, folder)
+        write_report(result, folder)
     return result

@@ -52,6 +52,21 @@ def counted(count: int, noun: str) -> str:
     return f"{integer(count)}{NO_BREAK}{noun if count == 1 else plural}"
 
 
+def flop(budget: float) -> str:
+    """A number of operations."""
+    return f"{budget:.3g} FLOP"
+
+
+def share(value: float) -> str:
+    """A probability in percent, never rounded to certainty."""
+    percent = 100 * value
+    if 0 < percent < 1:
+        return f"<{NO_BREAK}1{NO_BREAK}%"
+    if 99 < percent < 100:
+        return f">{NO_BREAK}99{NO_BREAK}%"
+    return f"{percent:.0f}{NO_BREAK}%"
+
+
 def amount(held: int | None) -> str:
     """An amount of memory.
 

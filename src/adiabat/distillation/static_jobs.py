@@ -30,7 +30,7 @@ from adiabat.models.static_files import WEIGHTS, require_writable
 from adiabat.models.towers import DualEncoder
 from adiabat.results.distillation_result import DistillResult
 from adiabat.results.evaluation_result import Result
-from adiabat.results.record import write_record
+from adiabat.results.record import write_result
 from adiabat.runs.output_dir import require_free
 
 PASSED = ".passed"
@@ -94,7 +94,7 @@ def distill_static(
         result = _record(
             found, settings, teacher=name_of(teacher), command=command, seconds=seconds, inputs=inputs, notes=notes, folder=folder
         )
-        write_record(result.to_json(), folder / "result.json")
+        write_result(result, folder)
         list_modules(section, folder)
         shutil.rmtree(folder / PASSED, ignore_errors=True)
     return result

@@ -49,7 +49,7 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
         grids=found.grids,
         units=found.units,
         facts=found.facts,
-        notes=(*notes, *found.notes),
+        notes=[*notes, *found.notes],
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs={name: {"source": str(path)} for name, path in zip(("baseline", "model"), (first, second), strict=True)},
     )

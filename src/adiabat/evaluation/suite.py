@@ -76,7 +76,7 @@ def evaluate_suite(
         grids=found.grids,
         units=found.units,
         facts=found.facts,
-        notes=(*clock.notes(), *found.notes),
+        notes=[*clock.notes(), *found.notes],
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs={task.name: {"sha256": task.sha256, "source": task.source} for task in tasks},
     )

@@ -15,8 +15,8 @@ from adiabat.experiments.comparison_outcome import outcome_of
 from adiabat.experiments.comparison_rows import ROWS, rows_at
 from adiabat.experiments.comparison_runs import Grid
 from adiabat.experiments.comparison_spec import Candidate, candidates_of
-from adiabat.report.comparison_page import write_comparison
 from adiabat.results.comparison_result import Comparison
+from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.run_config import FREE_RUNS, Rules, description_of, is_described, require_same, without_none
 from adiabat.runs.run_dir import Job
@@ -48,7 +48,7 @@ def compare(load: Loader, settings: CompareSettings, *, resume: bool = False, co
         grid.rows = rows_at(folder / ROWS)
         grid.work()
         found = outcome_of(grid)
-        write_comparison(found, folder)
+        write_report(found, folder)
     return found
 
 

@@ -56,7 +56,7 @@ def outcome_of(grid: Grid) -> Comparison:
     first = evidence.runs[0][0]
     rows = [*evidence.starts, *(row for runs in evidence.runs for row in runs)]
     return Comparison(
-        kind=settings.kind,
+        compared=settings.kind,
         title=_title(grid),
         command=grid.command,
         created=now(),
@@ -212,7 +212,7 @@ def _starts(grid: Grid, evidence: _Evidence) -> list[Start]:
     ]
 
 
-def _notes(rows: Sequence[Row]) -> tuple[str, ...]:
+def _notes(rows: Sequence[Row]) -> list[str]:
     """What numbers alone do not say."""
     devices = sorted({row.device for row in rows})
     told = [f"runs were made on different devices, so that their times do not compare: {', '.join(devices)}"] if devices[1:] else []
@@ -220,4 +220,4 @@ def _notes(rows: Sequence[Row]) -> tuple[str, ...]:
     for (task, candidate), one in trained.items():
         much = "" if _few(one) else "; these are more than a tenth, so it is called neither better nor worse"
         told.append(f"{candidate} was trained or validated on {one.trained:,} of {len(one.values):,} queries of {task}{much}")
-    return tuple(told)
+    return told

@@ -12,7 +12,7 @@ from adiabat.config.reader import checked
 from adiabat.config.validation import unmet_need
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch
-from adiabat.core.text import duration
+from adiabat.core.text import duration, flop
 from adiabat.dual_encoder.estimate import estimate
 from adiabat.dual_encoder.tower_setup import Loader
 from adiabat.experiments.plan_constraints import TOO_LARGE, TOO_LONG, TOO_SHORT, UNTIMED, budgets_of, enough, excluded, with_steps, within
@@ -21,7 +21,6 @@ from adiabat.experiments.plan_reasons import reasons_of
 from adiabat.experiments.scaling_analysis import Evidence, evidence_of, fitted
 from adiabat.experiments.scaling_rows import result_of, rows_in
 from adiabat.experiments.scaling_variants import Tried
-from adiabat.report.scaling_wording import flop
 from adiabat.results.scaling_result import Addition, Advice, Choice, ScalingResult, ScalingRun
 from adiabat.runs.run_config import description_of, is_described, without_none
 from adiabat.runs.run_dir import Job

@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from adiabat.config.budgets import PlanSection
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.core.text import amount
+from adiabat.core.text import amount, flop
 from adiabat.dual_encoder.train_checks import MOST_STEPS
-from adiabat.report.scaling_wording import flop
 from adiabat.results.scaling_result import ScalingRun
 from adiabat.scaling_laws.laws import Option, Way
 from adiabat.scaling_laws.recommendation import points_at

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 
 from adiabat.config.budgets import PRETRAINING_SHARE, PlanSection
-from adiabat.core.text import duration
+from adiabat.core.text import duration, flop, share
 from adiabat.experiments.plan_prior import PAPER
-from adiabat.report.scaling_wording import flop
-from adiabat.report.wording import share
 from adiabat.results.scaling_result import Reason, ScalingRun
 from adiabat.scaling_laws.law_intervals import CONFIDENCE
 from adiabat.scaling_laws.recommendation import Candidate, Recommendation

@@ -23,8 +23,8 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.models.device import device_name, device_of
 from adiabat.models.towers import DualEncoder
-from adiabat.report.rate_search_files import write_safe_rate
 from adiabat.results.rate_search_result import Rung, SafeRate
+from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.row_files import Rows, json_rows
 from adiabat.runs.run_config import FREE_RUNS, Rules, is_described, require_same
@@ -161,7 +161,7 @@ def climb(
         )
         rate = _Ladder(ground, settings, folder, rows, watch).climb()
         found = _result(ground, settings, inputs, rows.every, rate, command)
-        write_safe_rate(found, folder)
+        write_report(found, folder)
     return found
 
 

@@ -21,9 +21,9 @@ from adiabat.experiments.scaling_rows import ROWS, result_of, rows_at
 from adiabat.experiments.scaling_trials import Worker
 from adiabat.experiments.scaling_variants import Planned, plan_runs, ways_of, without_freezing
 from adiabat.models.device import device_of
-from adiabat.report.scaling_files import write_scaling
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.executors import make_runs
+from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import FREE_RUNS, Rules, description_of, is_described, require_same, without_none
@@ -71,7 +71,7 @@ def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, co
             if rows[run.name].way != run.tried.way:
                 rows.add(replace(rows[run.name], way=run.tried.way))
         found = _result(worker, [rows[run.name] for run in runs], {"sha256": examples, "tasks": tasks}, command)
-        write_scaling(found, folder)
+        write_report(found, folder)
     _require_a_run(found.runs, folder)
     return found
 

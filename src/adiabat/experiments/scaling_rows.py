@@ -90,6 +90,7 @@ def result_of(
     section = settings.plan if isinstance(settings, PlanSettings) else settings.scaling
     seed = settings.run.seed
     return ScalingResult(
+        kind="scaling" if advice is None else "plan",
         title=title,
         command=command,
         created=now(),

@@ -23,9 +23,9 @@ from adiabat.experiments.grid import Planned, plan_runs
 from adiabat.experiments.sweep_rows import rows_at
 from adiabat.experiments.sweep_trials import RUNS, Loader, Worker
 from adiabat.models.device import device_name, device_of
-from adiabat.report.sweep_files import write_sweep
 from adiabat.results.sweep_result import SweepResult, SweepRun
 from adiabat.runs.executors import make_runs
+from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.run_config import FREE_RUNS, Rules, description_of, is_described, require_same, without_none
 from adiabat.runs.run_dir import Job
@@ -67,7 +67,7 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
                 _require_alike(rows[run.name], run)
                 rows.add(replace(rows[run.name], varied=run.varied))
         found = _result(worker, [rows[run.name] for run in runs], targets, command)
-        write_sweep(found, folder)
+        write_report(found, folder)
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from adiabat.core.errors import AdiabatError, DataError
 from adiabat.data.text_hashes import HASH_BYTES
 from adiabat.data.trained_texts import TrainedTexts
-from adiabat.results.evaluation_result import TrainedFile
+from adiabat.results.evaluation_result import Result, TrainedFile
 from adiabat.results.record import read_result
 from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
@@ -48,7 +48,7 @@ def trained_by(model: str | Path) -> TrainedTexts | None:
     if job is None:
         return None
     try:
-        record = read_result(job.result).training
+        record = read_result(job.result, Result).training
         if record is None or record.texts is None:
             return TrainedTexts(unknown=f"{job.result} has no record of it")
         return unpacked(job.trained, record.texts)

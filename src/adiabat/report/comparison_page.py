@@ -1,6 +1,7 @@
 """The page of a comparison, made from its record alone, and its two files; see `templates` for what a page may hold."""
 
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from adiabat.report import comparison_plots as plots
@@ -8,12 +9,11 @@ from adiabat.report import comparison_wording as words
 from adiabat.report import wording
 from adiabat.report.page_templates import given, picture, template
 from adiabat.results.comparison_result import Comparison, Contrast, Level, Standing, Start
-from adiabat.results.record import write_record
 
 
-def write_comparison(found: Comparison, folder: Path) -> None:
-    """Write ``result.json`` and ``report.html``, both or neither."""
-    write_record(found.to_json(), folder / "result.json", beside={"report.html": lambda: render_comparison(found)})
+def files(found: Comparison) -> dict[str, Callable[[], str]]:
+    """The page."""
+    return {"report.html": partial(render_comparison, found)}
 
 
 def render_comparison(found: Comparison) -> str:
@@ -51,7 +51,7 @@ def _row(place: int, one: Standing, found: Comparison) -> dict[str, Any]:
     return {
         "place": place,
         "name": one.name,
-        "about": one.trained_on if found.kind == "data" else one.model,
+        "about": one.trained_on if found.compared == "data" else one.model,
         **_level(one.overall),
         "runs": runs,
         "to_best": _contrast(one.to_best),

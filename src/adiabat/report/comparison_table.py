@@ -4,10 +4,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from adiabat.core.text import integer
+from adiabat.core.text import integer, share
 from adiabat.report import comparison_wording as words
 from adiabat.report.evaluation_table import NAME_LENGTH, empty_table
-from adiabat.report.wording import cut_name, millions, share
+from adiabat.report.wording import cut_name, millions
 from adiabat.results.comparison_result import Comparison, Standing
 
 _STYLES = {"worse": "bold red", "no evidence": "dim", "better": "bold blue"}
@@ -35,7 +35,7 @@ def _ranking(found: Comparison) -> Table:
 
 
 def _costs(found: Comparison) -> Table:
-    backbones = found.kind == "backbones"
+    backbones = found.compared == "backbones"
     table = empty_table("", "candidate")
     for column in ("P(best)", "gain on untrained [95 %]", *(("parameters", "texts/s") if backbones else ("pairs", "passes")), "step"):
         table.add_column(Text(column), justify="right", no_wrap=True)

@@ -4,9 +4,8 @@ The page is made from a `Result` alone. It holds no script and no address of ano
 have no data are left out. Equal results give equal bytes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from adiabat.report import evaluation_headline as sentences
@@ -14,7 +13,6 @@ from adiabat.report import evaluation_plots as plots
 from adiabat.report import wording
 from adiabat.report.page_templates import gathered, given, picture, template
 from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, LayerChange, Result, TrainingRecord
-from adiabat.results.record import write_record
 
 EXAMPLES_SHOWN = 10
 HITS_SHOWN = 5
@@ -69,11 +67,9 @@ def render_page(result: Result) -> str:
     )
 
 
-def write_evaluation(result: Result, folder: Path, *, beside: Mapping[str, bytes] | None = None) -> None:
-    """Write ``result.json``, ``report.html`` and what belongs to them, all or none."""
-    files: dict[str, Callable[[], str | bytes]] = {"report.html": lambda: render_page(result)}
-    files |= {name: partial(bytes, content) for name, content in (beside or {}).items()}
-    write_record(result.to_json(), folder / "result.json", beside=files)
+def files(result: Result) -> dict[str, Callable[[], str]]:
+    """The page."""
+    return {"report.html": partial(render_page, result)}
 
 
 def _row(dataset: DatasetResult) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 import math
 from typing import Literal
 
-from adiabat.core.text import DASH, counted, integer
+from adiabat.core.text import DASH, counted, integer, share
 from adiabat.report.evaluation_headline import Tone
-from adiabat.report.wording import number, setting, share
+from adiabat.report.wording import number, setting
 from adiabat.results.rate_search_result import Rung, SafeRate
 
 MEANINGS = {

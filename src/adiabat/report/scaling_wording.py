@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 
-from adiabat.core.text import DASH, amount, counted, duration, integer
-from adiabat.report.wording import number, share
+from adiabat.core.text import DASH, amount, counted, duration, integer, share
+from adiabat.core.text import flop as flop
+from adiabat.report.wording import number
 from adiabat.results.scaling_result import Advice, Choice, Correlation, CrossingRecord, KindRecord, ScalingResult, ScalingRun
 
 UNLIKE = 1.5
@@ -18,11 +19,6 @@ INFINITE = "\N{INFINITY}"
 
 FAR = 4.0
 """How many times the largest budget of its runs a law reaches before a page warns of it."""
-
-
-def flop(budget: float) -> str:
-    """A number of operations."""
-    return f"{budget:.3g} FLOP"
 
 
 def bounds(ends: tuple[float, float] | None, *, digits: int = 4) -> str:

@@ -1,7 +1,7 @@
 """The page of an analysis of spaces, made from its record alone, and its files; see `templates` for what a page may hold."""
 
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from adiabat.report import space_plots as plots
@@ -9,19 +9,13 @@ from adiabat.report import space_wording as words
 from adiabat.report import wording
 from adiabat.report.page_templates import given, picture, template
 from adiabat.report.space_table import csv_table, markdown_table
-from adiabat.results.record import read_record, write_record
-from adiabat.results.space_result import SPACE_FORMAT, SpaceNumber, SpaceResult
+from adiabat.results.space_result import SpaceNumber, SpaceResult
 
 
-def write_space(result: SpaceResult, folder: Path) -> None:
-    """Write ``result.json``, ``report.html``, ``table.csv`` and ``table.md``, all or none."""
+def files(result: SpaceResult) -> dict[str, Callable[[], str]]:
+    """The page and its tables."""
     texts = {"report.html": render_space, "table.csv": csv_table, "table.md": markdown_table}
-    write_record(result.to_json(), folder / "result.json", beside={name: partial(render, result) for name, render in texts.items()})
-
-
-def read_space(path: Path) -> SpaceResult:
-    """Read the ``result.json`` that `write_space` wrote."""
-    return read_record(path, SpaceResult, version=SPACE_FORMAT, command="space")
+    return {name: partial(render, result) for name, render in texts.items()}
 
 
 def render_space(result: SpaceResult) -> str:

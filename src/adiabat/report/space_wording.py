@@ -1,7 +1,7 @@
 """Sentences and numbers of an analysis of spaces, as people read them."""
 
-from adiabat.core.text import DASH, NO_BREAK, counted, integer
-from adiabat.report.wording import decimals_for, interval, score, share, signed
+from adiabat.core.text import DASH, NO_BREAK, counted, integer, share
+from adiabat.report.wording import decimals_for, interval, score, signed
 from adiabat.results.space_result import Distribution, Histogram, SpaceNumber, SpaceResult, Whose
 
 SEPARATION, RATIO = "tower separation, AUC", "ratio, median"

@@ -10,14 +10,12 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
+from functools import partial
 
 import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from adiabat.core.errors import DataError
-from adiabat.core.files import write_text
 from adiabat.core.text import printable
 
 INK, MUTED, RULE, PAPER = "#1c2127", "#5d6773", "#d8dde3", "#fefefd"
@@ -109,16 +107,6 @@ def _inlined_tag(tag: str, name: str) -> str:
     return tag
 
 
-FIGURES = "figures"
-"""Folder of figures, beside the record that they show."""
-
-
-def write_figures(folder: Path, figures: Mapping[str, Callable[[], Figure]]) -> None:
-    """Write figures as ``figures/NAME.svg``, each whole."""
-    place = folder / FIGURES
-    try:
-        place.mkdir(exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{place} must be a directory, got {error.strerror}; remove what is in its place or name another folder") from error
-    for name, draw in figures.items():
-        write_text(saved(draw), place / f"{name}.svg")
+def figure_files(figures: Mapping[str, Callable[[], Figure]]) -> dict[str, Callable[[], str]]:
+    """Files ``figures/NAME.svg``."""
+    return {f"figures/{name}.svg": partial(saved, draw) for name, draw in figures.items()}

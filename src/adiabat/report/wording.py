@@ -15,6 +15,7 @@ from adiabat.core.text import cut_middle as cut_middle
 from adiabat.core.text import duration as duration
 from adiabat.core.text import integer as integer
 from adiabat.core.text import printable as printable
+from adiabat.core.text import share as share
 from adiabat.results.evaluation_result import Change, Verdict
 
 EVEN = "\N{ALMOST EQUAL TO}"
@@ -142,16 +143,6 @@ def p_value(change: Change) -> str:
 def verdict(change: Change) -> str:
     """The verdict with its mark."""
     return DASH if change.verdict is None else f"{VERDICT_MARKS[change.verdict]}{NO_BREAK}{change.verdict.replace(' ', NO_BREAK)}"
-
-
-def share(value: float) -> str:
-    """A probability in percent, never rounded to certainty."""
-    percent = 100 * value
-    if 0 < percent < 1:
-        return f"<{NO_BREAK}1{NO_BREAK}%"
-    if 99 < percent < 100:
-        return f">{NO_BREAK}99{NO_BREAK}%"
-    return f"{percent:.0f}{NO_BREAK}%"
 
 
 def millions(parameters: int) -> str:

@@ -1,14 +1,13 @@
 """What a comparison of data sets or backbones leaves behind: plain data for ``result.json``, of which tables and pages are made."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from adiabat.results.evaluation_result import Verdict
+from adiabat.results.record import Record
 
 Compared = Literal["data", "backbones"]
 """What the candidates differ in."""
-
-COMPARISON_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +142,13 @@ class Standing:
     speed: Speed | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Record):
     """The whole of the ``result.json`` of a comparison.
 
     Attributes:
-        kind: What the candidates differ in.
-        title: One line for the head of the report.
-        command: The command line that made it.
-        created: ISO 8601, UTC.
-        seconds: Of training and measuring, over all runs and resumed parts.
-        seed: Of the bootstrap.
+        compared: What the candidates differ in.
         seeds: Of the runs.
-        versions: Package name to version, ``python`` and ``device`` among them.
         measure: That ranks the candidates.
         tasks: What was measured on.
         standings: Highest first.
@@ -163,29 +156,14 @@ class Comparison:
         run_deviation: Standard deviation of a run's overall score about the mean of its candidate, pooled over candidates; None with one
             seed.
         resamples: Of the bootstrap.
-        notes: What a reader must know.
-        settings: As resolved.
-        format: Version of this layout.
     """
 
-    kind: Compared
-    title: str
-    command: str
-    created: str
-    seconds: float
-    seed: int
+    compared: Compared
     seeds: list[int]
-    versions: dict[str, str]
     measure: str
     tasks: list[ComparedTask]
     standings: list[Standing]
     starts: list[Start]
     run_deviation: float | None
     resamples: int
-    notes: tuple[str, ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)
-    format: int = COMPARISON_FORMAT
-
-    def to_json(self) -> dict[str, Any]:
-        """Nested plain data, ready for `json.dump`."""
-        return asdict(self)
+    kind: Literal["comparison"] = "comparison"

@@ -1,15 +1,13 @@
 """What a distillation leaves behind beside its model."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal
 
-from adiabat.results.evaluation_result import WithOrigin
-
-DISTILL_FORMAT = 1
+from adiabat.results.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class DistillResult(WithOrigin):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillResult(Record):
     """The whole ``result.json`` of a static model.
 
     Attributes:
@@ -20,10 +18,6 @@ class DistillResult(WithOrigin):
         kept: Share of the variance of the teacher's token vectors that is left.
         counted: Texts in which tokens were counted; 0 where their rank stands for that.
         size: Of the table on disk, in bytes.
-        settings: The resolved configuration.
-        inputs: What was read.
-        notes: What a reader must know.
-        format: Version of this layout.
     """
 
     teacher: str
@@ -33,7 +27,4 @@ class DistillResult(WithOrigin):
     kept: float
     counted: int
     size: int
-    settings: dict[str, Any] = field(default_factory=dict)
-    inputs: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    format: int = DISTILL_FORMAT
+    kind: Literal["distillation"] = "distillation"

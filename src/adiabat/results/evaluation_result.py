@@ -3,16 +3,16 @@
 Plots and pages are made from these records, never from live models.
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from adiabat.results.record import Record
 
 Verdict = Literal["better", "worse", "no evidence"]
 """What the paired 95 % interval and the p-value allow to say: wholly on the good side of zero, wholly on the bad side, or neither."""
 
 Test = Literal["sign flips", "bootstrap"]
 """Where a p-value comes from: random exchanges of the two models' scores of a unit, or the tails of the resampled difference."""
-
-RESULT_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,33 +318,8 @@ class TrainingRecord:
     texts: TrainedFile | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WithOrigin:
-    """What every ``result.json`` begins with: what it came from.
-
-    Attributes:
-        title: One line for the head of the report.
-        command: The command line that made it.
-        created: ISO 8601, UTC.
-        seconds: That it took, over all runs and resumed parts.
-        seed: Of every random choice in it; runs of a sweep have seeds of their own.
-        versions: Package name to version, ``python`` and ``device`` among them.
-    """
-
-    title: str
-    command: str
-    created: str
-    seconds: float
-    seed: int
-    versions: dict[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Nested plain data, ready for `json.dump`."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Result(WithOrigin):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Record):
     """The whole of a ``result.json``.
 
     Attributes:
@@ -353,10 +328,6 @@ class Result(WithOrigin):
         training: Of the job the model came from, where it did.
         datasets: Target first, then the retention sets.
         examples: Queries whose top results changed.
-        settings: The resolved configuration, as plain tables; empty in files of before it was kept.
-        inputs: What was read, by its part in the run (``target``, ``retain 1``, ...): each a table of data, store and the SHA-256 of the
-            store's vectors; empty likewise.
-        format: Version of this layout.
     """
 
     model: str
@@ -364,6 +335,4 @@ class Result(WithOrigin):
     training: TrainingRecord | None = None
     datasets: list[DatasetResult] = field(default_factory=list)
     examples: list[ChangedQuery] = field(default_factory=list)
-    settings: dict[str, Any] = field(default_factory=dict)
-    inputs: dict[str, Any] = field(default_factory=dict)
-    format: int = RESULT_FORMAT
+    kind: Literal["evaluation", "training"] = "evaluation"

@@ -1,14 +1,12 @@
 """What a search for the largest safe rate leaves behind: plain data for ``result.json``, of which its page is made."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from adiabat.results.evaluation_result import WithOrigin
-
-SAFE_RATE_FORMAT = 1
+from adiabat.results.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +34,8 @@ class Rung:
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class SafeRate(WithOrigin):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafeRate(Record):
     """The whole ``result.json`` of a search for the largest safe rate.
 
     Attributes:
@@ -50,10 +48,6 @@ class SafeRate(WithOrigin):
         rates: Of the whole ladder, ascending.
         rate: The largest that stayed inside with every seed; None where none did.
         rungs: Runs that were made, in their order.
-        settings: The resolved configuration.
-        inputs: What was read, by its part.
-        notes: What a reader must know.
-        format: Version of this layout.
     """
 
     model: str
@@ -65,10 +59,7 @@ class SafeRate(WithOrigin):
     rates: list[float]
     rate: float | None
     rungs: list[Rung]
-    settings: dict[str, Any] = field(default_factory=dict)
-    inputs: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    format: int = SAFE_RATE_FORMAT
+    kind: Literal["rate-search"] = "rate-search"
 
     def lasts(self) -> float | None:
         """After how many steps the largest safe rate would leave the band, if drift went on as it did.

@@ -1,79 +1,147 @@
-"""``result.json`` on disk: written whole or not at all, and checked when it is read."""
+"""``result.json``: what every job records, its one reader and its one writer."""
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.core.errors import DataError, several
-from adiabat.core.files import read_json, sealed_json, write_together
+from adiabat.core.files import make_folder, read_json, sealed_json, write_together
 from adiabat.core.text import printable
-from adiabat.results.evaluation_result import RESULT_FORMAT, Result, WithOrigin
 
-Record = TypeVar("Record", bound=WithOrigin)
+FORMAT = 4
+"""Version of the layout of all records; version 0.1 wrote 1 to 3."""
+
+RECORD_FILE = "result.json"
+
+_CLASSES = {
+    **dict.fromkeys(("training", "evaluation"), "evaluation_result.Result"),
+    "suite": "suite_result.SuiteResult",
+    "sweep": "sweep_result.SweepResult",
+    "rate-search": "rate_search_result.SafeRate",
+    **dict.fromkeys(("scaling", "plan"), "scaling_result.ScalingResult"),
+    "space": "space_result.SpaceResult",
+    "distillation": "distillation_result.DistillResult",
+    "comparison": "comparison_result.Comparison",
+}
+"""Kind of a record to its class; a class is imported when a record of its kind is read."""
 
 
-def write_record(plain: Mapping[str, Any], path: Path, *, beside: Mapping[str, Callable[[], str | bytes]] | None = None) -> None:
-    """Write a record as JSON with a checksum, and with it what was made from it: all or none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What every ``result.json`` holds.
+
+    Attributes:
+        kind: Of job; it decides the class.
+        title: One line for the head of the report.
+        command: The command line that made it.
+        created: ISO 8601, UTC.
+        seconds: That it took, over all runs and resumed parts.
+        seed: Of every random choice in it; runs of a sweep have seeds of their own.
+        versions: Package name to version, ``python`` and ``device`` among them.
+        settings: The resolved configuration.
+        inputs: Input files and stores by role, such as ``target`` or ``retain 1``, with the SHA-256 of stored vectors.
+        notes: Sentences that a reader must know.
+        format: Version of this layout.
+    """
+
+    kind: str
+    title: str
+    command: str
+    created: str
+    seconds: float
+    seed: int
+    versions: dict[str, str]
+    settings: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    format: int = FORMAT
+
+    def to_json(self) -> dict[str, Any]:
+        """Nested plain data, ready for `json.dump`."""
+        return asdict(self)
+
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+def write_result(record: Record, folder: Path, *, beside: Mapping[str, Callable[[], str | bytes]] | None = None) -> None:
+    """Write ``result.json`` with a checksum, and the files made from it: all or none.
 
     Characters that are no text (lone surrogates, controls) are stored as U+FFFD.
-    """
-    if faults := _not_finite(plain):
-        raise DataError(f"{path}: {several(faults)}; leave out what could not be measured")
-    write_together({path: sealed_json(_clean(plain)), **{path.parent / name: render() for name, render in (beside or {}).items()}})
-
-
-def read_result(path: Path) -> Result:
-    """Read a result that `write_record` wrote."""
-    return read_record(path, Result, version=RESULT_FORMAT, misfits=_misfits)
-
-
-def read_record(
-    path: Path, record: type[Record], *, version: int, misfits: Callable[[Record], Iterable[str]] | None = None, command: str = "evaluate"
-) -> Record:
-    """Read what `write_record` wrote, and check what types cannot say as well: ``1e999`` reads as infinity.
 
     Args:
-        misfits: What is wrong with a record of sound types, a phrase for each fault; None where its numbers are all that can be.
+        beside: Path inside of `folder` to what renders the file.
+
+    Raises:
+        DataError: If a number is not finite, or the disk refuses a file.
     """
-    read = _of_type(path, record, version, command)
-    if faults := [*_not_finite(read.to_json()), *(misfits(read) if misfits is not None else ())]:
-        raise DataError(f"{path}: {several(faults)}; make it anew with adiabat {command}")
+    plain = record.to_json()
+    if faults := _not_finite(plain):
+        raise DataError(f"{folder / RECORD_FILE}: {several(faults)}; leave out figures that could not be measured")
+    files = {folder / name: render() for name, render in (beside or {}).items()}
+    for subfolder in {path.parent for path in files} - {folder}:
+        make_folder(subfolder)
+    write_together({folder / RECORD_FILE: sealed_json(_clean(plain)), **files})
+
+
+@overload
+def read_result(path: Path) -> Record: ...
+@overload
+def read_result(path: Path, expected: type[AnyRecord]) -> AnyRecord: ...
+def read_result(path: Path, expected: type[Record] = Record) -> Record:
+    """Read a record that `write_result` wrote; its ``kind`` decides the class.
+
+    Args:
+        path: Of ``result.json``.
+        expected: Class that the record must have.
+
+    Raises:
+        DataError: If the file is missing, damaged, of another format, or of a kind with another class.
+    """
+    if not path.exists():
+        raise DataError(f"{path} must be a readable result.json, got No such file or directory; run the job that writes it first")
+    plain = read_json(path, remedy="repeat the command that wrote it")
+    if plain.get("format") != FORMAT:
+        raise DataError(f"{path}: format must be {FORMAT}, got {plain.get('format')}; read it with the version of adiabat that wrote it")
+    kind = plain.get("kind")
+    if kind not in _CLASSES:
+        raise DataError(f"{path}: kind must be one of {', '.join(_CLASSES)}, got {kind}; repeat the command that wrote it")
+    module, _, name = _CLASSES[kind].partition(".")
+    record_class = getattr(import_module(f"adiabat.results.{module}"), name)
+    if not issubclass(record_class, expected):
+        wanted = ", ".join(kind for kind, known in _CLASSES.items() if known.endswith(f".{expected.__name__}"))
+        raise DataError(f"{path} must be the result of a job of kind {wanted}, got {kind}; name another file")
+    faults = _not_finite(plain)
+    try:
+        read: Record = TypeAdapter(record_class).validate_json(json.dumps(plain), strict=True)
+    except ValidationError as error:
+        faults += [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False, include_input=False)]
+        raise DataError(f"{path}: {several(faults)}; repeat the command that wrote it") from error
+    if faults:
+        raise DataError(f"{path}: {several(faults)}; repeat the command that wrote it")
     return read
 
 
-def _of_type(path: Path, record: type[Record], version: int, command: str) -> Record:
-    if not path.exists():
-        raise DataError(f"{path} must be a readable result.json, got No such file or directory; run adiabat {command} first")
-    plain = read_json(path, remedy=f"make it anew with adiabat {command}", required=False)
-    if plain.get("format") != version:
-        raise DataError(f"{path}: format must be {version}, got {plain.get('format')}; read it with the version of adiabat that wrote it")
-    if faults := _not_finite(plain):
-        raise DataError(f"{path}: {several(faults)}; make it anew with adiabat {command}")
-    try:
-        return TypeAdapter(record).validate_json(json.dumps(plain), strict=True)
-    except ValidationError as error:
-        raise DataError(f"{path}: {several(_faults(error))}; make it anew with adiabat {command}") from error
-
-
 def _not_finite(plain: Any) -> list[str]:
-    """A phrase for each number that is not finite, with its place."""
-    return [f"{where} must be finite, got {value}" for where, value in _numbers(plain, "result") if not math.isfinite(value)]
+    """A phrase for each number that is not finite, with its key."""
+    return [f"{key} must be finite, got {number}" for key, number in _floats(plain, "result") if not math.isfinite(number)]
 
 
-def _numbers(plain: Any, where: str) -> Iterator[tuple[str, float]]:
-    """Every float with the place it stands at."""
+def _floats(plain: Any, key: str) -> Iterator[tuple[str, float]]:
     if isinstance(plain, float):
-        yield where, plain
+        yield key, plain
     elif isinstance(plain, dict):
-        for key, value in plain.items():
-            yield from _numbers(value, f"{where}.{key}")
+        for name, value in plain.items():
+            yield from _floats(value, f"{key}.{name}")
     elif isinstance(plain, list | tuple):
         for position, value in enumerate(plain):
-            yield from _numbers(value, f"{where}[{position}]")
+            yield from _floats(value, f"{key}[{position}]")
 
 
 def _clean(plain: Any) -> Any:
@@ -84,21 +152,3 @@ def _clean(plain: Any) -> Any:
     if isinstance(plain, list | tuple):
         return [_clean(value) for value in plain]
     return plain
-
-
-def _faults(error: ValidationError) -> list[str]:
-    return [
-        f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors(include_url=False, include_input=False)
-    ]
-
-
-def _misfits(result: Result) -> Iterator[str]:
-    """A main measure that was not measured, and grids that are not square."""
-    for dataset in result.datasets:
-        if not any(change.measure == dataset.main for change in dataset.changes):
-            yield f"data set {dataset.name}: main must be one of its measures, got {dataset.main}"
-        side = len(dataset.languages)
-        for grid in dataset.grid:
-            tables = [table for table in (grid.after, grid.before, grid.improvement, grid.verdicts) if table is not None]
-            if any(len(table) != side or any(len(row) != side for row in table) for table in tables):
-                yield f"data set {dataset.name}: the {grid.comparison} grid must have {side} rows and columns, one per language"

@@ -3,12 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from adiabat.results.evaluation_result import WithOrigin
+from adiabat.results.record import Record
 from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.frontier import Crossing, Profile
 from adiabat.scaling_laws.laws import Kind, Method, Option, Way
-
-SCALING_FORMAT = 1
 
 LossOf = Literal["validation", "training"]
 """Which loss of a run: on pairs that were held out, when it is over, or the mean over its last steps."""
@@ -331,8 +329,8 @@ class Advice:
     unsound: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ScalingResult(WithOrigin):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingResult(Record):
     """The whole ``result.json`` of a scaling experiment, or of a plan made from its runs.
 
     Attributes:
@@ -344,10 +342,6 @@ class ScalingResult(WithOrigin):
         resamples: How often runs were drawn again.
         advice: What to train; None of a scaling experiment.
         crossings: Where a family's methods change places, near to the budgets of its runs.
-        settings: The resolved configuration.
-        inputs: What was read.
-        notes: What a reader must know.
-        format: Version of this layout.
     """
 
     loss: LossOf
@@ -358,10 +352,7 @@ class ScalingResult(WithOrigin):
     resamples: int
     advice: Advice | None = None
     crossings: list[CrossingRecord] = field(default_factory=list)
-    settings: dict[str, Any] = field(default_factory=dict)
-    inputs: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    format: int = SCALING_FORMAT
+    kind: Literal["scaling", "plan"] = "scaling"
 
     @property
     def counted(self) -> list[tuple[ScalingRun, float]]:

@@ -1,11 +1,9 @@
 """What an analysis of embedding spaces leaves behind: plain data for ``result.json``, of which tables and pages are made."""
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from adiabat.results.evaluation_result import WithOrigin
-
-SPACE_FORMAT = 1
+from adiabat.results.record import Record
 
 Whose = Literal["both", "queries", "documents"]
 """Which tower's vectors a number is about."""
@@ -117,8 +115,8 @@ class SpaceMap:
     before: MapPanel | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SpaceResult(WithOrigin):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceResult(Record):
     """The whole of the ``result.json`` of an analysis.
 
     Attributes:
@@ -135,11 +133,6 @@ class SpaceResult(WithOrigin):
         numbers: In the order of the table.
         distributions: Of cosines and ratios.
         map: None where it was not asked for.
-        notes: What was left out, or needs saying.
-        settings: The resolved configuration, as plain tables.
-        inputs: What was read: paths, and the SHA-256 of vectors.
-        kind: Tells this layout from those of other verbs.
-        format: Version of this layout.
     """
 
     model: str
@@ -155,11 +148,7 @@ class SpaceResult(WithOrigin):
     numbers: list[SpaceNumber]
     distributions: list[Distribution]
     map: SpaceMap | None = None
-    notes: list[str] = field(default_factory=list)
-    settings: dict[str, Any] = field(default_factory=dict)
-    inputs: dict[str, str] = field(default_factory=dict)
     kind: Literal["space"] = "space"
-    format: int = SPACE_FORMAT
 
     def number(self, name: str, of: Whose = "both") -> SpaceNumber:
         """One of the numbers."""

@@ -2,9 +2,10 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from adiabat.results.evaluation_result import Change, GridComparison, WithOrigin
+from adiabat.results.evaluation_result import Change, GridComparison
+from adiabat.results.record import Record
 
 Kind = Literal[
     "retrieval",
@@ -21,8 +22,6 @@ Kind = Literal[
 ]
 """What is asked of a model; the names are those of a suite's TOML file."""
 
-
-SUITE_FORMAT = 1
 
 CLOSENESS = 1e-12
 """Values that differ by no more than this, or than this share of them, are one value in two orders of addition."""
@@ -183,8 +182,8 @@ class Fact:
     value: float
 
 
-@dataclass(frozen=True, slots=True)
-class SuiteResult(WithOrigin):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteResult(Record):
     """The whole of the ``result.json`` of a suite.
 
     Attributes:
@@ -198,10 +197,6 @@ class SuiteResult(WithOrigin):
         grids: Of the tasks that are grids.
         units: Those on which models differ most, per task.
         facts: What else is known of single models on a task; records of earlier versions have none.
-        notes: What a reader must know.
-        settings: As resolved.
-        inputs: What was read: task or model to SHA-256 and source.
-        format: Version of this layout.
     """
 
     tasks: list[SuiteTask]
@@ -213,10 +208,7 @@ class SuiteResult(WithOrigin):
     grids: list[SuiteGrid] = field(default_factory=list)
     units: list[UnitRow] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
-    notes: tuple[str, ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)
-    inputs: dict[str, Any] = field(default_factory=dict)
-    format: int = SUITE_FORMAT
+    kind: Literal["suite"] = "suite"
 
     def main_score(self, task: str, model: str) -> Score | None:
         """A model's value of the measure that carries the verdict of a task.

@@ -4,12 +4,11 @@ Reference: Vasilyev et al. 2024.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from adiabat.results.evaluation_result import Change, GridComparison, LayerChange, WithOrigin
+from adiabat.results.evaluation_result import Change, GridComparison, LayerChange
+from adiabat.results.record import Record
 from adiabat.results.suite_result import Kind
-
-SWEEP_FORMAT = 1
 
 Value = str | float | int | bool | list[str] | None
 """Of a setting."""
@@ -119,8 +118,8 @@ class SweepRun:
         return next((one for one in self.tasks if one.task == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class SweepResult(WithOrigin):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepResult(Record):
     """The whole ``result.json`` of a sweep.
 
     Attributes:
@@ -131,10 +130,6 @@ class SweepResult(WithOrigin):
         runs: In order of the grid.
         noise: Measure of drift to how far the untuned tower drifts when only the writing of the probes changes (`adiabat.adiabatic.drift`);
             empty where drift was not measured.
-        settings: The resolved configuration.
-        inputs: What was read, by its part.
-        notes: What a reader must know.
-        format: Version of this layout.
     """
 
     model: str
@@ -143,7 +138,4 @@ class SweepResult(WithOrigin):
     varied: list[str]
     runs: list[SweepRun]
     noise: dict[str, float] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
-    inputs: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    format: int = SWEEP_FORMAT
+    kind: Literal["sweep"] = "sweep"

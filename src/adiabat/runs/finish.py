@@ -2,12 +2,14 @@
 
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from adiabat.core.checksums import CHECKSUMS, digest_of, require_seal
 from adiabat.core.errors import DataError, JobError, ModelError
 from adiabat.core.files import advice_on, write_json
 from adiabat.results.evaluation_result import Result
+from adiabat.results.record import Record, write_result
 from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import GO_ON
 
@@ -20,8 +22,6 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
         beside: Further files of the job by name.
         tidy: Removes what a finished job no longer needs.
     """
-    from adiabat.report.evaluation_page import write_evaluation
-
     partial, former = job.folder / ".model", job.folder / ".former-model"
     try:
         _clear(partial, former)
@@ -29,7 +29,7 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
         if job.model.exists():
             # In one move: a model half removed would be taken for a whole one.
             job.model.rename(former)
-        write_evaluation(result, job.folder, beside=beside)
+        write_report(result, job.folder, beside=beside)
         seal_model(job, partial)
         partial.rename(job.model)
         tidy()
@@ -37,6 +37,17 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
         raise JobError(f"{job.model} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
     finally:
         _clear(partial, former)
+
+
+def write_report(record: Record, folder: Path, *, beside: Mapping[str, bytes] | None = None) -> None:
+    """Write ``result.json``, its page, and the tables and figures made from it, all or none.
+
+    Args:
+        beside: Further files by name.
+    """
+    from adiabat.report.pages import files
+
+    write_result(record, folder, beside={**files(record), **{name: partial(bytes, content) for name, content in (beside or {}).items()}})
 
 
 def seal_model(job: Job, folder: Path) -> None:

@@ -108,16 +108,17 @@ def claimed_for_jobs(folder: Path, describe: Callable[[], Mapping[str, Any]], *,
 
 
 @contextmanager
-def claimed(folder: Path | None, *, reader: Callable[[Path], object] = read_result) -> Iterator[Path | None]:
+def claimed(folder: Path | None, *, kind: str = "evaluation") -> Iterator[Path | None]:
     """A directory that an evaluation may write into, made where it is missing, and gone again where the evaluation fails.
 
     Args:
         folder: None where nothing is written.
+        kind: Of the record; one of this kind that lies there may be replaced.
     """
     if folder is None:
         yield None
         return
-    _require_own(folder, reader)
+    _require_own(folder, kind)
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -133,7 +134,7 @@ def claimed(folder: Path | None, *, reader: Callable[[Path], object] = read_resu
         raise
 
 
-def _require_own(folder: Path, reader: Callable[[Path], object]) -> None:
+def _require_own(folder: Path, kind: str) -> None:
     """Refuse a directory that is something else, lies in it, or holds a result or report of something else."""
     kinds = {
         "a file": folder.exists() and not folder.is_dir(),
@@ -142,12 +143,13 @@ def _require_own(folder: Path, reader: Callable[[Path], object]) -> None:
         "a store": is_store(folder),
         "a model": any((folder / name).exists() for name in ("modules.json", "config.json")),
     }
-    if kind := next((name for name, found in kinds.items() if found), None):
-        raise JobError(f"--out must be a directory of its own, {folder} is {kind}; choose another")
+    if other := next((name for name, found in kinds.items() if found), None):
+        raise JobError(f"--out must be a directory of its own, {folder} is {other}; choose another")
     require_outside(folder)
     if (folder / "result.json").exists() or (folder / "report.html").exists():
         try:
-            reader(folder / "result.json")
+            if (existing := read_result(folder / "result.json").kind) != kind:
+                raise DataError(f"kind is {existing}, not {kind}")
         except DataError as fault:
             raise JobError(
                 f"--out must hold nothing but an evaluation of the same kind, {folder} holds something else, or one that is damaged "

@@ -74,6 +74,7 @@ def result_of(
 ) -> Result:
     """Put a record into the result of its job."""
     return Result(
+        kind="training",
         title=title,
         command=command,
         created=now(),
@@ -89,7 +90,7 @@ def result_of(
 
 def finished(job: Job, what: str) -> tuple[Result, TrainingRecord]:
     """The result of a job that is over, and what its run did."""
-    result = read_result(job.result)
+    result = read_result(job.result, Result)
     if result.training is None:
         raise JobError(f"{job.result} must be the result of a {what} run, got another; remove {job.folder}, and it is made again")
     return result, result.training

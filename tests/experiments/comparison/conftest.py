@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from adiabat.report import evaluation_page as page
 from tests.commands import one_thread
+from tests.pages import without_pages
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, one_thread():
-        patch.setattr(page, "render_page", lambda result: "")
+        without_pages(patch)
         yield

@@ -14,13 +14,13 @@ from adiabat.experiments import comparison_runs as runs
 from adiabat.experiments.comparison import compare
 from adiabat.experiments.comparison_rows import rows_at
 from adiabat.experiments.comparison_runs import encoding_speeds
-from adiabat.report import comparison_page as page
 from adiabat.results.comparison_result import Comparison
 from adiabat.runs.run_config import read_description
 from adiabat.runs.run_dir import Job
 from adiabat.training.limits import InterruptionError
 from adiabat.training.loop import Loop
 from tests.experiments.comparison.world import lines, run, settings_of, tiny, write_world
+from tests.pages import EVERY, without_pages
 from tests.runs.before import forget
 
 
@@ -31,7 +31,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True, scope="module")
 def _no_pages() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "render_comparison", lambda found: "")
+        without_pages(patch, EVERY)
         yield
 
 

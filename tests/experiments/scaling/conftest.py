@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from adiabat.report import evaluation_page as page
-from adiabat.report import scaling_files as files
 from adiabat.results.scaling_result import ScalingResult
 from adiabat.scaling_laws.fitting import Fitted
 from adiabat.scaling_laws.law_intervals import Ensemble
 from adiabat.scaling_laws.laws import Points
 from tests.experiments.scaling.world import rows_of, run, settings_of, write_world, written
+from tests.pages import EVERY, without_pages
 
 
 @pytest.fixture(scope="session")
@@ -20,14 +19,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ScalingResult]
     folder = tmp_path_factory.mktemp("scaling")
     write_world(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "render_page", lambda result: "page")
+        without_pages(patch, EVERY)
         return folder, run(settings_of(folder))
 
 
 @pytest.fixture(autouse=True)
 def _no_pages_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "render_page", lambda result: "page")
-    monkeypatch.setattr(files, "write_figures", lambda folder, figures: None)
+    without_pages(monkeypatch, EVERY)
 
 
 DRAWN: dict[tuple[Any, ...], Ensemble] = {}

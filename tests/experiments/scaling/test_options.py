@@ -12,8 +12,10 @@ import pytest
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.experiments.plan import plan
 from adiabat.experiments.plan_constraints import TOO_LONG, TOO_SHORT, UNTIMED
-from adiabat.report.scaling_files import read_scaling, write_scaling
 from adiabat.report.scaling_wording import reservations
+from adiabat.results.record import read_result
+from adiabat.results.scaling_result import ScalingResult
+from adiabat.runs.finish import write_report
 from tests.experiments.scaling.world import BUDGET, BUDGETS, SIZES, advice_of, asked, load, rows_of, written
 
 
@@ -69,6 +71,6 @@ def test_a_loss_that_is_no_number_is_left_out_and_no_part_of_the_record(tmp_path
     result = plan(load, asked(path))
     assert result.left_out == {first["name"]: "its loss must be a number above 0, got nan"}
     (tmp_path / "out").mkdir()
-    write_scaling(result, tmp_path / "out")
-    assert read_scaling(tmp_path / "out" / "result.json").runs[0].validation_loss is None
-    assert read_scaling(tmp_path / "out" / "result.json").runs[0].scores == {"search": 0.5}
+    write_report(result, tmp_path / "out")
+    assert read_result(tmp_path / "out" / "result.json", ScalingResult).runs[0].validation_loss is None
+    assert read_result(tmp_path / "out" / "result.json", ScalingResult).runs[0].scores == {"search": 0.5}

@@ -19,7 +19,7 @@ from tests.experiments.sweep.world import run, settings_of, write_world
 
 @pytest.fixture(autouse=True)
 def _no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_module, "write_sweep", lambda result, folder: None)
+    monkeypatch.setattr(sweep_module, "write_report", lambda result, folder: None)
 
 
 @pytest.fixture

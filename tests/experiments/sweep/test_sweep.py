@@ -17,7 +17,6 @@ from adiabat.experiments import sweep as sweep_module
 from adiabat.experiments import sweep_trials as worker_module
 from adiabat.experiments.sweep_rows import rows_at
 from adiabat.models.encoder import Encoder
-from adiabat.report.sweep_files import read_sweep
 from adiabat.results.record import read_result
 from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.run_config import is_described, is_job, read_description
@@ -38,7 +37,7 @@ Done = tuple[Path, SweepResult, list[str]]
 @pytest.fixture(autouse=True)
 def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of sweeps have tests of their own; one is made by `done`."""
-    monkeypatch.setattr(sweep_module, "write_sweep", lambda result, folder: None)
+    monkeypatch.setattr(sweep_module, "write_report", lambda result, folder: None)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +59,7 @@ def world(tmp_path: Path) -> Path:
 def test_a_sweep_leaves_its_page_tables_and_figures(done: Done) -> None:
     left = {path.name for path in (done[0] / "out").iterdir()}
     assert {"report.html", "result.json", "table.csv", "table.md", "table.tex", "figures", "runs.parquet", "config.toml"} <= left
-    assert read_sweep(done[0] / "out" / "result.json") == done[1]
+    assert read_result(done[0] / "out" / "result.json", SweepResult) == done[1]
 
 
 def test_every_run_is_a_job_of_its_own_and_leaves_a_row(done: Done) -> None:
