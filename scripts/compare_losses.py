@@ -93,7 +93,7 @@ def take(run: Run, arguments: argparse.Namespace) -> dict[str, Any]:
     """Train, measure, and give the row."""
     with tempfile.TemporaryDirectory() as folder:
         settings = settings_of(run, arguments, Path(folder) / "job")
-        result = adiabat.train(settings)
+        result = adiabat.train(settings=settings)
         assert result is not None
         assert result.training is not None
         ranks = ranks_of(adiabat.load(Path(folder) / "job"), settings)

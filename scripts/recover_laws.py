@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from adiabat.cli.console import watching
+from adiabat.api.progress_display import shown_progress
 from adiabat.experiments.plan_prior import BUDGETS, PYTHIA
 from adiabat.scaling_laws.fitting import fit
 from adiabat.scaling_laws.flops import PassedParameters
@@ -50,7 +50,7 @@ def main() -> None:
     given = parser.parse_args()
     for name, (law, truth, shares) in LAWS.items():
         found = []
-        with watching() as watch:
+        with shown_progress() as watch:
             for seed in range(given.seeds):
                 found.append(recovered(law, truth, shares, seed, given.resamples))
                 watch.progress(name, seed + 1, given.seeds)
@@ -68,7 +68,7 @@ def found_methods(cases: int) -> int:
     """In how many cases the recipe names the method that is truly best."""
     generator = np.random.default_rng(0)
     right = done = 0
-    with watching() as watch:
+    with shown_progress() as watch:
         while done < cases:
             truths: dict[Method, Loss] = {"full": drawn_law(generator), "lora": drawn_law(generator)}
             options = [option for method in truths for option in options_of(method)]

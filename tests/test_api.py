@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import adiabat
-from adiabat.api import embed_verb, evaluate_verb, tune_verb
+from adiabat.api import evaluate_verb, tune_verb
 from adiabat.config.reader import checked
-from adiabat.config.shared import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings
+from adiabat.config.shared import EmbedSettings, EncoderSection, EvaluateSettings
 from adiabat.config.tasks import SuiteSettings
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, ModelError, StoreError
@@ -20,6 +20,7 @@ from adiabat.evaluation import evaluate as evaluation
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
+from adiabat.store import corpus_embedding
 from adiabat.store.vector_store import Store
 from tests.commands import one_thread
 from tests.tiny import save_tiny
@@ -59,7 +60,7 @@ def model(here: Path) -> DualEncoder:
 
 def test_a_model_that_is_loaded_already_is_taken_as_it_is(here: Path, model: DualEncoder) -> None:
     by_name = adiabat.search(here / "store", "hello", model=here / "model", k=3)
-    assert adiabat.search(here / "store", "hello", model=model, k=3) == by_name
+    assert list(adiabat.search(here / "store", "hello", model=model, k=3)) == list(by_name)
 
 
 def test_settings_of_the_encoder_override_the_models_own(here: Path) -> None:
@@ -102,7 +103,7 @@ def test_a_model_of_no_name_is_refused() -> None:
 
 
 def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (embed_verb, evaluate_verb, tune_verb):
+    for module in (corpus_embedding, evaluate_verb, tune_verb):
         monkeypatch.setattr(module, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     with pytest.raises(DataError, match="must exist"):
         adiabat.embed(here / "model", tmp_path / "none.jsonl", tmp_path / "new")
@@ -120,7 +121,9 @@ def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path
 def test_vectors_of_this_model_are_imported_and_the_store_knows_who_made_them(here: Path, model: DualEncoder, tmp_path: Path) -> None:
     np.save(tmp_path / "vectors.npy", model.encode([document["text"] for document in DOCUMENTS], side="document", precision="fp32"))
     (tmp_path / "ids.txt").write_text("\n".join(document["_id"] for document in DOCUMENTS), encoding="utf-8")
-    store = adiabat.embed(model, here / "corpus.jsonl", tmp_path / "new", vectors=tmp_path / "vectors.npy", ids=tmp_path / "ids.txt")
+    store = adiabat.import_vectors(
+        tmp_path / "vectors.npy", tmp_path / "new", ids=tmp_path / "ids.txt", texts=here / "corpus.jsonl", model=model
+    )
     built = Store.open(here / "store")
     assert store.fingerprint == built.fingerprint
     assert (store.manifest.source, store.manifest.encoder) == (str(here / "corpus.jsonl"), model.name)
@@ -152,7 +155,7 @@ def test_appending_refuses_settings_that_the_store_decides(here: Path, tmp_path:
 
 def test_embedding_again_says_that_it_was_done_before(here: Path) -> None:
     notes: list[str] = []
-    adiabat.embed(here / "model", here / "corpus.jsonl", here / "store", watch=Watch(note=notes.append))
+    adiabat.embed(here / "model", here / "corpus.jsonl", here / "store", progress=Watch(note=notes.append))
     assert len(notes) == 1
     assert "finished before" in notes[0]
 
@@ -160,7 +163,7 @@ def test_embedding_again_says_that_it_was_done_before(here: Path) -> None:
 def test_documents_that_fill_the_token_limit_are_counted(here: Path, tmp_path: Path) -> None:
     notes: list[str] = []
     corpus = write_lines(tmp_path / "long.jsonl", [{"doc_id": "short", "text": "a"}, {"doc_id": "long", "text": "word " * 30}])
-    adiabat.embed(here / "model", corpus, tmp_path / "store", watch=Watch(note=notes.append))
+    adiabat.embed(here / "model", corpus, tmp_path / "store", progress=Watch(note=notes.append))
     assert notes == ["1 of 2 distinct documents fill the limit of 64 tokens: what goes beyond it is not in their vectors"]
 
 
@@ -272,7 +275,7 @@ def test_an_evaluation_that_fails_leaves_what_stood_there_before(here: Path, tmp
 
 
 def test_a_search_finds_a_document_by_its_own_text(here: Path) -> None:
-    hits = adiabat.search(here / "store", DOCUMENTS[5]["text"], model=here / "model", k=1, settings=SearchSettings())
+    hits = adiabat.search(here / "store", DOCUMENTS[5]["text"], model=here / "model", k=1)
     assert [(hit.doc_id, hit.text) for hit in hits] == [("d5", DOCUMENTS[5]["text"])]
     assert hits[0].score == pytest.approx(1, abs=1e-3)
 

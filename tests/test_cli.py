@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import adiabat
-from adiabat import __version__
-from adiabat.cli.measuring import folded
+from adiabat import SearchResult, __version__
+from adiabat.cli.panel_main import fold_retain
 from adiabat.core.errors import ConfigError
 from adiabat.core.files import read_json
 from adiabat.results.evaluation_result import Hit
@@ -45,7 +45,7 @@ def test_a_system_error_that_nobody_foresaw_is_told_plainly(run: Run, monkeypatc
     said = run(*search())
     assert said.code == 2
     assert said.err == (
-        "adiabat: store/vectors.npy must be readable or writable, got: No space left on device; "
+        "adiabat: store/vectors.npy could not be read or written: No space left on device; "
         "check the path, its permissions and the free space\n"
     )
 
@@ -67,10 +67,10 @@ def test_debug_shows_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("verb", "then"),
     [
-        ("embed", "what is finished is kept; run the same command again to go on"),
-        ("tune", "run the same command with --resume to go on"),
-        ("evaluate", "nothing of it is kept; run the same command again to begin anew"),
-        ("search", "nothing of it is kept; run the same command again to begin anew"),
+        ("embed", "finished parts are kept; run the same command again to continue"),
+        ("tune", "run the same command with --resume to continue"),
+        ("evaluate", "nothing was saved; run the same command again to start over"),
+        ("search", "nothing was saved; run the same command again to start over"),
     ],
 )
 def test_ctrl_c_ends_with_130_and_says_how_to_go_on(run: Run, new: str, monkeypatch: pytest.MonkeyPatch, verb: str, then: str) -> None:
@@ -106,7 +106,7 @@ cli.main()
 def test_a_second_ctrl_c_ends_the_process_without_a_traceback() -> None:
     done = python(SECOND_CTRL_C)
     assert done.returncode == -signal.SIGINT
-    assert done.stderr == "adiabat: interrupted; nothing of it is kept; run the same command again to begin anew\n"
+    assert done.stderr == "adiabat: interrupted; nothing was saved; run the same command again to start over\n"
 
 
 class OutOfMemoryError(RuntimeError):
@@ -134,8 +134,7 @@ def test_too_little_memory_is_no_defect_and_the_settings_that_help_are_named(
     assert run(*tune("pairs.jsonl", out=new)) == Said(
         1,
         "",
-        f"adiabat: memory must be enough for the work, got: {fault}; lower tune.batch_size, tune.negatives_per_query or "
-        "encoder.max_tokens, or free some\n",
+        f"adiabat: out of memory: {fault}; lower tune.batch_size, tune.negatives_per_query or encoder.max_tokens, or free memory\n",
     )
 
 
@@ -164,7 +163,8 @@ def test_search_prints_ranks_scores_ids_and_texts(run: Run) -> None:
 
 
 def test_documents_cannot_move_the_cursor_of_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adiabat, "search", lambda *_, **__: [Hit("d\x1b[2J", "red \x1b[31mtext\x07\n here", 0.5, False)])
+    found = SearchResult("hello", {"model": [Hit("d\x1b[2J", "red \x1b[31mtext\x07\n here", 0.5, False)]})
+    monkeypatch.setattr(adiabat, "search", lambda *_, **__: found)
     assert run(*search()).out.splitlines()[1:] == ["  1  0.5000  d\ufffd[2J  red \ufffd[31mtext\ufffd here"]
 
 
@@ -301,22 +301,22 @@ def test_no_verb_has_more_than_about_eight_options_and_shared_ones_mean_the_same
 
 def test_folding_leaves_everything_else_as_it_stands() -> None:
     words = ["evaluate", "m", "--retain", "s", "d", "x", "--", "--retain", "a"]
-    assert folded(words) == ["evaluate", "m", "--retain", "s\0d", "x", "--", "--retain", "a"]
+    assert fold_retain(words) == ["evaluate", "m", "--retain", "s\0d", "x", "--", "--retain", "a"]
 
 
 @pytest.mark.parametrize("words", [["--retain", "store"], ["--retain"], ["--retain=store"], ["--retain", "--out", "x"]])
 def test_a_retention_set_of_one_word_is_told_to_have_two(words: list[str]) -> None:
-    with pytest.raises(ConfigError, match=r"--retain must be followed by two words, STORE and DATA, got .*; write both$"):
-        folded(words)
+    with pytest.raises(ConfigError, match=r"--retain takes two words, STORE and DATA, got .*; write both$"):
+        fold_retain(words)
 
 
 def test_a_verb_of_several_commands_asks_for_one(run: Run) -> None:
     said = run("distill")
     assert said.code == 2
-    assert said.err.splitlines()[-1] == "adiabat: a command must be named, got none; see adiabat distill --help"
+    assert said.err.splitlines()[-1] == "adiabat: a command is missing; see adiabat distill --help"
 
 
 def test_evaluate_with_too_few_words_tells_where_to_read_on(run: Run) -> None:
     said = run("evaluate", "model", "--out", "new")
     assert said.code == 2
-    assert "evaluate must be given MODEL STORE DATA, or --suite SUITE with models, got model; see adiabat evaluate --help" in said.err
+    assert "evaluate takes MODEL STORE DATA, or --suite SUITE with models, got model; see adiabat evaluate --help" in said.err

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from adiabat.cli.console import SECONDS_PER_LINE, Lines, OneBar, complain, plain_warnings, say, watching
+from adiabat.api.progress_display import SECONDS_PER_LINE, Lines, OneBar, say, shown_progress
+from adiabat.cli.console import complain, plain_warnings
 
 
 def plain(width: int = 80) -> tuple[Console, io.StringIO]:
@@ -17,7 +18,7 @@ def plain(width: int = 80) -> tuple[Console, io.StringIO]:
 
 def test_where_there_is_no_terminal_only_notes_are_written() -> None:
     console, stream = plain()
-    with watching(console) as watch:
+    with shown_progress(console) as watch:
         watch.progress("encoding", 1, 10)
         watch.note("read [bold]7[/bold] rows")
     assert stream.getvalue() == "read [bold]7[/bold] rows\n"
@@ -34,7 +35,7 @@ def test_words_between_colons_are_no_emoji_in_notes_or_labels() -> None:
     say("reading data/x:100:y", console)
     assert stream.getvalue() == "reading data/x:100:y\n"
     stream = io.StringIO()
-    with watching(Console(file=stream, force_terminal=True, force_interactive=True, width=120)) as watch:
+    with shown_progress(Console(file=stream, force_terminal=True, force_interactive=True, width=120)) as watch:
         watch.progress("reading data/x:100:y [bold]z[/bold]", 3, 9)
     assert "reading data/x:100:y [bold]z[/bold]" in stream.getvalue()
 
@@ -53,7 +54,7 @@ def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
 def test_at_a_terminal_there_is_a_bar_that_is_gone_at_the_end() -> None:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, force_interactive=True, width=80)
-    with watching(console) as watch:
+    with shown_progress(console) as watch:
         watch.progress("encoding documents", 3, 9)
         watch.note("a note")
     written = stream.getvalue()

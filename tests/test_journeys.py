@@ -243,7 +243,7 @@ def test_a_store_whose_building_was_cut_short_is_finished_by_the_same_command(
     monkeypatch.setattr(Encoder, "encode", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     code, _, err = run("embed model train.jsonl --out again")
     assert code == 130
-    assert "run the same command again to go on" in err
+    assert "run the same command again to continue" in err
     code, _, err = run("search again --model model", "cat")
     assert code == 2
     assert "its building was cut short (again.building); run its command again to go on" in err

@@ -140,9 +140,9 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "vectors without ids": (imported("good.npy"), ("must come with ids",)),
     "vectors that are not there": (imported("none.npy", *IDS), ("none.npy", "there is none")),
     "vectors that are text": (imported("text.npy", *IDS), ("text.npy", "npy file", "numpy.save")),
-    "ids without vectors": (embed("corpus.jsonl", *IDS), ("ids must name the rows of vectors", "give both, or neither")),
+    "ids without vectors": (embed("corpus.jsonl", *IDS), ("--ids names the rows of --import", "give both, or neither")),
     "ids that are not there": (imported("good.npy", "--ids", "none.txt"), ("none.txt", "there is none")),
-    "importing and appending": (imported("good.npy", "--append", out="store"), ("append must add a corpus that is encoded",)),
+    "importing and appending": (imported("good.npy", "--append", out="store"), ("--append encodes a corpus, and --import takes vectors",)),
     "appending what is there": (embed("corpus.jsonl", "--append", out="store"), ("document ids must be new to store", '"d0"')),
     "appending to nothing": (embed("corpus.jsonl", "--append"), ("new must be a store",)),
     "another dtype while appending": (
@@ -228,13 +228,13 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a device of another name": (evaluate("pairs.jsonl", "--device", "gpu"), ("run.device must be auto, cpu, cuda or cuda:N, got 'gpu'",)),
     "--retain with one word": (
         evaluate("pairs.jsonl", "--retain", "store"),
-        ("--retain must be followed by two words, STORE and DATA, got store",),
+        ("--retain takes two words, STORE and DATA, got store",),
     ),
-    "--retain with none": (evaluate("pairs.jsonl", "--retain"), ("--retain must be followed by two words, STORE and DATA, got nothing",)),
-    "--retain= with one word": (evaluate("pairs.jsonl", "--retain=store"), ("--retain must be followed by two words", "got store")),
+    "--retain with none": (evaluate("pairs.jsonl", "--retain"), ("--retain takes two words, STORE and DATA, got nothing",)),
+    "--retain= with one word": (evaluate("pairs.jsonl", "--retain=store"), ("--retain takes two words", "got store")),
     "--retain that runs into an option": (
         evaluate("pairs.jsonl", "--retain", "store", "--seed", "3"),
-        ("--retain must be followed by two words",),
+        ("--retain takes two words",),
     ),
     "--retain of a missing store": (evaluate("pairs.jsonl", "--retain", "nowhere", "pairs.jsonl"), ("nowhere must be a store",)),
     "a measure of no meaning": (

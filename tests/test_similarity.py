@@ -136,7 +136,7 @@ def test_candidates_are_mined_by_the_stated_similarity(here: Path, tmp_path: Pat
     lines(tmp_path / "pairs.jsonl", [{"query": query, "pos": [f"d{row}"]} for query, row in zip(QUERIES, best, strict=True)])
     out = tmp_path / "mined.jsonl"
     adiabat.mine(
-        tmp_path / "pairs.jsonl", here / "store", out, model=str(here / "model"), settings=settings, watch=Watch(note=notes.append)
+        tmp_path / "pairs.jsonl", here / "store", out, model=str(here / "model"), settings=settings, progress=Watch(note=notes.append)
     )
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     for row, expected in zip(rows, products(here), strict=True):
@@ -151,7 +151,7 @@ def tuned(here: Path, out: Path, notes: list[str] | None = None, **tune: Any) ->
         del regime["margin"]
     settings = checked(TuneSettings, {"tune": regime | tune, "data": {"validation_fraction": 0.4}})
     said = Watch(note=[].append if notes is None else notes.append)
-    adiabat.tune(here / "model", here / "store", here / "pairs.jsonl", out, settings=settings, watch=said)
+    adiabat.tune(here / "model", here / "store", here / "pairs.jsonl", out, settings=settings, progress=said)
 
 
 def test_tuning_compares_by_the_stated_similarity_and_the_tuned_model_states_it(here: Path, tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_imported_vectors_of_a_dot_product_model_keep_their_lengths(here: Path, 
     np.save(tmp_path / "vectors.npy", Store.open(here / "store").gather(np.arange(30)))
     (tmp_path / "ids.txt").write_text("".join(f"d{row}\n" for row in range(30)), encoding="utf-8")
     vectors = {"vectors": tmp_path / "vectors.npy", "ids": tmp_path / "ids.txt"}
-    adiabat.embed(here / "model", here / "corpus.jsonl", tmp_path / "store", **vectors)
+    adiabat.import_vectors(out=tmp_path / "store", texts=here / "corpus.jsonl", model=here / "model", **vectors)
     for query in QUERIES[:3]:
         found = [adiabat.search(place, query, model=here / "model", k=30) for place in (here / "store", tmp_path / "store")]
         assert [hit.doc_id for hit in found[0]] == [hit.doc_id for hit in found[1]]
@@ -263,6 +263,10 @@ def test_an_import_of_vectors_without_their_titles_is_told_how_titles_are_joined
     np.save(tmp_path / "vectors.npy", Store.open(here / "store").gather(np.arange(30)))
     (tmp_path / "ids.txt").write_text("".join(f"d{row}\n" for row in range(30)), encoding="utf-8")
     with pytest.raises(StoreError, match=re.escape('a document with a title is embedded as title + " " + text')):
-        adiabat.embed(
-            here / "model", tmp_path / "titled.jsonl", tmp_path / "store", vectors=tmp_path / "vectors.npy", ids=tmp_path / "ids.txt"
+        adiabat.import_vectors(
+            tmp_path / "vectors.npy",
+            tmp_path / "store",
+            ids=tmp_path / "ids.txt",
+            texts=tmp_path / "titled.jsonl",
+            model=here / "model",
         )

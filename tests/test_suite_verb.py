@@ -65,11 +65,11 @@ def test_two_models_are_compared_from_what_was_kept(said, place: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "phrase"),
     [
-        (["one", "two"], "evaluate must be given MODEL STORE DATA, or --suite SUITE with models, got one two"),
+        (["one", "two"], "evaluate takes MODEL STORE DATA, or --suite SUITE with models, got one two"),
         (["one", "--suite", "none.toml"], "none.toml must be a TOML file of settings, got no such file"),
         (["one", "--suite", "mteb-nine"], "got mteb-nine; did you mean mteb-eight?"),
-        (["one", "--suite", "suite.toml", "--split", "test"], "--split must be left out with --suite, where it has no effect"),
-        (["one", "--suite", "suite.toml", "--retain", "a", "b"], "--retain must be left out with --suite"),
+        (["one", "--suite", "suite.toml", "--split", "test"], "--split has no effect with --suite"),
+        (["one", "--suite", "suite.toml", "--retain", "a", "b"], "--retain has no effect with --suite"),
         (["--suite", "suite.toml"], "at least one model must be given, got none"),
         (["one", "--suite", "suite.toml", "--baseline", "two"], "suite.baseline must be the name of a model, got two; the models are one"),
         (["one", "--suite", "suite.toml", "--set", "measure.measures=['nDGC']"], "measure must be a complete name that ir-measures"),

@@ -108,7 +108,7 @@ def test_jobs_that_train_both_towers_and_streams_are_counted(here: Path) -> None
             "data": {"validation": "dev.jsonl", "cache": "cache", **stream},
             "train": {"batch_size": 3, "steps": 3, "validate_every": 2},
         }
-        adiabat.train(checked(TrainSettings, tables))
+        adiabat.train(settings=checked(TrainSettings, tables))
         known = trained_by(out)
         assert known is not None
         assert not known.unknown

@@ -58,7 +58,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def embedded() -> list[str]:
     notes: list[str] = []
-    adiabat.embed("model", "corpus.jsonl", "store", settings=DROP, watch=Watch(note=notes.append))
+    adiabat.embed("model", "corpus.jsonl", "store", settings=DROP, progress=Watch(note=notes.append))
     return notes
 
 
@@ -132,11 +132,11 @@ def test_a_query_finds_nothing_and_the_terminal_says_why(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded()
-    assert adiabat.search("store", "frobnicate", model="model") == []
+    assert list(adiabat.search("store", "frobnicate", model="model")) == []
     assert len(adiabat.search("store", "frobnicate the cat", model="model", k=3)) == 3
     said = run_in_process(capsys, monkeypatch, ["search", "store", "frobnicate", "--model", "model"])
     assert said.code == 0
-    assert "nothing: the model knows no token of the query" in said.out
+    assert "no hits: the model knows no token of the query" in said.out
 
 
 def test_measuring_counts_such_queries_as_lost_and_says_how_many(here: Path) -> None:

@@ -45,7 +45,7 @@ def settings_of(**section: Any) -> DistillStaticSettings:
 
 def made(teacher: Path, out: Path, notes: list[str] | None = None, **section: Any) -> DistillResult:
     said = notes if notes is not None else []
-    return adiabat.distill_static(str(teacher), out, settings=settings_of(**section), watch=Watch(note=said.append))
+    return adiabat.distill_static(str(teacher), out, settings=settings_of(**section), progress=Watch(note=said.append))
 
 
 def embedded(folder: Path) -> Float[np.ndarray, "n e"]:
@@ -177,7 +177,7 @@ def test_words_that_are_there_already_are_told(tmp_path: Path) -> None:
     section = {"dims": 3, "vocabulary": str(tmp_path / "words.txt")}
     notes: list[str] = []
     found = adiabat.distill_static(
-        DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(**section), watch=Watch(note=notes.append)
+        DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(**section), progress=Watch(note=notes.append)
     )
     assert notes == found.notes == ["1 of 2 words are tokens of the teacher already"]
     assert found.added == 1

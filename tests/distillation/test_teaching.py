@@ -75,7 +75,7 @@ def cosine(student: str, texts: list[str], wanted: np.ndarray) -> float:
 @pytest.mark.usefixtures("here")
 def test_a_student_comes_close_to_its_teacher_in_every_language() -> None:
     # Without a layer, which would bring it close before it learns.
-    result = adiabat.distill_multilingual(multilingual(distill={"width": "none"}))
+    result = adiabat.distill_multilingual(settings=multilingual(distill={"width": "none"}))
     wanted = adiabat.load("teacher").encode(SENTENCES, side="query")
     for texts in (SENTENCES, [text.upper() for text in SENTENCES], [text[::-1] for text in SENTENCES]):
         assert cosine("student", texts, wanted) < 0 < 0.98 < cosine("job", texts, wanted)
@@ -86,7 +86,7 @@ def test_a_student_comes_close_to_its_teacher_in_every_language() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_student_is_fitted_to_texts_of_ones_own() -> None:
-    adiabat.distill_fit(fitting(distill={"width": "none"}))
+    adiabat.distill_fit(settings=fitting(distill={"width": "none"}))
     wanted = adiabat.load("teacher").encode(SENTENCES, side="query")
     assert cosine("student", SENTENCES, wanted) < 0 < 0.98 < cosine("job", SENTENCES, wanted)
 
@@ -98,14 +98,16 @@ def test_texts_may_be_documents_of_examples_and_queries_and_blank_documents_are_
     with Path("corpus.jsonl").open("a") as file:
         file.write('{"id": "blank", "text": ""}\n')
     with pytest.warns(UserWarning, match="blank documents"):
-        adiabat.distill_fit(fitting(lessons={"texts": ["corpus.jsonl", "pairs.jsonl"], "queries": ["pairs.jsonl"]}, train={"steps": 2}))
+        adiabat.distill_fit(
+            settings=fitting(lessons={"texts": ["corpus.jsonl", "pairs.jsonl"], "queries": ["pairs.jsonl"]}, train={"steps": 2})
+        )
     with gzip.open("job/prepared/lessons/corpus.jsonl.gz", "rt", encoding="utf-8") as file:
         assert sorted(json.loads(line)["text"] for line in file) == sorted([*SENTENCES, *(str(row["query"]) for row in rows)])
 
 
 @pytest.mark.usefixtures("here")
 def test_a_narrow_student_learns_the_main_directions_and_keeps_its_width() -> None:
-    result = adiabat.distill_fit(fitting(distill={"student": "small"}))
+    result = adiabat.distill_fit(settings=fitting(distill={"student": "small"}))
     job, targets = adiabat.load("job"), Store.open(Path("job/prepared/targets"))
     assert job.width == targets.width == 16
     assert result.training is not None
@@ -117,7 +119,7 @@ def test_a_narrow_student_learns_the_main_directions_and_keeps_its_width() -> No
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("student", "width"), [("student", "auto"), ("small", "projection")])
 def test_a_student_starts_near_its_teacher_by_a_layer_and_ends_in_its_space(student: str, width: str) -> None:
-    result = adiabat.distill_fit(fitting(distill={"student": student, "width": width}))
+    result = adiabat.distill_fit(settings=fitting(distill={"student": student, "width": width}))
     assert result.training is not None
     assert result.training.validation_loss[0][1] < 0.05
     job, wanted = adiabat.load("job"), adiabat.load("teacher").encode(SENTENCES, side="query")
@@ -127,7 +129,7 @@ def test_a_student_starts_near_its_teacher_by_a_layer_and_ends_in_its_space(stud
 
 @pytest.mark.usefixtures("here")
 def test_a_student_that_is_to_stay_as_it_is_gets_no_layer() -> None:
-    adiabat.distill_fit(fitting(distill={"width": "none"}, train={"steps": 2}))
+    adiabat.distill_fit(settings=fitting(distill={"width": "none"}, train={"steps": 2}))
     assert not len(adiabat.load("job").query.projections)
     assert not list(Path("job/prepared").glob("layer-*"))
 
@@ -136,7 +138,7 @@ def test_a_student_that_is_to_stay_as_it_is_gets_no_layer() -> None:
 def test_a_static_student_takes_its_layer_into_its_table() -> None:
     static = checked(DistillStaticSettings, {"static": {"dims": 8, "dtype": "float32"}})
     adiabat.distill_static("teacher", "static", settings=static)
-    result = adiabat.distill_fit(fitting(distill={"student": "static", "width": "projection"}, train={"steps": 2}))
+    result = adiabat.distill_fit(settings=fitting(distill={"student": "static", "width": "projection"}, train={"steps": 2}))
     job, wanted = adiabat.load("job"), adiabat.load("teacher").encode(SENTENCES, side="query")
     assert not len(job.query.projections)
     assert job.width == 32
@@ -149,9 +151,9 @@ def test_a_static_student_takes_its_layer_into_its_table() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_job_with_a_layer_can_be_repeated_by_its_settings() -> None:
-    first = adiabat.distill_fit(fitting(train={"steps": 3}))
+    first = adiabat.distill_fit(settings=fitting(train={"steps": 3}))
     settings = read_settings(TrainSettings, Path("job/config.toml"))
-    again = adiabat.train(settings.model_copy(update={"job": settings.job.model_copy(update={"out": "again"})}))
+    again = adiabat.train(settings=settings.model_copy(update={"job": settings.job.model_copy(update={"out": "again"})}))
     assert first.training is not None
     assert again is not None
     assert again.training is not None
@@ -160,20 +162,20 @@ def test_a_job_with_a_layer_can_be_repeated_by_its_settings() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_job_with_another_layer_is_not_repeated() -> None:
-    adiabat.distill_fit(fitting(train={"steps": 3}))
+    adiabat.distill_fit(settings=fitting(train={"steps": 3}))
     settings = read_settings(TrainSettings, Path("job/config.toml"))
     again = settings.model_copy(update={"job": settings.job.model_copy(update={"out": "again"})})
     layer = Path(str(settings.towers.projection_start))
     np.save(layer, np.load(layer)[::-1])
     with pytest.raises(ConfigError, match="the model differs from the one the job began with"):
-        adiabat.train(again)
+        adiabat.train(settings=again)
 
 
 @pytest.mark.usefixtures("here")
 def test_a_job_with_a_layer_goes_on_by_another_name_of_its_folder() -> None:
-    adiabat.distill_fit(fitting(train={"steps": 3}))
+    adiabat.distill_fit(settings=fitting(train={"steps": 3}))
     before = Path("job/log.jsonl").read_text()
-    adiabat.distill_fit(fitting(distill={"out": str(Path("job").resolve())}, train={"steps": 3}), resume=True)
+    adiabat.distill_fit(settings=fitting(distill={"out": str(Path("job").resolve())}, train={"steps": 3}), resume=True)
     assert Path("job/log.jsonl").read_text() == before
 
 
@@ -183,13 +185,13 @@ def test_a_student_of_no_numbers_is_refused_before_a_teacher_embeds() -> None:
     weights[next(name for name in weights if name.endswith("word_embeddings.weight"))][5] = np.nan
     save_file(weights, "student/model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match="every weight must be a finite number"):
-        adiabat.distill_fit(fitting())
+        adiabat.distill_fit(settings=fitting())
     assert not Path("job/prepared/teacher-1").exists()
 
 
 @pytest.mark.usefixtures("here")
 def test_several_teachers_teach_one_student() -> None:
-    adiabat.distill_fit(fitting(distill={"teachers": ["teacher", "second"]}))
+    adiabat.distill_fit(settings=fitting(distill={"teachers": ["teacher", "second"]}))
     assert adiabat.load("job").width == 32
     assert (Path("job") / "prepared" / "teacher-2").is_dir()
 
@@ -199,18 +201,18 @@ def test_a_static_student_has_a_rate_of_its_own() -> None:
     adiabat.distill_static(
         "teacher", "static", settings=checked(DistillStaticSettings, {"static": {"reduction": "none", "dtype": "float32"}})
     )
-    adiabat.distill_fit(fitting(distill={"student": "static", "width": "none"}, train={"learning_rate": 0.01}))
+    adiabat.distill_fit(settings=fitting(distill={"student": "static", "width": "none"}, train={"learning_rate": 0.01}))
     wanted = adiabat.load("teacher").encode(SENTENCES, side="query")
     assert cosine("static", SENTENCES, wanted) < 0.9 < 0.98 < cosine("job", SENTENCES, wanted)
     settings = fitting(distill={"student": "static", "out": "usual"})
     plain = settings.model_copy(update={"train": type(settings.train)(steps=2, batch_size=4)})
-    adiabat.distill_fit(plain)
+    adiabat.distill_fit(settings=plain)
     assert "learning_rate = 0.005" in (Path("usual") / "config.toml").read_text()
 
 
 @pytest.mark.usefixtures("here")
 def test_what_was_cut_short_goes_on_and_computes_no_vector_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    adiabat.distill_multilingual(multilingual(distill={"out": "whole"}))
+    adiabat.distill_multilingual(settings=multilingual(distill={"out": "whole"}))
 
     def cut_short(*given: Any, **options: Any) -> Any:
         raise KeyboardInterrupt
@@ -218,7 +220,7 @@ def test_what_was_cut_short_goes_on_and_computes_no_vector_again(monkeypatch: py
     with monkeypatch.context() as changed:
         changed.setattr("adiabat.distillation.student.train", cut_short)
         with pytest.raises(KeyboardInterrupt):
-            adiabat.distill_multilingual(multilingual())
+            adiabat.distill_multilingual(settings=multilingual())
     seen: list[str] = []
     encode = Encoder.encode
 
@@ -227,7 +229,7 @@ def test_what_was_cut_short_goes_on_and_computes_no_vector_again(monkeypatch: py
         return encode(self, texts, **options)
 
     monkeypatch.setattr(Encoder, "encode", noted)
-    adiabat.distill_multilingual(multilingual(), resume=True)
+    adiabat.distill_multilingual(settings=multilingual(), resume=True)
     # What the student is validated on is all that is embedded, and each text once for each validation.
     with gzip.open("job/prepared/lessons/validation.jsonl.gz", "rt", encoding="utf-8") as file:
         held_out = {json.loads(line)["query"] for line in file}
@@ -238,9 +240,9 @@ def test_what_was_cut_short_goes_on_and_computes_no_vector_again(monkeypatch: py
 @pytest.mark.usefixtures("here")
 def test_a_finished_student_that_is_resumed_keeps_its_files() -> None:
     settings = fitting(train={"steps": 2})
-    adiabat.distill_fit(settings)
+    adiabat.distill_fit(settings=settings)
     before = files_of(Path("job/model"))
-    adiabat.distill_fit(settings, resume=True)
+    adiabat.distill_fit(settings=settings, resume=True)
     assert files_of(Path("job/model")) == before
 
 
@@ -275,7 +277,7 @@ def logged(job: str) -> list[tuple[int, float]]:
 def test_what_is_wrong_is_told_and_no_job_is_begun(tables: dict[str, Any], told: str) -> None:
     save(tiny_dual(width=48), Path("wide"))
     with pytest.raises(AdiabatError) as caught:
-        adiabat.distill_multilingual(multilingual(**tables))
+        adiabat.distill_multilingual(settings=multilingual(**tables))
     assert told in str(caught.value)
     assert not (Path("job") / "config.toml").exists()
 
@@ -296,7 +298,7 @@ def test_faults_of_texts_and_names_are_told_before_a_model_is_loaded(
 ) -> None:
     monkeypatch.setattr("adiabat.distillation.static_jobs.load_with", lambda *given: pytest.fail("too early"))
     with pytest.raises(AdiabatError, match=told):
-        adiabat.distill_fit(fitting(**tables))
+        adiabat.distill_fit(settings=fitting(**tables))
 
 
 @pytest.mark.usefixtures("here")
@@ -304,20 +306,20 @@ def test_a_loss_that_a_student_of_unit_length_cannot_lower_is_refused() -> None:
     save(tiny_dual(seed=5, settings=EncoderSettings(normalize=False)), Path("long"))
     mse = {"train": {"loss": "mse", "steps": 2}}
     with pytest.raises(ConfigError, match="train.loss = mse must have a student that can reach its teacher's vectors"):
-        adiabat.distill_fit(fitting(distill={"teachers": ["long"]}, **mse))
-    adiabat.distill_fit(fitting(distill={"teachers": ["long"], "out": "unit"}, teacher={"normalize": True}, **mse))
-    adiabat.distill_fit(fitting(distill={"student": "long", "out": "free"}, **mse))
+        adiabat.distill_fit(settings=fitting(distill={"teachers": ["long"]}, **mse))
+    adiabat.distill_fit(settings=fitting(distill={"teachers": ["long"], "out": "unit"}, teacher={"normalize": True}, **mse))
+    adiabat.distill_fit(settings=fitting(distill={"student": "long", "out": "free"}, **mse))
 
 
 @pytest.mark.usefixtures("here")
 def test_a_student_of_two_towers_is_refused() -> None:
     save(tiny_dual(shared=False), Path("pair"))
     with pytest.raises(ModelError, match="a student must have one tower for both sides, got two"):
-        adiabat.distill_fit(fitting(distill={"student": "pair"}))
+        adiabat.distill_fit(settings=fitting(distill={"student": "pair"}))
 
 
 @pytest.mark.usefixtures("here")
 def test_a_launcher_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="adiabat distill must run in one process, got 2"):
-        adiabat.distill_fit(fitting())
+        adiabat.distill_fit(settings=fitting())

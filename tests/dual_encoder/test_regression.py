@@ -86,7 +86,7 @@ def test_a_frozen_tower_gives_the_same_targets_as_its_store(here: Path, loss: st
 
 
 def test_a_student_comes_close_to_its_targets_and_is_one_plain_model(here: Path) -> None:
-    result = adiabat.train(settings_in(here))
+    result = adiabat.train(settings=settings_in(here))
     assert result is not None
     assert result.training is not None
     rows = [json.loads(line) for line in (here / "job" / "log.jsonl").read_text().splitlines()]

@@ -68,7 +68,7 @@ def test_no_document_is_embedded_and_the_job_is_whole(here: Path, monkeypatch: p
         return encode(self, texts, side=side, **options)
 
     monkeypatch.setattr(Encoder, "encode", noted)
-    result = adiabat.train(settings_in(here, "ids"))
+    result = adiabat.train(settings=settings_in(here, "ids"))
     assert set(seen) == {"query"}
     assert result.training is not None
     assert result.training.steps == 4
@@ -90,9 +90,9 @@ def test_documents_that_the_store_lacks_are_named(here: Path) -> None:
 
 
 def test_another_store_under_the_same_job_is_not_gone_on_with(here: Path) -> None:
-    adiabat.train(settings_in(here, "ids"))
+    adiabat.train(settings=settings_in(here, "ids"))
     settings = checked(EmbedSettings, {"store": {"dtype": "float16", "precision": "fp32"}})
     adiabat.embed(here / "model", here / "corpus.jsonl", here / "other", settings=settings)
     towers = {"kind": "asymmetric", "frozen": "document", "store": str(here / "other")}
     with pytest.raises(JobError, match=r"the pairs differ from those the job began with"):
-        adiabat.train(settings_in(here, "ids", towers=towers), resume=True)
+        adiabat.train(settings=settings_in(here, "ids", towers=towers), resume=True)

@@ -148,8 +148,8 @@ def test_whole_jobs_end_with_a_model_of_their_own(name: str, texts: Path, tmp_pa
     training = {"batch_size": 8, "steps": 1, "learning_rate": 1e-3}
     cache = {"data": {**tables["data"], "cache": str(tmp_path / "cache")}}
     settings = checked(TrainSettings, {**tables, **cache, "job": job, "train": training})
-    assert adiabat.estimate(settings).operations > 0
-    adiabat.train(settings)
+    assert adiabat.estimate(settings=settings).operations > 0
+    adiabat.train(settings=settings)
 
     rows = [json.loads(line) for line in Path(pairs).read_text(encoding="utf-8").splitlines()]
     documents = [Document(text, text) for text in dict.fromkeys(text for row in rows for text in (row["positive"], *row["negative"]))]

@@ -269,7 +269,7 @@ def test_a_static_model_is_trained_and_saved(tmp_path):
         "data": {"validation_fraction": 0.3},
         "train": {"batch_size": 6, "steps": 2, "validate_every": 2, "learning_rate": 0.1},
     }
-    adiabat.train(checked(TrainSettings, tables))
+    adiabat.train(settings=checked(TrainSettings, tables))
     start, end = load(model), adiabat.load(tmp_path / "job")
     assert end.query.settings == replace(start.query.settings, max_tokens=20)
     assert not np.allclose(end.encode(["cat"], side="query"), start.encode(["cat"], side="query"), atol=1e-3)

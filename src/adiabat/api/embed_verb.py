@@ -1,145 +1,156 @@
-"""`adiabat.embed`: a store of document vectors."""
+"""`adiabat.embed` and `adiabat.import_vectors`: a store of document vectors."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from adiabat.config.shared import EmbedSettings, StoreSection
-from adiabat.core.errors import ConfigError, DataError
-from adiabat.core.progress import SILENT, Watch
-from adiabat.data.corpora import read_corpus
-from adiabat.data.records import Side
-from adiabat.models.bulk import Progress
-from adiabat.models.device import Precision, emulation_note
-from adiabat.models.fingerprint import Fingerprint
-from adiabat.models.model_names import Model, is_model, load
-from adiabat.models.towers import DualEncoder
-from adiabat.store.append import append_documents, finish_append
-from adiabat.store.build import build_store
-from adiabat.store.imports import import_vectors
-from adiabat.store.known_documents import known_documents
+from adiabat.api.arguments import (
+    Data,
+    PathLike,
+    SettingsLike,
+    data_of,
+    is_dataset,
+    is_pandas,
+    path_of,
+    require_model,
+    settings_of,
+    texts_with_ids,
+    wrong_type,
+)
+from adiabat.api.call import Progress, called
+from adiabat.config.shared import EmbedSettings
+from adiabat.models.model_names import Model
+from adiabat.store.corpus_embedding import embed_corpus, store_vectors
+from adiabat.store.vector_sources import VECTOR_NAMES
 from adiabat.store.vector_store import Store
-
-
-@dataclass(slots=True)
-class _Documents:
-    """The document side of a model in the precision asked for, as the store's builders want it; counts what it is given."""
-
-    model: DualEncoder
-    precision: Precision
-    encoded: int = 0
-    full: int = 0
-
-    @property
-    def width(self) -> int:
-        return self.model.width
-
-    def fingerprint(self, side: Side) -> Fingerprint:
-        return self.model.fingerprint(side)
-
-    def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
-        counts: list[Progress] = []
-        vectors = self.model.encode(texts, side=side, precision=self.precision, on_progress=counts.append)
-        self.encoded += len(texts)
-        self.full += counts[-1].full if counts else 0
-        return vectors
-
-    def say_what_was_cut(self, watch: Watch) -> None:
-        """Documents that fill the token limit are counted: their ends may be missing from their vectors."""
-        if self.full:
-            limit = self.model.document.settings.limit("document")
-            watch.note(
-                f"{self.full:,} of {self.encoded:,} distinct documents fill the limit of {limit} tokens: "
-                "what goes beyond it is not in their vectors"
-            )
 
 
 def embed(
     model: Model,
-    corpus: str | Path,
-    out: str | Path,
+    corpus: Data,
+    out: PathLike,
     *,
-    settings: EmbedSettings | None = None,
     append: bool = False,
-    vectors: str | Path | None = None,
-    ids: str | Path | None = None,
-    watch: Watch = SILENT,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
 ) -> Store:
-    """Build a store of document vectors, resumably; or add to one; or take vectors that were computed elsewhere.
+    """Encode a corpus into a store of document vectors.
+
+    An interrupted call resumes when it is repeated; a finished store is opened.
 
     Args:
         model: Its document tower encodes.
-        corpus: BEIR folder, JSONL, CSV, Parquet, ``hf:NAME``, or a file of examples whose documents are texts.
-        out: The store's directory.
-        settings: None takes the defaults.
-        append: Add the corpus to the store that stands at `out`.
-        vectors: Vectors of the corpus (``.npy``, Parquet or a faiss index), imported instead of encoded; some documents are encoded all
-            the same, to see that the vectors come from this model.
-        ids: Document ids of `vectors`, one per line, where the file itself holds none.
-        watch: Whom to tell.
+        corpus: A BEIR folder, JSONL, CSV, TSV, Parquet, ``hf:NAME``, or examples whose documents are texts; or rows with ``_id`` and
+            ``text``, a DataFrame, a `datasets.Dataset`, or a list of texts, which go by their hash.
+        out: Directory of the store.
+        append: Add the corpus to the store at `out`.
+        settings: `EmbedSettings`, a TOML file or nested dicts; ``adiabat settings embed`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``dtype="float32"`` or ``device="cuda"``.
 
     Returns:
-        The finished store.
+        The finished store, which other functions take in place of its path.
 
     Raises:
-        AdiabatError: If anything the user gave is wrong.
+        AdiabatError: If model, corpus, settings or directory are unusable.
+        TypeError: If an argument has a type that is not listed.
+
+    Example:
+        >>> papers = [{"_id": "a", "text": "Graph neural networks"}, {"_id": "b", "text": "Protein folding"}]
+        >>> store = adiabat.embed("demo", papers, out="papers")
+        >>> store.count, store.width
+        (2, 384)
     """
-    settings = settings or EmbedSettings()
-    if is_model(corpus):
-        raise DataError(f"CORPUS must be a corpus, {corpus} is a model; the order is MODEL CORPUS")
-    _require_one_way(settings.store, append=append, vectors=vectors, ids=ids)
-    # Looks at the first row, so that a fault of the corpus comes before the model is loaded.
-    documents = read_corpus(corpus, columns=settings.data.columns.given(), split=settings.data.split, blank=settings.data.blank)
-    if append:
-        finish_append(out)
-        kept = Store.open(out)
-        _refuse_idle(settings.store, {"dtype": kept.dtype, "keep_texts": kept.has_texts}, "append, which keeps to the store")
-    encoder = _Documents(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision)
-    if slow := emulation_note(encoder.model.document.device, settings.store.precision, setting="store.precision"):
-        watch.note(slow)
-    if vectors is None:
-        blank = settings.data.blank
-        documents = known_documents(encoder.model.document, documents, blank=blank, source=str(corpus), note=watch.note)
-    name, maker, progress = str(corpus), encoder.model.name, _on("encoding documents", watch)
-    dtype, texts, seed = settings.store.dtype, settings.store.keep_texts, settings.run.seed
-    if vectors is not None:
-        return import_vectors(
-            vectors, out, ids=ids, documents=documents, encoder=encoder, dtype=dtype, seed=seed, source=name, encoder_name=maker
+    chosen = settings_of(EmbedSettings, settings, options, section="store", function="embed")
+    require_model(model, "model")
+    with called("embed", progress) as call:
+        return embed_corpus(model, data_of(corpus, "corpus"), Path(path_of(out, "out")), chosen, call.watch, append=append)
+
+
+def import_vectors(
+    vectors: Any,
+    out: PathLike,
+    *,
+    ids: PathLike | Sequence[object] | np.ndarray | None = None,
+    texts: Data | None = None,
+    model: Model | None = None,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
+) -> Store:
+    """Make a store of document vectors that were computed elsewhere.
+
+    With texts and a model, 16 random documents are encoded again: the store then belongs to that model, and other models are refused.
+    Without, models are checked by their width alone.
+
+    Args:
+        vectors: An array [n, width] of floats; or a ``.npy``, Parquet or faiss file; or a DataFrame or `datasets.Dataset` with a column
+            ``vector`` and one of ids. A DataFrame of numbers alone is an array whose index holds the ids.
+        out: Directory of the store.
+        ids: One for each vector; or a file of them. None takes those in `vectors`.
+        texts: One for each id, in their order; or a corpus with ids. None makes a store without texts.
+        model: Whose document tower made the vectors.
+        settings: `EmbedSettings`, a TOML file or nested dicts.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``dtype="float32"``.
+
+    Returns:
+        The store.
+
+    Raises:
+        AdiabatError: If vectors, ids and texts do not fit together, or the vectors are not of the model.
+        TypeError: If an argument has a type that is not listed.
+
+    Example:
+        >>> import numpy as np
+        >>> vectors = np.random.default_rng(0).normal(size=(2, 384))
+        >>> store = adiabat.import_vectors(vectors, ids=["a", "b"], texts=["Graphs", "Proteins"], out="imported")
+        >>> store.doc_ids([0, 1])
+        ['a', 'b']
+    """
+    chosen = settings_of(EmbedSettings, settings, options, section="store", function="import_vectors")
+    if model is not None:
+        require_model(model, "model")
+    if ids is None and is_pandas(vectors) and not set(VECTOR_NAMES) & set(vectors.columns):
+        ids = vectors.index
+    names: Any = ids if ids is None or isinstance(ids, str | os.PathLike) else [str(name) for name in ids]
+    if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
+        if isinstance(names, str | os.PathLike):
+            raise wrong_type("ids", "a list where texts is a list", ids)
+        texts = texts_with_ids(texts, names)
+        names = [row["_id"] for row in texts]
+    files = [os.fspath(given) for given in (texts, vectors) if isinstance(given, str | os.PathLike)]
+    with called("import_vectors", progress) as call, TemporaryDirectory() as folder:
+        return store_vectors(
+            _vector_file(vectors, Path(folder)),
+            Path(path_of(out, "out")),
+            chosen,
+            call.watch,
+            ids=names,
+            corpus=None if texts is None else data_of(texts, "texts"),
+            model=model,
+            source=files[0] if files else "an array",
         )
-    if append:
-        store, note = append_documents(encoder, lambda: documents, out, on_progress=progress, source=name).store, ""
-    else:
-        built = build_store(
-            encoder, lambda: documents, out, dtype=dtype, keep_texts=texts, on_progress=progress, source=name, encoder_name=maker
-        )
-        store, note = built.store, built.note
-    if note:
-        watch.note(note)
-    encoder.say_what_was_cut(watch)
-    return store
 
 
-def _require_one_way(section: StoreSection, *, append: bool, vectors: str | Path | None, ids: str | Path | None) -> None:
-    """Refuse to encode, append and import at once, and what would be ignored."""
-    if append and vectors is not None:
-        raise DataError("append must add a corpus that is encoded, got vectors too; import them into a store of their own")
-    if ids is not None and vectors is None:
-        raise DataError("ids must name the rows of vectors, got no vectors; give both, or neither")
-    if vectors is not None:
-        _refuse_idle(section, {"keep_texts": True}, "import, which keeps the texts that it checks the vectors by")
-
-
-def _refuse_idle(section: StoreSection, kept: dict[str, object], purpose: str) -> None:
-    """Refuse settings of a store that would have no effect: those that differ from their default and from what holds anyway."""
-    default = StoreSection()
-    idle = [name for name, value in kept.items() if getattr(section, name) not in (value, getattr(default, name))]
-    if idle:
-        names = " and ".join(f"store.{name}" for name in idle)
-        raise ConfigError(f"{names} must be left out of an {purpose}, got {', '.join(str(getattr(section, name)) for name in idle)}")
-
-
-def _on(label: str, watch: Watch) -> Callable[[int, int], None]:
-    return lambda done, total: watch.progress(label, done, total)
+def _vector_file(vectors: Any, folder: Path) -> str:
+    """The file of vectors; those in memory are written to one."""
+    if isinstance(vectors, str | os.PathLike):
+        return path_of(vectors, "vectors")
+    if is_dataset(vectors) or (is_pandas(vectors) and set(VECTOR_NAMES) & set(vectors.columns)):
+        vectors.to_parquet(str(folder / "vectors.parquet"))
+        return str(folder / "vectors.parquet")
+    try:
+        array = np.asarray(vectors)
+        if array.dtype.kind != "f" or array.ndim != 2:
+            raise ValueError
+    except ValueError:
+        allowed = "a path, an array [n, width] of floats, a DataFrame or a datasets.Dataset"
+        raise wrong_type("vectors", allowed, vectors) from None
+    np.save(folder / "vectors.npy", array)
+    return str(folder / "vectors.npy")

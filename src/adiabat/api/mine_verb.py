@@ -2,58 +2,64 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from adiabat.config.dataset_settings import (
-    MineSettings,
-)
-from adiabat.core.progress import SILENT, Watch
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, settings_of
+from adiabat.api.call import Progress, called
+from adiabat.config.dataset_settings import MineSettings
 from adiabat.mining.mine import Mining
 from adiabat.mining.mine import mine as mine_negatives
 from adiabat.models.model_names import load_with
 
 
 def mine(
-    data: str | Path,
-    corpus: str | Path,
-    out: str | Path,
+    data: Data,
+    corpus: Data,
+    out: PathLike,
     *,
-    model: str | None = None,
-    store: str | Path | None = None,
-    index: str | Path | None = None,
-    settings: MineSettings | None = None,
-    command: str = "adiabat.mine(...)",
-    watch: Watch = SILENT,
+    model: PathLike | None = None,
+    store: PathLike | None = None,
+    index: PathLike | None = None,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
 ) -> Mining:
-    """Find documents of a corpus that look relevant to queries and are not.
+    """Find hard negatives: documents of a corpus that rank high for a query and are not among its answers.
 
     Args:
         data: Queries with positives.
-        corpus: Where negatives come from; a store that keeps its texts is one too.
-        out: File of the examples with their negatives; statistics stand beside it.
-        model: Whose query tower proposes, where `MineSection.source` is not ``bm25``.
+        corpus: Where negatives come from; or a store that keeps its texts.
+        out: File of the examples with their negatives: ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``; statistics lie beside it.
+        model: Its query tower ranks, where ``source`` is ``dense`` or ``fused``.
         store: Vectors of the corpus by that model.
-        index: Directory that keeps the corpus and its BM25 index for other runs; None keeps nothing.
-        settings: None takes the defaults.
-        command: For the statistics.
-        watch: Whom to tell.
+        index: Directory in which the BM25 index is kept for other runs; None keeps none.
+        settings: `MineSettings`, a TOML file or nested dicts; ``adiabat settings mine`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``source="dense"`` or ``relative_margin=0.05``.
 
     Returns:
-        Where files are, and what was kept and dropped.
+        Files and counts; other functions take it in place of the mined file.
 
     Raises:
-        AdiabatError: If anything the user gave is wrong.
+        AdiabatError: If data, corpus, model or settings are unusable.
+        TypeError: If an argument has a type that is not listed, or a setting is unknown.
+
+    Example:
+        >>> mined = adiabat.mine("test.jsonl", "corpus.jsonl", out="mined.jsonl")
+        >>> mined.out.exists()
+        True
     """
-    settings = settings or MineSettings()
-    device = settings.run.device
-    return mine_negatives(
-        str(data),
-        str(corpus),
-        Path(out),
-        load=partial(load_with, device=device),
-        model=model,
-        store=store,
-        index=None if index is None else Path(index),
-        settings=settings,
-        command=command,
-        watch=watch,
-    )
+    chosen = settings_of(MineSettings, settings, options, section="mine", function="mine")
+    with called("mine", progress) as call:
+        return mine_negatives(
+            data_of(data, "data"),
+            data_of(corpus, "corpus"),
+            Path(path_of(out, "out")),
+            load=partial(load_with, device=chosen.run.device),
+            model=None if model is None else path_of(model, "model"),
+            store=optional_path(store, "store"),
+            index=optional_path(index, "index"),
+            settings=chosen,
+            command=call.command,
+            watch=call.watch,
+        )

@@ -1,44 +1,139 @@
 """`adiabat.search`: the nearest documents of a store."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adiabat.api.arguments import PathLike, SettingsLike, path_of, require_model, settings_of, wrong_type
 from adiabat.config.shared import SearchSettings
 from adiabat.core.errors import DataError
-from adiabat.models.model_names import Model, load
+from adiabat.core.text import IN_WORDS, cut, printable
+from adiabat.models.model_names import Model, load, name_of
+from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Hit
+from adiabat.results.frames import frame_of
 from adiabat.store.build import refuse_swapped
 from adiabat.store.search import hits_of
 from adiabat.store.search import search as search_store
 from adiabat.store.vector_store import Store
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
-def search(store: str | Path, query: str, *, model: Model, k: int = 10, settings: SearchSettings | None = None) -> list[Hit]:
-    """Ask a store.
+SHOWN_CHARACTERS = 120
+"""Of a document, in `SearchResult.summary`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult(Sequence[Hit]):
+    """Documents found for a query, best first: a sequence of the hits of the first model.
+
+    Attributes:
+        query: The text.
+        hits: Name of each model to its hits.
+    """
+
+    query: str
+    hits: Mapping[str, list[Hit]]
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._first[place]
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    @property
+    def _first(self) -> list[Hit]:
+        return next(iter(self.hits.values()))
+
+    def summary(self) -> str:
+        """Rank, score, id and the beginning of the text of each hit, by model."""
+        return "\n".join(line for name, hits in self.hits.items() for line in _lines(name, hits))
+
+    def to_frame(self) -> "DataFrame":
+        """A row for each hit: model, rank, doc_id, score, text and similarity."""
+        return frame_of(
+            {"model": name, "rank": rank, **hit} for name, hits in self.to_json().items() for rank, hit in enumerate(hits, start=1)
+        )
+
+    def to_json(self) -> dict[str, list[dict[str, Any]]]:
+        """The hits of each model as plain data."""
+        return {
+            name: [{key: value for key, value in asdict(hit).items() if key != "relevant"} for hit in hits]
+            for name, hits in self.hits.items()
+        }
+
+
+def search(
+    store: PathLike,
+    query: str,
+    *,
+    model: Model,
+    compare: Model | Sequence[Model] = (),
+    k: int = 10,
+    settings: SettingsLike = None,
+    **options: Any,
+) -> SearchResult:
+    """Search a store with a text.
 
     Args:
         store: Document vectors.
         query: One text.
-        model: Whose query tower encodes it.
-        k: Results wanted, > 0.
-        settings: None takes the defaults.
+        model: Its query tower encodes the query.
+        compare: Further models whose results are shown beside them.
+        k: Hits of each model, > 0.
+        settings: `SearchSettings`, a TOML file or nested dicts; ``adiabat settings search`` lists them.
+        **options: Single settings, such as ``device="cuda"`` or ``similarity="dot"``.
 
     Returns:
-        Best first, by the similarity that the model states, which each hit names. Nothing for a query of which a static model knows no
-        token.
+        Hits, best first, by the similarity that the model states. A static model that knows no token of the query has no hits.
 
     Raises:
-        AdiabatError: If anything the user gave is wrong.
+        AdiabatError: If store, query, model or settings are unusable, or the store is of another model.
+        TypeError: If an argument has a type that is not listed, or a setting is unknown.
+
+    Example:
+        >>> store = adiabat.embed("demo", ["Graph neural networks", "Protein folding"], out="store")
+        >>> found = adiabat.search(store, "How do proteins fold?", model="demo", k=1)
+        >>> found[0].text
+        'Protein folding'
+        >>> found.to_frame()["rank"].tolist()
+        [1]
     """
-    settings = settings or SearchSettings()
+    chosen = settings_of(SearchSettings, settings, options, section="encoder", function="search")
+    folder = path_of(store, "store")
+    models = [model, *([compare] if isinstance(compare, str | Path | DualEncoder) or not isinstance(compare, Sequence) else compare)]
+    for entry in models:
+        require_model(entry, "model")
+    if not isinstance(query, str):
+        raise wrong_type("query", "a text", query)
     _require_text(query)
-    refuse_swapped(store, query, order="STORE QUERY")
-    opened = Store.open(store)
+    refuse_swapped(folder, query, order="STORE QUERY")
+    opened = Store.open(folder)
+    return SearchResult(query, {name_of(entry): _hits(opened, query, entry, k, chosen) for entry in models})
+
+
+def _hits(store: Store, query: str, model: Model, k: int, settings: SearchSettings) -> list[Hit]:
     towers = load(model, settings=settings.encoder, device=settings.run.device)
-    opened.require_encoder(towers.fingerprint("document"), who=towers.name)
-    hits = search_store(opened, towers.encode([query], side="query", precision="fp32"), k, similarity=towers.ranks_by)
-    return hits_of(opened, hits, 0, np.empty(0, dtype=np.int64), similarity=towers.ranks_by)
+    store.require_encoder(towers.fingerprint("document"), who=towers.name)
+    hits = search_store(store, towers.encode([query], side="query", precision="fp32"), k, similarity=towers.ranks_by)
+    return hits_of(store, hits, 0, np.empty(0, dtype=np.int64), similarity=towers.ranks_by)
+
+
+def _lines(name: str, hits: Sequence[Hit]) -> Iterator[str]:
+    ranking = [IN_WORDS[hit.similarity] for hit in hits[:1] if hit.similarity]
+    yield ", by ".join([_one_line(name), *ranking])
+    if not hits:
+        yield "no hits: the model knows no token of the query"
+    for rank, hit in enumerate(hits, start=1):
+        yield f"{rank:3d}  {hit.score:.4f}  {_one_line(hit.doc_id)}  {cut(hit.text, limit=SHOWN_CHARACTERS)}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(printable(text).split())
 
 
 def _require_text(query: str) -> None:

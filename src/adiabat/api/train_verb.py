@@ -1,7 +1,10 @@
-"""`adiabat.train` and `adiabat.estimate`: both towers trained, and what that will take."""
+"""`adiabat.train` and `adiabat.estimate`: both towers trained, and the cost of a run."""
 
+from typing import Any
+
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, settings_of
+from adiabat.api.call import Progress, called
 from adiabat.config.dual_training import TrainSettings
-from adiabat.core.progress import SILENT, Watch
 from adiabat.dual_encoder.estimate import Estimate
 from adiabat.dual_encoder.estimate import estimate as estimate_run
 from adiabat.dual_encoder.train import train as run_training
@@ -9,35 +12,87 @@ from adiabat.models.model_names import load_with
 from adiabat.results.evaluation_result import Result
 
 
-def train(settings: TrainSettings, *, resume: bool = False, command: str = "adiabat.train(...)", watch: Watch = SILENT) -> Result | None:
-    """Train both towers of a dual encoder; see `adiabat.dual_encoder.train.train`.
+def train(
+    model: PathLike | None = None,
+    data: Data | None = None,
+    out: PathLike | None = None,
+    *,
+    resume: bool = False,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
+) -> Result | None:
+    """Train both towers of a dual encoder on pairs of texts.
+
+    Under ``torchrun`` or ``accelerate launch`` every process takes a share of each batch, and the main process writes.
 
     Args:
-        settings: Everything, `JobSection.model`, `JobSection.data` and `JobSection.out` among it.
-        resume: Go on with a job that was cut short.
-        command: For the report.
-        watch: Whom to tell.
+        model: Where training starts: any backbone; ``job.model`` of the settings.
+        data: Queries with positives and, where the data has them, negatives: a file, a BEIR folder, or rows such as
+            ``{"query": ..., "positive": ...}``; ``job.data`` of the settings.
+        out: Directory of the job, afterwards a model; ``job.out`` of the settings.
+        resume: Continue an interrupted job.
+        settings: `TrainSettings`, a TOML file or nested dicts; ``adiabat settings train`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``batch_size=64``, ``steps=1000``, ``learning_rate=2e-5``, ``towers={"kind": "asymmetric"}``.
 
     Returns:
-        What the run did, as in ``result.json``; None in a process that is not the main one.
+        The record of the run, which other functions take as the trained model; None in a process other than the main one.
 
     Raises:
-        AdiabatError: If anything the user gave is wrong.
+        AdiabatError: If model, data, settings or directory are unusable, or the loss diverges.
+        TypeError: If an argument has a type that is not listed, or a setting is unknown.
+
+    Example:
+        >>> pairs = [{"query": f"question {number}", "positive": f"answer {number}"} for number in range(16)]
+        >>> job = adiabat.train("demo", pairs, out="job", batch_size=4, steps=2)
+        >>> job.training.steps
+        2
     """
-    return run_training(load_with, settings, resume=resume, command=command, watch=watch)
+    chosen = _settings(model, data, out, settings, options, "train")
+    with called("train", progress) as call:
+        return run_training(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
 
 
-def estimate(settings: TrainSettings, *, watch: Watch = SILENT) -> Estimate:
-    """What a training run will take: `train` without its steps, and without writing anything.
+def estimate(
+    model: PathLike | None = None,
+    data: Data | None = None,
+    *,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
+) -> Estimate:
+    """Estimate a training run: parameters, tokens, FLOPs, and memory and time measured on three steps; nothing is written.
 
     Args:
-        settings: As for `train`; `JobSection.out` need not be given.
-        watch: Whom to tell.
+        model: As for `train`.
+        data: As for `train`.
+        settings: As for `train`.
+        progress: As for `train`.
+        **options: As for `train`.
 
     Returns:
-        Parameters, tokens, floating-point operations, memory and time.
+        The estimate.
 
     Raises:
-        AdiabatError: If anything the user gave is wrong.
+        AdiabatError: If model, data or settings are unusable.
+        TypeError: If an argument has a type that is not listed, or a setting is unknown.
+
+    Example:
+        >>> pairs = [{"query": f"question {number}", "positive": f"answer {number}"} for number in range(16)]
+        >>> adiabat.estimate("demo", pairs, batch_size=4, steps=2).steps
+        2
     """
-    return estimate_run(load_with, settings, watch=watch)
+    chosen = _settings(model, data, None, settings, options, "estimate")
+    with called("estimate", progress) as call:
+        return estimate_run(load_with, chosen, watch=call.watch)
+
+
+def _settings(model: Any, data: Any, out: Any, settings: SettingsLike, options: dict[str, Any], function: str) -> TrainSettings:
+    job = {
+        "model": None if model is None else path_of(model, "model"),
+        "data": None if data is None else data_of(data, "data"),
+        "out": None if out is None else path_of(out, "out"),
+    }
+    job = {name: value for name, value in job.items() if value is not None}
+    return settings_of(TrainSettings, settings, {**options, "job": {**options.get("job", {}), **job}}, section="train", function=function)

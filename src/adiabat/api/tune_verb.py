@@ -2,57 +2,72 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from adiabat.adiabatic.tune import tune as run_tuning
 from adiabat.adiabatic.tuning_context import Ground
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, require_model, settings_of
+from adiabat.api.call import Progress, called
 from adiabat.config.tuning import TuneSettings
-from adiabat.core.progress import SILENT, Watch
+from adiabat.core.progress import Watch
 from adiabat.models.model_names import Model, load, name_of
 from adiabat.results.evaluation_result import Result
 
 
 def tune(
     model: Model,
-    store: str | Path,
-    data: str | Path,
-    out: str | Path,
+    store: PathLike,
+    data: Data,
+    out: PathLike,
     *,
-    settings: TuneSettings | None = None,
     resume: bool = False,
-    command: str = "adiabat.tune(...)",
-    watch: Watch = SILENT,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
 ) -> Result:
-    """Tune a query tower against the stored vectors of the document tower; see `adiabat.adiabatic.tune.tune`.
+    """Tune a query tower against stored document vectors, which stay as they are (Vasilyev et al. 2024).
 
     Args:
         model: Where tuning starts.
         store: Document vectors of that model.
-        data: (query, positives, negatives).
-        out: Directory of the job, afterwards a MODEL.
-        settings: None takes the default regime.
-        resume: Go on with a job that was cut short.
-        command: For the report.
-        watch: Whom to tell.
+        data: Queries with positives and, where the data has them, negatives, as document ids or texts: a file, a BEIR folder, or rows
+            such as ``{"query": ..., "pos": [...], "neg": [...]}``.
+        out: Directory of the job; afterwards a model.
+        resume: Continue an interrupted job, or one that ended, to another end.
+        settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings tune`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``negatives="hardest"``, ``learning_rate=2e-6``, ``batch_size=14``, ``max_epochs=20``,
+            ``validation="dev.jsonl"``, ``device="cuda"`` or ``seed=1``.
 
     Returns:
-        What the run did, as in ``result.json``.
+        The record of the run, which other functions take as the tuned model.
 
     Raises:
-        AdiabatError: If anything the user gave is wrong.
+        AdiabatError: If model, store, data, settings or directory are unusable, or the loss diverges.
+        TypeError: If an argument has a type that is not listed, or a setting is unknown.
+
+    Example:
+        >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
+        >>> job = adiabat.tune("demo", store, "train.jsonl", out="job", negatives="hardest", max_epochs=1, batches_per_epoch=2)
+        >>> job.training.steps
+        2
     """
-    settings = settings or TuneSettings()
-    return run_tuning(
-        lambda: load(model, settings=settings.encoder),
-        Path(store),
-        str(data),
-        Path(out),
-        settings=settings,
-        model_name=name_of(model),
-        find_rate=_find_rate if settings.tune.learning_rate == "safe" else None,
-        resume=resume,
-        command=command,
-        watch=watch,
-    )
+    chosen = settings_of(TuneSettings, settings, options, section="tune", function="tune")
+    require_model(model, "model")
+    folder = Path(path_of(out, "out"))
+    with called("tune", progress) as call:
+        return run_tuning(
+            lambda: load(model, settings=chosen.encoder),
+            Path(path_of(store, "store")),
+            data_of(data, "data"),
+            folder,
+            settings=chosen,
+            model_name=name_of(model),
+            find_rate=_find_rate if chosen.tune.learning_rate == "safe" else None,
+            resume=resume,
+            command=call.command,
+            watch=call.watch,
+        )
 
 
 def _find_rate(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:

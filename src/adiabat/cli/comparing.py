@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from adiabat.cli.console import PEOPLE, watching
+from adiabat.api.progress_display import PEOPLE, shown_progress
 from adiabat.cli.options import AsJson, Assignments, Device, answer, command_line, settings_of
 
 
@@ -27,7 +27,7 @@ def compare(
     import adiabat
     from adiabat.report.comparison_table import comparison_tables
 
-    with watching() as watch:
+    with shown_progress() as watch:
         found = adiabat.compare(settings, resume=resume, command=command_line(), watch=watch)
     PEOPLE.print(comparison_tables(found))
     answer(found.to_json() if as_json else str(Path(str(settings.compare.out)) / "report.html"))

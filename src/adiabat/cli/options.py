@@ -1,4 +1,4 @@
-"""What every verb shares: options, settings out of a file and flags, and where answers go."""
+"""What verbs have in common: shared options, their settings, and answers on stdout and stderr."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adiabat.cli.console import PEOPLE, say
+from adiabat.api.progress_display import PEOPLE, say
 from adiabat.config.reader import S, read_settings
 from adiabat.core.errors import AdiabatError
 
@@ -20,10 +20,22 @@ if TYPE_CHECKING:
     from adiabat.results.evaluation_result import Result
     from adiabat.results.suite_result import SuiteResult
 
-Config = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.", show_default=False)]
-Assignments = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as run.device=cpu.")]
-Seed = Annotated[str | None, typer.Option("--seed", metavar="N", help="Short for --set run.seed=N.", show_default=False)]
-Device = Annotated[str | None, typer.Option("--device", help="Short for --set run.device=auto|cpu|cuda|cuda:N.", show_default=False)]
+Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file of settings.", show_default=False)]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as run.device=cpu; overrides --config; repeatable."),
+]
+Seed = Annotated[
+    str | None, typer.Option("--seed", metavar="N", help="Seed of every random choice (run.seed). Default: 0.", show_default=False)
+]
+Device = Annotated[
+    str | None,
+    typer.Option("--device", help="auto, cpu, cuda or cuda:N (run.device). Default: auto, a GPU if there is one.", show_default=False),
+]
+Split = Annotated[
+    str | None, typer.Option("--split", metavar="NAME", help="Split of a BEIR folder or hub data set (data.split).", show_default=False)
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -37,38 +49,39 @@ def settings_of(
     seed: str | None = None,
     device: str | None = None,
     split: str | None = None,
-    out: Path | None = None,
-    budget_flops: str | None = None,
-    seconds: str | None = None,
+    texts: Mapping[str, Path | str | list[str] | None] = NOTHING,
+    numbers: Mapping[str, str | None] = NOTHING,
 ) -> S:
-    """Settings from the file, then ``--set``, then the short flags."""
-    numbers = {"run.seed": seed, "train.budget_flops": budget_flops, "train.budget_seconds": seconds}
-    texts = {"run.device": device, "data.split": split, "job.out": out}
+    """Settings from the file, then ``--set``, then the verb's own options.
+
+    Args:
+        texts: Setting to the text or texts of its option; None where it was not given.
+        numbers: Setting to the number of its option, read as TOML.
+    """
+    texts = {"run.device": device, "data.split": split, **texts}
+    numbers = {"run.seed": seed, **numbers}
     return read_settings(kind, config, [*(assignments or ()), *short_for(texts, numbers)])
 
 
-def short_for(texts: Mapping[str, Path | str | None], numbers: Mapping[str, str | None] = NOTHING) -> list[str]:
-    """What short flags say, as ``--set`` would.
-
-    Args:
-        texts: Setting to what was typed; None where nothing was.
-    """
-    written = {**numbers, **{key: None if value is None else json.dumps(str(value)) for key, value in texts.items()}}
-    return [f"{key}={value}" for key, value in written.items() if value is not None]
+def short_for(texts: Mapping[str, Path | str | list[str] | None], numbers: Mapping[str, str | None] = NOTHING) -> list[str]:
+    """The ``--set`` assignments that options stand for."""
+    given = {key: value if isinstance(value, list) else str(value) for key, value in texts.items() if value not in (None, [])}
+    raw = {key: value for key, value in numbers.items() if value is not None}
+    return [f"{key}={value}" for key, value in {**raw, **{key: json.dumps(value) for key, value in given.items()}}.items()]
 
 
 def command_line() -> str:
-    """What was typed, for reports."""
+    """The command as it was typed."""
     return shlex.join(["adiabat", *sys.argv[1:]])
 
 
-def answer(found: str | dict[str, Any]) -> None:
-    """Print what a program reads: on stdout."""
-    print(found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, indent=2))
+def answer(result: str | dict[str, Any]) -> None:
+    """Print the answer for programs, on stdout."""
+    print(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, indent=2))
 
 
 def show_result(result: "Result") -> None:
-    """Print what people read: on stderr."""
+    """Print the table and the notes of a result, on stderr."""
     from adiabat.report.evaluation_headline import caveats
     from adiabat.report.evaluation_table import result_table
 
@@ -76,51 +89,39 @@ def show_result(result: "Result") -> None:
     for sentence in caveats(result):
         say(f"note: {sentence}")
     if result.training is not None and not result.datasets:
-        # They were told hours ago, and some say how far the figures can be believed.
+        # The run printed them hours ago, and some limit what the figures prove.
         for sentence in result.training.notes:
             say(f"note: {sentence}")
 
 
-def show_suite(found: "SuiteResult", out: Path | None, *, as_json: bool) -> None:
-    """Print a suite as tables for people, and what a program reads.
-
-    Args:
-        out: Its directory; None where nothing was written.
-    """
+def show_suite(result: "SuiteResult", out: Path | None, *, as_json: bool) -> None:
+    """Print the tables of a suite on stderr, and its page or JSON on stdout."""
     from adiabat.report.evaluation_headline import RANKINGS
     from adiabat.report.suite_table import suite_table
 
-    PEOPLE.print(suite_table(found))
-    mains = (found.main_score(task.name, model.name) for task in found.tasks for model in found.models)
+    PEOPLE.print(suite_table(result))
+    mains = (result.main_score(task.name, model.name) for task in result.tasks for model in result.models)
     for model, by in dict.fromkeys((main.model, main.similarity) for main in mains if main is not None and main.similarity in RANKINGS):
         say(f"note: {model} was compared by {RANKINGS[by]}")
-    for sentence in found.notes:
+    for sentence in result.notes:
         say(f"note: {sentence}")
     if as_json or out is not None:
-        answer(found.to_json() if as_json else str(Path(str(out)) / "report.html"))
+        answer(result.to_json() if as_json else str(Path(str(out)) / "report.html"))
 
 
 def rank() -> int:
-    """Which of a launcher's processes this is.
-
-    Returns:
-        0 for the main one, and where there is no launcher.
-    """
+    """Number of this process among those of a launcher; 0 for the main one."""
     return _number("RANK")
 
 
 def local_rank() -> int:
-    """Which of the processes on its machine this is.
-
-    Returns:
-        0 for the first, and where there is no launcher.
-    """
+    """Number of this process among those of its machine."""
     return _number("LOCAL_RANK")
 
 
 @contextmanager
 def told_once() -> Iterator[None]:
-    """Let one process of each machine tell what all of its processes find: in their settings, or on their disk."""
+    """Let one process of each machine report an error that all of them meet."""
     try:
         yield
     except AdiabatError:
@@ -130,6 +131,5 @@ def told_once() -> Iterator[None]:
 
 
 def _number(name: str) -> int:
-    """A number that a launcher gives; 0 where there is none."""
     number = os.environ.get(name, "")
     return int(number) if number.isdigit() else 0

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from adiabat.cli.console import PEOPLE, watching
+from adiabat.api.progress_display import PEOPLE, shown_progress
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
 from adiabat.config.reader import assigned
 from adiabat.core.errors import ConfigError
@@ -29,7 +29,7 @@ def sweep(
     import adiabat
     from adiabat.report.sweep_table import sweep_tables
 
-    with watching() as watch:
+    with shown_progress() as watch:
         found = adiabat.sweep(settings, resume=resume, command=command_line(), watch=watch)
     PEOPLE.print(sweep_tables(found))
     answer(found.to_json() if as_json else str(Path(str(settings.sweep.out)) / "report.html"))
@@ -53,7 +53,7 @@ def scaling(
     import adiabat
     from adiabat.report.scaling_table import scaling_tables
 
-    with watching() as watch:
+    with shown_progress() as watch:
         found = adiabat.scaling(settings, resume=resume, command=command_line(), watch=watch)
     PEOPLE.print(scaling_tables(found))
     answer(found.to_json() if as_json else str(Path(str(settings.scaling.out)) / "report.html"))
@@ -90,7 +90,7 @@ def plan(
     from adiabat.report.scaling_files import run_toml
     from adiabat.report.scaling_table import scaling_tables
 
-    with watching() as watch:
+    with shown_progress() as watch:
         found = adiabat.plan(settings, command=command_line(), watch=watch)
     PEOPLE.print(scaling_tables(found))
     if as_json:
@@ -137,7 +137,7 @@ def safe_rate(
     import adiabat
     from adiabat.report.rate_search_table import safe_rate_table
 
-    with watching() as watch:
+    with shown_progress() as watch:
         found = adiabat.safe_rate(model, store, data, out, settings=settings, resume=resume, command=command_line(), watch=watch)
     PEOPLE.print(safe_rate_table(found))
     answer(found.to_json() if as_json else str(out / "report.html"))

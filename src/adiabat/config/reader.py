@@ -32,7 +32,7 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
     """
     if path is None:
         return checked(kind, assigned(assignments))
-    table = _read_toml(path, kind)
+    table = read_table(path, kind)
     try:
         return checked(kind, assigned(assignments, table))
     except ConfigError as fault:
@@ -200,7 +200,8 @@ def _idle(kind: type[Section], table: Mapping[str, Any], prefix: str = "") -> It
             yield from _idle(inner, part, f"{prefix}{name}.")
 
 
-def _read_toml(path: Path, kind: type[Section]) -> dict[str, Any]:
+def read_table(path: Path, kind: type[Section]) -> dict[str, Any]:
+    """Read the nested tables of a TOML file of settings, unchecked."""
     text = _read_text(path)
     try:
         return tomllib.loads(text)

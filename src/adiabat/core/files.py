@@ -57,6 +57,11 @@ CHECKSUM = "checksum"
 """Key of a JSON file that holds the SHA-256 of the rest of its object."""
 
 
+def user_cache() -> Path:
+    """Folder ``adiabat`` in the user's cache directory."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "adiabat"
+
+
 def write_text(text: str, path: Path) -> None:
     """Write a UTF-8 text file in one move, so that no reader sees half of it."""
     write_together({path: text})

@@ -92,6 +92,9 @@ class DatasetSummary:
     examples: Mapping[str, int]
     notes: tuple[str, ...] = ()
 
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
 
 class DatasetWriter:
     """Writes documents and examples one at a time and keeps none of them in memory; `create_dataset` makes one."""

@@ -46,24 +46,7 @@ def distill_static(
     command: str = "adiabat.distill_static(...)",
     watch: Watch = SILENT,
 ) -> DistillResult:
-    """Make a static model of a teacher: one vector per token, so that a text takes a look-up and a mean.
-
-    What was cut short goes on where it was when the same is asked for again.
-
-    Args:
-        teacher: Any encoder; its document tower is distilled.
-        out: Directory of the model, which model2vec and sentence-transformers load; ``result.json`` says what it came from.
-        settings: None takes the defaults.
-        passed: Folder where the teacher's vectors are kept for other calls; None keeps them until the model is made.
-        command: For the record.
-        watch: Whom to tell.
-
-    Returns:
-        What was made, as in ``result.json``.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong, or the disk is full.
-    """
+    """Make a static model of a teacher; an interrupted call resumes when it is repeated."""
     settings, folder, begun = settings or DistillStaticSettings(), Path(out), time.monotonic()
     section, notes = settings.static, list[str]()
     _require_place(folder)
@@ -115,20 +98,7 @@ def _directory(folder: Path) -> Iterator[None]:
 
 
 def distill_fit(settings: FitSettings, *, resume: bool = False, command: str = "adiabat.distill_fit(...)", watch: Watch = SILENT) -> Result:
-    """Bring a student's vectors of one's own texts close to its teachers'; see `adiabat.distillation.student.fit`.
-
-    Args:
-        settings: Everything, teachers, student, texts and directory among it.
-        resume: Go on with a job that was cut short.
-        command: For the report.
-        watch: Whom to tell.
-
-    Returns:
-        What the run did, as in ``result.json``.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong.
-    """
+    """Train a student to reproduce its teachers' vectors of texts."""
     _require_names(settings)
     return fit(load_with, settings, resume=resume, command=command, watch=watch)
 
@@ -136,20 +106,7 @@ def distill_fit(settings: FitSettings, *, resume: bool = False, command: str = "
 def distill_multilingual(
     settings: MultilingualSettings, *, resume: bool = False, command: str = "adiabat.distill_multilingual(...)", watch: Watch = SILENT
 ) -> Result:
-    """Teach a student further languages by translations; see `adiabat.distillation.student.multilingual`.
-
-    Args:
-        settings: Everything, teachers, student, parallel texts and directory among it.
-        resume: Go on with a job that was cut short.
-        command: For the report.
-        watch: Whom to tell.
-
-    Returns:
-        What the run did, as in ``result.json``.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong.
-    """
+    """Teach a student further languages by translations."""
     _require_names(settings)
     return multilingual(load_with, settings, resume=resume, command=command, watch=watch)
 
@@ -161,21 +118,7 @@ def _require_names(settings: TeachSettings) -> None:
 
 
 def distill_pair(query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None) -> DualEncoder:
-    """Put the query tower of one model beside the document tower of another: a small student, for an index of its teacher.
-
-    Args:
-        query: Its query tower is taken, such as a static model's that was fitted to the teacher.
-        document: Its document tower is taken; stores that it made serve the pair.
-        out: Directory of the pair, a MODEL.
-        settings: Which code may run while loading; None: none.
-
-    Returns:
-        The pair.
-
-    Raises:
-        ModelError: If a model cannot be loaded or saved, or the widths differ.
-        JobError: If the directory is taken, or cannot be written.
-    """
+    """Save the query tower of one model and the document tower of another as one model."""
     folder = Path(out)
     require_free(folder, resume=False)
     asked, answering = load(query, settings=settings), load(document, settings=settings)
@@ -238,18 +181,7 @@ def _require_place(folder: Path) -> None:
 
 
 def made_of(teacher: str, settings: DistillStaticSettings) -> dict[str, dict[str, str]]:
-    """What a static model would be made of, before anything is made.
-
-    Args:
-        teacher: Any encoder.
-        settings: Of the model.
-
-    Returns:
-        Digests of teacher, vocabulary and corpus.
-
-    Raises:
-        AdiabatError: If none can be made of them.
-    """
+    """Digests of the teacher, vocabulary and corpus that a static model would be made of."""
     section = settings.static
     words = _words(section)
     tower = load(teacher, settings=settings.encoder, device=settings.run.device).document

@@ -20,7 +20,7 @@ import numpy as np
 
 from adiabat.core.checksums import digest_of, require_seal, seal
 from adiabat.core.errors import DataError, StoreError
-from adiabat.core.files import read_json, reading, write_json
+from adiabat.core.files import read_json, reading, user_cache, write_json
 from adiabat.core.ragged import Ragged
 from adiabat.data.pair_sets import EQUAL_TEXTS, PairBuilder, PairSet, TextList, Texts, text_numbers
 from adiabat.data.table_formats import HUB_PREFIX
@@ -48,9 +48,7 @@ Number = Callable[[PairBuilder], list[str]]
 
 def cache_folder(given: str | None) -> Path:
     """Where pairs are kept."""
-    if given is not None:
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "adiabat"
+    return user_cache() if given is None else Path(given)
 
 
 def cached_pairs(number: Number, description: dict[str, Any], cache: Path) -> tuple[PairSet, ...]:

@@ -58,6 +58,9 @@ class Mining:
     report: dict[str, Any]
     lines: Sequence[str]
 
+    def __fspath__(self) -> str:
+        return str(self.out)
+
 
 @dataclass(frozen=True, slots=True)
 class _Measured:

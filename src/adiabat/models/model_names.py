@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
+from os import PathLike, fspath
 from pathlib import Path
 
 from adiabat.config.shared import EncoderSection, RankingEncoderSection
@@ -33,8 +34,8 @@ def demo_model_folder() -> Path:
     return folder
 
 
-Model = str | Path | DualEncoder
-"""A hub name, a directory, the directory of a job, ``demo``, or towers already loaded."""
+Model = str | PathLike[str] | DualEncoder
+"""A hub name, a directory, a finished job, ``demo``, or a loaded model."""
 
 
 def load(model: Model, *, settings: EncoderSection | None = None, device: str = "cpu") -> DualEncoder:
@@ -60,11 +61,14 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
         if section.blocks is not None:
             raise ConfigError(f"encoder.blocks must be left out for a model already loaded, got {section.blocks}; load it with them")
         return _compared(override(model, section.overrides(), pad_token=section.pad_token), section).to(place)
+    if not isinstance(model, str | PathLike):
+        raise TypeError(f"model must be a hub name, a path, a finished job or a loaded model, got {model!r} ({type(model).__name__})")
+    model = fspath(model)
     name = _directory(model)
-    trusted = (section.trust_remote_code or "").rstrip("/") == str(model).rstrip("/")
+    trusted = (section.trust_remote_code or "").rstrip("/") == model.rstrip("/")
     trust = Trust(remote_code=str(name) if trusted else None, pickles=section.allow_pickles)
     loaded = load_directory(name, settings=section.overrides(), trust=trust, blocks=section.blocks, pad_token=section.pad_token)
-    return _compared(replace(loaded, name=str(model)), section).to(place)
+    return _compared(replace(loaded, name=model), section).to(place)
 
 
 def _compared(model: DualEncoder, section: EncoderSection) -> DualEncoder:
@@ -120,14 +124,14 @@ def name_of(model: Model) -> str:
     Returns:
         The name.
     """
-    return model.name if isinstance(model, DualEncoder) else str(model)
+    return model.name if isinstance(model, DualEncoder) else fspath(model)
 
 
-def _directory(model: str | Path) -> str | Path:
+def _directory(model: str) -> str | Path:
     """What the loader is to open: the embedded model's folder, a job's model, or the name as it is."""
-    if not str(model):
+    if not model:
         raise ModelError("MODEL must be a directory, a job, `demo` or a hub name, got nothing; name one")
-    if str(model) == "demo":
+    if model == "demo":
         return demo_model_folder()
     folder = Path(model)
     if is_job(folder):

@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 from torch import Tensor
 
 from adiabat.core.errors import ConfigError, ModelError
+from adiabat.core.text import cut
 from adiabat.data.records import Side
 from adiabat.models.adapters import merge_adapters
 from adiabat.models.bulk import Progress
@@ -105,6 +106,30 @@ class DualEncoder:
             Embeddings, float32.
         """
         return self.tower(side).encode(texts, side=side, precision=precision, on_progress=on_progress)
+
+    def encode_query(self, texts: Sequence[str], *, precision: Precision = "auto") -> Float32[np.ndarray, "n e"]:
+        """Embed texts as queries, with the prompt of queries.
+
+        Args:
+            texts: Any number.
+            precision: ``fp32``, ``bf16``, or ``auto``: bfloat16 where the device has it and vectors stay at cosine >= 0.9999.
+
+        Returns:
+            Embeddings, float32 [n, width].
+
+        Raises:
+            TypeError: If `texts` is a single text.
+        """
+        return self._encode_list(texts, "query", precision)
+
+    def encode_document(self, texts: Sequence[str], *, precision: Precision = "auto") -> Float32[np.ndarray, "n e"]:
+        """Embed texts as documents; see `encode_query`."""
+        return self._encode_list(texts, "document", precision)
+
+    def _encode_list(self, texts: Sequence[str], side: Side, precision: Precision) -> Float32[np.ndarray, "n e"]:
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"texts must be a list of texts, got {cut(repr(texts), limit=60)} ({type(texts).__name__})")
+        return self.encode(list(texts), side=side, precision=precision)
 
     def fingerprint(self, side: Side = "document") -> Fingerprint:
         """What decides the vectors of one side.

@@ -85,6 +85,9 @@ class Store:
         if getattr(self, "_handle", -1) >= 0:
             close(self._handle)
 
+    def __fspath__(self) -> str:
+        return str(self.path)
+
     def __len__(self) -> int:
         return self.manifest.count
 

@@ -95,4 +95,4 @@ def test_ctrl_c_says_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(adiabat, "compare", interrupted)
     said = run("compare", "data", "spec.toml", "--out", "out")
-    assert said == Said(130, "", "adiabat: interrupted; run the same command with --resume to go on\n")
+    assert said == Said(130, "", "adiabat: interrupted; run the same command with --resume to continue\n")

@@ -74,7 +74,7 @@ def test_a_run_is_what_train_alone_makes(made: Made, tmp_path: Path) -> None:
     }
     table["train"] = {**table["train"], "learning_rate": 3e-3, "budget_flops": 4e7}
     table["run"] = {**table["run"], "log_every": 1}
-    alone = adiabat.train(checked(TrainSettings, table))
+    alone = adiabat.train(settings=checked(TrainSettings, table))
     assert alone is not None
     assert alone.training is not None
     row = result.runs[4]

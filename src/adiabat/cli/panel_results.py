@@ -1,40 +1,38 @@
-"""The verb that describes an embedding space: space."""
+"""Results: space."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from adiabat.cli.console import PEOPLE, watching
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of
+from adiabat.api.progress_display import PEOPLE, shown_progress
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, Split, answer, command_line, settings_of
 
 
 def space(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Under test.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model under test.")],
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of its document tower.")],
     queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Queries with positives in the store.")],
-    out: Annotated[Path, typer.Option("--out", help="Directory for result.json, report.html, table.csv and table.md.")],
-    split: Annotated[str | None, typer.Option("--split", help="Short for --set data.split=NAME.", show_default=False)] = None,
-    baseline: Annotated[
-        str | None, typer.Option("--baseline", metavar="MODEL", help="Compare with this model.", show_default=False)
-    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for result.json, report.html, table.csv and table.md.")],
+    split: Split = None,
+    baseline: Annotated[str | None, typer.Option("--baseline", metavar="MODEL", help="Model to compare with.", show_default=False)] = None,
     baseline_store: Annotated[
         Path | None,
         typer.Option(
             "--baseline-store",
             metavar="STORE",
-            help="The documents by the baseline's document tower, if it has its own.",
+            help="Document vectors of the baseline, if its document tower differs.",
             show_default=False,
         ),
     ] = None,
-    draw_map: Annotated[bool, typer.Option("--map", help="Draw a map of both towers; short for --set space.map=true.")] = False,
+    draw_map: Annotated[bool, typer.Option("--map", help="Draw a map of both towers (space.map=true; extra maps).")] = False,
     config: Config = None,
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Describe how the vectors of both towers lie: separation, uniformity, alignment, anisotropy, before and after."""
+    """Measure how query and document vectors are spread: separation, uniformity, alignment and anisotropy."""
     from adiabat.config.tasks import SpaceSettings
 
     wanted = [*(assignments or ()), *(["space.map=true"] if draw_map else [])]
@@ -42,7 +40,7 @@ def space(
     import adiabat
     from adiabat.report.space_table import space_table
 
-    with watching() as watch:
+    with shown_progress() as watch:
         found = adiabat.space(
             model,
             store,

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adiabat.api.suite_verb import evaluate_suite
-from adiabat.api.train_verb import train
 from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings
@@ -18,7 +16,9 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.distillation.static_jobs import distill_fit, distill_static, made_of
 from adiabat.distillation.static_model import is_distilled
 from adiabat.dual_encoder.dataset_cache import contents_of
+from adiabat.dual_encoder.train import train
 from adiabat.evaluation.task_kinds import prepare
+from adiabat.models.model_names import load_with
 from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.run_config import FREE_RUN, Rules, is_described, require_same
@@ -63,26 +63,15 @@ class _Step:
 
 
 def distill_ablate(
-    teacher: str, settings: AblateSettings, *, resume: bool = False, command: str = "adiabat.distill_ablate(...)", watch: Watch = SILENT
+    teacher: str,
+    settings: AblateSettings,
+    *,
+    measure: Callable[[SuiteSettings, Path], SuiteResult],
+    resume: bool = False,
+    command: str = "",
+    watch: Watch = SILENT,
 ) -> SuiteResult:
-    """Distill a teacher as simply as can be, add one thing after the other, and measure each model and the teacher on a suite.
-
-    Args:
-        teacher: Any encoder.
-        settings: Suite and directory must be given.
-        resume: Go on with an ablation that was cut short.
-        command: For the report.
-        watch: Whom to tell.
-
-    Returns:
-        The suite's result, in which the models are compared with the first step; it lies in ``suite`` of the directory.
-
-    Raises:
-        AdiabatError: If anything the user gave is wrong.
-
-    Reference:
-        van Dongen and Tulkens, model2vec.
-    """
+    """Distill a teacher step by step, and measure each model and the teacher on a suite (van Dongen and Tulkens, model2vec)."""
     section = settings.ablate
     if missing := [f"ablate.{name} must be given, got none" for name in ("suite", "out") if getattr(section, name) is None]:
         raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
@@ -111,7 +100,7 @@ def distill_ablate(
         for step in steps:
             step.make()
         shutil.rmtree(folder / PASSED, ignore_errors=True)
-        return evaluate_suite((), suite, out=folder / "suite", command=command, watch=watch)
+        return measure(suite, folder / "suite")
 
 
 def _suite(teacher: str, settings: AblateSettings, steps: list[_Step]) -> SuiteSettings:
@@ -155,7 +144,7 @@ def _steps(teacher: str, settings: AblateSettings, folder: Path, command: str, w
         yield _job(FITTED, student, lambda resume: distill_fit(fitted, resume=resume, command=command, watch=watch))
     if section.pairs is not None:
         paired = _paired(settings, student, folder / "models" / PAIRED)
-        yield _job(PAIRED, folder / "models" / PAIRED, lambda resume: train(paired, resume=resume, command=command, watch=watch))
+        yield _job(PAIRED, folder / "models" / PAIRED, lambda resume: train(load_with, paired, resume=resume, command=command, watch=watch))
 
 
 def _static(settings: AblateSettings, own: Mapping[str, Any]) -> DistillStaticSettings:

@@ -1,0 +1,212 @@
+"""What the public functions take: paths or what lies there, rows in memory, settings by keyword; a wrong type is one TypeError."""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, TypeVar
+
+from adiabat.config.reader import checked, keys_of, read_table
+from adiabat.config.section import Section
+from adiabat.core.errors import DataError
+from adiabat.core.files import user_cache
+from adiabat.core.text import shown
+from adiabat.data.records import text_id
+
+S = TypeVar("S", bound=Section)
+
+PathLike = str | os.PathLike[str]
+"""A path, or what a function of adiabat returned: stores, results and mined files say where they lie (`os.fspath`)."""
+
+
+class Frame(Protocol):
+    """A pandas DataFrame; pandas need not be installed."""
+
+    @property
+    def columns(self) -> Any:
+        """Names of columns."""
+
+    def to_dict(self, orient: Any) -> Any:
+        """Rows as dicts."""
+
+
+Data = PathLike | Frame | Iterable[Mapping[str, Any]] | Iterable[str]
+"""A file, folder or hub name; or rows: a list of dicts (or, for a corpus, of texts), a DataFrame, a `datasets.Dataset`."""
+
+SettingsLike = Section | PathLike | Mapping[str, Any] | None
+"""A settings object, a TOML file, nested dicts, or None for the defaults."""
+
+DATA_TYPES = "a path, a list of dicts, a pandas DataFrame or a datasets.Dataset"
+
+
+def wrong_type(argument: str, allowed: str, value: object) -> TypeError:
+    """The error for an argument of a type that a function does not take."""
+    return TypeError(f"{argument} must be {allowed}, got {shown(value)} ({type(value).__name__})")
+
+
+def path_of(value: object, argument: str, *, allowed: str = "a path, or what adiabat returned for it") -> str:
+    """The path that an argument is, or at which it lies."""
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(path, str):
+        raise wrong_type(argument, allowed, value)
+    return path
+
+
+def optional_path(value: object, argument: str) -> Path | None:
+    """The same where the argument may be left out."""
+    return None if value is None else Path(path_of(value, argument))
+
+
+def require_model(value: object, argument: str) -> None:
+    """Refuse an argument that is no model."""
+    if isinstance(value, str | os.PathLike):
+        return
+    from adiabat.models.towers import DualEncoder
+
+    if not isinstance(value, DualEncoder):
+        raise wrong_type(argument, "a model: a hub name, a path, a finished job, or what adiabat.load returned", value)
+
+
+def data_of(value: Data, argument: str) -> str:
+    """Where data can be read; rows in memory are first written to the user's cache.
+
+    The file is named by its content: a run that is resumed with the same rows reads the same file.
+    """
+    if isinstance(value, str | os.PathLike):
+        return path_of(value, argument)
+    folder, digest = user_cache() / "rows", hashlib.sha256()
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder) as part:
+        with (Path(part) / "rows").open("wb") as file:
+            for row in _rows(value, argument):
+                line = f"{json.dumps(row, default=_plain)}\n".encode()
+                digest.update(line)
+                file.write(line)
+            if not file.tell():
+                raise DataError(f"{argument} must hold at least one row, got none; add rows")
+        return str(Path(file.name).replace(folder / f"rows-{digest.hexdigest()[:16]}.jsonl"))
+
+
+def sources_of(value: Any, argument: str) -> list[str]:
+    """Where data can be read that may have several sources: one path, a list of paths, or rows in memory."""
+    if isinstance(value, str | os.PathLike):
+        return [path_of(value, argument)]
+    if isinstance(value, list | tuple) and all(isinstance(entry, str | os.PathLike) for entry in value):
+        return [path_of(entry, argument) for entry in value]
+    return [data_of(value, argument)]
+
+
+def is_pandas(value: object) -> bool:
+    """Whether a value is a DataFrame, without importing pandas."""
+    return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")
+
+
+def is_dataset(value: object) -> bool:
+    """Whether a value is a data set of the ``datasets`` library, without importing it."""
+    return type(value).__module__.partition(".")[0] == "datasets" and hasattr(value, "column_names")
+
+
+def _rows(value: Any, argument: str) -> Iterator[Mapping[str, Any]]:
+    if is_pandas(value):
+        value = value.to_dict("records")
+    elif isinstance(value, Mapping | bytes) or not isinstance(value, Iterable):
+        raise wrong_type(argument, DATA_TYPES, value)
+    for row in value:
+        if isinstance(row, str):
+            yield {"_id": text_id(row), "text": row}
+        elif isinstance(row, Mapping):
+            yield {str(name): None if isinstance(cell, float) and math.isnan(cell) else cell for name, cell in row.items()}
+        else:
+            raise wrong_type(f"a row of {argument}", "a dict (or, in a corpus, a text)", row)
+
+
+def _plain(value: Any) -> Any:
+    """A cell that JSON has no type for: numpy's numbers and arrays, dates."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any], *, section: str, function: str) -> S:
+    """Settings from an object, a file or dicts, with keyword arguments laid over them.
+
+    A keyword is a section (``run={"seed": 1}``) or a key of any section (``seed=1``). Where several sections have the key, `section` comes
+    first.
+
+    Raises:
+        TypeError: If a keyword is unknown, or names keys of several sections.
+        ConfigError: Naming every faulty value at once.
+    """
+    if isinstance(settings, kind) and not options:
+        return settings
+    if isinstance(settings, Section):
+        if not isinstance(settings, kind):
+            raise wrong_type("settings", f"{kind.__name__}, a path of a TOML file or a dict", settings)
+        table: dict[str, Any] = settings.model_dump(exclude_unset=True)
+    elif isinstance(settings, Mapping):
+        table = {name: dict(value) if isinstance(value, Mapping) else value for name, value in settings.items()}
+    elif settings is None:
+        table = {}
+    else:
+        table = read_table(Path(path_of(settings, "settings", allowed=f"{kind.__name__}, a path of a TOML file or a dict")), kind)
+    for name, value in options.items():
+        if value is not None:
+            _lay(table, _key(name, value, kind, section, function), _setting(value))
+    return checked(kind, table)
+
+
+def _lay(table: dict[str, Any], key: Sequence[str], value: Any) -> None:
+    """Put a value in; the keys of a section are laid over those that are there."""
+    for part in key[:-1]:
+        table = table.setdefault(part, {})
+    if isinstance(value, Mapping) and isinstance(table.get(key[-1]), Mapping):
+        value = {**table[key[-1]], **value}
+    table[key[-1]] = value
+
+
+def _key(name: str, value: object, kind: type[Section], section: str, function: str) -> list[str]:
+    """Where a keyword's value belongs."""
+    if name in kind.model_fields and (isinstance(value, Mapping) or not _is_section(kind, name)):
+        return [name]
+    keys = [key for key in keys_of(kind) if key.rpartition(".")[2] == name]
+    for key in keys:
+        if len(keys) == 1 or key == f"{section}.{name}":
+            return key.split(".")
+    if keys:
+        dicts = " or ".join(f'{key.partition(".")[0]}={{"{name}": ...}}' for key in keys)
+        raise TypeError(f"{function}() takes {name} in several sections; write {dicts}")
+    if name in kind.model_fields:
+        raise wrong_type(name, "a dict of settings", value)
+    names = {*kind.model_fields, *(key.rpartition(".")[2] for key in keys_of(kind))}
+    near = get_close_matches(name, sorted(names), n=1)
+    advice = f"did you mean {near[0]}?" if near else f"see adiabat settings {function.replace('_', ' ')}"
+    raise TypeError(f"{function}() has no argument or setting {name}; {advice}")
+
+
+def _is_section(kind: type[Section], name: str) -> bool:
+    annotation = kind.model_fields[name].annotation
+    return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
+def _setting(value: Any) -> Any:
+    """A value as a TOML file would hold it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if is_pandas(value) or is_dataset(value):
+        return data_of(value, "a setting")
+    if isinstance(value, list | tuple):
+        return [_setting(entry) for entry in value]
+    return {name: _setting(entry) for name, entry in value.items()} if isinstance(value, Mapping) else value
+
+
+def texts_with_ids(texts: Iterable[str], ids: Iterable[object] | None) -> list[dict[str, str]]:
+    """Rows of a corpus from texts and their ids; without ids, a text goes by its hash."""
+    texts = list(texts)
+    names = [text_id(text) for text in texts] if ids is None else [str(name) for name in ids]
+    if len(names) != len(texts):
+        raise DataError(f"ids and texts must be equally many, got {len(names):,} ids and {len(texts):,} texts; give one id for each text")
+    return [{"_id": name, "text": text} for name, text in zip(names, texts, strict=True)]

@@ -1,0 +1,221 @@
+"""`adiabat.distill_static`, `.distill_fit`, `.distill_multilingual`, `.distill_pair` and `.distill_ablate`: students of a teacher."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adiabat.api.arguments import Data, PathLike, SettingsLike, path_of, require_model, settings_of, sources_of
+from adiabat.api.call import Progress, called
+from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
+from adiabat.config.shared import EncoderSection
+from adiabat.distillation import static_jobs
+from adiabat.models.model_names import Model
+from adiabat.models.towers import DualEncoder
+from adiabat.results.distillation_result import DistillResult
+from adiabat.results.evaluation_result import Result
+from adiabat.results.suite_result import SuiteResult
+
+
+def distill_static(
+    teacher: Model, out: PathLike, *, settings: SettingsLike = None, progress: Progress = None, **options: Any
+) -> DistillResult:
+    """Distill a teacher into a static model: one vector per token, so that a text takes a look-up and a mean.
+
+    An interrupted call resumes when it is repeated. Reference: van Dongen and Tulkens, model2vec.
+
+    Args:
+        teacher: Any encoder; its document tower is distilled.
+        out: Directory of the model, which model2vec and sentence-transformers load.
+        settings: `DistillStaticSettings`, a TOML file or nested dicts; ``adiabat settings distill static`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``dims=256``, ``weighting="sif"`` or ``corpus="corpus.jsonl"``.
+
+    Returns:
+        The record, which other functions take as the static model.
+
+    Raises:
+        AdiabatError: If the teacher, a setting or the directory is unusable, or the disk is full.
+        TypeError: If an argument has a type that is not listed, or a setting is unknown.
+
+    Example:
+        >>> student = adiabat.distill_static(tiny, out="static", dims=16)
+        >>> student.dims
+        16
+    """
+    chosen = settings_of(DistillStaticSettings, settings, options, section="static", function="distill_static")
+    require_model(teacher, "teacher")
+    with called("distill_static", progress) as call:
+        return static_jobs.distill_static(teacher, Path(path_of(out, "out")), settings=chosen, command=call.command, watch=call.watch)
+
+
+def distill_fit(
+    teachers: PathLike | Sequence[PathLike] = (),
+    student: PathLike | None = None,
+    out: PathLike | None = None,
+    *,
+    texts: Data | Sequence[PathLike] = (),
+    queries: Data | Sequence[PathLike] = (),
+    resume: bool = False,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
+) -> Result:
+    """Train a student to reproduce its teachers' vectors of texts, by the cosine distance between both.
+
+    Args:
+        teachers: One model or several, whose vectors are averaged.
+        student: Where training starts.
+        out: Directory of the job, afterwards a model.
+        texts: A corpus, or several.
+        queries: Examples whose queries are trained on, or several such files.
+        resume: Continue an interrupted job.
+        settings: `FitSettings`, a TOML file or nested dicts; ``adiabat settings distill fit`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``steps=1000`` or ``batch_size=64``.
+
+    Returns:
+        The record of the run, which other functions take as the student.
+
+    Raises:
+        AdiabatError: If models, texts, settings or directory are unusable.
+        TypeError: If an argument has a type that is not listed, or a setting is unknown.
+
+    Example:
+        >>> student = adiabat.distill_fit(tiny, tiny, out="student", texts="corpus.jsonl", steps=2, batch_size=4)
+        >>> student.training.steps
+        2
+    """
+    lessons = {"texts": sources_of(texts, "texts"), "queries": sources_of(queries, "queries")}
+    given = _given(teachers, student, out, lessons)
+    chosen = settings_of(FitSettings, settings, {**options, **given}, section="train", function="distill_fit")
+    with called("distill_fit", progress) as call:
+        return static_jobs.distill_fit(chosen, resume=resume, command=call.command, watch=call.watch)
+
+
+def distill_multilingual(
+    teachers: PathLike | Sequence[PathLike] = (),
+    student: PathLike | None = None,
+    out: PathLike | None = None,
+    *,
+    parallel: Data | Sequence[PathLike] = (),
+    resume: bool = False,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
+) -> Result:
+    """Teach a student further languages: its vectors of texts and translations approach the teachers' of the texts (Reimers 2021).
+
+    Args:
+        teachers: One model or several, whose vectors are averaged.
+        student: Where training starts.
+        out: Directory of the job, afterwards a model.
+        parallel: A table with a text for each language, or several; or two files of lines: ``"texts.en,texts.de"``.
+        resume: Continue an interrupted job.
+        settings: `MultilingualSettings`, a TOML file or nested dicts; ``adiabat settings distill multilingual`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``source="en"``, ``languages=["de"]`` or ``steps=1000``.
+
+    Returns:
+        The record of the run, which other functions take as the student.
+
+    Raises:
+        AdiabatError: If models, texts, settings or directory are unusable.
+        TypeError: If an argument has a type that is not listed, or a setting is unknown.
+
+    Example:
+        >>> rows = [{"en": f"text {number}", "de": f"Text {number}"} for number in range(20)]
+        >>> student = adiabat.distill_multilingual(tiny, tiny, out="student", parallel=rows, steps=2, batch_size=4)
+        >>> student.training.steps
+        2
+    """
+    given = _given(teachers, student, out, {"parallel": sources_of(parallel, "parallel")})
+    chosen = settings_of(MultilingualSettings, settings, {**options, **given}, section="train", function="distill_multilingual")
+    with called("distill_multilingual", progress) as call:
+        return static_jobs.distill_multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
+
+
+def distill_pair(query: Model, document: Model, out: PathLike, *, settings: EncoderSection | None = None) -> DualEncoder:
+    """Combine the query tower of one model with the document tower of another: a small student for an index of its teacher.
+
+    Args:
+        query: Its query tower is taken, such as that of a static model fitted to the teacher.
+        document: Its document tower is taken; stores that it made serve the pair.
+        out: Directory of the pair, afterwards a model.
+        settings: Of loading, such as whose code may run.
+
+    Returns:
+        The pair.
+
+    Raises:
+        AdiabatError: If a model cannot be loaded or saved, the widths differ, or the directory is not empty.
+        TypeError: If an argument has a type that is not listed.
+
+    Example:
+        >>> pair = adiabat.distill_pair(tiny, tiny, out="pair")
+        >>> pair.width
+        32
+    """
+    require_model(query, "query")
+    require_model(document, "document")
+    return static_jobs.distill_pair(query, document, Path(path_of(out, "out")), settings=settings)
+
+
+def distill_ablate(
+    teacher: PathLike,
+    out: PathLike | None = None,
+    *,
+    resume: bool = False,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
+) -> SuiteResult:
+    """Distill a teacher as simply as possible, add one step after the other, and measure every model on a suite.
+
+    Reference: van Dongen and Tulkens, model2vec.
+
+    Args:
+        teacher: Any encoder.
+        out: Directory of the models and the result; ``ablate.out`` of the settings.
+        resume: Continue an interrupted ablation.
+        settings: `AblateSettings`, a TOML file or nested dicts; ``adiabat settings distill ablate`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``suite="suite.toml"`` (required) or ``texts=["corpus.jsonl"]``.
+
+    Returns:
+        The suite's result, in which models are compared with the first step.
+
+    Raises:
+        AdiabatError: If teacher, suite, settings or directory are unusable.
+        TypeError: If an argument has a type that is not listed, or a setting is unknown.
+
+    Example:
+        >>> result = adiabat.distill_ablate(tiny, out="steps", suite="suite.toml", dims=16)
+        >>> len(result.models)
+        5
+    """
+    # Evaluation takes as long to load as the rest.
+    from adiabat.api.suite_verb import evaluate_suite
+    from adiabat.distillation.ablation import distill_ablate as run_ablation
+
+    options = options if out is None else {**options, "out": path_of(out, "out")}
+    chosen = settings_of(AblateSettings, settings, options, section="ablate", function="distill_ablate")
+    with called("distill_ablate", progress) as call:
+        return run_ablation(
+            path_of(teacher, "teacher"),
+            chosen,
+            measure=lambda suite, folder: evaluate_suite((), suite, out=folder, command=call.command, watch=call.watch),
+            resume=resume,
+            command=call.command,
+            watch=call.watch,
+        )
+
+
+def _given(teachers: Any, student: Any, out: Any, lessons: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The sections of settings that arguments fill."""
+    distill = {
+        "teachers": sources_of(teachers, "teachers"),
+        "student": None if student is None else path_of(student, "student"),
+        "out": None if out is None else path_of(out, "out"),
+    }
+    tables = {"distill": distill, "lessons": lessons}
+    return {section: {key: value for key, value in table.items() if value} for section, table in tables.items()}

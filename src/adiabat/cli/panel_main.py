@@ -1,0 +1,260 @@
+"""The main job: embed, tune, evaluate, search."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from adiabat.api.progress_display import say
+from adiabat.cli.options import (
+    AsJson,
+    Assignments,
+    Config,
+    Device,
+    Resume,
+    Seed,
+    Split,
+    answer,
+    settings_of,
+    show_result,
+    show_suite,
+)
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.text import counted
+
+if TYPE_CHECKING:
+    from adiabat.results.evaluation_result import Result
+
+
+def embed(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model whose document tower encodes the corpus.")],
+    corpus: Annotated[
+        str, typer.Argument(metavar="CORPUS", help="BEIR folder, JSONL, CSV, TSV, Parquet, hf:NAME, or examples that hold their documents.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="STORE", help="Directory of the store.")],
+    append: Annotated[bool, typer.Option("--append", help="Add the corpus to the store in --out.")] = False,
+    vectors: Annotated[
+        Path | None, typer.Option("--import", metavar="FILE", help="Store these vectors (.npy, Parquet, faiss) instead of encoding.")
+    ] = None,
+    ids: Annotated[
+        Path | None, typer.Option("--ids", metavar="FILE", help="Document ids of --import, one per line, where that file has none.")
+    ] = None,
+    config: Config = None,
+    assignments: Assignments = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Encode a corpus into a store of document vectors. Repeat the command to continue an interrupted run."""
+    from adiabat.config.shared import EmbedSettings
+
+    settings = settings_of(EmbedSettings, config, assignments, device=device)
+    if append and vectors is not None:
+        raise DataError("--append encodes a corpus, and --import takes vectors; import them into a store of their own")
+    if ids is not None and vectors is None:
+        raise DataError("--ids names the rows of --import, which is missing; give both, or neither")
+    import adiabat
+
+    if vectors is None:
+        store = adiabat.embed(model, corpus, out, settings=settings, append=append)
+    else:
+        store = adiabat.import_vectors(vectors, out, ids=ids, texts=corpus, model=model, settings=settings)
+    say(f"{store.count:,} documents, {store.width} numbers each, {store.dtype}")
+    answer({"store": str(out), "count": store.count, "width": store.width, "dtype": store.dtype} if as_json else str(out))
+
+
+def tune(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model to start from.")],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of this model.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Queries with positives and, optionally, negatives.")],
+    out: Annotated[Path, typer.Option("--out", metavar="JOB", help="Directory of the job; afterwards a MODEL.")],
+    split: Split = None,
+    resume: Resume = False,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tune a query tower against stored document vectors, which stay as they are."""
+    from adiabat.config.tuning import TuneSettings
+
+    settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device, split=split)
+    from adiabat.api.preflight import check_tune
+
+    check_tune(model, store, data, out, settings, resume=resume)
+    # Imported after the checks: torch takes seconds to load.
+    import adiabat
+
+    result = adiabat.tune(model, store, data, out, settings=settings, resume=resume)
+    _say_tuned(result)
+    answer(result.to_json() if as_json else str(out))
+
+
+def _say_tuned(result: "Result") -> None:
+    record = result.training
+    assert record is not None
+    if not record.steps:
+        say(f"nothing was trained: {record.stop_reason}")
+        return
+    first, best = record.validation_errors[0][1], dict(record.validation_errors)[record.best_epoch]
+    outcome = f"best epoch {record.best_epoch}: {best:,} validation errors of {record.validation_pairs:,} pairs, {first:,} at the start"
+    if not record.best_epoch:
+        outcome = f"no epoch had both a lower validation loss and fewer errors than the start's {first:,}: the starting weights are kept"
+    ran = f"{counted(record.steps, 'step')} in {counted(record.epochs, 'epoch')}, {record.seconds:.0f} s"
+    say(f"{ran}; stopped after {record.stop_reason}; {outcome}")
+
+
+def evaluate(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for result.json and report.html.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MODEL STORE DATA | MODEL...",
+            help="A model, a store of its document vectors and the target data set; with --suite any number of models, or bm25.",
+            show_default=False,
+        ),
+    ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            "--suite", metavar="SUITE", help="Measure models on the tasks of this TOML file, or of the suite mteb-eight (extra mteb)."
+        ),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", metavar="NAME", help="Split of the target data set. Default: test.", show_default=False)
+    ] = None,
+    baseline: Annotated[str | None, typer.Option("--baseline", metavar="MODEL", help="Model to compare with.", show_default=False)] = None,
+    baseline_store: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--baseline-store", metavar="STORE", help="Document vectors of the baseline, if its document tower differs; repeatable."
+        ),
+    ] = None,
+    retain: Annotated[
+        list[str] | None, typer.Option("--retain", metavar="STORE DATA", help="A data set that must not get worse; repeatable.")
+    ] = None,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare a model with a baseline on a target and on retention sets; or compare any number of models on a suite of tasks."""
+    from adiabat.config.shared import EvaluateSettings
+
+    if suite is not None:
+        _refuse_unused({"--split": split, "--baseline-store": baseline_store, "--retain": retain, "--config": config}, "--suite")
+        _evaluate_suite(words or [], suite, out, baseline, assignments, seed=seed, device=device, as_json=as_json)
+        return
+    if len(words or []) != 3:
+        got = " ".join(words or []) or "neither"
+        raise ConfigError(f"evaluate takes MODEL STORE DATA, or --suite SUITE with models, got {got}; see adiabat evaluate --help")
+    model, store, data = words or []
+    settings = settings_of(EvaluateSettings, config, assignments, seed=seed, device=device)
+    import adiabat
+
+    result = adiabat.evaluate(
+        model,
+        store,
+        data,
+        baseline=baseline,
+        baseline_stores=baseline_store or (),
+        retain=_pairs(retain or ()),
+        split=split,
+        out=out,
+        settings=settings,
+    )
+    show_result(result)
+    answer(result.to_json() if as_json else str(out / "report.html"))
+
+
+def _refuse_unused(options: Mapping[str, object], beside: str) -> None:
+    """Refuse options that have no effect beside another one."""
+    if given := [name for name, value in options.items() if value]:
+        raise ConfigError(f"{', '.join(given)} has no effect with {beside}; leave it out")
+
+
+def _evaluate_suite(
+    models: Sequence[str],
+    suite: str,
+    out: Path,
+    baseline: str | None,
+    assignments: list[str] | None,
+    *,
+    seed: str | None,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    from adiabat.config.tasks import SuiteSettings, suite_file
+
+    texts = {"suite.baseline": baseline}
+    settings = settings_of(SuiteSettings, suite_file(suite), assignments, seed=seed, device=device, texts=texts)
+    import adiabat
+
+    show_suite(adiabat.evaluate_suite(models, settings, out=out), out, as_json=as_json)
+
+
+def fold_retain(arguments: Sequence[str]) -> list[str]:
+    """Make ``--retain STORE DATA`` one value, with NUL between: typer has no repeatable option of two values.
+
+    ``--verify``, which every verb takes, moves before the verb.
+    """
+    words: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*words, word, *rest]
+        if word == "--verify":
+            words.insert(0, word)
+            continue
+        if word == "--retain" or word.startswith("--retain="):
+            pair = [word.removeprefix("--retain=")] if "=" in word else rest[:2]
+            if len(pair) < 2 or any(value.startswith("--") for value in pair):
+                got = " ".join(pair) or "nothing"
+                raise ConfigError(f"--retain takes two words, STORE and DATA, got {got}; write both")
+            word, rest = "\0".join(pair), rest[2:]
+            words.append("--retain")
+        words.append(word)
+    return words
+
+
+def _pairs(folded: Sequence[str]) -> list[tuple[str, str]]:
+    """The two values of each ``--retain``."""
+    pairs = [value.partition("\0") for value in folded]
+    return [(store, data) for store, _, data in pairs]
+
+
+def _count(text: str | int) -> int:
+    """A whole number above 0; typer's own conversion would report a parser error."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise typer.BadParameter(f"must be a whole number >= 1, got {text}")
+    return number
+
+
+def search(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="One text.")],
+    model: Annotated[str, typer.Option("--model", metavar="MODEL", help="Model whose query tower encodes the query.")],
+    compare: Annotated[
+        list[str] | None, typer.Option("--compare", metavar="MODEL", help="Show this model's results too; repeatable.", show_default=False)
+    ] = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", parser=_count, help="Number of results.")] = 10,
+    config: Config = None,
+    assignments: Assignments = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search a store with a text, by one query tower or several."""
+    from adiabat.config.shared import SearchSettings
+
+    settings = settings_of(SearchSettings, config, assignments, device=device)
+    import adiabat
+
+    result = adiabat.search(store, query, model=model, compare=compare or (), k=k, settings=settings)
+    answer(result.to_json() if as_json else result.summary())
