@@ -11,7 +11,7 @@ from adiabat.data.records import Side
 from adiabat.profiling.profile import inspect
 from adiabat.profiling.profile_record import Finding, Inspection
 
-NOBODY = ("nobody", lambda text: ("xx", 0.0))
+NO_IDENTIFIER = ("nobody", lambda text: ("xx", 0.0))
 """An identifier that never knows."""
 
 
@@ -22,11 +22,11 @@ def write(path: Path, *rows: object) -> Path:
     return path
 
 
-def looked_at(path: Path | str, *, corpus: Path | None = None, columns: dict[str, str] | None = None, **options: int) -> Inspection:
+def inspected(path: Path | str, *, corpus: Path | None = None, columns: dict[str, str] | None = None, **options: int) -> Inspection:
     """Inspect with no language identifier, whatever is installed."""
     data = InspectDataSection(corpus=str(corpus) if corpus else None, columns=TrainColumnsSection(**(columns or {})))
     settings = InspectSettings(data=data, inspect=InspectSection(**options))
-    return inspect(str(path), settings=settings, identifier=NOBODY)
+    return inspect(str(path), settings=settings, identifier=NO_IDENTIFIER)
 
 
 def of_kind(found: Inspection, kind: str) -> Finding | None:
@@ -35,7 +35,7 @@ def of_kind(found: Inspection, kind: str) -> Finding | None:
     return matching[0] if matching else None
 
 
-def said(found: Inspection, kind: str) -> str:
+def sentence_of(found: Inspection, kind: str) -> str:
     finding = of_kind(found, kind)
     assert finding is not None, [one.kind for one in found.findings]
     return finding.sentence

@@ -30,7 +30,7 @@ def inspecting(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
 def test_the_page_is_the_answer_and_nothing_else_is_said(inspecting: Inspecting, tmp_path: Path) -> None:
     done = inspecting(str(write(tmp_path / "pairs.jsonl", *GOOD)))
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("pairs: 5\N{NO-BREAK SPACE}rows (examples), looked at in ")
+    assert done.out.startswith("pairs: 5\N{NO-BREAK SPACE}rows (examples), inspected in ")
     assert 'warning: pairs must be of several tags to be trained with batches.group = "tag", got "same"' in " ".join(done.out.split())
 
 

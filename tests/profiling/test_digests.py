@@ -33,17 +33,6 @@ def test_hashes_that_agree_in_one_half_are_two_texts():
     assert numbered(halves).tolist() == [1, 2, 0, 2]
 
 
-def test_half_a_surrogate_pair_and_no_text_at_all_are_taken():
-    assert numbers_of() == []
-    assert len(set(numbers_of("\ud800", "\udfff", ""))) == 3
-
-
-def test_sixteen_bytes_are_kept_of_a_text_however_long():
-    hashes = TextHashes()
-    hashes.add("x" * 1_000_000)
-    assert (len(hashes), hashes.hashes().nbytes) == (1, 16)
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [

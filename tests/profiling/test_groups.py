@@ -12,16 +12,16 @@ from adiabat.config.dual_training_data import BatchesSection, TrainColumnsSectio
 from adiabat.core.errors import DataError
 from adiabat.dual_encoder.batch_plan import sampler_of
 from adiabat.dual_encoder.pair_data import read_pairs
-from adiabat.profiling.pair_counters import BATCH_SIZES, KEPT_CHARACTERS, LISTED, NameTally, groups_of
+from adiabat.profiling.pair_counters import BATCH_SIZES, LISTED_GROUPS, NAME_CHARACTERS, NameCounter, groups_of
 from adiabat.profiling.profile_record import Groups, NamedGroup, SmallGroups
-from tests.profiling.files import looked_at, of_kind, said, write
+from tests.profiling.files import inspected, of_kind, sentence_of, write
 from tests.profiling.test_table import printed
 
 BOTH = frozenset(("topic", "tag"))
 
 
-def names(values: list[str]) -> NameTally:
-    tally = NameTally()
+def names(values: list[str]) -> NameCounter:
+    tally = NameCounter()
     for value in values:
         tally.add(value)
     return tally
@@ -42,7 +42,7 @@ def test_groups_by_hand(tmp_path: Path) -> None:
         # Listed before: it counts where it came first.
         row(0, topic="travel", tag="ends"),
     ]
-    topics, tags = looked_at(write(tmp_path / "pairs.jsonl", *rows)).groups
+    topics, tags = inspected(write(tmp_path / "pairs.jsonl", *rows)).groups
     chess = NamedGroup("chess", 3, tags=(("openings", 2), ("ends", 1)), tag_count=2)
     travel = NamedGroup("travel", 2, tags=(("openings", 1),), tag_count=1)
     few = tuple(SmallGroups(size, 2, 5) for size in BATCH_SIZES)
@@ -68,7 +68,7 @@ def test_groups_are_what_plain_loops_count() -> None:
     tags = Counter((topic[place], tag[place]) for place in rows if tag[place])
     assert (by_topic.groups, by_topic.without) == (len(topics), sum(not topic[place] for place in rows))
     assert [(one.name, one.pairs) for one in by_topic.largest] == [(one.name, topics[one.name]) for one in by_topic.largest]
-    assert [one.pairs for one in by_topic.largest] == sorted(topics.values(), reverse=True)[:LISTED]
+    assert [one.pairs for one in by_topic.largest] == sorted(topics.values(), reverse=True)[:LISTED_GROUPS]
     for one in by_topic.largest:
         assert dict(one.tags) == {name: count for (outer, name), count in tags.items() if outer == one.name}
     assert (by_tag.groups, by_tag.names) == (len(tags), 3)
@@ -80,22 +80,11 @@ def test_groups_are_what_plain_loops_count() -> None:
         assert [(one.groups, one.pairs) for one in found.small] == [(len(small), sum(small)) for small in few]
 
 
-def test_the_order_of_rows_does_not_change_sizes() -> None:
-    random = Random(7)
-    pairs = [(random.choice("abcd"), random.choice("uvw")) for _ in range(400)]
-
-    def sizes(order: list[tuple[str, str]]) -> list[tuple[list[int], int]]:
-        found = groups_of(BOTH, names([one for one, _ in order]), names([one for _, one in order]), np.arange(400))
-        return [([one.pairs for one in group.largest], group.groups) for group in found]
-
-    assert sizes(pairs) == sizes(random.sample(pairs, 400))
-
-
 def test_pairs_are_grouped_as_training_groups_them(tmp_path: Path) -> None:
     random = Random(3)
     rows = [row(random.randrange(150), forum=random.choice("abcd"), kind=random.choice(["", "x", "y"])) for _ in range(200)]
     path = write(tmp_path / "pairs.jsonl", *rows)
-    topics, tags = looked_at(path, columns={"topic": "forum", "tag": "kind"}).groups
+    topics, tags = inspected(path, columns={"topic": "forum", "tag": "kind"}).groups
     columns = TrainColumnsSection(topic="forum", tag="kind")
     pairs = read_pairs(str(path), TrainDataSection(columns=columns, validation=str(path)))[0]
     assert (topics.pairs, tags.without) == (len(pairs), int((pairs.tags == 0).sum()))
@@ -109,52 +98,28 @@ def test_pairs_are_grouped_as_training_groups_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["topic", "tag"])
 def test_what_training_would_refuse_is_a_fault_where_the_column_is_named(tmp_path: Path, kind: str, values: list[object], got: str) -> None:
     path = write(tmp_path / "pairs.jsonl", *(row(number, **{kind: value}) for number, value in enumerate(values)))
-    assert [one.kind for one in looked_at(path).faults] == []
-    found = looked_at(path, columns={kind: kind})
+    assert [one.kind for one in inspected(path).faults] == []
+    found = inspected(path, columns={kind: kind})
     assert [one.kind for one in found.faults] == ["one value for all"]
     wanted = f'pairs must be of several {kind}s to be trained with batches.group = "{kind}", got {got} for all 9; '
-    assert said(found, "one value for all").startswith(wanted)
+    assert sentence_of(found, "one value for all").startswith(wanted)
     settings = TrainSettings(batches=BatchesSection(group=kind))  # type: ignore[arg-type]
     pairs = read_pairs(str(path), TrainDataSection(validation=str(path)))[0]
     with pytest.raises(DataError, match=f"pairs must be of several {kind}s"):
         sampler_of(settings, pairs)
 
 
-def test_one_value_and_none_beside_it_are_two_for_training(tmp_path: Path) -> None:
-    found = looked_at(write(tmp_path / "pairs.jsonl", *(row(n, topic="x" if n else None) for n in range(9))), columns={"topic": "topic"})
-    assert found.faults == ()
-    assert said(found, "pairs without a topic").startswith('1 of 9 pairs have no topic: with batches.group = "topic" they are batched')
-
-
 def test_topics_too_small_for_a_batch_are_told_where_the_column_is_named(tmp_path: Path) -> None:
     rows = [row(n, forum=n % 3) for n in range(3 * BATCH_SIZES[0])]
-    assert of_kind(looked_at(write(tmp_path / "whole.jsonl", *rows), columns={"topic": "forum"}), "small topics") is None
-    found = looked_at(write(tmp_path / "less.jsonl", *rows[:-3]), columns={"topic": "forum"})
-    assert f"no topic has the {BATCH_SIZES[0]} pairs of a batch" in said(found, "small topics")
+    assert of_kind(inspected(write(tmp_path / "whole.jsonl", *rows), columns={"topic": "forum"}), "small topics") is None
+    found = inspected(write(tmp_path / "less.jsonl", *rows[:-3]), columns={"topic": "forum"})
+    assert f"no topic has the {BATCH_SIZES[0]} pairs of a batch" in sentence_of(found, "small topics")
     assert found.groups[0].small[0] == SmallGroups(BATCH_SIZES[0], 3, len(rows) - 3)
-
-
-def test_a_topic_that_the_first_row_lacks_is_found_all_the_same(tmp_path: Path) -> None:
-    found = looked_at(write(tmp_path / "pairs.jsonl", row(0), *(row(n, topic=n % 2) for n in range(1, 9))))
-    assert [(one.kind, one.groups, one.without) for one in found.groups] == [("topic", 2, 1)]
-    assert [column.used_as for column in found.columns] == ["query", "positive", "topic"]
-
-
-def test_a_topic_that_is_named_and_not_there_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "pairs.jsonl", row(0), row(1))
-    with pytest.raises(DataError, match=r'expected "forum" \(data.columns.topic\), found "query" and "positive"; name a column that is'):
-        looked_at(path, columns={"topic": "forum"})
-
-
-def test_data_without_topics_has_no_groups_and_no_word_of_them(tmp_path: Path) -> None:
-    found = looked_at(write(tmp_path / "pairs.jsonl", row(0), row(1)))
-    assert found.groups == ()
-    assert "pairs by " not in printed(found)
 
 
 def test_a_column_of_whole_texts_costs_no_more_than_its_beginnings() -> None:
     tally = names([f"{number}" + "x" * 10_000 for number in range(3)])
-    assert [len(name) for name in tally.names] == [0, *[KEPT_CHARACTERS] * 3]
+    assert [len(name) for name in tally.names] == [0, *[NAME_CHARACTERS] * 3]
     assert tally.numbers.tolist() == [1, 2, 3]
 
 
@@ -162,12 +127,12 @@ def test_the_page_names_the_largest_topics_with_their_tags_and_the_smallest(tmp_
     sizes = range(12, 2, -1)
     rows = [row(0, topic="[b]none[/b]", tag="x")]
     rows += [row(100 * size + n, topic=f"of {size}", tag="even" if n % 2 else f"odd {n % 8}") for size in sizes for n in range(size)]
-    page = printed(looked_at(write(tmp_path / "pairs.jsonl", *rows, row(9_999))), width=80)
+    page = printed(inspected(write(tmp_path / "pairs.jsonl", *rows, row(9_999))), width=80)
     lines = [" ".join(line.split()) for line in page.splitlines()]
     for words in (
         "pairs by topic and tag",
-        "different ones 11 45",
-        "different names, over all topics 6",
+        "distinct 11 45",
+        "distinct names, over all topics 6",
         "pairs without one 1 (1.3 %) 1 (1.3 %)",
         "pairs of the largest 12 (15.6 %) 6 (7.8 %)",
         "smaller than a batch of 64 11 45",
@@ -179,9 +144,3 @@ def test_the_page_names_the_largest_topics_with_their_tags_and_the_smallest(tmp_
         assert words in lines, (words, page)
     assert any(line.startswith("of 12 12 15.6 % 5 even 50.0 %, odd 0 16.7 %") for line in lines), page
     assert max(map(len, page.splitlines())) <= 80
-
-
-def test_tags_without_topics_are_listed_alone(tmp_path: Path) -> None:
-    page = printed(looked_at(write(tmp_path / "pairs.jsonl", *(row(n, topic=None, tag="ab"[n % 2]) for n in range(8)))))
-    assert "largest tags" in page
-    assert "largest topics" not in page

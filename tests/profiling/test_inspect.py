@@ -5,11 +5,11 @@ import pytest
 
 from adiabat.config.dataset_settings import InspectSettings
 from adiabat.config.shared import EncoderSection
-from adiabat.core.errors import ConfigError
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import Watch
 from adiabat.profiling.profile import PROGRESS_ROWS, inspect
 from adiabat.profiling.profile_record import TextCounts
-from tests.profiling.files import NOBODY, Letters, looked_at, of_kind, said, write
+from tests.profiling.files import NO_IDENTIFIER, Letters, inspected, of_kind, sentence_of, write
 
 
 def test_examples_of_texts_by_hand(tmp_path):
@@ -18,7 +18,7 @@ def test_examples_of_texts_by_hand(tmp_path):
         {"query": "who is it?", "pos": ["she is", "he  is"], "neg": ["it"], "tag": "a"},
         {"query": "Who is it?", "pos": ["he is"], "neg": [], "tag": "b"},
     )
-    found = looked_at(path)
+    found = inspected(path)
     assert (found.name, found.layout, found.rows, found.model) == ("pairs", "examples", 2, None)
     assert found.texts == (TextCounts("query", 2, 2, 1, 0), TextCounts("positive", 3, 3, 2, 0), TextCounts("negative", 1, 1, 1, 0))
     assert found.pairs is not None
@@ -26,7 +26,7 @@ def test_examples_of_texts_by_hand(tmp_path):
     words = {one.role: dict(one.quantiles) for one in found.lengths if one.unit == "words"}
     assert (words["query"][100], words["positive"][0], words["negative"][50]) == (3, 2, 1)
     assert [(column.name, column.used_as, column.values) for column in found.columns][-1] == ("tag", "tag", (("a", 1), ("b", 1)))
-    assert [row.place for row in found.examples] == [f"{path}:1", f"{path}:2"]
+    assert [row.location for row in found.examples] == [f"{path}:1", f"{path}:2"]
     assert found.examples[0].texts[:2] == (("query", "who is it?"), ("positive", "she is"))
     assert found.findings == ()
 
@@ -37,24 +37,16 @@ def test_labels_and_lists_in_csv_are_taken_as_other_verbs_take_them_and_said(tmp
         {"qid": 1, "query": "who is it?", "passage": "she is", "label": 1},
         {"qid": 1, "query": "who is it?", "passage": "he is", "label": 0},
     )
-    found = looked_at(labelled)
+    found = inspected(labelled)
     assert found.pairs is not None
     assert (found.pairs.pairs, found.pairs.negatives) == (1, 1)
     assert [column.used_as for column in found.columns] == ["query_id", "query", "positive", "label"]
     assert [one.sentence for one in found.findings] == ['"label" is a label: documents with 0 are negatives, in 1 row']
     lists = write(tmp_path / "lists.csv", b"query,positive\n", b"who is it?,\"['she is', 'he is']\"\n")
-    found = looked_at(lists)
+    found = inspected(lists)
     assert found.pairs is not None
     assert found.pairs.pairs == 2
     assert [one.sentence for one in found.findings] == [f'"positive" looks like a list in 1 row (first {lists}:2) and is read as one']
-
-
-def test_a_corpus_has_documents_and_no_pairs(tmp_path):
-    rows = [{"_id": f"d{number}", "title": "T", "text": f"text {number % 3}"} for number in range(9)]
-    found = looked_at(write(tmp_path / "corpus.jsonl.gz", *rows))
-    assert (found.layout, found.rows, found.pairs) == ("corpus", 9, None)
-    assert found.texts == (TextCounts("document", 9, 3, 3, 0),)
-    assert [column.used_as for column in found.columns] == ["doc_id", "title", "text"]
 
 
 def beir(folder, qrels: str) -> str:
@@ -67,36 +59,36 @@ def beir(folder, qrels: str) -> str:
 
 def test_a_beir_folder_is_counted_by_the_texts_of_its_documents(tmp_path):
     # d0 and d1 are the same text: of three pairs two have different documents, and the negative is an answer in disguise.
-    found = looked_at(beir(tmp_path / "set", "q1\td0\t1\nq1\td2\t1\nq2\td1\t2\nq2\td0\t0\n"))
+    found = inspected(beir(tmp_path / "set", "q1\td0\t1\nq1\td2\t1\nq2\td1\t2\nq2\td0\t0\n"))
     assert (found.name, found.layout, found.rows) == ("set/train", "BEIR folder", 2)
     assert found.pairs is not None
     assert (found.pairs.pairs, found.pairs.unique_documents, found.pairs.negatives_that_answer) == (3, 2 / 3, 1)
     assert [(counts.role, counts.texts, counts.distinct) for counts in found.texts] == [("query", 2, 2), ("document", 4, 2)]
     assert found.examples[0].texts == (("query", "one?"), ("positive", "text of 0"), ("positive", "text of 1"))
-    assert "set/qrels/train.tsv:4" in said(found, "negatives that answer")
+    assert "set/qrels/train.tsv:4" in sentence_of(found, "negatives that answer")
 
 
 def test_documents_that_the_corpus_lacks_are_told_with_their_place(tmp_path):
-    found = looked_at(beir(tmp_path / "set", "q1\td0\t1\nq2\td9\t1\n"))
+    found = inspected(beir(tmp_path / "set", "q1\td0\t1\nq2\td9\t1\n"))
     assert found.pairs is not None
     assert found.pairs.missing_documents == 1
-    assert f'1 of 2 entries are not: {tmp_path}/set/qrels/train.tsv:3 "two?"' in said(found, "missing documents")
+    assert f'1 of 2 entries are not: {tmp_path}/set/qrels/train.tsv:3 "two?"' in sentence_of(found, "missing documents")
     assert [finding.kind for finding in found.faults] == ["missing documents"]
 
 
 def test_examples_that_hold_ids_are_counted_with_a_corpus_and_doubted_without(tmp_path):
     corpus = write(tmp_path / "corpus.jsonl", {"id": "d1", "body": "the same"}, {"id": "d2", "body": "the same"})
     path = write(tmp_path / "pairs.jsonl", {"query": "a b", "pos": ["d1"]}, {"query": "c d", "pos": ["d2"]})
-    with_texts = looked_at(path, corpus=corpus, columns={"text": "body"})
+    with_texts = inspected(path, corpus=corpus, columns={"text": "body"})
     assert with_texts.pairs is not None
     assert with_texts.pairs.unique_documents == 0.5
     assert of_kind(with_texts, "documents of one word") is None
-    assert "data.corpus" in said(looked_at(path), "documents of one word")
+    assert "data.corpus" in sentence_of(inspected(path), "documents of one word")
 
 
 def test_a_language_grid_says_its_languages_itself(tmp_path):
     texts = {"en": "hello", "he": "שלום"}
-    found = looked_at(write(tmp_path / "grid.jsonl", *({"premise": texts, "hypothesis": texts, "label": n % 3} for n in range(6))))
+    found = inspected(write(tmp_path / "grid.jsonl", *({"premise": texts, "hypothesis": texts, "label": n % 3} for n in range(6))))
     assert (found.layout, found.rows, found.pairs) == ("grid", 6, None)
     assert [(one.identified_by, one.languages) for one in found.languages] == [("the data", (("en", 6), ("he", 6)))] * 2
     assert found.languages[0].scripts == (("Hebrew", 6), ("Latin", 6))
@@ -105,7 +97,7 @@ def test_a_language_grid_says_its_languages_itself(tmp_path):
 
 def test_a_models_tokens_say_what_will_be_cut(tmp_path):
     path = write(tmp_path / "pairs.jsonl", {"query": "x" * 11, "pos": ["y z" * 20]}, {"query": "x" * 12, "pos": ["y z"]})
-    found = inspect(str(path), tokens=Letters(), identifier=NOBODY)
+    found = inspect(str(path), tokens=Letters(), identifier=NO_IDENTIFIER)
     assert found.model == "letters"
     assert [(cuts.role, cuts.limit, cuts.cut, cuts.interval) for cuts in found.truncation] == [
         ("query", 16, 1, None),
@@ -118,48 +110,22 @@ def test_a_models_tokens_say_what_will_be_cut(tmp_path):
     assert cut[1].startswith("50.0 % of positives are longer than 32 tokens, which cuts off 44.8 % of all their tokens; ")
 
 
-def test_settings_of_an_encoder_are_refused_where_there_is_none(tmp_path):
-    path = write(tmp_path / "pairs.jsonl", {"query": "q", "pos": ["p"]})
-    settings = InspectSettings(encoder=EncoderSection(max_tokens=9))
-    with pytest.raises(ConfigError, match="no effect without a model"):
-        inspect(str(path), settings=settings)
-
-
-def test_a_corpus_beside_what_is_none_is_refused(tmp_path):
-    path = write(tmp_path / "corpus.jsonl", {"_id": "1", "text": "t"})
-    with pytest.raises(ConfigError, match=r"data.corpus must be left out for .*, which holds a corpus"):
-        looked_at(path, corpus=path)
-
-
 def test_the_sample_is_bounded_and_the_counts_are_not(tmp_path):
     path = write(tmp_path / "pairs.jsonl", *({"query": f"q {number}", "pos": [f"p {number}"]} for number in range(300)))
-    found = looked_at(path, sample=50, examples=4)
+    found = inspected(path, sample=50, examples=4)
     assert found.texts[0].texts == 300
     assert [(one.measured, one.texts) for one in found.languages] == [(50, 300)] * 2
     assert [(one.measured, one.texts) for one in found.lengths] == [(300, 300)] * 4
-    places = [int(row.place.rpartition(":")[2]) for row in found.examples]
+    places = [int(row.location.rpartition(":")[2]) for row in found.examples]
     assert places == sorted(set(places))
     assert len(places) == 4
 
 
-def test_equal_seeds_show_equal_rows(tmp_path):
-    path = write(tmp_path / "pairs.jsonl", *({"query": f"q {number}", "pos": [f"p {number}"]} for number in range(90)))
-    assert looked_at(path, examples=5).examples == looked_at(path, examples=5).examples
-
-
 def test_an_inspection_is_plain_data(tmp_path):
-    found = looked_at(write(tmp_path / "pairs.jsonl", {"query": "q é", "pos": ["p"], "x": 0.5}))
+    found = inspected(write(tmp_path / "pairs.jsonl", {"query": "q é", "pos": ["p"], "x": 0.5}))
     plain = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert (plain["rows"], plain["pairs"]["pairs"], plain["format"]) == (1, 1, 1)
     assert plain["columns"][2] == {"name": "x", "used_as": "", "kinds": [["a number", 1]], "rows": 1, "values": None}
-
-
-def test_how_far_it_is_is_told(tmp_path):
-    path = write(tmp_path / "corpus.jsonl", *({"_id": str(number), "text": "t"} for number in range(2 * PROGRESS_ROWS + 1)))
-    told: list[tuple[str, int, int]] = []
-    inspect(str(path), identifier=NOBODY, watch=Watch(progress=lambda *words: told.append(words)))
-    total = 2 * PROGRESS_ROWS + 1
-    assert told == [(f"inspecting {path}", PROGRESS_ROWS, total), (f"inspecting {path}", 2 * PROGRESS_ROWS, total)]
 
 
 def test_memory_does_not_follow_the_length_of_texts(tmp_path):
@@ -168,7 +134,7 @@ def test_memory_does_not_follow_the_length_of_texts(tmp_path):
         path = write(tmp_path / "long.jsonl", *rows)
         tracemalloc.start()
         try:
-            looked_at(path, sample=1, examples=1)
+            inspected(path, sample=1, examples=1)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -176,3 +142,27 @@ def test_memory_does_not_follow_the_length_of_texts(tmp_path):
     peak(1)  # what is allocated once, such as regular expressions
     # The texts are 0.6 MB and 2.4 MB; what is held is a row at a time.
     assert peak(20_000) - peak(5_000) < 300_000
+
+
+def test_settings_that_do_not_fit_the_data_are_refused(tmp_path):
+    path = write(tmp_path / "pairs.jsonl", {"query": "q", "pos": ["p"]})
+    with pytest.raises(ConfigError, match="no effect without a model"):
+        inspect(str(path), settings=InspectSettings(encoder=EncoderSection(max_tokens=9)))
+    with pytest.raises(DataError, match=r'expected "forum" \(data.columns.topic\), found "query" and "pos"'):
+        inspected(path, columns={"topic": "forum"})
+    corpus = write(tmp_path / "corpus.jsonl", {"_id": "1", "text": "t"})
+    with pytest.raises(ConfigError, match=r"data.corpus must be left out for .*, which holds a corpus"):
+        inspected(corpus, corpus=corpus)
+
+
+def test_a_corpus_has_documents_and_no_pairs_and_progress_counts_its_rows(tmp_path):
+    total = 2 * PROGRESS_ROWS + 1
+    rows = [{"_id": f"d{number}", "title": "T", "text": f"text {number % 3}"} for number in range(total)]
+    path = write(tmp_path / "corpus.jsonl.gz", *rows)
+    reports: list[tuple[str, int, int]] = []
+    found = inspect(str(path), identifier=NO_IDENTIFIER, watch=Watch(progress=lambda *report: reports.append(report)))
+    assert reports == [(f"inspecting {path}", PROGRESS_ROWS, total), (f"inspecting {path}", 2 * PROGRESS_ROWS, total)]
+    assert (found.layout, found.rows, found.pairs) == ("corpus", total, None)
+    assert found.texts == (TextCounts("document", total, 3, 3, 0),)
+    assert [column.used_as for column in found.columns] == ["doc_id", "title", "text"]
+    assert found.examples == inspect(str(path), identifier=NO_IDENTIFIER).examples

@@ -1,6 +1,6 @@
 import pytest
 
-from adiabat.profiling.text_languages import LEAST_PROBABILITY, installed_identifier, script_of, told_languages
+from adiabat.profiling.text_languages import MIN_PROBABILITY, count_languages, installed_identifier, script_of
 
 SENTENCES = {
     "en": "The committee will publish its report on the safety of medicines next week.",
@@ -44,16 +44,16 @@ def test_a_text_is_of_the_script_of_most_of_its_letters(text: str, script: str):
 
 def test_languages_are_counted_most_first_and_unsure_ones_apart():
     def identify(text: str) -> tuple[str, float]:
-        return text[0] * 2, LEAST_PROBABILITY if text[1] == "+" else LEAST_PROBABILITY - 0.01
+        return text[0] * 2, MIN_PROBABILITY if text[1] == "+" else MIN_PROBABILITY - 0.01
 
-    found = told_languages("query", ["a+", "b+", "b+", "c-"], texts=90, identifier=("peer 1", identify))
+    found = count_languages("query", ["a+", "b+", "b+", "c-"], texts=90, identifier=("peer 1", identify))
     assert found.languages == (("bb", 2), ("aa", 1))
     assert (found.unsure, found.measured, found.texts, found.identified_by) == (1, 4, 90, "peer 1")
     assert found.scripts == (("Latin", 4),)
 
 
 def test_without_an_identifier_scripts_remain_and_nothing_is_claimed_of_languages():
-    found = told_languages("document", ["שלום", "hello", "shalom"], texts=3, identifier=None)
+    found = count_languages("document", ["שלום", "hello", "shalom"], texts=3, identifier=None)
     assert (found.identified_by, found.languages, found.unsure) == (None, (), 0)
     assert found.scripts == (("Latin", 2), ("Hebrew", 1))
 
@@ -62,7 +62,7 @@ def test_languages_that_the_data_names_are_not_guessed():
     def identify(text: str) -> tuple[str, float]:
         raise AssertionError(text)
 
-    found = told_languages("query", ["x" * 90], texts=3, identifier=("peer", identify), known={"fr": 1, "sw": 2})
+    found = count_languages("query", ["x" * 90], texts=3, identifier=("peer", identify), known={"fr": 1, "sw": 2})
     assert (found.identified_by, found.languages) == ("the data", (("sw", 2), ("fr", 1)))
 
 
@@ -73,8 +73,8 @@ def test_the_installed_identifier_knows_plain_sentences():
     name, identify = found
     assert name.startswith("py3langid ")
     assert {code: identify(text)[0] for code, text in SENTENCES.items()} == {code: code for code in SENTENCES}
-    assert all(LEAST_PROBABILITY <= identify(text)[1] <= 1 for text in SENTENCES.values())
-    assert all(identify(text)[1] < LEAST_PROBABILITY for text in ("d1234", "E = mc^2", "aspirin", ""))
+    assert all(MIN_PROBABILITY <= identify(text)[1] <= 1 for text in SENTENCES.values())
+    assert all(identify(text)[1] < MIN_PROBABILITY for text in ("d1234", "E = mc^2", "aspirin", ""))
 
 
 def test_without_the_extra_there_is_no_identifier(monkeypatch):

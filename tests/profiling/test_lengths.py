@@ -25,13 +25,6 @@ def test_a_quantile_is_the_shortest_length_that_so_many_do_not_exceed():
     assert PERCENTS[0] == 0
 
 
-@pytest.mark.parametrize("value", [0, 1, 2, 3, 4, 5, 8, 9, 1023, 1024, 1025, 2**20, 2**20 + 1])
-def test_a_length_falls_into_the_bar_that_spans_it(value: int):
-    (bar,) = histogram(np.array([value, value]))
-    assert bar[0] <= value <= bar[1]
-    assert bar[2] == 2
-
-
 def test_bars_leave_no_gap_and_count_everything():
     values = np.arange(0, 300)
     bars = histogram(values)
@@ -44,15 +37,6 @@ def test_what_is_cut_by_hand():
     found = truncation("document", np.array([10, 12, 20, 8]), 10, texts=4)
     assert (found.cut, found.share, found.interval) == (2, 0.5, None)
     assert found.tokens_lost == 12 / 50
-
-
-def test_a_text_as_long_as_the_limit_is_whole():
-    assert truncation("query", np.array([10, 10]), 10, texts=2).cut == 0
-
-
-def test_a_share_of_a_sample_comes_with_its_interval():
-    found = truncation("query", np.array([10, 20]), 15, texts=900)
-    assert found.interval == wilson(1, 2)
 
 
 def test_wilson_against_its_defining_equation():

@@ -74,7 +74,7 @@ def test_pairs_by_hand():
         # "he" to why?, and "he" to the second who?, which the first one's answers know.
         negatives_that_answer=2,
     )
-    assert (quoted.own_answer, quoted.negatives_that_answer, quoted.most_repeated, quoted.missing) == ([3], [1, 2], 0, [])
+    assert (quoted.own_answer, quoted.negatives_that_answer, quoted.missing) == ([3], [1, 2], [])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -88,21 +88,6 @@ def test_arithmetic_on_numbers_agrees_with_sets_of_texts(seed: int):
     assert counted(rows)[0] == plainly(rows)
 
 
-def test_the_order_of_rows_changes_no_count():
-    rows: Rows = [(f"q{number % 5}", [f"d{number % 3}"], [f"d{number % 7}"]) for number in range(30)]
-    assert counted(rows)[0] == counted(rows[::-1])[0]
-
-
-def test_every_row_to_one_document_is_as_many_pairs_as_rows_and_one_document():
-    counts, _ = counted([(f"q{number}", ["d"], []) for number in range(50)])
-    assert (counts.unique_documents, counts.most_repeated, counts.documents_once) == (1 / 50, 50, 0)
-
-
-def test_one_row_without_repetition_is_all_unique():
-    counts, _ = counted([("q", ["d"], [])])
-    assert (counts.unique_documents, counts.documents_once, counts.negatives) == (1.0, 1, 0)
-
-
 def test_ids_stand_for_the_texts_of_the_corpus():
     given = listed([["d1", "d2"], ["d9"], ["d2"]])
     found = in_corpus(given, hashes_of(["d1", "d2", "d3"]), hashes_of(["same", "same", "other"]))
@@ -110,12 +95,3 @@ def test_ids_stand_for_the_texts_of_the_corpus():
     assert np.array_equal(found.hashes, wanted)
     assert found.missing.tolist() == [False, False, True, False]
     assert found.row.tolist() == [0, 0, 1, 2]
-
-
-def test_of_an_id_given_twice_the_first_text_counts():
-    found = in_corpus(listed([["d"]]), hashes_of(["d", "d"]), hashes_of(["first", "second"]))
-    assert np.array_equal(found.hashes, hashes_of(["first"]))
-
-
-def test_rows_that_name_nothing_have_nothing_missing():
-    assert in_corpus(listed([[], []]), hashes_of(["d"]), hashes_of(["text"])).missing.tolist() == []

@@ -6,7 +6,7 @@ from adiabat.profiling.profile import inspect
 from adiabat.profiling.profile_record import Inspection
 from adiabat.profiling.profile_view import inspection_panel
 from adiabat.profiling.text_lengths import percent, share_of
-from tests.profiling.files import Letters, looked_at, write
+from tests.profiling.files import Letters, inspected, write
 
 
 def printed(found: Inspection, width: int = 100) -> str:
@@ -18,9 +18,9 @@ def printed(found: Inspection, width: int = 100) -> str:
 
 def test_everything_that_was_found_is_on_the_page(tmp_path):
     rows = [{"query": f"question {number}", "pos": ["the [bold]same[/bold] answer"], "kind": number % 2} for number in range(8)]
-    page = printed(looked_at(write(tmp_path / "pairs.jsonl", *rows, {"query": 3, "pos": ["x"]})))
+    page = printed(inspected(write(tmp_path / "pairs.jsonl", *rows, {"query": 3, "pos": ["x"]})))
     for words in (
-        "pairs: 8\N{NO-BREAK SPACE}rows (examples), looked at in ",
+        "pairs: 8\N{NO-BREAK SPACE}rows (examples), inspected in ",
         "share of unique documents",
         "12.5 %",
         "queries by words",
@@ -37,7 +37,7 @@ def test_everything_that_was_found_is_on_the_page(tmp_path):
 def test_bars_beyond_the_limit_are_marked(tmp_path):
     rows = [{"query": "q q", "pos": ["x" * size]} for size in (10, 20, 40, 100)]
     page = printed(inspect(str(write(tmp_path / "pairs.jsonl", *rows)), tokens=Letters()))
-    assert "what letters cuts off" in page
+    assert "truncation by letters" in page
     lines = [line for line in page.splitlines() if "beyond 32" in line]
     assert [line.split()[0] for line in lines] == ["33–64", "65–128"]
     assert "2 of 4" in page
@@ -45,14 +45,9 @@ def test_bars_beyond_the_limit_are_marked(tmp_path):
 
 def test_a_page_fits_eighty_columns(tmp_path):
     rows = [{"_id": f"d{number}", "title": "T", "text": "words " * (number + 1)} for number in range(200)]
-    page = printed(looked_at(write(tmp_path / "corpus.jsonl", *rows)), width=80)
+    page = printed(inspected(write(tmp_path / "corpus.jsonl", *rows)), width=80)
     assert max(map(len, page.splitlines())) <= 80
     assert "…" not in "".join(line for line in page.splitlines() if "documents, words" in line)
-
-
-def test_a_corpus_of_one_document_has_a_page(tmp_path):
-    page = printed(looked_at(write(tmp_path / "corpus.jsonl", {"_id": "a", "text": "שלום"})))
-    assert "Hebrew 100.0 %" in page
 
 
 def test_what_is_not_all_or_nothing_is_shown_as_neither():

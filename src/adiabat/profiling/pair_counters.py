@@ -1,4 +1,4 @@
-"""What pairs of a query and its document have in common with one another: arithmetic on the numbers of their texts."""
+"""Repetition among pairs of a query and a document, and their spread over topics and tags: arithmetic on the numbers of their texts."""
 
 from array import array
 from collections.abc import Callable, Iterator
@@ -11,15 +11,27 @@ from adiabat.config.dual_training import TrainSection
 from adiabat.data.text_hashes import Hashes, numbered
 from adiabat.profiling.profile_record import GroupKind, Groups, NamedGroup, PairCounts, SmallGroups
 
+NAMES: tuple[GroupKind, ...] = ("topic", "tag")
+"""Columns that batches can be grouped by, the coarser first."""
+
+BATCH_SIZES = (TrainSection.model_fields["batch_size"].default, 256)
+"""Batch sizes for which small groups are counted: the default, and that of a GPU."""
+
+LISTED_GROUPS = 8
+"""Largest groups that are listed, and tags of each."""
+
+NAME_CHARACTERS = 100
+"""Characters of a name in memory, for columns of whole texts that are taken for topics."""
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """The documents that rows list, row after row.
 
     Attributes:
-        hashes: Of each document.
-        per_row: How many each row lists.
-        missing: Of which there is no text in the corpus.
+        hashes: Hash of each document.
+        per_row: Documents of each row.
+        missing: Whether the corpus lacks the document.
     """
 
     hashes: Hashes
@@ -28,68 +40,64 @@ class Listed:
 
     @property
     def row(self) -> Int[np.ndarray, " listed"]:
-        """The row that lists each."""
+        """The row that lists each document."""
         return np.repeat(np.arange(len(self.per_row)), self.per_row)
+
+    def rows_where(self, chosen: Bool[np.ndarray, " listed"]) -> list[int]:
+        """Rows with a chosen document, ascending."""
+        rows: list[int] = np.unique(self.row[chosen]).tolist()
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
 class PairRows:
-    """Rows to quote, and to go by.
+    """Rows behind the counts.
 
     Attributes:
-        own_answer: Whose document is their query.
-        negatives_that_answer: That list a negative which is a positive of the same query.
-        missing: That name a document which the corpus does not have.
-        most_repeated: The first that has the most repeated positive.
-        each: Of each different pair the first that lists it, not to quote but to count by.
+        own_answer: Rows whose document is their query.
+        negatives_that_answer: Rows with a negative that is a positive of the same query.
+        missing: Rows that name a document which the corpus lacks.
+        distinct_pairs: First row of each distinct pair.
     """
 
     own_answer: list[int]
     negatives_that_answer: list[int]
     missing: list[int]
-    most_repeated: int
-    each: Int[np.ndarray, " pairs"]
+    distinct_pairs: Int[np.ndarray, " pairs"]
 
 
-def count_pairs(query: Hashes, positives: Listed, negatives: Listed) -> tuple[PairCounts, PairRows]:
-    """Count pairs and what repeats in them."""
-    numbers = numbered(np.concatenate([query, positives.hashes, negatives.hashes]))
-    asked, near, far = np.split(numbers, [len(query), len(query) + len(positives.hashes)])
-    # One number for a pair of texts; below 2^63 up to three thousand million texts.
+def count_pairs(queries: Hashes, positives: Listed, negatives: Listed) -> tuple[PairCounts, PairRows]:
+    """Count pairs and their repetition."""
+    numbers = numbered(np.concatenate([queries, positives.hashes, negatives.hashes]))
+    query, positive, negative = np.split(numbers, [len(queries), len(queries) + len(positives.hashes)])
+    # One number for each pair of texts; below 2^63 up to three billion texts.
     width = int(numbers.max()) + 1
-    pair = asked[positives.row] * width + near
-    distinct, came_first = np.unique(pair, return_index=True)
-    documents, times = np.unique(near, return_counts=True)
-    own = asked[positives.row] == near
-    answers = np.isin(asked[negatives.row] * width + far, distinct)
+    pair = query[positives.row] * width + positive
+    distinct, first = np.unique(pair, return_index=True)
+    _, frequencies = np.unique(positive, return_counts=True)
+    own_answer = query[positives.row] == positive
+    answers = np.isin(query[negatives.row] * width + negative, distinct)
     counts = PairCounts(
         pairs=len(pair),
         distinct_pairs=len(distinct),
-        unique_documents=len(documents) / len(pair),
-        documents_once=int((times == 1).sum()),
-        most_repeated=int(times.max()),
-        queries_asked_again=len(asked) - len(np.unique(asked)),
+        unique_documents=len(frequencies) / len(pair),
+        documents_once=int((frequencies == 1).sum()),
+        most_repeated=int(frequencies.max()),
+        queries_asked_again=len(query) - len(np.unique(query)),
         queries_with_several=int((np.unique(distinct // width, return_counts=True)[1] > 1).sum()),
-        on_both_sides=len(np.intersect1d(asked, np.concatenate([near, far]))),
-        own_answer=int(own.sum()),
-        negatives=len(far),
+        on_both_sides=len(np.intersect1d(query, np.concatenate([positive, negative]))),
+        own_answer=int(own_answer.sum()),
+        negatives=len(negative),
         rows_without_negatives=int((negatives.per_row == 0).sum()),
         negatives_that_answer=int(answers.sum()),
         missing_documents=int(positives.missing.sum() + negatives.missing.sum()),
     )
-    first = int(positives.row[np.argmax(near == documents[np.argmax(times)])])
-    absent = sorted({*_rows(positives, positives.missing), *_rows(negatives, negatives.missing)})
-    each = positives.row[came_first]
-    return counts, PairRows(_rows(positives, own), _rows(negatives, answers), absent, first, each)
-
-
-def _rows(listed: Listed, chosen: Bool[np.ndarray, " listed"]) -> list[int]:
-    rows: list[int] = np.unique(listed.row[chosen]).tolist()
-    return rows
+    missing = sorted({*positives.rows_where(positives.missing), *negatives.rows_where(negatives.missing)})
+    return counts, PairRows(positives.rows_where(own_answer), negatives.rows_where(answers), missing, positives.row[first])
 
 
 def in_corpus(listed: Listed, ids: Hashes, texts: Hashes) -> Listed:
-    """Put texts in the place of ids."""
+    """Replace the hashes of ids by those of their texts in a corpus; of a repeated id, the first text counts."""
     numbers = numbered(np.concatenate([ids, listed.hashes]))
     distinct, first = np.unique(numbers[: len(ids)], return_index=True)
     row_of = np.full(int(numbers.max(initial=-1)) + 1, -1)
@@ -99,59 +107,38 @@ def in_corpus(listed: Listed, ids: Hashes, texts: Hashes) -> Listed:
     return Listed(hashes, listed.per_row, rows < 0)
 
 
-NAMES = ("topic", "tag")
-"""Columns that say what a row is about, for batches of one kind; the coarser first."""
-
-USUAL_BATCH: int = TrainSection.model_fields["batch_size"].default
-"""Pairs of a batch where training is told nothing else."""
-
-BATCH_SIZES = (USUAL_BATCH, 256)
-"""For which it is said how many groups are too small: the usual one, and one of a GPU."""
-
-LISTED = 8
-"""Largest groups that are named, and tags of each."""
-
-KEPT_CHARACTERS = 100
-"""Of a name, so that a column of whole texts that is taken for topics costs little."""
-
-
-class NameTally:
-    """The topic or the tag of each row by its number: 0 is none, the others count from 1 as they first come."""
+class NameCounter:
+    """Numbers the topic or the tag of each row: 0 is none, the others count from 1 by first appearance."""
 
     def __init__(self) -> None:
         self.names = [""]
-        self._numbers = {hash(""): 0}
-        self._each = array("i")
+        self._number_of = {hash(""): 0}
+        self._numbers = array("i")
 
     def add(self, name: str) -> None:
-        """Note that of one more row.
-
-        Args:
-            name: "" where the row has none.
-        """
-        number = self._numbers.setdefault(hash(name), len(self.names))
+        """Add the name of one more row, "" where it has none."""
+        number = self._number_of.setdefault(hash(name), len(self.names))
         if number == len(self.names):
-            self.names.append(name[:KEPT_CHARACTERS])
-        self._each.append(number)
+            self.names.append(name[:NAME_CHARACTERS])
+        self._numbers.append(number)
 
     @property
     def numbers(self) -> Int[np.ndarray, " rows"]:
-        """Of each row."""
-        return np.array(self._each, dtype=np.int64)
+        """Number of each row's name."""
+        return np.array(self._numbers, dtype=np.int64)
 
 
-def groups_of(read: frozenset[str], topics: NameTally, tags: NameTally, rows: Int[np.ndarray, " pairs"]) -> Iterator[Groups]:
-    """Count pairs by what the data says of them.
+def groups_of(read: frozenset[str], topics: NameCounter, tags: NameCounter, rows: Int[np.ndarray, " pairs"]) -> Iterator[Groups]:
+    """Count the pairs of each topic and each tag, where the data has these columns (`read`).
 
     Equal tags of different topics are different groups, as they are where batches are made.
     """
     topic, tag, width = topics.numbers[rows], tags.numbers[rows], len(tags.names)
 
     def named_topic(number: int, size: int) -> NamedGroup:
-        inner = tag[(topic == number) & (tag > 0)]
-        found, sizes = _largest_first(inner)
-        named = tuple((tags.names[one], count) for one, count in zip(found[:LISTED], sizes[:LISTED], strict=True))
-        return NamedGroup(topics.names[number], size, tags=named, tag_count=len(found))
+        inner, sizes = _largest_first(tag[(topic == number) & (tag > 0)])
+        largest = tuple((tags.names[name], count) for name, count in zip(inner[:LISTED_GROUPS], sizes[:LISTED_GROUPS], strict=True))
+        return NamedGroup(topics.names[number], size, tags=largest, tag_count=len(inner))
 
     def named_tag(number: int, size: int) -> NamedGroup:
         return NamedGroup(tags.names[number % width], size, within=topics.names[number // width])
@@ -166,26 +153,22 @@ def _groups(
     kind: GroupKind, keys: Int[np.ndarray, " pairs"], names: Int[np.ndarray, " pairs"], named: Callable[[int, int], NamedGroup]
 ) -> Groups:
     """Groups by their keys; a pair whose name is 0 is in none."""
-    found, sizes = _largest_first(keys[names > 0])
+    numbers, sizes = _largest_first(keys[names > 0])
+    small_sizes = {batch_size: [size for size in sizes if size < batch_size] for batch_size in BATCH_SIZES}
     return Groups(
         kind=kind,
         pairs=len(keys),
         without=int((names == 0).sum()),
-        groups=len(found),
+        groups=len(numbers),
         names=len(np.unique(names[names > 0])),
-        largest=tuple(named(key, size) for key, size in zip(found[:LISTED], sizes[:LISTED], strict=True)),
-        smallest=named(found[-1], sizes[-1]) if found else None,
-        small=tuple(_small(sizes, batch_size) for batch_size in BATCH_SIZES),
+        largest=tuple(named(key, size) for key, size in zip(numbers[:LISTED_GROUPS], sizes[:LISTED_GROUPS], strict=True)),
+        smallest=named(numbers[-1], sizes[-1]) if numbers else None,
+        small=tuple(SmallGroups(batch_size, len(small), sum(small)) for batch_size, small in small_sizes.items()),
     )
 
 
 def _largest_first(numbers: Int[np.ndarray, " pairs"]) -> tuple[list[int], list[int]]:
-    """Each number and how often it stands there; of equally frequent ones the least first."""
-    found, counts = np.unique(numbers, return_counts=True)
+    """Distinct numbers and their frequencies, the most frequent first, ties by number."""
+    distinct, counts = np.unique(numbers, return_counts=True)
     order = np.argsort(-counts, kind="stable")
-    return found[order].tolist(), counts[order].tolist()
-
-
-def _small(sizes: list[int], batch_size: int) -> SmallGroups:
-    small = [size for size in sizes if size < batch_size]
-    return SmallGroups(batch_size, len(small), sum(small))
+    return distinct[order].tolist(), counts[order].tolist()

@@ -1,21 +1,20 @@
-"""What the owner of a data set should know about it, in sentences that name places and say what to do."""
+"""Problems of a data set, as sentences that name locations and say what to do."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adiabat.core.text import counted, cut
-from adiabat.profiling.counters import SHOWN_PLACES, ColumnTally, TextTally
+from adiabat.profiling.counters import SHOWN_LOCATIONS, ColumnCounter, TextCounter
 from adiabat.profiling.pair_counters import PairRows
 from adiabat.profiling.profile_record import Column, Finding, Groups, PairCounts, Role, Severity, Truncation
 from adiabat.profiling.row_reader import Entry
 from adiabat.profiling.text_lengths import percent
 
 QUOTED = 60
-"""Characters of a text that a sentence quotes."""
+"""Characters of a quoted text."""
 
 FEW_UNIQUE = 0.5
-"""Share of unique documents below which batches meet equal documents often; Moiseev et al. 2023 has 0.17 where it harmed and 0.98 where
-not."""
+"""Share of unique documents below which batches often hold equal documents: in Moiseev et al. 2023, 0.17 did harm and 0.98 did not."""
 
 PLURALS: Mapping[Role, str] = {"query": "queries", "positive": "positives", "negative": "negatives", "document": "documents"}
 
@@ -25,128 +24,127 @@ _SEVERITIES: tuple[Severity, ...] = ("fault", "warning", "note")
 
 @dataclass(frozen=True, slots=True)
 class Quotes:
-    """Rows that were read again to be quoted.
-
-    Attributes:
-        rows: Number to row.
-    """
+    """Rows by number, for quoting them."""
 
     rows: Mapping[int, Entry]
 
-    def query(self, number: int) -> str:
-        """A row by its place and its query."""
-        entry = self.rows[number]
-        return f'{entry.place} "{cut(entry.texts["query"][0], limit=QUOTED)}"'
-
-    def first(self, numbers: Sequence[int]) -> str:
-        """The first few of some rows."""
-        return _and_more([self.query(number) for number in numbers[:SHOWN_PLACES]], len(numbers))
+    def first_queries(self, numbers: Sequence[int]) -> str:
+        """The first few of some rows, by location and query."""
+        entries = [self.rows[number] for number in numbers[:SHOWN_LOCATIONS]]
+        return _and_more([f'{entry.location} "{cut(entry.texts["query"][0], limit=QUOTED)}"' for entry in entries], len(numbers))
 
     def address(self, number: int) -> str:
-        """A row by its id and its place."""
+        """A row by id and location."""
         entry = self.rows[number]
-        return f'"{cut(entry.address, limit=QUOTED)}" at {entry.place}'
+        return f'"{cut(entry.address, limit=QUOTED)}" at {entry.location}'
 
 
-def in_order(findings: Iterator[Finding]) -> tuple[Finding, ...]:
-    """Sort findings."""
+def by_severity(findings: Iterator[Finding]) -> tuple[Finding, ...]:
+    """Sort findings, faults first."""
     return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
-def id_findings(noun: str, repeated: list[list[int]], alike: list[list[int]], quotes: Quotes) -> Iterator[Finding]:
-    """Ids that are not unique, or hardly."""
+def id_findings(noun: str, repeated: list[list[int]], similar: list[list[int]], quotes: Quotes) -> Iterator[Finding]:
+    """Ids that repeat, exactly or but for case, as (first row, later row)."""
     if repeated:
-        phrases = [f"{quotes.address(row)} again, first at {quotes.rows[first].place}" for first, row in repeated[:SHOWN_PLACES]]
-        told = _and_more(phrases, len(repeated))
-        yield Finding("repeated ids", "fault", len(repeated), f"{noun} ids must be unique, got {told}; give each its own")
-    if alike:
-        phrases = [f"{quotes.address(first)} and {quotes.address(row)}" for first, row in alike[:SHOWN_PLACES]]
-        told = _and_more(phrases, len(alike))
-        advice = "check that they are meant to be two, for tools that fold case would take them for one"
-        yield Finding("ids alike but for case", "warning", len(alike), f"{noun} ids should differ in more than case, got {told}; {advice}")
+        phrases = [f"{quotes.address(row)} again, first at {quotes.rows[first].location}" for first, row in repeated[:SHOWN_LOCATIONS]]
+        sentence = f"{noun} ids must be unique, got {_and_more(phrases, len(repeated))}; give each its own"
+        yield Finding("repeated ids", "fault", len(repeated), sentence)
+    if similar:
+        phrases = [f"{quotes.address(first)} and {quotes.address(row)}" for first, row in similar[:SHOWN_LOCATIONS]]
+        advice = "check that they are two ids, since tools that fold case read them as one"
+        sentence = f"{noun} ids should differ in more than case, got {_and_more(phrases, len(similar))}; {advice}"
+        yield Finding("ids alike but for case", "warning", len(similar), sentence)
 
 
 def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator[Finding]:
-    """What pairs do to a loss with in-batch or listed negatives."""
+    """Pairs that disturb a loss with in-batch or listed negatives."""
     if count := pairs.missing_documents:
-        said = f"documents that examples name must be in the corpus, {count:,} of {pairs.pairs + pairs.negatives:,} entries are not"
-        yield Finding("missing documents", "fault", count, f"{said}: {quotes.first(rows.missing)}; name the corpus that holds them all")
+        problem = f"documents that examples name must be in the corpus, {count:,} of {pairs.pairs + pairs.negatives:,} entries are not"
+        sentence = f"{problem}: {quotes.first_queries(rows.missing)}; name the corpus that holds them all"
+        yield Finding("missing documents", "fault", count, sentence)
     if count := pairs.negatives_that_answer:
-        said = f"negatives must not be positives of the same query, {count:,} of {pairs.negatives:,} are"
-        advice = "training leaves these out, but others may be wrong too: see how they were chosen"
-        yield Finding("negatives that answer", "warning", count, f"{said}: {quotes.first(rows.negatives_that_answer)}; {advice}")
+        problem = f"negatives must not be positives of the same query, {count:,} of {pairs.negatives:,} are"
+        advice = "training leaves these out, but others may be wrong too: check how they were chosen"
+        sentence = f"{problem}: {quotes.first_queries(rows.negatives_that_answer)}; {advice}"
+        yield Finding("negatives that answer", "warning", count, sentence)
     if count := pairs.own_answer:
-        said = f"documents should say more than their query, {count:,} of {pairs.pairs:,} are the same text"
-        yield Finding("documents that are their query", "warning", count, f"{said}: {quotes.first(rows.own_answer)}; drop them")
+        problem = f"documents should say more than their query, {count:,} of {pairs.pairs:,} are the same text"
+        sentence = f"{problem}: {quotes.first_queries(rows.own_answer)}; drop them"
+        yield Finding("documents that are their query", "warning", count, sentence)
     if pairs.unique_documents < FEW_UNIQUE:
-        said = (
+        sentence = (
             f"{percent(pairs.unique_documents)} of the documents are unique, so batches hold equal ones: keep train.mask_duplicates on, "
-            "and SamToNe to the query side (train.same_tower): at 17 % Moiseev et al. 2023 found it to harm on the document side"
+            "and SamToNe to the query side (train.same_tower): at 17 %, Moiseev et al. 2023 found that it harms on the document side"
         )
-        yield Finding("few unique documents", "note", pairs.pairs - round(pairs.unique_documents * pairs.pairs), said)
+        yield Finding("few unique documents", "note", pairs.pairs - round(pairs.unique_documents * pairs.pairs), sentence)
 
 
-def text_findings(texts: Sequence[TextTally], *, ids_expected: bool) -> Iterator[Finding]:
-    """What is wrong with the texts themselves."""
-    for tally in texts:
-        if tally.misread:
-            said = f"{tally.misread:,} of {counted(len(tally), tally.role)} hold characters that look mis-decoded, such as Ã© or U+FFFD"
-            where = _and_more(tally.misread_places, tally.misread)
-            yield Finding("mis-decoded texts", "warning", tally.misread, f"{said}: {where}; decode the original again")
-        if tally.role == "positive" and tally.bare and not ids_expected:
-            said = "positives are single words without exception: if they are ids, name the corpus that holds their texts (data.corpus)"
-            advice = "if they are labels, name the column that holds the documents (data.columns.positive)"
-            yield Finding("documents of one word", "note", len(tally), f"{said}; {advice}")
+def text_findings(texts: Sequence[TextCounter], *, are_ids: bool) -> Iterator[Finding]:
+    """Mis-decoded texts, and texts that look like ids; `are_ids` tells that documents are ids of a corpus."""
+    for counter in texts:
+        if count := counter.misread:
+            problem = f"{count:,} of {counted(len(counter), counter.role)} hold characters that look mis-decoded, such as Ã© or U+FFFD"
+            sentence = f"{problem}: {_and_more(counter.misread_locations, count)}; decode the original again"
+            yield Finding("mis-decoded texts", "warning", count, sentence)
+        if counter.role == "positive" and counter.are_single_words and not are_ids:
+            sentence = (
+                "all positives are single words: if they are ids, name the corpus that holds their texts (data.corpus); "
+                "if they are labels, name the column that holds the documents (data.columns.positive)"
+            )
+            yield Finding("documents of one word", "note", len(counter), sentence)
 
 
-def column_findings(columns: Sequence[Column], tally: ColumnTally) -> Iterator[Finding]:
-    """Columns of several kinds, and tags that tell nothing apart."""
+def column_findings(columns: Sequence[Column], counter: ColumnCounter) -> Iterator[Finding]:
+    """Columns of several kinds, and columns with one value."""
     rows = max((column.rows for column in columns), default=0)
     for column in columns:
         kinds = {kind: count for kind, count in column.kinds if kind != "null"}
         if len(kinds) > 1 or "a list of several kinds" in kinds:
-            places = [(kind, counted(count, "row"), tally.first_place(column.name, kind)) for kind, count in kinds.items()]
-            told = ", ".join(f"{kind} in {number} (first {place})" for kind, number, place in places)
-            # One text, or a list of them, are read alike.
-            severity: Severity = "warning" if column.used_as and not _ONE_OR_SEVERAL.issuperset(kinds) else "note"
-            said = f'column "{column.name}" should hold one kind of value, got {told}; check the rows of the rarer kind'
-            yield Finding("mixed kinds", severity, sum(kinds.values()) - max(kinds.values()), said)
-        if column.values is not None and len(column.values) == 1 and not column.used_as and column.values[0][1] == rows > 1:
-            said = f'column "{column.name}" holds "{cut(column.values[0][0], limit=QUOTED)}" in every row: as a tag it tells nothing apart'
-            yield Finding("one value for all", "note", rows, said)
-
-
-def group_findings(groups: Sequence[Groups], given: Container[str]) -> Iterator[Finding]:
-    """What batches of one topic or tag would stumble over."""
-    for one in groups:
-        grouped = f'with batches.group = "{one.kind}"'
-        if one.pairs > 1 and one.names + bool(one.without) == 1:
-            got = f'"{cut(one.largest[0].name, limit=QUOTED)}"' if one.names else "none"
-            advice = f"name another column (data.columns.{one.kind}), or leave batches.group out"
-            said = f"pairs must be of several {one.kind}s to be trained {grouped}, got {got} for all {one.pairs:,}; {advice}"
-            yield Finding("one value for all", "fault" if one.kind in given else "warning", one.pairs, said)
-            continue
-        if one.without:
-            said = f"{one.without:,} of {one.pairs:,} pairs have no {one.kind}: {grouped} they are batched together, as if of one"
-            yield Finding(f"pairs without a {one.kind}", "warning" if one.kind in given else "note", one.without, f"{said}; name theirs")
-        usual = one.small[0]
-        if usual.groups == one.groups and one.kind in given:
-            said = (
-                f"no {one.kind} has the {usual.batch_size} pairs of a batch, so that {grouped} every batch is mixed; lower train.batch_size"
+            listed = ", ".join(
+                f"{kind} in {counted(count, 'row')} (first {counter.first_location(column.name, kind)})" for kind, count in kinds.items()
             )
-            yield Finding(f"small {one.kind}s", "warning", usual.pairs, said)
+            # One text and a list of texts are read the same way.
+            severity: Severity = "warning" if column.used_as and not _ONE_OR_SEVERAL.issuperset(kinds) else "note"
+            sentence = f'column "{column.name}" should hold one kind of value, got {listed}; check the rows of the rarer kind'
+            yield Finding("mixed kinds", severity, sum(kinds.values()) - max(kinds.values()), sentence)
+        if column.values is not None and len(column.values) == 1 and not column.used_as and column.values[0][1] == rows > 1:
+            sentence = (
+                f'column "{column.name}" holds "{cut(column.values[0][0], limit=QUOTED)}" in every row: as a tag it separates nothing'
+            )
+            yield Finding("one value for all", "note", rows, sentence)
 
 
-def cut_findings(truncation: Sequence[Truncation]) -> Iterator[Finding]:
-    """What a model will not see."""
-    for cuts in truncation:
-        if cuts.cut:
-            said = f"{percent(cuts.share)} of {PLURALS[cuts.role]} are longer than {cuts.limit} tokens"
-            lost = f"which cuts off {percent(cuts.tokens_lost)} of all their tokens"
-            yield Finding("texts that are cut", "note", cuts.cut, f"{said}, {lost}; raise encoder.max_tokens, or split them")
+def group_findings(all_groups: Sequence[Groups], mapped: Container[str]) -> Iterator[Finding]:
+    """Topics and tags that batches cannot be grouped by; `mapped` holds those that the settings name."""
+    for groups in all_groups:
+        kind, batches = groups.kind, f'with batches.group = "{groups.kind}"'
+        if groups.pairs > 1 and groups.names + bool(groups.without) == 1:
+            value = f'"{cut(groups.largest[0].name, limit=QUOTED)}"' if groups.names else "none"
+            advice = f"name another column (data.columns.{kind}), or leave batches.group out"
+            sentence = f"pairs must be of several {kind}s to be trained {batches}, got {value} for all {groups.pairs:,}; {advice}"
+            yield Finding("one value for all", "fault" if kind in mapped else "warning", groups.pairs, sentence)
+            continue
+        if groups.without:
+            problem = f"{groups.without:,} of {groups.pairs:,} pairs have no {kind}: {batches} they share batches, as if of one {kind}"
+            severity: Severity = "warning" if kind in mapped else "note"
+            yield Finding(f"pairs without a {kind}", severity, groups.without, f"{problem}; name theirs")
+        small = groups.small[0]
+        if small.groups == groups.groups and kind in mapped:
+            problem = f"no {kind} has the {small.batch_size} pairs of a batch, so that {batches} all batches are mixed"
+            yield Finding(f"small {kind}s", "warning", small.pairs, f"{problem}; lower train.batch_size")
+
+
+def truncation_findings(truncations: Sequence[Truncation]) -> Iterator[Finding]:
+    """Texts that a model truncates."""
+    for truncation in truncations:
+        if truncation.cut:
+            problem = f"{percent(truncation.share)} of {PLURALS[truncation.role]} are longer than {truncation.limit} tokens"
+            lost = f"which cuts off {percent(truncation.tokens_lost)} of all their tokens"
+            sentence = f"{problem}, {lost}; raise encoder.max_tokens, or split them"
+            yield Finding("texts that are cut", "note", truncation.cut, sentence)
 
 
 def _and_more(phrases: Sequence[str], count: int) -> str:
-    """The phrases, and how many there are besides."""
     more = f"; and {count - len(phrases):,} more" if count > len(phrases) else ""
     return f"{'; '.join(phrases)}{more}"

@@ -1,33 +1,32 @@
-"""What an inspection found, as plain data: a table and ``--json`` are made from it alone."""
+"""The result of an inspection as plain data: the table and ``--json`` are made from it alone."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Role = Literal["query", "positive", "negative", "document"]
-"""What a text is in the data: a query, a document that an example lists, or a document of a corpus."""
+"""Role of a text: a query, a document that an example lists, or a document of a corpus."""
 
 ROLES: tuple[Role, ...] = ("query", "positive", "negative", "document")
 
 Layout = Literal["examples", "corpus", "grid", "BEIR folder"]
 
 GroupKind = Literal["topic", "tag"]
-"""What batches of one kind can go by."""
+"""Column that batches can be grouped by."""
+
+Unit = Literal["tokens", "words", "characters"]
+"""``tokens`` include prompt and special tokens, before truncation; ``words`` stand between white space."""
 
 Severity = Literal["fault", "warning", "note"]
-"""``fault``: other verbs refuse the data; ``warning``: they take it, and perhaps otherwise than was meant; ``note``: good to know."""
+"""``fault``: other verbs refuse the data; ``warning``: they read it, perhaps otherwise than intended; ``note``: good to know."""
 
 INSPECTION_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about the data that its owner should know.
+    """A problem of the data: `kind` is one of a fixed set of names, `count` the number of rows or texts that it concerns.
 
-    Attributes:
-        kind: One of a fixed set of names, such as ``repeated ids``.
-        severity: See `Severity`.
-        count: Of what the sentence speaks of.
-        sentence: What it is, where (the first few places), and what to do.
+    `sentence` says what is wrong, where (the first few locations), and what to do.
     """
 
     kind: str
@@ -41,10 +40,8 @@ class TextCounts:
     """The texts of one role.
 
     Attributes:
-        role: Which.
-        texts: As they stand in the rows, repeated ones each time.
-        distinct: Different ones, character for character.
-        distinct_folded: Different ones where width, case, composition and white space do not count (Unicode NFKC, case folding).
+        texts: Repeated ones count each time.
+        distinct_folded: Distinct ones regardless of width, case, composition and white space (Unicode NFKC, case folding).
         misread: Texts with characters that look mis-decoded.
     """
 
@@ -57,24 +54,19 @@ class TextCounts:
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """The pairs of a query and a document that answers it.
+    """The pairs of a query and a positive document.
 
     Attributes:
-        pairs: One for each positive of each row.
-        distinct_pairs: Different ones.
-        unique_documents: ``distinct positives / pairs``: the "% of unique documents" of Table 3 of Moiseev et al. 2023, whose 17 % of
-        TriviaQA and
-            98 % of MS MARCO are of the documents in the train split.
-        documents_once: Distinct positives that stand in one pair only.
-        most_repeated: Pairs of the positive that stands in most.
+        unique_documents: Distinct positives / pairs: the "% of unique documents" of Table 3 of Moiseev et al. 2023, whose 17 % of TriviaQA
+            and 98 % of MS MARCO count the documents in the train split.
+        documents_once: Distinct positives in one pair only.
+        most_repeated: Pairs of the most frequent positive.
         queries_asked_again: Rows whose query text an earlier row has.
         queries_with_several: Distinct queries with more than one distinct positive.
-        on_both_sides: Distinct texts that are a query in one place and a document in another.
+        on_both_sides: Distinct texts that are both a query and a document.
         own_answer: Pairs whose query and document are the same text.
-        negatives: Listed, as they stand in the rows.
-        rows_without_negatives: Rows that list none.
         negatives_that_answer: Negatives that are a positive of the same query, in that row or another.
-        missing_documents: Entries whose id the corpus does not have; 0 without a corpus.
+        missing_documents: Listed ids that the corpus does not have; 0 without a corpus.
     """
 
     pairs: int
@@ -94,14 +86,12 @@ class PairCounts:
 
 @dataclass(frozen=True, slots=True)
 class NamedGroup:
-    """The pairs of one topic, or of one tag of a topic.
+    """The distinct pairs of one topic, or of one tag of a topic.
 
     Attributes:
-        name: Its beginning.
-        pairs: Different ones.
-        within: Of a tag, its topic; "" where it has none.
-        tags: Of a topic, the largest of its tags: (tag, pairs).
-        tag_count: Of a topic, how many tags it has.
+        within: Topic of a tag, "" where it has none.
+        tags: Largest tags of a topic: (tag, pairs).
+        tag_count: Number of tags of a topic.
     """
 
     name: str
@@ -113,13 +103,7 @@ class NamedGroup:
 
 @dataclass(frozen=True, slots=True)
 class SmallGroups:
-    """Groups that cannot fill a batch.
-
-    Attributes:
-        batch_size: In pairs.
-        groups: That have fewer pairs.
-        pairs: Of these groups.
-    """
+    """Groups with fewer pairs than a batch, and the pairs that they have together."""
 
     batch_size: int
     groups: int
@@ -131,11 +115,10 @@ class Groups:
     """How pairs are spread over topics, or over tags.
 
     Attributes:
-        kind: What they go by.
-        pairs: Different ones; one that is listed again counts where it came first, as in training.
-        without: Those that have no name of this kind.
-        groups: Different topics; or tags, of which equal ones of different topics are different groups, as in training.
-        names: Different names: of tags less than `groups` where some stand with several topics.
+        pairs: Distinct ones; a repeated pair counts in the group of its first row, as in training.
+        without: Pairs without a topic or tag.
+        groups: Number of topics or tags; equal tags of different topics are different groups, as in training.
+        names: Number of distinct names.
         largest: At most eight.
         smallest: None where no pair has a name.
         small: For several batch sizes.
@@ -156,17 +139,13 @@ class Lengths:
     """How long the texts of one role are.
 
     Attributes:
-        role: Which.
-        unit: ``tokens`` (prompt and special tokens included, before anything is cut), ``words`` (between white space) or ``characters``.
-        measured: Texts looked at.
-        texts: Texts there are; where it is more, those measured were drawn at random.
-        mean: In the unit.
-        quantiles: (percent, length): so many percent of the texts are at most so long.
+        measured: Measured texts; where fewer than `texts`, they were drawn at random.
+        quantiles: (percent, length): this share of the texts is at most so long.
         histogram: (shortest, longest, texts) of each bar.
     """
 
     role: Role
-    unit: Literal["tokens", "words", "characters"]
+    unit: Unit
     measured: int
     texts: int
     mean: float
@@ -176,15 +155,13 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """What a model does not see of the texts of one role.
+    """The texts of one role that a model truncates.
 
     Attributes:
-        role: Which.
         limit: ``max_tokens`` of its tower.
-        measured: Texts looked at.
-        cut: Texts of them that are longer.
+        cut: Measured texts that are longer.
         share: ``cut / measured``.
-        interval: Wilson's 95 % interval of the share among all texts; None where all were looked at.
+        interval: Wilson's 95 % interval of the share among all texts; None where all were measured.
         tokens_lost: Share of all their tokens that is beyond the limit.
     """
 
@@ -202,13 +179,11 @@ class Languages:
     """The languages and scripts of the texts of one role.
 
     Attributes:
-        role: Which.
-        identified_by: Name and version of what told them; ``the data`` where it names them itself; None where nothing is installed.
-        measured: Texts looked at, each by its beginning.
-        texts: Texts there are.
-        languages: (code of ISO 639, texts), most first.
-        unsure: Texts too short or too ambiguous to be told; they are in no language's count.
-        scripts: (script of most of a text's letters, texts), most first; ``none`` where it has no letter.
+        identified_by: Name and version of the identifier; ``the data`` where it names its languages; None where none is installed.
+        measured: Texts examined, each by its first characters.
+        languages: (code of ISO 639, texts), most frequent first.
+        unsure: Texts too short or too ambiguous to identify; no language counts them.
+        scripts: (script of most of a text's letters, texts), most frequent first; ``none`` for texts without letters.
     """
 
     role: Role
@@ -225,11 +200,11 @@ class Column:
     """One column of the file.
 
     Attributes:
-        name: As the file has it.
-        used_as: Our name of it, or "" where it is not read.
-        kinds: (kind of value, rows), most first.
-        rows: That have the column.
-        values: (value, rows), most first; None where there are too many to be tags, or they are no short texts or numbers.
+        name: In the file.
+        used_as: Its name among our columns, "" where it is not read.
+        kinds: (kind of value, rows), most frequent first.
+        rows: Rows that have the column.
+        values: (value, rows), most frequent first; None where they are too many to be tags, or not short texts or numbers.
     """
 
     name: str
@@ -240,38 +215,33 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownRow:
-    """A row of the data, for the eye.
+class ExampleRow:
+    """A row of the data to look at: ``file:line``, and (role, text), each text truncated to `SHOWN_CHARACTERS`."""
 
-    Attributes:
-        place: ``file:line``, or the id of a document.
-        texts: (role, text), each text cut at `SHOWN_CHARACTERS`.
-    """
-
-    place: str
+    location: str
     texts: tuple[tuple[Role, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The whole of an inspection.
+    """The result of `adiabat.inspect`.
 
     Attributes:
-        source: As it was named.
-        name: Of the data set, its split included.
-        layout: What a row is.
-        rows: That could be used.
-        model: Whose tokenizer counted, or None.
-        texts: Of each role that there is.
-        pairs: Of examples; None of a corpus or a grid.
-        lengths: Of each role, in each unit.
-        truncation: Of each role; empty without a model.
-        languages: Of each role.
-        groups: Of topics and of tags, where the data has such a column.
-        columns: Of the file; empty of a BEIR folder, whose columns are fixed.
+        source: As the caller named it.
+        name: Name of the data set, its split included.
+        layout: Kind of rows.
+        rows: Rows without faults.
+        model: Model whose tokenizer counted, or None.
+        texts: A record for each role in the data.
+        pairs: None for a corpus or a grid.
+        lengths: A record for each role and unit.
+        truncation: A record for each role; empty without a model.
+        languages: A record for each role.
+        groups: Topics and tags, where the data has such a column.
+        columns: Columns of the file; empty for a BEIR folder, whose columns are fixed.
         findings: Faults first, then warnings, then notes.
-        examples: Drawn at random, in file order.
-        seconds: It took.
+        examples: Rows drawn at random, in file order.
+        seconds: Duration.
         format: Version of this layout.
     """
 
@@ -288,13 +258,13 @@ class Inspection:
     groups: tuple[Groups, ...]
     columns: tuple[Column, ...]
     findings: tuple[Finding, ...]
-    examples: tuple[ShownRow, ...] = field(repr=False)
+    examples: tuple[ExampleRow, ...] = field(repr=False)
     seconds: float
     format: int = INSPECTION_FORMAT
 
     @property
     def faults(self) -> tuple[Finding, ...]:
-        """What makes other verbs refuse the data."""
+        """Findings for which other verbs refuse the data."""
         return tuple(finding for finding in self.findings if finding.severity == "fault")
 
     def to_json(self) -> dict[str, Any]:
