@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,13 @@ from adiabat.dual_encoder.train import check, check_pairs
 from adiabat.dual_encoder.train_checks import FREE_MEMORY, FREE_SOURCES
 from adiabat.experiments.scaling_analysis import evidence_of, fitted
 from adiabat.experiments.scaling_rows import ROWS, result_of, rows_at
-from adiabat.experiments.scaling_trials import Worker
+from adiabat.experiments.scaling_trials import ScalingRunner
 from adiabat.experiments.scaling_variants import Planned, plan_runs, ways_of, without_freezing
+from adiabat.experiments.trials import ExperimentKind, run_trials, waiting
 from adiabat.models.device import device_of
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
-from adiabat.runs.executors import make_runs
 from adiabat.runs.finish import write_report
-from adiabat.runs.output_dir import claimed_for_jobs, require_begun
-from adiabat.runs.row_files import Rows
-from adiabat.runs.run_config import FREE_RUNS, Rules, description_of, is_described, require_same, without_none
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import FREE_RUNS, without_none
 from adiabat.stats.ranking_measures import require_relevant_alone
 from adiabat.store.input_checks import require_inputs
 from adiabat.training.blocks import blocks_of
@@ -44,33 +40,28 @@ def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, co
     """
     _check(settings)
     folder = Path(str(settings.scaling.out))
-    going_on = is_described(folder, "scaling")
-    if note := require_begun(folder, "scaling experiment", begun=going_on, resume=resume):
-        watch.note(note)
-    worker = Worker(settings, folder, load, command, watch)
-    examples, tasks = _examples(settings, watch), {task.name: task.sha256 for task in worker.tasks}
+    begun = SCALING.begin(folder, resume=resume, watch=watch)
+    runner = ScalingRunner(folder, load, command, watch, settings)
+    examples, tasks = _examples(settings, watch), {task.name: task.sha256 for task in runner.tasks}
     models = _Models(load, settings)
-    runs = plan_runs(settings, ways_of(settings, models.blocks))
-    wanted = _description(settings, runs, examples=examples, models=models.prints, tasks=tasks)
-
-    def description() -> dict[str, Any]:
-        return _same(folder, wanted) if going_on else wanted
-
+    trials = plan_runs(settings, ways_of(settings, models.blocks))
+    description = _description(settings, trials, examples=examples, models=models.prints, tasks=tasks)
     for lost in without_freezing(settings, models.blocks):
         watch.note(lost)
-    # Refused before any model is set up, and models before anything is written.
-    description()
-    _set_up_once(worker, _waiting(runs, rows_at(folder / ROWS)))
-    with claimed_for_jobs(folder, description, begun=going_on):
-        # Another process may have added some by now.
-        rows = rows_at(folder / ROWS)
-        _carry_out(worker, _waiting(runs, rows), rows.add)
-        for run in runs:
-            worker.tidy_left(run)
-            # A model may lie elsewhere by now, or belong to another family.
-            if rows[run.name].way != run.tried.way:
-                rows.add(replace(rows[run.name], way=run.tried.way))
-        found = _result(worker, [rows[run.name] for run in runs], {"sha256": examples, "tasks": tasks}, command)
+    # Another experiment is refused before any model is set up, and models before anything is written.
+    SCALING.resumed(folder, description)
+    _set_up_once(runner, waiting(runner, trials, rows_at(folder / ROWS)))
+    with run_trials(
+        runner,
+        trials,
+        lambda: SCALING.resumed(folder, description),
+        rows_at,
+        begun=begun,
+        executor=(settings.scaling.engine, "scaling.engine"),
+        place=device_of(settings.run.device),
+        outcome=_outcome,
+    ) as rows:
+        found = _result(runner, rows, {"sha256": examples, "tasks": tasks}, command)
         write_report(found, folder)
     _require_a_run(found.runs, folder)
     return found
@@ -84,27 +75,10 @@ def _require_a_run(rows: Sequence[ScalingRun], folder: Path) -> None:
         )
 
 
-def _waiting(runs: Sequence[Planned], rows: Rows[str, ScalingRun]) -> list[Planned]:
-    """Runs that have no row; and those that failed: it may have been for want of memory, or of a disk, that is there now."""
-    for run in runs:
-        if run.name in rows:
-            _require_alike(rows[run.name], run)
-    return [run for run in runs if run.name not in rows or rows[run.name].status == "failed"]
-
-
-def _require_alike(row: ScalingRun, run: Planned) -> None:
-    """Refuse a row of another run, whatever its name."""
-    way = replace(row.way, family=run.tried.way.family, model=run.tried.way.model)
-    both = {"way": (way, run.tried.way), "budget": (row.budget, run.budget), "seed": (row.seed, run.seed)}
-    for what, (got, wanted) in both.items():
-        if got != wanted:
-            raise JobError(f"the row {run.name} must be of {what} = {wanted}, got {got}; choose another --out, or another models.name")
-
-
-def _result(worker: Worker, rows: Sequence[ScalingRun], inputs: Mapping[str, Any], command: str) -> ScalingResult:
-    settings, section = worker.settings, worker.settings.scaling
+def _result(runner: ScalingRunner, rows: Sequence[ScalingRun], inputs: Mapping[str, Any], command: str) -> ScalingResult:
+    settings, section = runner.settings, runner.settings.scaling
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
-    fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=worker.watch) if evidence.runs else []
+    fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=runner.watch) if evidence.runs else []
     data = settings.job.data or " + ".join(one.path for one in settings.data.sources)
     return result_of(settings, section.name, rows, evidence, fits, None, command=command, inputs={"trained on": {"data": data, **inputs}})
 
@@ -169,40 +143,30 @@ def _description(
     )
 
 
-def _same(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Refuse to resume another scaling experiment; models, methods and tasks of earlier calls stay described."""
-    before = {"start": {}, "rates": {}, "tasks": {}, **description_of(Job(folder), wanted, of="a scaling experiment")}
+def _kind() -> ExperimentKind:
     plain = ScalingSettings()
-    defaults = {"common": plain.model_dump(include=set(COMMON) - {"job"}), "measure": plain.measure.model_dump()}
-    rules = Rules(free=frozenset(_free(before, wanted)), free_in={"common.data.sources": FREE_SOURCES}, defaults=defaults)
-    require_same(Job(folder), wanted, rules=rules)
-    start = {**wanted["start"], "models": {**before["start"].get("models", {}), **wanted["start"]["models"]}}
-    return {**wanted, "start": start, **{table: {**before[table], **wanted[table]} for table in ("rates", "tasks")}}
+    places = ("data.cache", "data.corpus", "data.validation", "towers.store", "towers.targets")
+    return ExperimentKind(
+        "scaling",
+        "scaling experiment",
+        free=frozenset(("scaling.name", "scaling.data", *(f"common.{key}" for key in (*places, *FREE_MEMORY, *FREE_RUNS, "run.seed")))),
+        free_in={"common.data.sources": FREE_SOURCES},
+        growing=("start.models", "rates", "tasks"),
+        defaults={"common": plain.model_dump(include=set(COMMON) - {"job"}), "measure": plain.measure.model_dump()},
+    )
 
 
-def _free(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
-    """What may differ: where inputs lie whose digests are compared, how runs go, and what has come or gone."""
-    yield from ("scaling.name", "scaling.data", "common.data.cache", "common.data.corpus", "common.data.validation")
-    yield from ("common.towers.store", "common.towers.targets")
-    yield from (f"common.{key}" for key in (*FREE_MEMORY, *FREE_RUNS, "run.seed"))
-    for table in ("rates", "tasks"):
-        yield from (f"{table}.{name}" for name in before[table].keys() ^ wanted[table].keys())
-    yield from (f"start.models.{name}" for name in before["start"].get("models", {}).keys() ^ wanted["start"]["models"].keys())
+SCALING = _kind()
 
 
-def _set_up_once(worker: Worker, runs: Sequence[Planned]) -> None:
+def _set_up_once(runner: ScalingRunner, runs: Sequence[Planned]) -> None:
     """Set every model up as it will be trained, so that what does not fit comes to light before the first run."""
     ways = list({run.tried.way: run for run in runs}.values())
     for number, run in enumerate(ways):
-        worker.watch.progress("setting models up", number, len(ways))
-        worker.count(run)
+        runner.watch.progress("setting models up", number, len(ways))
+        runner.count(run)
 
 
-def _carry_out(worker: Worker, runs: Sequence[Planned], add: Callable[[ScalingRun], None]) -> None:
-    engine, place = (worker.settings.scaling.engine, "scaling.engine"), device_of(worker.settings.run.device)
-    make_runs(worker, runs, add, engine=engine, place=place, said=_told)
-
-
-def _told(row: ScalingRun) -> str:
+def _outcome(row: ScalingRun) -> str:
     loss = "" if row.loss is None else f", loss {row.loss:.4f}, validation {row.validation_loss:.4f}"
     return f"{row.status} after {row.steps:,} steps{loss}"

@@ -1,31 +1,27 @@
-"""Who makes the runs of a scaling experiment: trains, measures, and gives a row for each; what was cut short goes on where it was."""
+"""The runs of a scaling experiment: trained, measured, and a row for each."""
 
 import math
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from statistics import fmean
 
 from adiabat.config.budgets import ScalingSettings
 from adiabat.config.shared import EncoderSection
 from adiabat.config.tasks import SuiteSettings
-from adiabat.core.errors import BudgetError, DivergedError, JobError, is_out_of_memory
-from adiabat.core.progress import Watch, once
+from adiabat.core.errors import JobError, is_out_of_memory
+from adiabat.core.progress import Watch
 from adiabat.core.provenance import versions
 from adiabat.dual_encoder.text_cache import is_trained
-from adiabat.dual_encoder.tower_setup import Loader, build
+from adiabat.dual_encoder.tower_setup import build
 from adiabat.dual_encoder.train import train
 from adiabat.evaluation.measured_models import Corpora, Subject
-from adiabat.evaluation.score_files import folder_of
 from adiabat.evaluation.suite import STORES, Clock, Scoring
 from adiabat.evaluation.task_kinds import Prepared, prepare
 from adiabat.experiments.scaling_variants import Planned
+from adiabat.experiments.trials import Runner
 from adiabat.models.device import begin_peak, device_name, device_of, peak_bytes
-from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.results.scaling_result import ScalingRun
-from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
 from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.laws import Way
@@ -33,29 +29,21 @@ from adiabat.stats.statistics import value_of
 from adiabat.training.flop_count import passed_parameters
 from adiabat.training.run_record import finished
 
-OUT_OF_MEMORY = "the memory did not suffice; lower memory.chunk_tokens (with memory.cached) or train.batch_size"
-
-RUNS = "runs"
-"""Folder of a scaling experiment in which its jobs lie."""
-
 
 @dataclass(frozen=True)
-class Worker:
-    """Makes runs, one after the other.
+class ScalingRunner(Runner[Planned, ScalingRun]):
+    """Makes the runs of a scaling experiment.
 
     Attributes:
-        settings: Of the scaling experiment.
-        folder: Of the scaling experiment.
-        load: Gives a model by its name.
-        command: For the reports of the jobs.
-        watch: Whom to tell.
+        settings: Of the experiment.
     """
 
     settings: ScalingSettings
-    folder: Path
-    load: Loader
-    command: str
-    watch: Watch
+
+    @property
+    def keep_models(self) -> bool:
+        """Whether trained models stay once they are measured."""
+        return self.settings.scaling.keep_models
 
     @cached_property
     def tasks(self) -> list[Prepared]:
@@ -79,18 +67,36 @@ class Worker:
             self._counted[way] = passed_parameters(towers.query if is_trained(towers.query) else towers.document)
         return self._counted[way]
 
-    def make(self, run: Planned) -> ScalingRun:
-        """Train and measure a run."""
-        row, job, device = self._begun(run), self._job(run), device_of(run.settings.run.device)
-        measured = not job.is_done
+    def train(self, trial: Planned, job: Job, *, resume: bool, watch: Watch) -> None:
+        """Train both towers, and note the memory that it takes."""
+        device = device_of(trial.settings.run.device)
         begin_peak(device)
-        try:
-            record = self._trained(run, job)
-        except Exception as fault:
-            if (told := _of_this_run(fault)) is None:
-                raise
-            self.watch.note(f"{run.name} failed: {told}")
-            return replace(row, reason=told)
+        section = trial.settings.job.model_copy(update={"out": str(job.folder)})
+        train(self.load, trial.settings.model_copy(update={"job": section}), resume=resume, command=self.command, watch=watch)
+        self._peaks[trial.name] = peak_bytes(device)
+
+    @cached_property
+    def _peaks(self) -> dict[str, int]:
+        return {}
+
+    def failed(self, trial: Planned, reason: str) -> ScalingRun:
+        """The row of a run without a model."""
+        return ScalingRun(
+            name=trial.name,
+            way=trial.tried.way,
+            parameters=self.count(trial),
+            learning_rate=trial.tried.learning_rate,
+            batch_size=trial.settings.train.batch_size,
+            budget=trial.budget,
+            seed=trial.seed,
+            status="failed",
+            reason=reason,
+            device=device_name(device_of(trial.settings.run.device)),
+        )
+
+    def measured(self, trial: Planned, job: Job) -> ScalingRun:
+        """Read the losses of a trained model, and measure it on the tasks."""
+        row, record = self.failed(trial, ""), finished(job, "training")[1]
         return replace(
             row,
             status="done",
@@ -104,41 +110,20 @@ class Worker:
             passes=record.passes or 0.0,
             queries=record.validation_pairs,
             seconds=record.seconds,
-            memory=peak_bytes(device) if measured else 0,
-            scores=self._scores(run, job),
+            memory=self._peaks.get(trial.name, 0),
+            scores=self._scores(trial, job),
         )
 
-    def _job(self, run: Planned) -> Job:
-        return Job(self.folder / RUNS / folder_of(run.name))
-
-    def _begun(self, run: Planned) -> ScalingRun:
-        """The row of a run that has not given anything yet."""
-        return ScalingRun(
-            name=run.name,
-            way=run.tried.way,
-            parameters=self.count(run),
-            learning_rate=run.tried.learning_rate,
-            batch_size=run.settings.train.batch_size,
-            budget=run.budget,
-            seed=run.seed,
-            status="failed",
-            reason="",
-            device=device_name(device_of(run.settings.run.device)),
-        )
-
-    def _trained(self, run: Planned, job: Job) -> TrainingRecord:
-        """The record of the finished job; one that was begun goes on."""
-        if not job.is_done:
-            job.folder.mkdir(parents=True, exist_ok=True)
-            watch = self.watch.under(run.name, note=self._note_once)
-            in_folder = run.settings.job.model_copy(update={"out": str(job.folder)})
-            settings = run.settings.model_copy(update={"job": in_folder})
-            train(self.load, settings, resume=is_job(job.folder), command=self.command, watch=watch)
-        return finished(job, "training")[1]
-
-    @cached_property
-    def _note_once(self) -> Callable[[str], None]:
-        return once(self.watch.note)
+    def refreshed(self, trial: Planned, row: ScalingRun) -> ScalingRun:
+        """The row with the model's present place and family; a row of another run is refused, whatever its name."""
+        way = replace(row.way, family=trial.tried.way.family, model=trial.tried.way.model)
+        both = {"way": (way, trial.tried.way), "budget": (row.budget, trial.budget), "seed": (row.seed, trial.seed)}
+        for name, (former, present) in both.items():
+            if former != present:
+                raise JobError(
+                    f"the row {trial.name} must be of {name} = {present}, got {former}; choose another --out, or another models.name"
+                )
+        return replace(row, way=trial.tried.way)
 
     def _scores(self, run: Planned, job: Job) -> dict[str, float]:
         """What the trained model scores on each task, by its first measure."""
@@ -154,19 +139,3 @@ class Worker:
         for task in (task for task, value in values.items() if not math.isfinite(value)):
             self.watch.note(f"{run.name}: {task} has no score, its measure is not defined there")
         return {task: value for task, value in values.items() if math.isfinite(value)}
-
-    def tidy(self, run: Planned) -> None:
-        """Remove what a run needs no more once its row is on the disk."""
-        self._job(run).tidy(keep_model=self.settings.scaling.keep_models)
-
-    def tidy_left(self, run: Planned) -> None:
-        """Remove what a process left that was killed once the row was on the disk; models that were kept before stay."""
-        if self._job(run).checkpoints.is_dir():
-            self.tidy(run)
-
-
-def _of_this_run(fault: Exception) -> str | None:
-    """What is wrong with a run beside which others can be made; None where they cannot, or nobody knows."""
-    if isinstance(fault, DivergedError):
-        return fault.what
-    return str(fault) if isinstance(fault, BudgetError) else OUT_OF_MEMORY if is_out_of_memory(fault) else None

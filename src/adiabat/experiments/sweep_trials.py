@@ -1,65 +1,48 @@
-"""Who makes the runs of a sweep: tunes, measures, and gives a row for each; what was cut short goes on where it was."""
+"""The runs of a sweep: tuned, measured on the same tasks and probes, and a row for each."""
 
-import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.adiabatic.tune import TuningRun
 from adiabat.adiabatic.tune_checks import inputs_of
 from adiabat.adiabatic.tune_setup import learning_rate_of
 from adiabat.adiabatic.tuning_context import Ground
-from adiabat.config.shared import EncoderSection
 from adiabat.config.sweeps import SweepSettings
 from adiabat.config.tasks import SuiteSettings
-from adiabat.core.errors import DivergedError
-from adiabat.core.progress import Watch, once
+from adiabat.core.errors import JobError
+from adiabat.core.progress import Watch
 from adiabat.core.provenance import versions
 from adiabat.dual_encoder.train import train
 from adiabat.evaluation.measured_models import Corpora
-from adiabat.evaluation.score_files import folder_of
 from adiabat.evaluation.suite import STORES, Clock, Scoring
 from adiabat.evaluation.task_kinds import Prepared, prepare
 from adiabat.experiments.dual_variants import train_settings
 from adiabat.experiments.evaluator import Bench
 from adiabat.experiments.grid import Planned
 from adiabat.experiments.rate_search import rate_for_run
+from adiabat.experiments.trials import Runner
 from adiabat.models.device import device_name, device_of
 from adiabat.models.similarity_function import NAMES
 from adiabat.models.towers import DualEncoder
 from adiabat.models.trained_file import trained_by
 from adiabat.results.sweep_result import SweepRun
-from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
 from adiabat.store.vector_store import Store
 from adiabat.training.run_record import finished
 
-Loader = Callable[[str, EncoderSection], DualEncoder]
-"""Loads a model by its name, with overrides."""
-
-RUNS = "runs"
-"""Folder of a sweep in which its jobs lie."""
-
 
 @dataclass(frozen=True)
-class Worker:
-    """Makes runs, one after the other; what they share is read and computed once.
+class SweepRunner(Runner[Planned, SweepRun]):
+    """Makes the runs of a sweep; tasks, store and untuned model are read once.
 
     Attributes:
         settings: Of the sweep.
-        folder: Of the sweep.
-        load: Gives a model by its name.
-        command: For the reports of the jobs.
-        watch: Whom to tell.
     """
 
     settings: SweepSettings
-    folder: Path
-    load: Loader
-    command: str
-    watch: Watch
 
     @cached_property
     def tasks(self) -> list[Prepared]:
@@ -110,52 +93,48 @@ class Worker:
         """Measure the untuned tower, which takes the model and every task once: whatever is wrong with them is told before any run."""
         _ = self.bench.start, self.bench.start_reading
 
-    def make(self, run: Planned) -> SweepRun:
-        """Tune and measure a run."""
-        if not self._job(run).is_done:
-            try:
-                if run.both:
-                    self._train_both(run)
-                else:
-                    self._tune(run)
-            except DivergedError as fault:
-                self.watch.note(f"{run.name} failed: {fault}")
-                return self._row(run, "failed", fault.what)
-        return self._measured(run)
+    @property
+    def keep_models(self) -> bool:
+        """Whether tuned models stay once they are measured."""
+        return self.settings.sweep.keep_models
 
-    def _job(self, run: Planned) -> Job:
-        return Job(self.folder / RUNS / folder_of(run.name))
-
-    def _tune(self, run: Planned) -> None:
-        """Tune the query tower; a run that was begun goes on."""
-        folder = self._job(run).folder
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        watch, resume = self.watch.under(run.name, note=self._note_once), is_job(folder)
-        begun = TuningRun.begin(self.ground, self.inputs, folder, settings=run.settings, resume=resume, watch=watch, find_rate=rate_for_run)
+    def train(self, trial: Planned, job: Job, *, resume: bool, watch: Watch) -> None:
+        """Tune the query tower, or both towers."""
+        if trial.both:
+            train(self.load, train_settings(trial, self.inputs, self.ground, job), resume=resume, command=self.command, watch=watch)
+            return
+        begun = TuningRun.begin(
+            self.ground, self.inputs, job.folder, settings=trial.settings, resume=resume, watch=watch, find_rate=rate_for_run
+        )
         begun.carry_out(resume=resume, command=self.command)
 
-    def _train_both(self, run: Planned) -> None:
-        """Tune both towers; a run that was begun goes on."""
-        job = self._job(run)
-        settings, resume = train_settings(run, self.inputs, self.ground, job), is_job(job.folder)
-        train(self.load, settings, resume=resume, command=self.command, watch=self.watch.under(run.name, note=self._note_once))
+    def failed(self, trial: Planned, reason: str) -> SweepRun:
+        """The row of a run without a model."""
+        return self._row(trial, "failed", reason)
 
-    @cached_property
-    def _note_once(self) -> Callable[[str], None]:
-        return once(self.watch.note)
+    def refreshed(self, trial: Planned, row: SweepRun) -> SweepRun:
+        """The row with the settings that this call varies; a row of other values is refused, whatever its name."""
+        for key in sorted(row.varied.keys() & trial.varied.keys()):
+            former, present = row.varied[key], trial.varied[key]
+            if None not in (former, present) and former != present:
+                raise JobError(
+                    f"the row {trial.name} must be of {key} = {present}, got {former}; choose another --out, or a value that is "
+                    "written otherwise"
+                )
+        return replace(row, varied=trial.varied)
 
-    def _measured(self, run: Planned) -> SweepRun:
-        job = self._job(run)
+    def measured(self, trial: Planned, job: Job) -> SweepRun:
+        """Measure a tuned model on tasks and probes."""
         _, record = finished(job, "tuning")
         place = device_of(self.settings.run.device)
         model = self.load(str(job.folder), self.settings.encoder.of_saved(str(job.folder))).to(place)
         # Whatever a run was trained by, all are compared by the similarity of the untuned model.
         model = replace(model, root={**model.root, "similarity_fn_name": NAMES[self.bench.model.similarity]})
-        tasks = self.bench.outcomes(model, run.name, trained_by(job.folder))
-        if run.both:
+        tasks = self.bench.outcomes(model, trial.name, trained_by(job.folder))
+        if trial.both:
             self.bench.forget(model)
         return replace(
-            self._row(run, "done", record.stop_reason),
+            self._row(trial, "done", record.stop_reason),
             seconds=record.seconds,
             steps=record.steps,
             epochs=record.epochs,
@@ -167,29 +146,18 @@ class Worker:
             tasks=tasks,
             layers=record.layers,
             # What is found in vectors of the untuned document tower says nothing of a pair with another one.
-            drift=None if run.both else self.bench.drift(model, run.name),
+            drift=None if trial.both else self.bench.drift(model, trial.name),
         )
 
-    def _row(self, run: Planned, status: str, reason: str) -> SweepRun:
+    def _row(self, trial: Planned, status: Literal["done", "failed"], reason: str) -> SweepRun:
         return SweepRun(
-            name=run.name,
-            variant=run.variant,
-            varied=run.varied,
-            seed=run.seed,
-            learning_rate=learning_rate_of(run.settings.tune),
-            batch_size=run.settings.tune.batch_size,
-            status="done" if status == "done" else "failed",
+            name=trial.name,
+            variant=trial.variant,
+            varied=trial.varied,
+            seed=trial.seed,
+            learning_rate=learning_rate_of(trial.settings.tune),
+            batch_size=trial.settings.tune.batch_size,
+            status=status,
             reason=reason,
             device=device_name(device_of(self.settings.run.device)),
         )
-
-    def tidy(self, run: Planned) -> None:
-        """Remove what a run needs no more once its row is on the disk."""
-        job = self._job(run)
-        shutil.rmtree(job.prepared, ignore_errors=True)
-        job.tidy(keep_model=self.settings.sweep.keep_models)
-
-    def tidy_left(self, run: Planned) -> None:
-        """Remove what a process left that was killed once the row was on the disk; models that were kept before stay."""
-        if self._job(run).checkpoints.is_dir():
-            self.tidy(run)

@@ -13,7 +13,7 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError, DataError, JobError, ModelError
 from adiabat.experiments import scaling as scaling_module
-from adiabat.experiments import scaling_trials as worker_module
+from adiabat.experiments import scaling_trials as runner_module
 from adiabat.experiments.scaling_rows import rows_at, rows_in
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.results.scaling_result import ScalingResult
@@ -106,13 +106,13 @@ def test_what_the_rows_say_is_in_the_record(made: Made) -> None:
 def test_a_scaling_goes_on_with_more_methods(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = rows_in(again / "out")
     trained: list[str] = []
-    real = worker_module.Worker._trained
+    real = runner_module.ScalingRunner.train
 
-    def noted(self: Any, planned: Any, job: Any) -> Any:
-        trained.append(planned.name)
-        return real(self, planned, job)
+    def noted(self: Any, trial: Any, *given: Any, **named: Any) -> Any:
+        trained.append(trial.name)
+        return real(self, trial, *given, **named)
 
-    monkeypatch.setattr(worker_module.Worker, "_trained", noted)
+    monkeypatch.setattr(runner_module.ScalingRunner, "train", noted)
     more = {"scaling": {"budgets": [2e7], "out": str(again / "out"), "least_steps": 1, "resamples": 20}}
     found = run(settings_of(again, **more, methods={"lora": [2], "bias": True}), resume=True)
     assert len(found.runs) == 9
@@ -152,7 +152,7 @@ def test_a_scaling_that_is_there_needs_resume(again: Path) -> None:
 
 
 def test_what_was_cut_short_goes_on_where_it_was(world: Path, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = worker_module.train, []
+    real, calls = runner_module.train, []
 
     def cut(*args: Any, **named: Any) -> Any:
         calls.append(named["resume"])
@@ -161,7 +161,7 @@ def test_what_was_cut_short_goes_on_where_it_was(world: Path, made: Made, monkey
         return real(*args, **named)
 
     settings = settings_of(world, scaling={"budgets": [2e7]})
-    monkeypatch.setattr(worker_module, "train", cut)
+    monkeypatch.setattr(runner_module, "train", cut)
     with pytest.raises(InterruptionError):
         run(settings)
     assert len(rows_in(world / "out")) == 1
@@ -259,28 +259,28 @@ def test_a_failed_run_is_made_again_when_the_scaling_goes_on(again: Path) -> Non
 
 
 def test_a_run_that_memory_does_not_suffice_for_is_a_failed_run(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = worker_module.train
+    real = runner_module.train
 
     def scarce(load: Any, settings: Any, **named: Any) -> Any:
         if settings.encoder.blocks == 4:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
         return real(load, settings, **named)
 
-    monkeypatch.setattr(worker_module, "train", scarce)
+    monkeypatch.setattr(runner_module, "train", scarce)
     found = run(settings_of(world, scaling={"budgets": [2e7]}))
     assert [row.status for row in found.runs] == ["done", "done", "failed"]
     assert found.runs[2].reason.startswith("the memory did not suffice; lower memory.chunk_tokens")
 
 
 def test_a_model_that_memory_does_not_suffice_for_is_told_before_the_first_run(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = worker_module.build
+    real = runner_module.build
 
     def scarce(settings: Any, load: Any) -> Any:
         if settings.encoder.blocks == 4:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
         return real(settings, load)
 
-    monkeypatch.setattr(worker_module, "build", scarce)
+    monkeypatch.setattr(runner_module, "build", scarce)
     with pytest.raises(JobError, match=r"^tiny, 4 blocks, full must fit into memory, it does not; leave it out, or take a larger machine$"):
         run(settings_of(world, scaling={"budgets": [2e7]}))
     assert not (world / "out" / "runs.parquet").exists()
@@ -306,7 +306,7 @@ def test_a_row_that_another_process_added_meanwhile_is_not_lost(again: Path, mon
         path.write_bytes(whole)
 
     monkeypatch.setattr(scaling_module, "_set_up_once", meanwhile)
-    monkeypatch.setattr(worker_module, "train", lambda *_, **__: pytest.fail("it is there"))
+    monkeypatch.setattr(runner_module, "train", lambda *_, **__: pytest.fail("it is there"))
     assert [one.loss for one in run(settings_of(again), resume=True).runs] == [one.loss for one in (*rest, last)]
 
 

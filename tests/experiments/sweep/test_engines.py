@@ -9,10 +9,10 @@ import pytest
 
 from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import MissingDependencyError, ModelError
+from adiabat.experiments import executors as engines
 from adiabat.experiments import sweep as sweep_module
 from adiabat.models.towers import DualEncoder
 from adiabat.results.sweep_result import SweepResult
-from adiabat.runs import executors as engines
 from tests.experiments.sweep.world import load as world_load
 from tests.experiments.sweep.world import run, settings_of, write_world
 

@@ -14,7 +14,7 @@ from adiabat.config.sweeps import SweepSettings
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError
 from adiabat.data.records import Document
 from adiabat.experiments import sweep as sweep_module
-from adiabat.experiments import sweep_trials as worker_module
+from adiabat.experiments import sweep_trials as runner_module
 from adiabat.experiments.sweep_rows import rows_at
 from adiabat.models.encoder import Encoder
 from adiabat.results.record import read_result
@@ -137,7 +137,7 @@ def test_a_sweep_that_was_cut_short_goes_on_where_it_was(world: Path, done: Done
 def test_a_run_that_was_tuned_and_not_measured_is_not_tuned_again(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(world, grid={"tune": {"learning_rate": [3e-3]}})
     with monkeypatch.context() as patch:
-        patch.setattr(worker_module.Worker, "_measured", _stop)
+        patch.setattr(runner_module.SweepRunner, "measured", _stop)
         with pytest.raises(InterruptionError):
             run(settings)
     monkeypatch.setattr(TuningRun, "carry_out", _stop)
@@ -231,7 +231,7 @@ def test_a_measure_that_nobody_knows_is_told_before_anything_is_written(world: P
 
 def test_a_sweep_that_has_made_nothing_may_go_on_as_another(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(worker_module.Worker, "measure_start", _stop)
+        patch.setattr(runner_module.SweepRunner, "measure_start", _stop)
         with pytest.raises(InterruptionError):
             run(settings_of(world))
     found = run(settings_of(world, measure={"measures": ["P@1"]}, tune={"margin": 0.2}), resume=True)
@@ -344,7 +344,7 @@ def test_targets_are_names_of_tasks_and_the_first_where_none_is_named(done: Done
 def test_what_can_be_seen_without_data_is_told_first(
     world: Path, tables: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "prepare", _stop)
+    monkeypatch.setattr(runner_module, "prepare", _stop)
     with pytest.raises(ConfigError, match=told):
         run(settings_of(world, **tables))
     assert not (world / "out").exists()

@@ -1,0 +1,239 @@
+"""The runs of an experiment: each is a job of its own, made or resumed, and leaves a row in a Parquet file once it is over."""
+
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from torch import device
+
+from adiabat.core.errors import BudgetError, DivergedError, is_out_of_memory
+from adiabat.core.progress import SILENT, Watch, once
+from adiabat.dual_encoder.tower_setup import Loader
+from adiabat.evaluation.score_files import folder_of
+from adiabat.experiments.executors import Executor, map_trials
+from adiabat.runs.output_dir import claimed_for_jobs, require_begun
+from adiabat.runs.row_files import Rows
+from adiabat.runs.run_config import Rules, description_of, flat_settings, is_described, is_job, require_same
+from adiabat.runs.run_dir import Job
+
+RUNS, ROWS = "runs", "runs.parquet"
+"""In the directory of an experiment: the folder of its jobs, and the file of its rows."""
+
+OUT_OF_MEMORY = "the memory did not suffice; lower memory.chunk_tokens (with memory.cached) or train.batch_size"
+
+
+class Named(Protocol):
+    """A trial or its row."""
+
+    @property
+    def name(self) -> str:
+        """Unique in the experiment, and the same of both."""
+
+
+class Outcome(Named, Protocol):
+    """A row."""
+
+    @property
+    def status(self) -> Literal["done", "failed"]:
+        """Whether the run left a model."""
+
+
+TrialT = TypeVar("TrialT", bound=Named)
+RowT = TypeVar("RowT", bound=Outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentKind:
+    """How a directory tells which experiment it holds, and which differences a resumed experiment may have.
+
+    Attributes:
+        table: Of its ``config.toml``.
+        name: For messages.
+        free: Dotted settings that may differ.
+        free_tables: Tables in which every setting may differ.
+        free_in: Of settings that are lists of tables, the keys that may differ.
+        growing: Tables whose entries may come and go; those of earlier calls stay described.
+        defaults: Settings that an older experiment had where its description does not say them.
+    """
+
+    table: str
+    name: str
+    free: frozenset[str]
+    growing: tuple[str, ...]
+    free_tables: tuple[str, ...] = ()
+    free_in: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def begin(self, folder: Path, *, resume: bool, watch: Watch) -> bool:
+        """Check the output directory; returns whether it holds an experiment that began earlier."""
+        begun = is_described(folder, self.table)
+        if note := require_begun(folder, self.name, begun=begun, resume=resume):
+            watch.note(note)
+        return begun
+
+    def resumed(self, folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Refuse to resume another experiment; returns the description of the resumed one."""
+        if not is_begun(folder):
+            return dict(wanted)
+        before = description_of(Job(folder), {name: {} for name in self.growing if "." not in name} | dict(wanted), of=f"a {self.name}")
+        pairs = {name: (_table(before, name), _table(wanted, name)) for name in self.growing}
+        free = {key for name, pair in pairs.items() for key in _come_or_gone(name, *pair)}
+        free |= {key for key in (*flat_settings(before), *flat_settings(wanted)) if key.partition(".")[0] in self.free_tables}
+        require_same(Job(folder), wanted, rules=Rules(free=self.free | free, free_in=self.free_in, defaults=self.defaults))
+        merged = dict(wanted)
+        for name, (former, present) in pairs.items():
+            merged = _with_table(merged, name.split("."), {**former, **present})
+        return merged
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether an experiment has made or begun a run."""
+    return (folder / ROWS).is_file() or any((folder / RUNS).glob("*"))
+
+
+def _table(description: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = description
+    for part in name.split("."):
+        table = table.get(part, {})
+    return table
+
+
+def _with_table(tables: Mapping[str, Any], path: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:
+    first, *others = path
+    return {**tables, first: _with_table(tables.get(first, {}), others, table) if others else table}
+
+
+def _come_or_gone(name: str, before: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    for entry in before.keys() ^ wanted.keys():
+        yield from flat_settings({name: {entry: {**before, **wanted}[entry]}})
+
+
+@dataclass(frozen=True)
+class Runner(ABC, Generic[TrialT, RowT]):
+    """Makes the runs of an experiment; a process of a cluster has one of its own.
+
+    Attributes:
+        folder: Of the experiment.
+        load: Gives a model by its name.
+        command: For the reports of the jobs.
+        watch: Takes notes and progress.
+    """
+
+    folder: Path
+    load: Loader
+    command: str
+    watch: Watch
+
+    @property
+    @abstractmethod
+    def keep_models(self) -> bool:
+        """Whether models stay once they are measured."""
+
+    @abstractmethod
+    def train(self, trial: TrialT, job: Job, *, resume: bool, watch: Watch) -> None:
+        """Train a model to the end."""
+
+    @abstractmethod
+    def failed(self, trial: TrialT, reason: str) -> RowT:
+        """The row of a run without a model."""
+
+    @abstractmethod
+    def measured(self, trial: TrialT, job: Job) -> RowT:
+        """Measure a trained model; returns the row of its run."""
+
+    def refreshed(self, trial: TrialT, row: RowT) -> RowT:
+        """The row of an earlier call as this call has it; a row of another run is refused."""
+        return row
+
+    def job(self, trial: TrialT) -> Job:
+        """Where a run is made."""
+        return Job(self.folder / RUNS / folder_of(trial.name))
+
+    def make(self, trial: TrialT) -> RowT:
+        """Train and measure; a run that diverges, lacks memory or cannot pay for a step leaves a row that says so."""
+        job = self.job(trial)
+        try:
+            if not job.is_done:
+                job.folder.parent.mkdir(parents=True, exist_ok=True)
+                self.train(trial, job, resume=is_job(job.folder), watch=self.watch.under(trial.name, note=self._note_once))
+        except Exception as fault:
+            if (reason := _failure(fault)) is None:
+                raise
+            self.watch.note(f"{trial.name} failed: {reason}")
+            return self.failed(trial, reason)
+        return self.measured(trial, job)
+
+    @cached_property
+    def _note_once(self) -> Callable[[str], None]:
+        return once(self.watch.note)
+
+    def tidy(self, trial: TrialT) -> None:
+        """Remove what a run does not need once its row is on the disk."""
+        job = self.job(trial)
+        shutil.rmtree(job.prepared, ignore_errors=True)
+        job.tidy(keep_model=self.keep_models)
+
+
+def _failure(fault: Exception) -> str | None:
+    """Why one run failed beside which others may succeed; None for an error that ends the experiment."""
+    if isinstance(fault, DivergedError):
+        return fault.what
+    if isinstance(fault, BudgetError):
+        return str(fault)
+    return OUT_OF_MEMORY if is_out_of_memory(fault) else None
+
+
+def waiting(runner: Runner[TrialT, RowT], trials: Sequence[TrialT], rows: Rows[str, RowT]) -> list[TrialT]:
+    """Trials without a row, and those that failed: memory or disk may suffice now."""
+    for trial in trials:
+        if trial.name in rows:
+            runner.refreshed(trial, rows[trial.name])
+    return [trial for trial in trials if trial.name not in rows or rows[trial.name].status == "failed"]
+
+
+@contextmanager
+def run_trials(
+    runner: Runner[TrialT, RowT],
+    trials: Sequence[TrialT],
+    describe: Callable[[], Mapping[str, Any]],
+    rows_at: Callable[[Path], Rows[str, RowT]],
+    *,
+    begun: bool,
+    prepare: Callable[[Sequence[TrialT]], None] = lambda waiting: None,
+    executor: tuple[Executor, str],
+    place: device,
+    outcome: Callable[[RowT], str],
+) -> Iterator[list[RowT]]:
+    """Claim the output directory, make every run that has no row yet, and give all rows while the directory is claimed.
+
+    Args:
+        describe: Gives the description of the experiment, or refuses another one's.
+        prepare: Called before the first run with the runs that are to be made.
+        executor: Name of the executor, and of the setting that chose it.
+        place: Where runs are made.
+        outcome: Says what a run did.
+    """
+    with claimed_for_jobs(runner.folder, describe, begun=begun):
+        rows = rows_at(runner.folder / ROWS)
+        todo = {trial.name: trial for trial in waiting(runner, trials, rows)}
+        if todo:
+            prepare(list(todo.values()))
+            name, setting = executor
+            apart = replace(runner, folder=runner.folder.resolve(), watch=SILENT)
+            made = map_trials(runner.make, apart, list(todo.values()), executor=name, setting=setting, on_gpu=place.type == "cuda")
+            for number, row in enumerate(made, 1):
+                rows.add(row)
+                runner.tidy(todo[row.name])
+                runner.watch.note(f"{row.name}: run {number:,} of {len(todo):,}, {outcome(row)}")
+        for trial in trials:
+            # A process that was killed between row and tidying left its checkpoints.
+            if runner.job(trial).checkpoints.is_dir():
+                runner.tidy(trial)
+            if (row := runner.refreshed(trial, rows[trial.name])) != rows[trial.name]:
+                rows.add(row)
+        yield [rows[trial.name] for trial in trials]
