@@ -95,7 +95,7 @@ def test_what_the_rows_say_is_in_the_record(made: Made) -> None:
     assert len(one.profiles) == 3
     assert one.frontier is not None
     assert one.frontier.values[0] == min(row.validation_loss or 9 for row in result.runs[:3])
-    assert {path.name for path in (folder / "out").iterdir()} >= {"report.html", "result.json", "runs.parquet", "figures", "config.toml"}
+    assert {path.name for path in (folder / "out").iterdir()} >= {"report.html", "result.json", "runs.parquet", "config.toml"}
     table = pq.read_table(folder / "out" / "runs.parquet").to_pylist()
     assert [row["forward"] for row in table] == [row.parameters.forward for row in result.runs]
     assert rows_in(folder / "out") == rows_in(folder / "out" / "runs.parquet") == result.runs
