@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from adiabat.data.records import NEGATIVES
 from adiabat.evaluation.language_grid_measures import grid_scores, measure_grid
 from adiabat.evaluation.retrieval_grid import measure_retrieval
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.stats.language_grid_stats import compare_cells
 from adiabat.stats.samples import Cells
 

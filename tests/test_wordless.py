@@ -19,8 +19,7 @@ from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
 from adiabat.models.static import StaticBackbone, StaticTokenizer
-from adiabat.models.unknown_tokens import HEAD, tokens_with_weight, wordless
-from adiabat.store.known_documents import known_documents
+from adiabat.store.text_vectors import HEAD, known_documents, tokens_with_weight, wordless
 from tests.commands import run_in_process
 from tests.models.static_models import UNKNOWN, WORDS, static_encoder, word_table, word_tokenizer, write_static
 from tests.pages import without_pages
@@ -101,9 +100,9 @@ def test_the_table_is_read_once_however_many_documents_there_are(monkeypatch: py
         reads.append(asked)
         return tokens_with_weight(asked)
 
-    for module in ("adiabat.store.known_documents", "adiabat.models.unknown_tokens"):
+    for module in ("adiabat.store.text_vectors", "adiabat.store.text_vectors"):
         monkeypatch.setattr(f"{module}.tokens_with_weight", counted)
-    monkeypatch.setattr("adiabat.store.known_documents.AT_ONCE", 2)
+    monkeypatch.setattr("adiabat.store.text_vectors.AT_ONCE", 2)
     texts = ["cat", "xyzzy", "", "xyzzy cat", "the"]
     documents = iter([Document(str(number), text) for number, text in enumerate(texts)])
     known = known_documents(encoder, documents, blank="drop", source="corpus", note=lambda said: None)

@@ -22,8 +22,7 @@ from adiabat.distillation import static_jobs as distilling
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
-from adiabat.models.static import StaticBackbone
-from adiabat.models.static_files import unknown_id
+from adiabat.models.static import StaticBackbone, unknown_id
 from adiabat.models.towers import DualEncoder
 from adiabat.results.distillation_result import DistillResult
 from adiabat.results.record import read_result

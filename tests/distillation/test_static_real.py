@@ -18,7 +18,7 @@ from adiabat.config.distillation import DistillStaticSettings
 from adiabat.config.reader import checked
 from adiabat.models.loading import load
 from adiabat.models.model_names import demo_model_folder
-from adiabat.models.static_files import unknown_id
+from adiabat.models.static import unknown_id
 from adiabat.models.towers import DualEncoder
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"

@@ -11,9 +11,8 @@ from adiabat.core.errors import StoreError
 from adiabat.data.records import Document, Side, text_id
 from adiabat.evaluation.mteb_encoder import MtebEncoder, MtebIndex
 from adiabat.evaluation.mteb_task import score_mteb
-from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.embedding_head import EncoderSettings, Similarity
 from adiabat.models.encoder import Encoder
-from adiabat.models.similarity_function import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.store.build import build_store
 from adiabat.store.manifest import StoreDtype

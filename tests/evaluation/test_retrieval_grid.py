@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from adiabat.evaluation.retrieval_grid import MEASURE, measure_retrieval
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.stats.samples import Cells, Sample
 
 LABELS = ("entailment", "neutral", "contradiction")

@@ -7,8 +7,8 @@ import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from adiabat.models import long_texts as cutting
-from adiabat.models.long_texts import cut_texts
+from adiabat.models import tokens as cutting
+from adiabat.models.tokens import cut_texts
 
 LETTERS = "abcdeé"
 PIECES = [first + second + third for first in LETTERS for second in ["", *LETTERS] for third in ["", "a", "b"]]

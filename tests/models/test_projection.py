@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from adiabat.models.embedding_head import Projection, new_projection
-from adiabat.models.saving import load_projection, save_projection
+from adiabat.models.saving import save_projection
+from adiabat.models.st_files import load_projection
 
 
 def test_a_projection_by_hand() -> None:

@@ -11,7 +11,7 @@ from torch import nn
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision, autocast
 from adiabat.models.encoder import Encoder
-from adiabat.models.threads import side_by_side, working_copies
+from adiabat.models.threads import side_by_side, thread_replicas
 from adiabat.models.tokens import token_budget_batches
 from tests.tiny import KINDS, Kind, tiny_encoder
 
@@ -147,7 +147,7 @@ def test_an_interrupt_in_the_caller_ends_the_threads() -> None:
 
 def test_float32_copies_share_every_weight_and_no_module() -> None:
     encoder = tiny_encoder()
-    (copy,) = working_copies(encoder, 1, precision="fp32", shared=[encoder.tokenizer])
+    (copy,) = thread_replicas(encoder, 1, precision="fp32", shared=[encoder.tokenizer])
     assert copy.tokenizer is encoder.tokenizer
     assert all(one is other for one, other in zip(copy.parameters(), encoder.parameters(), strict=True))
     assert not {id(part) for part in copy.modules()} & {id(part) for part in encoder.modules()}
@@ -155,7 +155,7 @@ def test_float32_copies_share_every_weight_and_no_module() -> None:
 
 def test_bfloat16_copies_share_one_conversion_of_the_linear_layers_alone() -> None:
     encoder = tiny_encoder()
-    one, other = working_copies(encoder, 2, precision="bf16", shared=[encoder.tokenizer])
+    one, other = thread_replicas(encoder, 2, precision="bf16", shared=[encoder.tokenizer])
     assert all(mine is yours for mine, yours in zip(one.parameters(), other.parameters(), strict=True))
     for part in one.modules():
         expected = torch.bfloat16 if type(part) is nn.Linear else torch.float32
@@ -164,7 +164,7 @@ def test_bfloat16_copies_share_one_conversion_of_the_linear_layers_alone() -> No
 
 
 def test_weights_tied_to_a_table_stay_float32_and_tied() -> None:
-    (copy,) = working_copies(Tied(), 1, precision="bf16")
+    (copy,) = thread_replicas(Tied(), 1, precision="bf16")
     assert copy.table.weight is copy.tied.weight
     assert copy.table.weight.dtype == torch.float32
     assert copy.tied.bias.dtype == torch.bfloat16

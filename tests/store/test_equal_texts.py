@@ -10,11 +10,11 @@ from jaxtyping import Float
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import Document, Side
 from adiabat.data.text_hashes import hash_texts
-from adiabat.models.similarity_function import Similarity
-from adiabat.store import equal_texts as texts_module
+from adiabat.models.embedding_head import Similarity
+from adiabat.store import corpus_files as texts_module
 from adiabat.store.append import append_documents
 from adiabat.store.build import build_store
-from adiabat.store.equal_texts import Copies, first_rows
+from adiabat.store.corpus_files import DuplicateTexts, first_rows
 from adiabat.store.manifest import StoreDtype
 from adiabat.store.scoring import SIMILARITIES
 from adiabat.store.search import count_at_least, score_rows
@@ -97,12 +97,12 @@ def test_texts_that_come_later_get_the_vectors_of_those_that_are_there(tmp_path:
 
 @pytest.mark.parametrize("at_once", [1, 2, 5, 100])
 def test_first_rows_are_those_of_a_list(tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts_module, "HASHES_AT_ONCE", at_once)
+    monkeypatch.setattr(texts_module, "HASHES_PER_BLOCK", at_once)
     (tmp_path / "hashes").write_bytes(hash_texts(TEXTS).tobytes())
     asked = ["c", "nowhere", "a", "a", "g"]
     assert first_rows(tmp_path / "hashes", hash_texts(asked)).tolist() == [TEXTS.index(text) if text in TEXTS else -1 for text in asked]
     assert first_rows(tmp_path / "hashes", hash_texts([])).tolist() == []
-    copies = Copies.of(tmp_path / "hashes", after=None, offset=100)
+    copies = DuplicateTexts.of(tmp_path / "hashes", after=None, offset=100)
     again = [row for row, text in enumerate(TEXTS) if TEXTS.index(text) < row]
     assert copies.rows.tolist() == [100 + row for row in again]
     assert copies.originals.tolist() == [100 + TEXTS.index(TEXTS[row]) for row in again]
@@ -110,7 +110,7 @@ def test_first_rows_are_those_of_a_list(tmp_path: Path, at_once: int, monkeypatc
 
 def test_texts_whose_hashes_share_a_half_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "hashes").write_bytes(b"".join(half * 8 + other * 8 for half, other in ((b"x", b"1"), (b"x", b"2"), (b"x", b"1"))))
-    copies = Copies.of(tmp_path / "hashes", after=None, offset=0)
+    copies = DuplicateTexts.of(tmp_path / "hashes", after=None, offset=0)
     assert (copies.rows.tolist(), copies.originals.tolist()) == ([2], [0])
 
 

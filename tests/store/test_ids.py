@@ -8,7 +8,7 @@ import pytest
 
 from adiabat.core.errors import StoreError
 from adiabat.store import id_index as ids_module
-from adiabat.store.id_index import IdIndex, StringColumn, StringColumnWriter, hash_ids, refuse_duplicates, unwritable
+from adiabat.store.id_index import IdIndex, StringColumn, StringColumnWriter, hash_ids, invalid_unicode, refuse_duplicates
 
 STRANGE = ["", "plain", "عربي", "שלום", "é", "e\u0301", "line\nbreak", "\u202eright to left", "🧭", "a b", "0", "00"]
 
@@ -97,4 +97,4 @@ def test_the_index_is_a_plain_npy_file_in_ascending_order(tmp_path: Path) -> Non
 
 
 def test_half_a_surrogate_pair_is_found() -> None:
-    assert unwritable(["fine", "שלום", "\ud83d", "🧭", "a\udc00"]) == [2, 4]
+    assert invalid_unicode(["fine", "שלום", "\ud83d", "🧭", "a\udc00"]) == [2, 4]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from adiabat.core.errors import StoreError
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.store.scoring import (
     SIMILARITIES,
     Block,

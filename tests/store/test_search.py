@@ -8,7 +8,7 @@ import torch
 
 from adiabat.core.errors import StoreError
 from adiabat.core.ragged import Ragged
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.store import search as search_module
 from adiabat.store.imports import import_vectors
 from adiabat.store.manifest import HEADER_BYTES, VECTOR_FILE, StoreDtype

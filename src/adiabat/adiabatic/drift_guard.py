@@ -13,8 +13,8 @@ from adiabat.adiabatic.probe_readings import noise_of, reading_of
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.config.tuning import GuardSection
 from adiabat.core.errors import ConfigError, DivergedError
+from adiabat.models.embedding_head import Similarity
 from adiabat.models.encoder import Encoder
-from adiabat.models.similarity_function import Similarity
 from adiabat.models.token_cache import TokenTable, embed_all
 from adiabat.models.towers import DualEncoder
 from adiabat.results.drift_judgement import limits_of

@@ -11,7 +11,7 @@ from adiabat.config.tuning import TuneSection
 from adiabat.core.errors import ConfigError, DataError, DivergedError
 from adiabat.core.ragged import Ragged
 from adiabat.data.batch_sampler import step_generator
-from adiabat.models.similarity_function import STATED, Similarity
+from adiabat.models.embedding_head import STATED, Similarity
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.search import search
 from adiabat.store.vector_store import Store

@@ -6,7 +6,7 @@ from jaxtyping import Float32
 from adiabat.adiabatic.drift import MEASURES, Reading, drift_of
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.core.progress import SILENT, Watch
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.store.search import score_rows, search
 from adiabat.store.text_vectors import embed_texts

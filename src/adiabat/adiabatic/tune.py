@@ -24,9 +24,9 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import IN_WORDS
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.models.device import emulation_note
+from adiabat.models.embedding_head import STATED
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import FreezeReport
-from adiabat.models.similarity_function import STATED
 from adiabat.models.towers import DualEncoder, merged_tower
 from adiabat.models.trained_file import with_starts
 from adiabat.results.evaluation_result import LayerChange, Result

@@ -11,8 +11,8 @@ from adiabat.core.ragged import Ragged
 from adiabat.data.example_stream import held_out_queries
 from adiabat.data.examples import read_examples
 from adiabat.data.records import LanguageGridSet
+from adiabat.models.embedding_head import Similarity
 from adiabat.models.encoder import Encoder
-from adiabat.models.similarity_function import Similarity
 from adiabat.store.addressing import AddressedSet, address, sharing_answers
 from adiabat.store.search import search
 from adiabat.store.vector_store import Store

@@ -22,13 +22,13 @@ from adiabat.core.errors import ConfigError, DataError, ModelError, StoreError, 
 from adiabat.core.ragged import Ragged
 from adiabat.losses.in_batch import Distance
 from adiabat.models.device import device_of
+from adiabat.models.embedding_head import NAMES, STATED, Similarity
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import frozen_parameters
-from adiabat.models.similarity_function import NAMES, STATED, Similarity
 from adiabat.models.token_cache import TokenTable
 from adiabat.models.towers import DualEncoder
-from adiabat.models.unknown_tokens import wordless
 from adiabat.store.addressing import AddressedSet
+from adiabat.store.text_vectors import wordless
 from adiabat.store.vector_store import Store
 
 Validated = tuple[AddressedSet, TokenTable]

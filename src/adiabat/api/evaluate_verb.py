@@ -22,8 +22,7 @@ from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
 from adiabat.stats.ranking_measures import require_relevant_alone
 from adiabat.stats.samples import TaskScores
-from adiabat.store.build import refuse_swapped
-from adiabat.store.vector_store import Store
+from adiabat.store.vector_store import Store, refuse_swapped
 
 
 def evaluate(

@@ -15,10 +15,9 @@ from adiabat.models.model_names import Model, load, name_of
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Hit
 from adiabat.results.frames import frame_of
-from adiabat.store.build import refuse_swapped
 from adiabat.store.search import hits_of
 from adiabat.store.search import search as search_store
-from adiabat.store.vector_store import Store
+from adiabat.store.vector_store import Store, refuse_swapped
 
 if TYPE_CHECKING:
     from pandas import DataFrame

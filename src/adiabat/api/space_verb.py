@@ -15,8 +15,7 @@ from adiabat.results.space_result import SpaceResult
 from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed
 from adiabat.store.addressing import AddressedSet, address
-from adiabat.store.build import refuse_swapped
-from adiabat.store.vector_store import Store
+from adiabat.store.vector_store import Store, refuse_swapped
 
 
 def space(

@@ -26,7 +26,7 @@ from adiabat.models.device import device_name, device_of
 from adiabat.models.encoder import Encoder
 from adiabat.models.model_names import Model, load, load_with, name_of, require_name
 from adiabat.models.saving import save
-from adiabat.models.static_files import WEIGHTS, require_writable
+from adiabat.models.static import WEIGHTS, require_saveable
 from adiabat.models.towers import DualEncoder
 from adiabat.results.distillation_result import DistillResult
 from adiabat.results.evaluation_result import Result
@@ -129,7 +129,7 @@ def distill_pair(query: Model, document: Model, out: str | Path, *, settings: En
         )
     pair = DualEncoder(asked.query, answering.document, f"{name_of(query)} beside {name_of(document)}", answering.root)
     for tower in (pair.query, pair.document):
-        require_writable(tower)
+        require_saveable(tower)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as made:

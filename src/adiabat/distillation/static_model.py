@@ -18,7 +18,7 @@ from adiabat.distillation.token_weights import Weights, by_count, by_rank, count
 from adiabat.distillation.vocabulary import Vocabulary, Word, count_tokens, vocabulary_of
 from adiabat.models.encoder import Encoder
 from adiabat.models.st_files import json_text
-from adiabat.models.static_files import TOKENIZER, WEIGHTS, is_model2vec, unknown_id
+from adiabat.models.static import TOKENIZER, WEIGHTS, is_model2vec, unknown_id
 
 Texts = Callable[[], Iterable[str]]
 """Gives the texts of a corpus, as they come."""

@@ -15,7 +15,7 @@ from adiabat.dual_encoder.tower_setup import Loader
 from adiabat.dual_encoder.train import check, prepared
 from adiabat.dual_encoder.train_checks import require_estimable
 from adiabat.dual_encoder.train_record import counts_of, notes_of
-from adiabat.models.device import begin_peak, device_name, device_of, peak_bytes
+from adiabat.models.device import device_name, device_of, peak_memory, reset_peak_memory
 from adiabat.runs.run_config import without_none
 from adiabat.training.distributed import Processes
 
@@ -81,7 +81,7 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
     check(settings)
     require_estimable(settings)
     device = device_of(settings.run.device)
-    begin_peak(device)
+    reset_peak_memory(device)
     objective, _ = prepared(load, settings, Processes(device=device), watch)
     fit_into_time(objective, watch)
     steps = objective.steps
@@ -97,7 +97,7 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
         tokens=tokens,
         flops=flops,
         operations=operations,
-        memory_bytes=peak_bytes(device),
+        memory_bytes=peak_memory(device),
         step_seconds=seconds,
         seconds=seconds * steps,
         device=device_name(device),

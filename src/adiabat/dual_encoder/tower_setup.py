@@ -16,10 +16,10 @@ from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import ConfigError, ModelError, several
 from adiabat.data.records import SIDES
 from adiabat.models.adapters import train_part
-from adiabat.models.backbone import first_line
 from adiabat.models.encoder import Encoder
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.freezing import freeze
+from adiabat.models.st_files import first_line
 from adiabat.models.tokenizer import require_pad_token
 from adiabat.models.towers import DualEncoder, build_towers, freeze_tower, merged_tower
 from adiabat.training.optimizers import decay_groups, make_optimizer

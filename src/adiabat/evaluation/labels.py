@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float32, Int
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.labelled import LabelledTexts, ParallelTexts, require_separable
 from adiabat.data.records import Side
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import SHARE, Sample, TaskScores
 from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs

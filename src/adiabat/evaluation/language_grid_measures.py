@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 
 from adiabat.core.errors import DataError, several
 from adiabat.data.records import NEGATIVES, POSITIVE
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.stats.ranking_measures import discordant_counts
 from adiabat.stats.samples import SHARE, Cells, Sample
 from adiabat.store.scoring import row_scores

@@ -14,7 +14,7 @@ from adiabat.evaluation.language_grid_measures import cluster_ids, grid_scores, 
 from adiabat.evaluation.retrieval_grid import MEASURE, measure_retrieval
 from adiabat.evaluation.systems import Role, ranking_notes, similarities_of
 from adiabat.evaluation.trained_queries import trained_premises
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import DatasetResult
 from adiabat.stats.language_grid_stats import compare_cells, flips_notes

@@ -27,7 +27,7 @@ from adiabat.results.suite_result import SuiteModel
 from adiabat.store.analysers import analyser_of
 from adiabat.store.bm25 import VERSION, LexicalIndex, build_lexical
 from adiabat.store.build import build_store
-from adiabat.store.known_documents import known_documents
+from adiabat.store.text_vectors import known_documents
 from adiabat.store.vector_store import Store
 
 Loader = Callable[[str, EncoderSection], DualEncoder]

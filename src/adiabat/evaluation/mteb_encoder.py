@@ -22,7 +22,7 @@ from adiabat.core.errors import ConfigError, StoreError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import cut
 from adiabat.data.records import Side, text_id
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.store.addressing import SHOWN_CHARACTERS
 from adiabat.store.imports import import_vectors

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Float32, Int, Int64
 
 from adiabat.core.progress import Watch
 from adiabat.core.ragged import Ragged
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.stats.ranking_measures import PairCounts
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.bm25 import LexicalIndex

@@ -15,7 +15,7 @@ from adiabat.evaluation.ranking import DenseRanker, LexicalRanker, Ranker, Stand
 from adiabat.evaluation.retrieval_data import own_documents
 from adiabat.evaluation.systems import LexicalSystem, Role, System, ranking_notes, similarities_of
 from adiabat.evaluation.trained_queries import trained_queries
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.results.evaluation_result import Change, DatasetResult
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.rank_positions import measures_of_places, pnd_samples

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Float32, Int
 
 from adiabat.data.records import NEGATIVES, POSITIVE
 from adiabat.evaluation.language_grid_measures import Vectors, compact_clusters, pseudo_values, rows_by_label
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.stats.samples import SHARE, Cells, Sample
 from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs
 

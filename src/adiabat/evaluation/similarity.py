@@ -11,8 +11,8 @@ from adiabat.core.progress import Watch
 from adiabat.data.labelled import LabelledPairs, ScoredPairs
 from adiabat.data.records import Side
 from adiabat.evaluation.systems import ranking_notes, similarities_of
+from adiabat.models.embedding_head import Similarity
 from adiabat.models.encoder import Encoder
-from adiabat.models.similarity_function import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import CORRELATION, SHARE, Sample, TaskScores
 from adiabat.stats.statistics import value_of

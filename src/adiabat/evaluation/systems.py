@@ -12,8 +12,8 @@ from jaxtyping import Int64
 from adiabat.core.errors import ConfigError, StoreError
 from adiabat.core.text import IN_WORDS
 from adiabat.data.records import Document, text_id
+from adiabat.models.embedding_head import Similarity
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.models.similarity_function import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.store.bm25 import LexicalIndex
 from adiabat.store.scoring import SIMILARITIES

@@ -42,7 +42,7 @@ from adiabat.runs.run_log import read_log
 from adiabat.stats.samples import TaskScores
 from adiabat.stats.statistics import value_of
 from adiabat.store.build import build_store
-from adiabat.store.known_documents import known_documents
+from adiabat.store.text_vectors import known_documents
 from adiabat.store.vector_store import Store
 from adiabat.training.limits import InterruptionError
 from adiabat.training.run_record import finished

@@ -20,7 +20,7 @@ from adiabat.evaluation.suite import STORES, Clock, Scoring
 from adiabat.evaluation.task_kinds import Prepared, prepare
 from adiabat.experiments.scaling_variants import Planned
 from adiabat.experiments.trials import Runner
-from adiabat.models.device import begin_peak, device_name, device_of, peak_bytes
+from adiabat.models.device import device_name, device_of, peak_memory, reset_peak_memory
 from adiabat.results.scaling_result import ScalingRun
 from adiabat.runs.run_dir import Job
 from adiabat.scaling_laws.flops import PassedParameters
@@ -70,10 +70,10 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
     def train(self, trial: Planned, job: Job, *, resume: bool, watch: Watch) -> None:
         """Train both towers, and note the memory that it takes."""
         device = device_of(trial.settings.run.device)
-        begin_peak(device)
+        reset_peak_memory(device)
         section = trial.settings.job.model_copy(update={"out": str(job.folder)})
         train(self.load, trial.settings.model_copy(update={"job": section}), resume=resume, command=self.command, watch=watch)
-        self._peaks[trial.name] = peak_bytes(device)
+        self._peaks[trial.name] = peak_memory(device)
 
     @cached_property
     def _peaks(self) -> dict[str, int]:

@@ -26,8 +26,8 @@ from adiabat.results.sweep_result import SweepResult, SweepRun
 from adiabat.runs.finish import write_report
 from adiabat.runs.run_config import FREE_RUNS, without_none
 from adiabat.stats.ranking_measures import require_relevant_alone
-from adiabat.store.build import refuse_swapped
 from adiabat.store.input_checks import require_inputs
+from adiabat.store.vector_store import refuse_swapped
 
 
 def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> SweepResult:

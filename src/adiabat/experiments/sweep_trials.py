@@ -25,7 +25,7 @@ from adiabat.experiments.grid import Planned
 from adiabat.experiments.rate_search import rate_for_run
 from adiabat.experiments.trials import Runner
 from adiabat.models.device import device_name, device_of
-from adiabat.models.similarity_function import NAMES
+from adiabat.models.embedding_head import NAMES
 from adiabat.models.towers import DualEncoder
 from adiabat.models.trained_file import trained_by
 from adiabat.results.sweep_result import SweepRun

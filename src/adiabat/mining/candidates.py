@@ -9,8 +9,8 @@ from jaxtyping import Float32, Int64
 
 from adiabat.data.records import Side
 from adiabat.mining.filters import fused_ranks
+from adiabat.models.embedding_head import Similarity
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.models.similarity_function import Similarity
 from adiabat.store.bm25 import LexicalIndex
 from adiabat.store.scoring import PAIR_CHUNK, FixedPoint, exact_pairs
 from adiabat.store.search import Hits, search

@@ -14,7 +14,7 @@ from adiabat.core.files import read_json, reading, write_json
 from adiabat.data.records import Document
 from adiabat.store.corpus_files import digest_documents, write_corpus
 from adiabat.store.id_index import LOOKUP_SLICE, IdIndex, StringColumn
-from adiabat.store.manifest import ID_FILE, INDEX_FILE, TEXT_FILE, disk_full_is_plain
+from adiabat.store.manifest import ID_FILE, INDEX_FILE, TEXT_FILE, plain_disk_errors
 from adiabat.store.vector_store import Store
 
 CORPUS_FILE = "corpus.json"
@@ -102,7 +102,7 @@ def written(documents: Callable[[], Iterator[Document]], folder: Path, *, source
         if not replace:
             raise DataError(f"{folder} must hold the corpus {source} as it is now, it holds another; remove it, or name another folder")
         (folder / CORPUS_FILE).unlink()
-    with disk_full_is_plain(folder):
+    with plain_disk_errors(folder):
         corpus = write_corpus(documents(), folder, source=source)
         if not corpus.count:
             raise DataError(f"{source} must hold at least one document, got none")

@@ -1,4 +1,4 @@
-"""Embedding many texts: batches are prepared in a thread of their own, and embedded by all cores, or by a GPU."""
+"""Embedding many texts: one thread prepares batches, all cores or a GPU embed them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -14,17 +14,17 @@ from torch import Tensor
 
 from adiabat.models.device import Precision, autocast
 from adiabat.models.static import StaticBackbone
-from adiabat.models.threads import MOST_WORKERS, side_by_side, working_copies
+from adiabat.models.threads import MAX_WORKERS, side_by_side, thread_replicas
 from adiabat.models.tokens import TokenBatch, token_budget_batches
 
 if TYPE_CHECKING:
     from adiabat.models.encoder import Encoder
 
 TOKENIZE_BLOCK = 4096
-"""Texts tokenised at a time: bounds the Python lists in flight, and is far above what a batch needs."""
+"""Texts tokenised at a time: bounds the memory of Python lists, and is far above the size of a batch."""
 
 BAG_BLOCK = 2048
-"""The same of a static model: 1,024 and 4,096 take 4 and 2 % longer."""
+"""The same for a static model: 1,024 and 4,096 take 4 and 2 % longer."""
 
 PreparedBatch = tuple[Int[np.ndarray, " b"], TokenBatch]
 """Row numbers of the texts, and their tokens."""
@@ -42,7 +42,7 @@ class Progress:
     Attributes:
         done: Texts embedded so far.
         total: Texts in all.
-        full: Of those done, texts that fill `EncoderSettings.limit`: what they hold beyond it is not in their embedding.
+        full: Embedded texts that fill `EncoderSettings.limit`: their embedding lacks what lies beyond it.
     """
 
     done: int
@@ -52,12 +52,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class TokenSource:
-    """Texts as tokens, as they are asked for.
+    """Texts as tokens, tokenised block by block.
 
     Attributes:
-        block: Gives the tokens of texts, from and up to a number.
-        fill: Makes a batch of some.
-        total: How many texts there are.
+        block: Gives the tokens of texts from one number up to another.
+        fill: Makes a batch of token lists.
+        total: Number of texts.
         whole: Whether pooling takes all tokens of a text.
         limit: Where texts are cut, in tokens.
     """
@@ -70,15 +70,15 @@ class TokenSource:
 
 
 def default_budget(device: torch.device) -> int:
-    """How many tokens pass at a time."""
+    """Tokens per forward pass."""
     return 1_024 if device.type == "cpu" else 65_536
 
 
-def once_each(texts: Sequence[str]) -> tuple[Sequence[str], slice | Int[np.ndarray, " n"]]:
-    """Texts without those that stand further up."""
-    places: dict[str, int] = {}
-    numbers = [] if isinstance(texts, str) else [places.setdefault(text, len(places)) for text in texts]
-    return (texts, slice(None)) if len(places) == len(numbers) else (list(places), np.array(numbers))
+def distinct_texts(texts: Sequence[str]) -> tuple[Sequence[str], slice | Int[np.ndarray, " n"]]:
+    """The distinct texts, and the index of each text among them."""
+    index_of: dict[str, int] = {}
+    indices = [] if isinstance(texts, str) else [index_of.setdefault(text, len(index_of)) for text in texts]
+    return (texts, slice(None)) if len(index_of) == len(indices) else (list(index_of), np.array(indices))
 
 
 def embed_blocks(
@@ -89,11 +89,7 @@ def embed_blocks(
     budget: int,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Float[np.ndarray, "n e"]:
-    """Embed texts in blocks.
-
-    Args:
-        budget: Tokens per forward pass, padding counted.
-    """
+    """Embed texts in batches of a budget of tokens, padding counted."""
 
     def prepared(start: int) -> list[PreparedBatch]:
         token_ids = source.block(start, start + TOKENIZE_BLOCK)
@@ -104,10 +100,10 @@ def embed_blocks(
     vectors = np.empty((total, encoder.width), dtype=np.float32)
     done = full = 0
     with ExitStack() as stack:
-        # Tokenising runs ahead of computing, in a thread of its own.
+        # One thread tokenises ahead of the others.
         prepare = stack.enter_context(side_by_side([prepared]))
         batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
-        first = list(islice(batches, MOST_WORKERS))
+        first = list(islice(batches, MAX_WORKERS))
         embed = stack.enter_context(side_by_side(_embedders(encoder, precision, source.limit, len(first))))
         for rows, embeddings, limited in embed(chain(first, batches)):
             vectors[rows] = embeddings
@@ -125,7 +121,7 @@ def embed_bags(
     vectors = np.empty((total, encoder.width), dtype=np.float32)
     full = 0
 
-    # One after the other: tokenising has all cores already, and to pool beside it costs both more than it saves.
+    # One after the other: tokenising uses all cores already, and pooling beside it slows down both.
     for start in range(0, total, BAG_BLOCK):
         token_ids = source.block(start, start + BAG_BLOCK)
         end = start + len(token_ids)
@@ -138,14 +134,14 @@ def embed_bags(
 
 
 def _embedders(encoder: "Encoder", precision: Precision, limit: int, batches: int) -> list[Callable[[PreparedBatch], EmbeddedBatch]]:
-    """What embeds batches: on a CPU a copy of the encoder per core (no more than batches), elsewhere itself alone."""
+    """Functions that embed batches: on a CPU a replica of the encoder per core (no more than batches), elsewhere the encoder alone."""
     count = min(torch.get_num_threads(), batches) if encoder.device.type == "cpu" else 1
-    encoders = [encoder] if count <= 1 else working_copies(encoder, count, precision=precision, shared=[encoder.tokenizer])
-    return [partial(_embedded, one, precision, limit) for one in encoders]
+    encoders = [encoder] if count <= 1 else thread_replicas(encoder, count, precision=precision, shared=[encoder.tokenizer])
+    return [partial(_embedded, replica, precision, limit) for replica in encoders]
 
 
 def _embedded(encoder: "Encoder", precision: Precision, limit: int, batch: PreparedBatch) -> EmbeddedBatch:
-    """Embed one batch; the contexts are entered here because each thread has its own."""
+    """Embed one batch; each thread enters the contexts for itself."""
     rows, tokens = batch
     with torch.inference_mode(), autocast(encoder.device, precision):
         embeddings: Tensor = encoder(tokens.to(encoder.device))

@@ -40,7 +40,7 @@ def device_name(device: torch.device) -> str:
 _MARKS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
-def begin_peak(device: torch.device) -> None:
+def reset_peak_memory(device: torch.device) -> None:
     """Forget how much was held before, as far as the system lets us: where it does not, the peak is that of the whole process.
 
     What is free goes back to the system first: allocators keep it, and a process that trains one model after the other would seem to hold
@@ -58,8 +58,8 @@ def begin_peak(device: torch.device) -> None:
         _MARKS.write_text("5")
 
 
-def peak_bytes(device: torch.device) -> int:
-    """Most that was held since `begin_peak`."""
+def peak_memory(device: torch.device) -> int:
+    """Most that was held since `reset_peak_memory`."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     with suppress(OSError, StopIteration):

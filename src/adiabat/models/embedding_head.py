@@ -1,13 +1,14 @@
-"""From token states to an embedding: settings, pooling and projection."""
+"""From token states to an embedding, and what embeddings are compared by: settings, pooling, projection, similarity."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from adiabat.core.errors import ConfigError
+from adiabat.core.errors import ConfigError, ModelError
 from adiabat.data.records import Side
 
 Pooling = Literal["mean", "cls", "last", "max", "weighted_mean"]
@@ -15,22 +16,32 @@ Pooling = Literal["mean", "cls", "last", "max", "weighted_mean"]
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
+Similarity = Literal["cosine", "distance", "dot"]
+"""``distance`` scores by minus the Euclidean distance, so that more is closer throughout."""
+
+SimilarityName = Literal["cosine", "dot", "euclidean"]
+"""As in sentence-transformers, and in our settings."""
+
+STATED: Mapping[str, Similarity] = {"cosine": "cosine", "dot": "dot", "euclidean": "distance"}
+NAMES: Mapping[Similarity, SimilarityName] = {"cosine": "cosine", "dot": "dot", "distance": "euclidean"}
+
+
+def similarity_stated(root: Mapping[str, Any], *, name: str) -> Similarity:
+    """The similarity that a model's root configuration states."""
+    stated = root.get("similarity_fn_name") or "cosine"
+    if not isinstance(stated, str) or stated not in STATED:
+        raise ModelError(
+            f"{name}: similarity_fn_name in config_sentence_transformers.json must be {', '.join(STATED)}, got {stated}; "
+            "adiabat computes no other; set encoder.similarity to one of them"
+        )
+    return STATED[stated]
+
 
 def pool(hidden: Float[Tensor, "b l d"], mask: Int[Tensor, "b l"], *, pooling: Pooling) -> Float[Tensor, "b d"]:
-    """Reduce the token states of each text to one vector.
-
-    Sums run in float32 whatever the precision of `hidden`, so that a long text loses nothing to bfloat16.
+    """Reduce the token states of each text to one vector, in float32: a long text would lose much to sums in bfloat16.
 
     Args:
-        hidden: Last hidden states.
         mask: 1 at tokens that count, 0 at padding; at least one 1 per row.
-        pooling: One of `POOLINGS`.
-
-    Returns:
-        Pooled states, float32.
-
-    Raises:
-        ConfigError: If `pooling` is not known.
 
     Reference:
         Reimers & Gurevych 2019 (mean, cls, max); Muennighoff 2022 (weighted mean).
@@ -38,42 +49,38 @@ def pool(hidden: Float[Tensor, "b l d"], mask: Int[Tensor, "b l"], *, pooling: P
     states = hidden.float()
     match pooling:
         case "mean":
-            return _weighted(states, mask.float())
+            return _weighted_mean(states, mask.float())
         case "weighted_mean":
             positions = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-            return _weighted(states, (mask * positions).float())
+            return _weighted_mean(states, (mask * positions).float())
         case "max":
             return states.masked_fill(mask.unsqueeze(-1) == 0, -torch.inf).amax(dim=1)
         case "cls":
-            return _at(states, mask.argmax(dim=1))
+            return _state_at(states, mask.argmax(dim=1))
         case "last":
-            return _at(states, mask.shape[1] - 1 - mask.flip(1).argmax(dim=1))
+            return _state_at(states, mask.shape[1] - 1 - mask.flip(1).argmax(dim=1))
     raise ConfigError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
 
 
-def _weighted(states: Float[Tensor, "b l d"], weights: Float[Tensor, "b l"]) -> Float[Tensor, "b d"]:
+def _weighted_mean(states: Float[Tensor, "b l d"], weights: Float[Tensor, "b l"]) -> Float[Tensor, "b d"]:
     total = torch.bmm(weights.unsqueeze(1), states).squeeze(1)
     return total / weights.sum(dim=1, keepdim=True)
 
 
-def _at(states: Float[Tensor, "b l d"], position: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+def _state_at(states: Float[Tensor, "b l d"], position: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
     return states[torch.arange(len(states), device=states.device), position]
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderSettings:
-    """What turns token states into an embedding, and texts into tokens.
+    """What turns texts into tokens, and token states into an embedding.
 
     Attributes:
-        pooling: See `adiabat.models.embedding_head`.
-        normalize: Whether embeddings get unit length.
         max_tokens: Where texts are cut, in tokens, prompt and special tokens included; >= 3.
-        query_prompt: Put before every query.
-        document_prompt: Put before every document.
         pool_prompt: False leaves the tokens of the prompt out of the pooling.
         query_max_tokens: Where queries are cut; None cuts them at `max_tokens`.
         document_max_tokens: Where documents are cut; None cuts them at `max_tokens`.
-        truncate_dim: How many numbers of an embedding are kept, the first ones, after unit length; None keeps all.
+        truncate_dim: Numbers of an embedding that stay, the first ones, after unit length; None keeps all.
     """
 
     pooling: Pooling = "mean"
@@ -97,21 +104,17 @@ class EncoderSettings:
             raise ConfigError(f"encoder.truncate_dim must be >= 1, got {self.truncate_dim}")
 
     def prompt(self, side: Side) -> str:
-        """The prompt of one side.
-
-        Returns:
-            The text put before; "" for none.
-        """
+        """The text put before those of one side; "" for none."""
         return self.query_prompt if side == "query" else self.document_prompt
 
     def limit(self, side: Side) -> int:
-        """Where the texts of one side are cut."""
+        """Where the texts of one side are cut, in tokens."""
         limit = self.query_max_tokens if side == "query" else self.document_max_tokens
         return self.max_tokens if limit is None else limit
 
     @property
     def unit_length(self) -> bool:
-        """Whether embeddings have unit length; what is left of one that was truncated has less."""
+        """Whether embeddings have unit length; truncation shortens them."""
         return self.normalize and self.truncate_dim is None
 
 
@@ -119,11 +122,7 @@ class Projection(nn.Module):
     """A linear layer on the pooled vector, with its activation, and perhaps a residual connection around both."""
 
     def __init__(self, linear: nn.Linear, activation: nn.Module, residual: nn.Linear | nn.Identity | None = None) -> None:
-        """Put the parts together.
-
-        Args:
-            residual: What becomes of the pooled vector before it is added to the result; None adds nothing.
-        """
+        """Put the modules together; `residual` maps the pooled vector that is added to the result, None adds nothing."""
         super().__init__()
         self.linear = linear
         self.activation = activation
@@ -136,14 +135,9 @@ class Projection(nn.Module):
 
 
 def new_projection(width: int, out: int, *, seed: int) -> Projection:
-    """A linear map without bias or activation, the same for the same seed.
+    """A linear map without bias or activation, the same for the same seed; the global random state stays as it is.
 
-    Its weights are normal with variance ``1 / width``, which keeps lengths and angles on average: at the start, texts are about as near to
-    each other as they were without it. The global random state is left alone.
-
-    Args:
-        width: Numbers per pooled vector (D).
-        out: Numbers per embedding (E).
+    Its weights are normal with variance ``1 / width``, which keeps lengths and angles on average.
     """
     return projection_of(torch.empty(out, width).normal_(std=width**-0.5, generator=torch.Generator().manual_seed(seed)).T)
 

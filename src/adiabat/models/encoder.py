@@ -1,9 +1,8 @@
-"""One tower: backbone, pooling, projections, normalisation, and the encoding of texts in bulk."""
+"""One tower: backbone, pooling, projections, normalisation, and the encoding of many texts."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
@@ -13,22 +12,14 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adiabat.data.records import Side
-from adiabat.models.bulk import Progress, TokenSource, default_budget, embed_bags, embed_blocks, once_each
+from adiabat.models.bulk import Progress, TokenSource, default_budget, distinct_texts, embed_bags, embed_blocks
 from adiabat.models.device import Precision, settled_precision
 from adiabat.models.embedding_head import EncoderSettings as EncoderSettings
 from adiabat.models.embedding_head import Projection, pool
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.models.long_texts import cut_texts
 from adiabat.models.static import StaticBackbone, StaticTokenizer
 from adiabat.models.token_rows import refuse_rowless, rowless_tokens, state_width, table_rows
-from adiabat.models.tokens import TokenBatch, pad
-
-
-@dataclass
-class _Precisions:
-    """The precision `auto` settled on, per device; found out once because finding out costs two forward passes."""
-
-    found: dict[str, Precision] = field(default_factory=dict)
+from adiabat.models.tokens import TokenBatch, cut_texts, pad
 
 
 class Encoder(nn.Module):
@@ -41,15 +32,16 @@ class Encoder(nn.Module):
         settings: EncoderSettings,
         projections: Sequence[Projection] = (),
     ) -> None:
-        """Put the parts together."""
+        """Put the modules together."""
         super().__init__()
-        # A decoder would keep keys and values of every block for a next token that never comes.
+        # A decoder would cache keys and values of every block for a next token that never comes.
         backbone.config.use_cache = False
         self.backbone = backbone
         self.tokenizer = tokenizer
         self.settings = settings
         self.projections = nn.ModuleList(projections)
-        self._precisions = _Precisions()
+        # What `auto` means, per device: to find out costs two forward passes.
+        self._auto_precisions: dict[str, Precision] = {}
 
     @property
     def width(self) -> int:
@@ -69,29 +61,20 @@ class Encoder(nn.Module):
         return next(self.parameters()).device
 
     def with_settings(self, settings: EncoderSettings, *, tokenizer: PreTrainedTokenizerBase | None = None) -> "Encoder":
-        """The same weights under other settings.
+        """The same weights under other settings, and perhaps with another tokenizer of the same vocabulary."""
+        return Encoder(self.backbone, self.tokenizer if tokenizer is None else tokenizer, settings, self.projection_list())
 
-        Args:
-            tokenizer: Another one of the same vocabulary; None keeps this one's.
-        """
-        projections = [one for one in self.projections if isinstance(one, Projection)]
-        return Encoder(self.backbone, self.tokenizer if tokenizer is None else tokenizer, settings, projections)
+    def projection_list(self) -> list[Projection]:
+        """The projections, in order."""
+        return [projection for projection in self.projections if isinstance(projection, Projection)]
 
     def forward(self, batch: TokenBatch) -> Float[Tensor, "b e"]:
-        """Embed one padded batch.
-
-        Returns:
-            Embeddings, float32, of unit length where the settings say so.
-        """
+        """Embed one padded batch, in float32."""
         hidden = self.backbone(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
         return self.head(pool(hidden, batch.pooling_mask, pooling=self.settings.pooling))
 
     def head(self, pooled: Float[Tensor, "b d"]) -> Float[Tensor, "b e"]:
-        """What follows pooling.
-
-        Returns:
-            Embeddings, float32, of unit length where the settings say so, then truncated.
-        """
+        """Project pooled states, bring them to unit length where the settings say so, then truncate; float32."""
         for projection in self.projections:
             pooled = projection(pooled)
         pooled = pooled.float()
@@ -99,11 +82,7 @@ class Encoder(nn.Module):
         return embeddings[:, : self.settings.truncate_dim]
 
     def tokenize(self, texts: Sequence[str], *, side: Side) -> list[list[int]]:
-        """Token ids of each text with prompt and special tokens, cut at `EncoderSettings.limit`.
-
-        Returns:
-            One list of ids per text, never empty.
-        """
+        """Token ids of each text with prompt and special tokens, cut at `EncoderSettings.limit`; no list is empty."""
         if isinstance(texts, str):
             raise TypeError(f"texts must be a list of texts, got one text; write [{texts[:20]!r}]")
         if not len(texts):
@@ -128,14 +107,14 @@ class Encoder(nn.Module):
 
     @property
     def _blank_token_id(self) -> int:
-        """What an empty text becomes: not the padding token, which a setting may choose, and so would change a vector."""
+        """The token of an empty text: not the padding token, because a setting that chooses it must change no vector."""
         return self.tokenizer.pad_token_id if isinstance(self.tokenizer, StaticTokenizer) else 0
 
     @property
     def pad_token_id(self) -> int:
         """Id that fills rows; masked, so any id of the vocabulary would do."""
-        own = self.tokenizer.pad_token_id
-        return 0 if own is None or own in self._rowless else own
+        token_id = self.tokenizer.pad_token_id
+        return 0 if token_id is None or token_id in self._rowless else token_id
 
     def collate(self, token_ids: Sequence[Sequence[int]], *, side: Side) -> TokenBatch:
         """Pad token ids to one batch on the encoder's device."""
@@ -161,14 +140,14 @@ class Encoder(nn.Module):
     ) -> Float[np.ndarray, "n e"]:
         """Embed texts, in their order, without gradients and with dropout off.
 
-        Each distinct text is embedded once, since the last bits of a vector depend on what passes beside it; texts are sorted by length and
-        packed into batches of about `token_budget` tokens, padding counted: nearly nothing is padding.
+        Each distinct text is embedded once, because the last bits of a vector depend on the batch. Texts are sorted by length, so that
+        batches of about `token_budget` tokens hold little padding.
 
         Args:
-            token_budget: Tokens per forward pass; None chooses by device.
+            token_budget: Tokens per forward pass, padding counted; None chooses by device.
         """
-        distinct, places = once_each(texts)
-        return self._embedded(self._source(distinct, side), precision, token_budget, on_progress)[places]
+        distinct, rows = distinct_texts(texts)
+        return self._embedded(self._source(distinct, side), precision, token_budget, on_progress)[rows]
 
     @torch.inference_mode()
     def encode_tokens(
@@ -179,11 +158,7 @@ class Encoder(nn.Module):
         closing: int = 0,
         precision: Precision = "auto",
     ) -> Float[np.ndarray, "n e"]:
-        """Embed texts that are tokens already, as they are: no prompt and no special token is put around them, and none is cut.
-
-        Args:
-            token_ids: One non-empty list per text.
-        """
+        """Embed non-empty token lists as they are: without prompt, special tokens or limit; see `pad` for `skipped` and `closing`."""
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped, closing=closing)
         limit = self.settings.max_tokens
         source = TokenSource(lambda start, end: token_ids[start:end], fill, len(token_ids), not (skipped or closing), limit)
@@ -210,7 +185,7 @@ class Encoder(nn.Module):
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """Dropout off; then each module gets its own mode back: a tower may train with dropout off in a part of it."""
+        """Dropout off; then each module gets its former mode back, which may differ from that of the tower."""
         training = [module for module in self.modules() if module.training]
         self.eval()
         try:
@@ -221,17 +196,17 @@ class Encoder(nn.Module):
 
     @torch.inference_mode()
     def settle(self, precision: Precision) -> Precision:
-        """Turn ``auto`` into what this encoder runs in on its device."""
+        """Turn ``auto`` into the precision of this encoder on its device."""
         if precision != "auto":
             return precision
         if isinstance(self.backbone, StaticBackbone):
-            return "fp32"  # nothing to be gained: rows are looked up and added
-        key = str(self.device)
-        if key not in self._precisions.found:
-            self._precisions.found[key] = settled_precision(
-                lambda texts, one: self._embedded(self._source(texts, "document"), one), self.device
+            return "fp32"  # Rows are looked up and added, which bf16 does not speed up.
+        device = str(self.device)
+        if device not in self._auto_precisions:
+            self._auto_precisions[device] = settled_precision(
+                lambda texts, candidate: self._embedded(self._source(texts, "document"), candidate), self.device
             )
-        return self._precisions.found[key]
+        return self._auto_precisions[device]
 
     def fingerprint(self, side: Side = "document") -> Fingerprint:
         """What decides the vectors of one side."""
@@ -249,9 +224,9 @@ class Encoder(nn.Module):
         )
 
     def tokenizer_digest(self) -> str:
-        """SHA-256 of what decides a text's tokens but the limit: the tokenizer, a left side of cutting, and a static one's manner.
+        """SHA-256 of all that decides a text's tokens except the limit: the tokenizer, cutting on the left, a static tokenizer's options.
 
-        Padding counts for nothing, because it is masked; it and the limit are set anew at every call.
+        Padding is masked, so it does not count.
         """
         backend = type(self.tokenizer.backend_tokenizer).from_str(self.tokenizer.backend_tokenizer.to_str())
         backend.no_padding()
@@ -261,12 +236,12 @@ class Encoder(nn.Module):
         return hashlib.sha256((backend.to_str() + manner).encode()).hexdigest()
 
     def used_parameters(self) -> dict[str, nn.Parameter]:
-        """Parameters that the embedding depends on, by name: all but a pooler head, which the pooled vector never passes through."""
+        """Parameters that the embedding depends on, by name: all but a pooler head."""
         used = {name: weights for name, weights in self.backbone.named_parameters() if not name.startswith("pooler.")}
         return used | {f"projections.{name}": weights for name, weights in self.projections.named_parameters()}
 
     def weights_digest(self) -> str:
-        """SHA-256 over names, shapes and float32 bytes of `used_parameters`, in name order, and the kinds of the projections' parts."""
+        """SHA-256 over names, shapes and float32 bytes of `used_parameters`, in name order, and the classes of the activations."""
         digest = hashlib.sha256()
         for name, weights in sorted(self.used_parameters().items()):
             digest.update(f"{name} {tuple(weights.shape)}".encode())

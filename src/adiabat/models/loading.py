@@ -1,4 +1,4 @@
-"""Loading encoders from disk or hub."""
+"""Loading models from a directory or the hub, module by module."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,20 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from adiabat.core.errors import ConfigError, ModelError, several
 from adiabat.core.files import reading
 from adiabat.data.records import SIDES
-from adiabat.models.backbone import Trust, base_of_adapter, first_line, load_backbone, require_embeddings
+from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, require_embeddings
 from adiabat.models.embedding_head import EncoderSettings, Projection
 from adiabat.models.encoder import Encoder
-from adiabat.models.saving import load_projection
-from adiabat.models.st_files import ROOT_FILE, pooling_of, position_rows, prompts_of, read_json, require_plain_normalize, truncate_dim_of
+from adiabat.models.st_files import (
+    ROOT_FILE,
+    first_line,
+    load_projection,
+    pooling_of,
+    position_rows,
+    prompts_of,
+    read_json,
+    require_plain_normalize,
+    truncate_dim_of,
+)
 from adiabat.models.st_modules import (
     Module,
     TransformerSettings,
@@ -25,33 +34,44 @@ from adiabat.models.st_modules import (
     require_embedding_type,
     require_no_head,
 )
-from adiabat.models.static import StaticBackbone
-from adiabat.models.static_files import Static, is_model2vec, load_model2vec, load_static_embedding
+from adiabat.models.static import Static, StaticBackbone, is_model2vec, load_model2vec, load_static_embedding
 from adiabat.models.tokenizer import load_tokenizer, set_pad_token
 from adiabat.models.towers import DualEncoder
 
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 
 MODEL2VEC = "model2vec"
-"""Stands for the one module of a directory of model2vec, which lists none."""
+"""The kind of the one module of a directory of model2vec, which lists none."""
 
 
 UNPOOLED_PROMPTS = frozenset({"hkunlp/instructor-base", "hkunlp/instructor-large", "hkunlp/instructor-xl"})
-"""Models that sentence-transformers leaves the prompt out of the pooling of, which their files do not say."""
+"""Models whose prompt sentence-transformers leaves out of the pooling, though their files do not say so."""
+
+Overrides = Mapping[str, str | bool | int]
+"""Values of `EncoderSettings` by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Transformer:
+    """The contents of a Transformer module."""
+
+    backbone: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    settings: TransformerSettings
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the modules of one model, each folder once: routes that name one folder share what is in it."""
+    """Reads the modules of one model, each folder once: routes that name one folder share its weights."""
 
     trust: Trust
     blocks: int | None
     pad_token: str | None
-    transformers: dict[Path, "_Transformer"] = field(default_factory=dict)
+    transformers: dict[Path, _Transformer] = field(default_factory=dict)
     statics: dict[Path, Static] = field(default_factory=dict)
     projections: dict[Path, Projection] = field(default_factory=dict)
 
-    def transformer(self, folder: Path) -> "_Transformer":
+    def transformer(self, folder: Path) -> _Transformer:
         if folder not in self.transformers:
             settings = read_transformer_settings(folder)
             backbone = self.backbone(folder, settings)
@@ -63,13 +83,13 @@ class _Reader:
         base = base_of_adapter(folder)
         if base is None:
             return load_backbone(folder, self.trust, blocks=self.blocks, options=settings.config)
-        # Trust in the code of one model is none in that of its base.
+        # A model whose code is trusted may name any base: the code of the base is not trusted with it.
         trust = Trust(pickles=self.trust.pickles)
         try:
-            whole = local_folder(base, trust=trust)
+            base_folder = local_folder(base, trust=trust)
         except ModelError as fault:
             raise ModelError(f"{folder}/adapter_config.json must name a base model that can be had, got {base}: {fault}") from fault
-        return load_backbone(whole, trust, blocks=self.blocks, options=settings.config, adapter=folder)
+        return load_backbone(base_folder, trust, blocks=self.blocks, options=settings.config, adapter=folder)
 
     def static(self, module: Module) -> Static:
         if self.blocks is not None:
@@ -85,32 +105,22 @@ class _Reader:
         return self.projections[folder]
 
 
-@dataclass(frozen=True, slots=True)
-class _Transformer:
-    """What a Transformer module holds."""
-
-    backbone: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    settings: TransformerSettings
-
-
 def load(
     name: str | Path,
     *,
-    settings: Mapping[str, str | bool | int] | None = None,
+    settings: Overrides | None = None,
     trust: Trust | None = None,
     blocks: int | None = None,
     pad_token: str | None = None,
 ) -> DualEncoder:
     """Load a model: a directory of sentence-transformers (plain or Router), Hugging Face or model2vec, or a hub name.
 
-    A plain Hugging Face model gets mean pooling and unit length unless `settings` say otherwise. Static models of either library are read
-    as their library reads them; see `adiabat.models.static_files`. Modules that both routes of a Router name, such as a shared projection,
-    are one object in both towers.
+    A plain Hugging Face model gets mean pooling and unit length unless `settings` say otherwise. Modules that both routes of a Router name,
+    such as a shared projection, are one object.
 
     Args:
         trust: None runs no code from the model and reads weights from safetensors only.
-        blocks: Keep the first so many transformer blocks of each tower; None keeps all.
+        blocks: Number of first transformer blocks of each tower that are loaded; None loads all.
     """
     trust = trust or Trust()
     if trust.remote_code not in (None, str(name)):
@@ -118,15 +128,15 @@ def load(
     if str(name) in UNPOOLED_PROMPTS:
         settings = {"pool_prompt": False, **(settings or {})}
     folder = local_folder(name, trust=trust)
-    # A value of another kind than its key has makes whatever reads it fail in any way.
+    # A value of another type than its key has can make any reader of it fail.
     with reading(folder, remedy="get the model again", error=ModelError):
         root = read_json(folder / ROOT_FILE)
         require_embedding_type(folder, root)
-        query, document = _towers(folder, settings, _Reader(trust, blocks, pad_token))
+        query, document = _towers(folder, settings or {}, _Reader(trust, blocks, pad_token))
         return DualEncoder(query, document, str(name), root)
 
 
-def _towers(folder: Path, overrides: Mapping[str, str | bool | int] | None, reader: _Reader) -> tuple[Encoder, Encoder]:
+def _towers(folder: Path, overrides: Overrides, reader: _Reader) -> tuple[Encoder, Encoder]:
     """The query tower and the document tower, which are one object where a model has one."""
     modules = read_modules(folder)
     if not modules or modules[0].kind not in ("Router", "Asym"):
@@ -140,21 +150,21 @@ def _towers(folder: Path, overrides: Mapping[str, str | bool | int] | None, read
 
 
 def _only_module(folder: Path) -> Module:
-    """What a directory holds that lists no modules."""
+    """The module of a directory that lists none."""
     require_model(folder)
     require_no_head(folder)
     return Module(MODEL2VEC if is_model2vec(folder) else "Transformer", folder)
 
 
 def require_model(folder: Path) -> None:
-    """Refuse a directory that holds no model, by its files alone."""
-    there = sorted(path.name for path in folder.iterdir())
-    if not {"modules.json", "config.json", "adapter_config.json"} & set(there):
-        listed = ", ".join(there[:4]) + (", ..." if len(there) > 4 else "") if there else "nothing"
+    """Refuse a directory that holds no model, by the names of its files alone."""
+    names = sorted(path.name for path in folder.iterdir())
+    if not {"modules.json", "config.json", "adapter_config.json"} & set(names):
+        listed = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "") if names else "nothing"
         raise ModelError(f"{folder} must be the directory of a model, with a config.json or modules.json, got {listed} in it; name another")
 
 
-def override(model: DualEncoder, settings: Mapping[str, str | bool | int], *, pad_token: str | None = None) -> DualEncoder:
+def override(model: DualEncoder, settings: Overrides, *, pad_token: str | None = None) -> DualEncoder:
     """The same weights under other settings."""
     if not settings and pad_token is None:
         return model
@@ -162,7 +172,7 @@ def override(model: DualEncoder, settings: Mapping[str, str | bool | int], *, pa
     return replace(model, query=query, document=query if model.shared else _overridden(model.document, settings, pad_token))
 
 
-def _overridden(encoder: Encoder, settings: Mapping[str, str | bool | int], pad_token: str | None) -> Encoder:
+def _overridden(encoder: Encoder, settings: Overrides, pad_token: str | None) -> Encoder:
     tokenizer = encoder.tokenizer
     if pad_token is not None:
         tokenizer = copy.deepcopy(tokenizer)
@@ -171,7 +181,7 @@ def _overridden(encoder: Encoder, settings: Mapping[str, str | bool | int], pad_
 
 
 def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
-    """The directory of a model; a name that is none is fetched from the hub (configuration, tokenizer and safetensors only).
+    """The directory of a model; any other name is fetched from the hub (configuration, tokenizer and safetensors only).
 
     Args:
         trust: Whether pickled weights and Python files are fetched too; None fetches neither.
@@ -182,8 +192,10 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
+    trust = trust or Trust()
+    patterns = [*HUB_FILES, *(["*.bin"] if trust.pickles else []), *(["*.py"] if trust.remote_code else [])]
     try:
-        return Path(snapshot_download(str(name), allow_patterns=_hub_files(trust or Trust())))
+        return Path(snapshot_download(str(name), allow_patterns=patterns))
     except (HFValidationError, LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as fault:
         raise ModelError(
             f"MODEL must be a directory, a job, `demo` or a hub name, got {name}: there is no such directory, "
@@ -191,30 +203,24 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
         ) from fault
 
 
-def _hub_files(trust: Trust) -> list[str]:
-    return [*HUB_FILES, *(["*.bin"] if trust.pickles else []), *(["*.py"] if trust.remote_code else [])]
-
-
-def _tower(
-    folder: Path, modules: Sequence[Module], overrides: Mapping[str, str | bool | int] | None, reader: _Reader, *, plain: bool = False
-) -> Encoder:
+def _tower(folder: Path, modules: Sequence[Module], overrides: Overrides, reader: _Reader, *, plain: bool = False) -> Encoder:
     """Build one tower from its list of modules; `plain` marks a model without sentence-transformers files."""
-    transformer, *rest = modules
+    transformer, *later = modules
     if transformer.kind in ("StaticEmbedding", MODEL2VEC):
-        return _static_tower(folder, modules, overrides or {}, reader)
+        return _static_tower(folder, modules, overrides, reader)
     if transformer.kind != "Transformer":
         raise ModelError(f"{folder}: the first module must be a Transformer or a StaticEmbedding, got {transformer.kind}; choose another")
     if not plain:
         _check_order(folder, modules)
     read = reader.transformer(transformer.folder)
-    (pooling, pool_prompt) = next((pooling_of(module.folder) for module in rest if module.kind == "Pooling"), ("mean", True))
+    (pooling, pool_prompt) = next((pooling_of(module.folder) for module in later if module.kind == "Pooling"), ("mean", True))
     stated = read.settings
-    usual = default_max_tokens(read.tokenizer.model_max_length, read.backbone, plain=plain)
+    default_limit = default_max_tokens(read.tokenizer.model_max_length, read.backbone, plain=plain)
     query_prompt, document_prompt = prompts_of(folder)
     settings = EncoderSettings(
         pooling=pooling,
-        normalize=plain or _normalizes(rest),
-        max_tokens=usual if stated.max_tokens is None else stated.max_tokens,
+        normalize=plain or _normalizes(later),
+        max_tokens=default_limit if stated.max_tokens is None else stated.max_tokens,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
         pool_prompt=pool_prompt,
@@ -222,26 +228,26 @@ def _tower(
         document_max_tokens=stated.document_max_tokens,
         truncate_dim=truncate_dim_of(folder),
     )
-    projections = [reader.projection(module.folder) for module in rest if module.kind == "Dense"]
-    encoder = Encoder(read.backbone, read.tokenizer, _checked(settings, overrides or {}, read.backbone), projections).eval()
+    projections = [reader.projection(module.folder) for module in later if module.kind == "Dense"]
+    encoder = Encoder(read.backbone, read.tokenizer, _checked(settings, overrides, read.backbone), projections).eval()
     require_embeddings(encoder, folder)
     return encoder
 
 
-def _static_tower(folder: Path, modules: Sequence[Module], overrides: Mapping[str, str | bool | int], reader: _Reader) -> Encoder:
+def _static_tower(folder: Path, modules: Sequence[Module], overrides: Overrides, reader: _Reader) -> Encoder:
     """Build a tower that looks tokens up."""
-    first, *rest = modules
+    first, *later = modules
     _check_order(folder, modules)
     static = reader.static(first)
     query_prompt, document_prompt = prompts_of(folder)
     settings = EncoderSettings(
-        normalize=static.normalize or _normalizes(rest),
+        normalize=static.normalize or _normalizes(later),
         max_tokens=static.max_tokens,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
         truncate_dim=truncate_dim_of(folder),
     )
-    projections = [reader.projection(module.folder) for module in rest if module.kind == "Dense"]
+    projections = [reader.projection(module.folder) for module in later if module.kind == "Dense"]
     return Encoder(static.backbone, static.tokenizer, _checked(settings, overrides, static.backbone), projections).eval()
 
 
@@ -253,38 +259,33 @@ def _normalizes(modules: Sequence[Module]) -> bool:
     return bool(normalizing)
 
 
-def _checked(settings: EncoderSettings, overrides: Mapping[str, str | bool | int], backbone: PreTrainedModel) -> EncoderSettings:
+def _checked(settings: EncoderSettings, overrides: Overrides, backbone: PreTrainedModel) -> EncoderSettings:
     """The directory's settings with the user's on top."""
-    known = [part.name for part in fields(EncoderSettings)]
+    known = [setting.name for setting in fields(EncoderSettings)]
     unknown = [f"unknown key encoder.{name}" for name in overrides if name not in known]
     if unknown:
         raise ConfigError(f"{several(unknown)}; known are {', '.join(known)}")
     if "max_tokens" in overrides:
         settings = replace(settings, query_max_tokens=None, document_max_tokens=None)
     chosen = replace(settings, **overrides)  # type: ignore[arg-type]
-    if isinstance(backbone, StaticBackbone):
-        _check_static(chosen)
-    rows, most = position_rows(backbone), max(chosen.limit(side) for side in SIDES)
-    if rows is not None and most > rows:
-        raise ConfigError(f"encoder.max_tokens must be <= {rows}, the positions that the backbone has, got {most}")
-    return chosen
-
-
-def _check_static(chosen: EncoderSettings) -> None:
-    """Refuse settings that no other library knows of a static model, so that what is saved could not hold them."""
-    if chosen.pooling != "mean":
+    # No other library knows these two settings of a static model, so that a saved one could not hold them.
+    if isinstance(backbone, StaticBackbone) and chosen.pooling != "mean":
         raise ConfigError(f"encoder.pooling must be mean for a static model, got {chosen.pooling}; leave it out")
-    if not chosen.pool_prompt:
+    if isinstance(backbone, StaticBackbone) and not chosen.pool_prompt:
         raise ConfigError("encoder.pool_prompt must be true for a static model, got false; give it no prompt instead")
+    rows, limit = position_rows(backbone), max(chosen.limit(side) for side in SIDES)
+    if rows is not None and limit > rows:
+        raise ConfigError(f"encoder.max_tokens must be <= {rows}, the positions that the backbone has, got {limit}")
+    return chosen
 
 
 def _check_order(folder: Path, modules: Sequence[Module]) -> None:
     first, *kinds = (module.kind for module in modules)
     pooling = ["Pooling"] if first == "Transformer" else []
-    wanted = [kind for kind in (*pooling, "Dense", "Normalize") for _ in range(kinds.count(kind))]
-    known = "Pooling, any Dense, then Normalize" if pooling else "any Dense, then Normalize"
+    ordered = [kind for kind in (*pooling, "Dense", "Normalize") for _ in range(kinds.count(kind))]
+    order = "Pooling, any Dense, then Normalize" if pooling else "any Dense, then Normalize"
+    fault = f"{folder}: modules after the {first} must be {order}, got {', '.join(kinds) or 'none'}"
     if pooling and "Pooling" not in kinds:
-        got = ", ".join(kinds) or "none"
-        raise ModelError(f"{folder}: modules after the {first} must be {known}, got {got}: without a Pooling, a text has no vector")
-    if kinds != wanted or kinds.count("Pooling") > 1 or kinds.count("Normalize") > 1:
-        raise ModelError(f"{folder}: modules after the {first} must be {known}, got {', '.join(kinds)}")
+        raise ModelError(f"{fault}: without a Pooling, a text has no vector")
+    if kinds != ordered or kinds.count("Pooling") > 1 or kinds.count("Normalize") > 1:
+        raise ModelError(fault)

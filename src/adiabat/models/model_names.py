@@ -14,7 +14,6 @@ from adiabat.models.device import device_of
 from adiabat.models.loading import load as load_directory
 from adiabat.models.loading import override, require_model
 from adiabat.models.towers import DualEncoder
-from adiabat.runs.finish import require_model as require_finished
 from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
 
@@ -55,12 +54,12 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
         ConfigError: If the model cannot have a setting that was given.
         JobError: If it is a job that is not finished.
     """
-    place = device_of(device)
+    torch_device = device_of(device)
     section = settings or RankingEncoderSection()
     if isinstance(model, DualEncoder):
         if section.blocks is not None:
             raise ConfigError(f"encoder.blocks must be left out for a model already loaded, got {section.blocks}; load it with them")
-        return _compared(override(model, section.overrides(), pad_token=section.pad_token), section).to(place)
+        return _with_similarity(override(model, section.overrides(), pad_token=section.pad_token), section).to(torch_device)
     if not isinstance(model, str | PathLike):
         raise TypeError(f"model must be a hub name, a path, a finished job or a loaded model, got {model!r} ({type(model).__name__})")
     model = fspath(model)
@@ -68,80 +67,60 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
     trusted = (section.trust_remote_code or "").rstrip("/") == model.rstrip("/")
     trust = Trust(remote_code=str(name) if trusted else None, pickles=section.allow_pickles)
     loaded = load_directory(name, settings=section.overrides(), trust=trust, blocks=section.blocks, pad_token=section.pad_token)
-    return _compared(replace(loaded, name=model), section).to(place)
+    return _with_similarity(replace(loaded, name=model), section).to(torch_device)
 
 
-def _compared(model: DualEncoder, section: EncoderSection) -> DualEncoder:
-    """A model that states a similarity which adiabat computes, where it is to rank: the one that was asked for, or its own."""
+def _with_similarity(model: DualEncoder, section: EncoderSection) -> DualEncoder:
+    """The model with the similarity that the settings name; one that is to rank must state a similarity that adiabat computes."""
     if not isinstance(section, RankingEncoderSection):
         return model
     if section.similarity is not None:
         model = replace(model, root={**model.root, "similarity_fn_name": section.similarity})
-    model.similarity  # noqa: B018 - refuses what the model states
+    model.similarity  # noqa: B018 - raises
     return model
 
 
 def load_with(name: str, section: EncoderSection, *, device: str = "cpu") -> DualEncoder:
-    """`load` as jobs ask for it: by a name, and with what its section of settings says.
-
-    Args:
-        name: As `load`.
-        section: Overrides.
-        device: As `load`.
-
-    Returns:
-        The model.
-
-    Raises:
-        AdiabatError: As `load`.
-    """
+    """`load` as jobs call it: a name, and the settings that go with it."""
     return load(name, settings=section, device=device)
 
 
 def require_name(model: str) -> None:
-    """Refuse what lies on this machine and is no model, before anything long; a name that nothing has here may be the hub's.
-
-    Args:
-        model: As on the command line.
+    """Refuse a path of this machine that is no model; any other name may be the hub's.
 
     Raises:
         ModelError: If it is a file, or the directory of something else.
         JobError: If it is a job that is not finished.
     """
-    place = Path(_directory(model))
-    if place.is_file():
+    path = Path(_directory(model))
+    if path.is_file():
         raise ModelError(f"MODEL must be a directory, a job, `demo` or a hub name, {model} is a file; name a model")
-    if place.is_dir():
-        require_model(place)
+    if path.is_dir():
+        require_model(path)
 
 
 def name_of(model: Model) -> str:
-    """What reports call a model.
-
-    Args:
-        model: Its name, or itself.
-
-    Returns:
-        The name.
-    """
+    """The name of a model in reports."""
     return model.name if isinstance(model, DualEncoder) else fspath(model)
 
 
 def _directory(model: str) -> str | Path:
-    """What the loader is to open: the embedded model's folder, a job's model, or the name as it is."""
+    """The embedded model's folder, a job's model, or the name as it is."""
     if not model:
         raise ModelError("MODEL must be a directory, a job, `demo` or a hub name, got nothing; name one")
     if model == "demo":
         return demo_model_folder()
     folder = Path(model)
-    if is_job(folder):
-        return require_finished(Job(folder))
-    if folder == Job(folder.parent).model and is_job(folder.parent):
-        require_finished(Job(folder.parent))
-    return model
+    job = next((Job(path) for path in (folder, folder.parent) if is_job(path) and folder in (path, Job(path).model)), None)
+    if job is None:
+        return model
+    from adiabat.runs.finish import require_model as require_finished
+
+    finished = require_finished(job)
+    return finished if folder == job.folder else model
 
 
-def is_model(place: str | Path) -> bool:
-    """Whether a path that is to be something else is a model: the embedded one, a directory of one, or a job."""
-    folder = Path(place)
-    return is_job(folder) or (folder / "modules.json").exists() or (str(place) == "demo" and not folder.exists())
+def is_model(path: str | Path) -> bool:
+    """Whether a path is a model: the embedded one, a directory of one, or a job."""
+    folder = Path(path)
+    return is_job(folder) or (folder / "modules.json").exists() or (str(path) == "demo" and not folder.exists())

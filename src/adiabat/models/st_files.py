@@ -1,6 +1,6 @@
 """The small files of a sentence-transformers directory: reading its old and new forms, writing the form that both read.
 
-Every key that sentence-transformers reads is honoured, or refused by its name: a model that is read in part gives other vectors.
+Every key that sentence-transformers reads is honoured, or refused by its name: a model that is half read gives other vectors.
 """
 
 import json
@@ -8,12 +8,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_file
 from torch import nn
 from transformers import PreTrainedModel
 
 from adiabat.core.errors import ModelError
 from adiabat.core.files import reading
-from adiabat.models.embedding_head import EncoderSettings, Pooling
+from adiabat.models.embedding_head import EncoderSettings, Pooling, Projection
 
 NAMES_OF_POOLING: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last", "max": "max", "weightedmean": "weighted_mean"}
 """Names in ``1_Pooling/config.json`` to ours."""
@@ -37,41 +38,55 @@ IN_AND_OUT: Mapping[str, tuple[str | None, ...]] = {
     "module_input_name": ("sentence_embedding",),
     "module_output_name": ("sentence_embedding", None),
 }
-"""What a module that follows the pooling takes, and what it gives."""
+"""Inputs and outputs of a module that follows the pooling."""
+
+ACTIVATIONS: Mapping[str, type[nn.Module]] = {
+    "torch.nn.modules.linear.Identity": nn.Identity,
+    "torch.nn.modules.activation.Tanh": nn.Tanh,
+    "torch.nn.modules.activation.ReLU": nn.ReLU,
+    "torch.nn.modules.activation.GELU": nn.GELU,
+    "torch.nn.modules.activation.Sigmoid": nn.Sigmoid,
+}
+"""Activations of a projection that are built by name; nothing else named in a file is ever imported."""
+
+DENSE_KEYS = frozenset({"in_features", "out_features", "bias", "activation_function", "use_residual"})
 
 ROOT_FILE = "config_sentence_transformers.json"
 
 UNLIMITED = 1_000_000
-"""transformers writes about 1e30 for a tokenizer that states no limit; anything from here on means none."""
+"""transformers writes about 1e30 for a tokenizer that states no limit; any number from here on means none."""
+
+
+def first_line(fault: BaseException) -> str:
+    """The first line of another library's message, which may be long, or empty."""
+    lines = str(fault).strip().splitlines()
+    return lines[0] if lines else type(fault).__name__
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read one small JSON file.
-
-    Returns:
-        Its object; empty where the file is missing.
-    """
-    return _read(path, dict) if path.is_file() else {}
+    """The object of one small JSON file; empty where the file is missing."""
+    content: dict[str, Any] = _read(path, dict) if path.is_file() else {}
+    return content
 
 
 def read_list(path: Path) -> list[Any]:
-    """Read one small JSON file."""
+    """The list of one small JSON file."""
     content: list[Any] = _read(path, list)
     return content
 
 
-def _read(path: Path, wanted: type) -> Any:
+def _read(path: Path, kind: type) -> Any:
     with reading(path, remedy="get the model again", error=ModelError):
         content = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(content, wanted):
-        raise ModelError(f"{path} must hold a JSON {'object' if wanted is dict else 'list'}, got {type(content).__name__}")
+    if not isinstance(content, kind):
+        raise ModelError(f"{path} must hold a JSON {'object' if kind is dict else 'list'}, got {type(content).__name__}")
     return content
 
 
 def checked_keys(
     path: Path, record: Mapping[str, Any], *, known: Collection[str] = (), fixed: Mapping[str, Collection[object]] | None = None
 ) -> None:
-    """Refuse what adiabat would not go by: a key that it does not know, and one with a value that it cannot honour."""
+    """Refuse a key that adiabat does not know, and a key of `fixed` with another value than those listed."""
     fixed = fixed or {}
     if unknown := [key for key in record if key not in known and key not in fixed]:
         raise ModelError(
@@ -86,15 +101,11 @@ def checked_keys(
             )
 
 
-def needed(record: Mapping[str, Any], *keys: str, where: Path) -> tuple[Any, ...]:
-    """Values that a file must hold.
-
-    Returns:
-        One value per key, in their order.
-    """
+def required(record: Mapping[str, Any], *keys: str, path: Path) -> tuple[Any, ...]:
+    """The values of keys that a file must hold."""
     missing = [key for key in keys if key not in record]
     if missing:
-        raise ModelError(f"{where} must hold {', '.join(missing)}, got {', '.join(record) or 'nothing'}")
+        raise ModelError(f"{path} must hold {', '.join(missing)}, got {', '.join(record) or 'nothing'}")
     return tuple(record[key] for key in keys)
 
 
@@ -104,7 +115,7 @@ def write_json(path: Path, content: object) -> None:
 
 
 def json_text(content: object) -> str:
-    """A small JSON file."""
+    """The text of a small JSON file."""
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -113,26 +124,45 @@ def pooling_of(folder: Path) -> tuple[Pooling, bool]:
     config = read_json(folder / "config.json")
     checked_keys(folder / "config.json", config, known=POOLING_KEYS)
     if "pooling_mode" in config:
-        named = config["pooling_mode"]
-        modes = list(map(str, named)) if isinstance(named, list) else [str(named)]
-        found = [NAMES_OF_POOLING.get(mode) for mode in modes]
+        mode = config["pooling_mode"]
+        modes = list(map(str, mode)) if isinstance(mode, list) else [str(mode)]
+        poolings = [NAMES_OF_POOLING.get(mode) for mode in modes]
     else:
         modes = [flag for flag, on in config.items() if flag.startswith("pooling_mode_") and on]
         modes = modes or (["pooling_mode_mean_tokens"] if config else [])
-        found = [OLD_POOLING_FLAGS.get(flag) for flag in modes]
-    if len(found) != 1 or found[0] is None:
+        poolings = [OLD_POOLING_FLAGS.get(flag) for flag in modes]
+    if len(poolings) != 1 or poolings[0] is None:
         raise ModelError(f"{folder}/config.json must name one pooling of {', '.join(NAMES_OF_POOLING)}, got {', '.join(modes) or 'none'}")
-    return found[0], bool(config.get("include_prompt", True))
+    return poolings[0], bool(config.get("include_prompt", True))
+
+
+def load_projection(folder: Path) -> Projection:
+    """Read the folder of a Dense module."""
+    path, weights = folder / "config.json", folder / "model.safetensors"
+    config = read_json(path)
+    checked_keys(path, config, known=DENSE_KEYS, fixed=IN_AND_OUT)
+    activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    if activation not in ACTIVATIONS:
+        raise ModelError(f"{path}: activation_function must be one of {', '.join(ACTIVATIONS)}, got {activation}")
+    inner, outer = required(config, "in_features", "out_features", path=path)
+    residual = (nn.Identity() if inner == outer else nn.Linear(inner, outer, bias=False)) if config.get("use_residual") else None
+    projection = Projection(nn.Linear(inner, outer, bias=config.get("bias", True)), ACTIVATIONS[activation](), residual)
+    if not weights.is_file():
+        raise ModelError(f"{folder} must hold model.safetensors; save the model anew with sentence-transformers")
+    with reading(weights, remedy="get the model again", error=ModelError):
+        tensors = load_file(weights)
+    try:
+        projection.load_state_dict(tensors)
+    except RuntimeError as fault:
+        raise ModelError(f"{weights} must hold a linear layer of {inner} to {outer}: {first_line(fault)}") from fault
+    return projection
 
 
 def prompts_of(folder: Path) -> tuple[str, str]:
-    """Prompts for query and document.
+    """Prompts for query and document, "" for none.
 
-    A model that names a prompt for passages and none for documents gets it for its documents: ``encode_document`` of sentence-transformers
-    6.2 would put nothing before them, and the model was not trained so.
-
-    Returns:
-        Query prompt and document prompt, "" for none.
+    A prompt that a model names for passages goes before its documents, where it names none for documents: it was trained so, though
+    ``encode_document`` of sentence-transformers 6.2 would put nothing before them.
     """
     path = folder / ROOT_FILE
     root = read_json(path)
@@ -149,11 +179,7 @@ def prompts_of(folder: Path) -> tuple[str, str]:
 
 
 def truncate_dim_of(folder: Path) -> int | None:
-    """How many numbers of an embedding are kept.
-
-    Returns:
-        The first so many; None for all.
-    """
+    """How many numbers of an embedding stay, the first ones; None for all."""
     stated: int | None = read_json(folder / ROOT_FILE).get("truncate_dim")
     if stated is not None and (type(stated) is not int or stated < 1):
         raise ModelError(f"{folder / ROOT_FILE}: truncate_dim must be a whole number above 0, or null for none, got {stated!r}; correct it")
@@ -167,11 +193,7 @@ def require_plain_normalize(folder: Path) -> None:
 
 
 def position_rows(backbone: PreTrainedModel) -> int | None:
-    """How many positions a backbone has a row for.
-
-    Returns:
-        Rows of the table of absolute positions that text may use; None where positions are relative or rotary, hence unbounded.
-    """
+    """Rows of a backbone's table of positions that text may use; None where positions are relative or rotary, hence unbounded."""
     for name, module in backbone.named_modules():
         if isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in ("position_embeddings", "wpe", "embed_positions"):
             # RoBERTa and its relatives count positions from behind the padding id, OPT from 2: rows before are no positions of text.
@@ -186,8 +208,8 @@ def write_transformer_settings(folder: Path, settings: EncoderSettings, *, lower
     """Write the limit of texts beside a backbone."""
     sides = {"query_length": settings.query_max_tokens, "document_length": settings.document_max_tokens}
     # Versions before 6 refuse keys that they do not know, so those are written only where they say something.
-    given = {key: limit for key, limit in sides.items() if limit is not None} | ({"config_args": dict(options)} if options else {})
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case, **given})
+    optional = {key: limit for key, limit in sides.items() if limit is not None} | ({"config_args": dict(options)} if options else {})
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case, **optional})
 
 
 def write_pooling(folder: Path, settings: EncoderSettings, *, hidden_size: int) -> None:
@@ -207,11 +229,7 @@ def write_pooling(folder: Path, settings: EncoderSettings, *, hidden_size: int) 
 def write_root_configuration(
     folder: Path, stated: Mapping[str, Any], *, query_prompt: str, document_prompt: str, truncate_dim: int | None
 ) -> None:
-    """Write the root configuration; both prompts are written even where empty, so that no default takes their place.
-
-    Args:
-        truncate_dim: How many numbers of an embedding are kept; None keeps all.
-    """
+    """Write the root configuration; both prompts are written even where empty, so that no default takes their place."""
     write_json(
         folder / ROOT_FILE,
         {

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from adiabat.core.errors import ModelError
 from adiabat.data.records import SIDES, Side
-from adiabat.models.st_files import UNLIMITED, checked_keys, needed, position_rows, read_json, read_list
+from adiabat.models.st_files import UNLIMITED, checked_keys, position_rows, read_json, read_list, required
 
 PATH_OF_CLASS = re.compile(r"sentence_transformers\.(?:models|(?:base|sentence_transformer|sparse_encoder)\.modules)\.(?:\w+\.)?(\w+)")
 """Where sentence-transformers keeps its modules, by their old names and their new ones."""
@@ -43,7 +43,7 @@ OTHER_ARCHITECTURES: Mapping[str, str] = {
     "ForRetrieval": LATE_INTERACTION,
     "ColBERT": LATE_INTERACTION,
 }
-"""How the names of architectures end that have a head of their own, other than one for words."""
+"""Endings of the names of architectures that have a head of their own, other than a language-modelling head."""
 
 ROUTER_PARAMETERS = frozenset({"default_route", "allow_empty_key", "route_mappings"})
 
@@ -57,32 +57,28 @@ class Module:
 
 
 def other_model(folder: Path, kind: str) -> ModelError:
-    """The refusal of what is no embedding model."""
+    """The refusal of a model that is no embedding model."""
     return ModelError(f"{folder} must be a model that gives each text one vector, got {kind}; choose another model")
 
 
 def require_embedding_type(folder: Path, root: Mapping[str, Any]) -> None:
-    """Refuse a directory that says itself that it holds another kind of model."""
-    named = root.get("model_type", "SentenceTransformer")
-    if named != "SentenceTransformer":
-        raise other_model(folder, OTHER_TYPES.get(str(named), f"one of type {named!r}"))
+    """Refuse a directory whose root configuration names another kind of model."""
+    model_type = root.get("model_type", "SentenceTransformer")
+    if model_type != "SentenceTransformer":
+        raise other_model(folder, OTHER_TYPES.get(str(model_type), f"one of type {model_type!r}"))
 
 
 def require_no_head(folder: Path) -> None:
     """Refuse a plain Hugging Face directory whose configuration names an architecture with a head of its own."""
-    named = read_json(folder / "config.json").get("architectures")
-    for architecture in named if isinstance(named, list) else []:
+    architectures = read_json(folder / "config.json").get("architectures")
+    for architecture in architectures if isinstance(architectures, list) else []:
         kind = next((kind for ending, kind in OTHER_ARCHITECTURES.items() if str(architecture).endswith(ending)), None)
         if kind is not None:
             raise other_model(folder, f"{architecture}, {kind}")
 
 
 def read_modules(folder: Path) -> list[Module]:
-    """The modules of a directory, in order.
-
-    Returns:
-        The modules; empty for a plain Hugging Face model.
-    """
+    """The modules of a directory, in order; none for a plain Hugging Face model."""
     path = folder / "modules.json"
     if not path.is_file():
         return []
@@ -92,45 +88,42 @@ def read_modules(folder: Path) -> list[Module]:
     names = [str(entry["name"]) for entry in entries if "name" in entry]
     if len(set(names)) < len(names):
         raise ModelError(f"{path} must give each module a name of its own, got {', '.join(names)}: one would take another's place")
-    named = [needed(entry, "type", "path", where=path) for entry in entries]
-    return [_module(folder, dotted, part, where=path) for dotted, part in named]
+    types_and_names = [required(entry, "type", "path", path=path) for entry in entries]
+    return [_module(folder, dotted, name, path=path) for dotted, name in types_and_names]
 
 
-def _module(folder: Path, dotted: object, part: str, *, where: Path) -> Module:
+def _module(folder: Path, dotted: object, name: str, *, path: Path) -> Module:
+    """The module of a dotted type in the folder of a name, as the file at `path` lists it."""
     known = PATH_OF_CLASS.fullmatch(str(dotted))
-    name = str(dotted).rsplit(".", 1)[-1]
+    kind = str(dotted).rsplit(".", 1)[-1]
     if str(dotted).startswith("pylate."):
-        raise other_model(folder, f"{LATE_INTERACTION}: {where.name} names {dotted}")
-    if name in OTHER_CLASSES and str(dotted).startswith("sentence_transformers."):
-        raise other_model(folder, f"{OTHER_CLASSES[name]}: {where.name} names {dotted}")
+        raise other_model(folder, f"{LATE_INTERACTION}: {path.name} names {dotted}")
+    if kind in OTHER_CLASSES and str(dotted).startswith("sentence_transformers."):
+        raise other_model(folder, f"{OTHER_CLASSES[kind]}: {path.name} names {dotted}")
     if known is None:
         raise ModelError(
-            f"{where} must name modules of sentence-transformers itself, got {dotted}, code of the model's own or of another library, "
+            f"{path} must name modules of sentence-transformers itself, got {dotted}, code of the model's own or of another library, "
             "which adiabat does not run; choose another model"
         )
-    return Module(known[1], _inside(folder, part, where=where))
-
-
-def _inside(folder: Path, part: str, *, where: Path) -> Path:
-    """A module's folder; one outside of the model's, be it by a symbolic link, could have any file of this machine read."""
-    module = folder / part
+    module = folder / name
+    # A folder outside of the model's, be it by a symbolic link, could make adiabat read any file of this machine.
     try:
         inside = module.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError, ValueError):  # a loop of links; a name that no file can have
         inside = False
     if not inside:
-        raise ModelError(f"{where} must name folders inside of the model's own, got {part!r}; copy that folder into the model's")
-    return module
+        raise ModelError(f"{path} must name folders inside of the model's own, got {name!r}; copy that folder into the model's")
+    return Module(known[1], module)
 
 
 def read_routes(folder: Path) -> dict[Side, list[Module]]:
-    """The two towers of a Router, or of the older Asym, whose routes stand in ``config.json``."""
+    """The modules of both towers of a Router, or of the older Asym, whose routes stand in ``config.json``."""
     path = folder / "router_config.json"
     path = path if path.is_file() or not (folder / "config.json").is_file() else folder / "config.json"
     record = read_json(path)
-    types, structure = needed(record, "types", "structure", where=path)
+    types, structure = required(record, "types", "structure", path=path)
     parameters = record.get("parameters") or {}
-    if not all(isinstance(part, dict) for part in (types, structure, parameters)):
+    if not all(isinstance(table, dict) for table in (types, structure, parameters)):
         raise ModelError(
             f"{path}: types, structure and parameters must map names, got {types!r:.40}, {structure!r:.40}, {parameters!r:.40}"
         )
@@ -139,12 +132,12 @@ def read_routes(folder: Path) -> dict[Side, list[Module]]:
     routes: dict[Side, list[str]] = {side: list(structure.get(_route_of(side, structure, mappings)) or ()) for side in SIDES}
     if not all(routes.values()):
         raise ModelError(f"{path} must have routes query and document, got {', '.join(structure) or 'none'}")
-    needed(types, *dict.fromkeys(name for names in routes.values() for name in names), where=path)
-    return {side: [_module(folder, types[name], name, where=path) for name in names] for side, names in routes.items()}
+    required(types, *dict.fromkeys(name for names in routes.values() for name in names), path=path)
+    return {side: [_module(folder, types[name], name, path=path) for name in names] for side, names in routes.items()}
 
 
 def _route_mappings(path: Path, written: Mapping[str, str]) -> dict[tuple[str | None, object], str]:
-    """Which route goes with which task and kind of input; keys are written as Python writes tuples."""
+    """Task and kind of input to route; the file writes keys as Python writes tuples."""
     try:
         mappings = {ast.literal_eval(key): route for key, route in written.items()}
         return {(task, kind): route for (task, kind), route in mappings.items()}
@@ -153,7 +146,7 @@ def _route_mappings(path: Path, written: Mapping[str, str]) -> dict[tuple[str | 
 
 
 def _route_of(side: Side, structure: Mapping[str, Any], mappings: Mapping[tuple[str | None, object], str]) -> str:
-    """The route that sentence-transformers takes for a text of one side: the most precise mapping, else the route of that name."""
+    """The route that sentence-transformers takes for a text of one side: by the most precise mapping, else by its name."""
     keys = ((side, "text"), (side, None), (None, "text"), (None, None))
     mapped = next((mappings[key] for key in keys if key in mappings), None)
     return mapped or (side if side in structure else "text")
@@ -161,7 +154,7 @@ def _route_of(side: Side, structure: Mapping[str, Any], mappings: Mapping[tuple[
 
 FAMILIES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 FILES = tuple(f"sentence_{family}_config.json" for family in FAMILIES)
-"""Old versions named the file after the family; the first that says anything counts."""
+"""Old versions named the file after the family; the first that is not empty counts."""
 
 KNOWN = frozenset(
     {
@@ -182,12 +175,12 @@ FIXED: Mapping[str, tuple[object, ...]] = {
 }
 
 OVERRULED = frozenset({"subfolder", "token", "cache_dir", "revision", "local_files_only", "trust_remote_code"})
-"""Options that sentence-transformers takes from its caller, whatever a file says."""
+"""Options that sentence-transformers takes from its caller alone."""
 
 IDLE_MODEL_OPTIONS = frozenset(
     {"dtype", "torch_dtype", "attn_implementation", "device_map", "low_cpu_mem_usage", "use_safetensors", "add_pooling_layer"}
 )
-"""Options that change no vector beyond its rounding: weights are always loaded in float32, and a pooler is never used."""
+"""Options that change no vector beyond rounding: weights are always loaded in float32, and a pooler is never used."""
 
 TOKENIZER_OPTIONS = frozenset(
     {
@@ -213,19 +206,19 @@ IDLE_CALL = frozenset(
         *("return_special_tokens_mask", "return_offsets_mapping"),
     }
 )
-"""Options of a call that change no vector: what is padded is masked."""
+"""Options of a call that change no vector: padding is masked."""
 
 FALLBACK_MAX_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class TransformerSettings:
-    """What the file says; empty where there is none.
+    """The settings beside a backbone; the defaults where there is no file.
 
     Attributes:
-        max_tokens: Where texts are cut; None: where tokenizer and backbone say.
-        query_max_tokens: Where queries are cut; None: as other texts.
-        document_max_tokens: Where documents are cut; None: as other texts.
+        max_tokens: Where texts are cut; None for the limit of tokenizer and backbone.
+        query_max_tokens: Where queries are cut; None for `max_tokens`.
+        document_max_tokens: Where documents are cut; None for `max_tokens`.
         lower_case: Whether texts are lower-cased before they are split.
         tokenizer: Options that the tokenizer is loaded with.
         config: Options that the backbone's configuration is loaded with.
@@ -262,15 +255,16 @@ def read_transformer_settings(folder: Path) -> TransformerSettings:
 
 
 def _options(path: Path, record: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
-    """Options under their old name, which sentence-transformers puts first, or their new one."""
-    options = record.get(old if old in record else new) or {}
+    """Options under their old name, which sentence-transformers prefers, or their new one."""
+    name = old if old in record else new
+    options = record.get(name) or {}
     if not isinstance(options, dict):
-        raise ModelError(f"{path}: {old if old in record else new} must map names to values, got {options!r:.60}; correct it")
+        raise ModelError(f"{path}: {name} must map names to values, got {options!r:.60}; correct it")
     return {key: value for key, value in options.items() if key not in OVERRULED}
 
 
 def _require_text_states(path: Path, record: Mapping[str, Any]) -> None:
-    """Refuse a backbone that takes texts as chat messages, or gives something else than the states of tokens."""
+    """Refuse a backbone that takes texts as chat messages, or gives anything but the states of tokens."""
     kinds = record.get("modality_config", {"text": {"method": "forward", "method_output_name": "last_hidden_state"}})
     text = kinds.get("text") if isinstance(kinds, dict) else None
     if not isinstance(text, dict) or "message" in kinds:
@@ -283,7 +277,7 @@ def _require_text_states(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def _limits_of_calls(path: Path, record: Mapping[str, Any]) -> dict[str, int | None]:
-    """What the options of every call of the tokenizer change of the limits; those of all inputs go before those of texts."""
+    """Limits that the options of every tokenizer call replace; options of all inputs override those of texts."""
     processing = record.get("processing_kwargs") or {}
     checked_keys(path, processing, known=("text", "common", "audio", "image", "video", "chat_template"))
     call = {**(processing.get("text") or {}), **(processing.get("common") or {})}
@@ -297,7 +291,7 @@ def _limits_of_calls(path: Path, record: Mapping[str, Any]) -> dict[str, int | N
 
 
 def default_max_tokens(tokenizer_limit: int, backbone: PreTrainedModel, *, plain: bool) -> int:
-    """Where texts are cut if no file of sentence-transformers says so: the lesser of the tokenizer's and the backbone's limits."""
+    """The limit where no file of sentence-transformers states one: the lesser of the tokenizer's and the backbone's."""
     stated = getattr(backbone.config, "max_position_embeddings", None)
     positions = position_rows(backbone) or (stated if stated and stated > 0 else UNLIMITED)
     limit = min(tokenizer_limit, positions)

@@ -1,29 +1,52 @@
-"""Static models: a table with one vector per token. A text is the mean of its tokens' vectors, so that their order counts for nothing.
+"""Static models, in memory and on disk: a table with one vector per token. A text is the mean of its tokens' vectors.
 
-The two parts fit into an `Encoder` with mean pooling, whatever is on top of it: token states are rows of the table. Behind the rows of
-the tokens comes one of zeros, which fills batches and is all that a text without tokens holds: its vector is zero.
+Behind the rows of the tokens comes one of zeros, which fills batches and stands for a text without tokens. `Encoder` takes both classes
+as it takes a transformer's: token states are rows of the table.
+
+Both libraries write the same files and differ in what they do with a text, so each directory is read as its own library reads it. One that
+lists its modules is sentence-transformers', even where model2vec wrote it: the tokenizer's own file says where texts are cut, and unknown
+tokens count. One without a list of modules is model2vec's: its configuration's ``max_length`` cuts texts, first by letters, and unknown
+tokens are left out of the mean.
 
 Reference:
     Model2Vec (Tulkens and van Dongen 2024); ``StaticEmbedding`` of sentence-transformers.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
-from adiabat.models.long_texts import cut_texts
+from adiabat.core.errors import ModelError
+from adiabat.core.files import reading
+from adiabat.models.st_files import UNLIMITED, read_json
+from adiabat.models.tokens import cut_texts
+
+if TYPE_CHECKING:
+    from adiabat.models.encoder import Encoder
+
+WEIGHTS = "model.safetensors"
+TOKENIZER = "tokenizer.json"
+_REMEDY = "get the model anew"
+
+MODEL2VEC_MAX_TOKENS = 512
+"""Where model2vec cuts texts if the configuration does not say."""
 
 
 class StaticConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
-    """What other backbones are asked for too: the width of a token's state, and the family."""
+    """The width of a token's state, and the family."""
 
     model_type = "static"
     vocab_size: int = 0
@@ -36,16 +59,12 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
     config_class = StaticConfig
 
     def __init__(self, table: Float[Tensor, "v d"], *, unknown_id: int | None = None) -> None:
-        """Make a backbone of a table.
-
-        Args:
-            table: One row per token id; copied, in float32.
-        """
+        """Copy a table of one row per token id, in float32."""
         rows, width = table.shape
         super().__init__(StaticConfig(vocab_size=rows, hidden_size=width))
-        whole = torch.cat([table.float(), torch.zeros(1, width, device=table.device)])
+        padded = torch.cat([table.float(), torch.zeros(1, width, device=table.device)])
         # As padding, the row of zeros has no gradient, and stays zero in training.
-        self.token_embeddings = nn.Embedding(rows + 1, width, padding_idx=rows, _weight=whole)
+        self.token_embeddings = nn.Embedding(rows + 1, width, padding_idx=rows, _weight=padded)
         self.weightless_id = unknown_id if unknown_id is not None and not table[unknown_id].any() else None
 
     @property
@@ -56,9 +75,9 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
 
     def times(self, weights: Float[Tensor, "d e"]) -> "StaticBackbone":
         """A backbone whose token states are this one's times a matrix."""
-        made = StaticBackbone(self.table @ weights, unknown_id=self.weightless_id)
-        made.train(self.training)
-        return made
+        product = StaticBackbone(self.table @ weights, unknown_id=self.weightless_id)
+        product.train(self.training)
+        return product
 
     def forward(self, input_ids: Int[Tensor, "b l"], attention_mask: Int[Tensor, "b l"]) -> BaseModelOutput:
         """Token states of a batch."""
@@ -73,7 +92,7 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         lengths = np.fromiter(map(len, token_ids), dtype=np.int64, count=len(token_ids))
         flat = np.fromiter(chain.from_iterable(token_ids), dtype=np.int64, count=int(lengths.sum()))
         table = self.token_embeddings.weight
-        rows, starts = (torch.from_numpy(one).to(table.device) for one in (flat, np.cumsum(lengths) - lengths))
+        rows, starts = (torch.from_numpy(array).to(table.device) for array in (flat, np.cumsum(lengths) - lengths))
         return functional.embedding_bag(rows, table, starts, mode="mean")
 
 
@@ -82,8 +101,8 @@ class StaticTokenizer(PreTrainedTokenizerFast):
 
     Attributes:
         rows: Of the table.
-        unknown_id: A token that texts are rid of; None keeps all.
-        letters_per_token: Where a limit in tokens cuts a text before it is split: after so many letters for each token; None: nowhere.
+        unknown_id: A token that is removed from texts; None keeps all.
+        letters_per_token: Letters of a text that are tokenised for each token of the limit; None takes the whole text.
     """
 
     rows: int
@@ -113,16 +132,136 @@ class StaticTokenizer(PreTrainedTokenizerFast):
         return f"{self.truncation_side} {self.unknown_id} {self.letters_per_token}"
 
     def token_ids(self, texts: Sequence[str], *, limit: int) -> list[list[int]]:
-        """Token ids of texts.
-
-        Returns:
-            One list per text; empty where a text has no token.
-        """
+        """One list of token ids per text; empty where a text has no token."""
         if self.letters_per_token is not None:
             texts = [text[: limit * self.letters_per_token] for text in texts]
         else:
             texts = cut_texts(self, texts, limit)
         # Without offsets, which take as long as all the rest.
-        found = [encoding.ids for encoding in self.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-        cut = [ids[:limit] if self.truncation_side == "right" else ids[-limit:] for ids in found]
-        return cut if self.unknown_id is None else [[one for one in ids if one != self.unknown_id] for ids in cut]
+        encoded = [encoding.ids for encoding in self.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        cut = [ids[:limit] if self.truncation_side == "right" else ids[-limit:] for ids in encoded]
+        return cut if self.unknown_id is None else [[token for token in ids if token != self.unknown_id] for ids in cut]
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """A static model as read from a directory.
+
+    Attributes:
+        max_tokens: Where texts are cut; `UNLIMITED` for nowhere.
+        normalize: Whether its own configuration asks for unit length; sentence-transformers says so elsewhere.
+    """
+
+    backbone: StaticBackbone
+    tokenizer: StaticTokenizer
+    max_tokens: int
+    normalize: bool = False
+
+
+def is_model2vec(folder: Path) -> bool:
+    """Whether a directory without a list of modules is model2vec's."""
+    return read_json(folder / "config.json").get("model_type") == "model2vec"
+
+
+def load_static_embedding(folder: Path) -> Static:
+    """Read the folder of a StaticEmbedding module, as sentence-transformers does."""
+    table, backend = _read(folder)
+    cut = backend.truncation or {"max_length": UNLIMITED, "direction": "right"}
+    tokenizer = StaticTokenizer(backend, rows=len(table), side=cut["direction"])
+    backbone = StaticBackbone(table, unknown_id=unknown_id(backend))
+    return Static(backbone, tokenizer, min(cut["max_length"], UNLIMITED))
+
+
+def load_model2vec(folder: Path) -> Static:
+    """Read a directory of model2vec, as model2vec does."""
+    config = read_json(folder / "config.json")
+    limit = config.get("max_length", MODEL2VEC_MAX_TOKENS)
+    if limit is not None and type(limit) is not int:
+        raise ModelError(f"{folder}/config.json: max_length must be a whole number, or null for none, got {limit!r}; correct it")
+    table, backend = _read(folder)
+    letters = int(np.median([len(token) for token in backend.get_vocab()]))
+    tokenizer = StaticTokenizer(backend, rows=len(table), unknown_id=unknown_id(backend), letters_per_token=letters)
+    return Static(StaticBackbone(table), tokenizer, UNLIMITED if limit is None else limit, bool(config.get("normalize", False)))
+
+
+def save_static_embedding(encoder: "Encoder", folder: Path) -> None:
+    """Write the folder of a StaticEmbedding module of an encoder that `require_saveable` accepts."""
+    assert isinstance(encoder.backbone, StaticBackbone)
+    save_file({"embedding.weight": encoder.backbone.table.cpu().contiguous()}, folder / WEIGHTS)
+    backend = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
+    if encoder.settings.max_tokens < UNLIMITED:
+        # The only place where sentence-transformers looks for a limit of a static model.
+        backend.enable_truncation(encoder.settings.max_tokens, direction=encoder.tokenizer.truncation_side)
+    backend.save(str(folder / TOKENIZER))
+
+
+def require_saveable(encoder: "Encoder") -> None:
+    """Refuse a static model that sentence-transformers would embed texts with in another way than model2vec."""
+    tokenizer = encoder.tokenizer
+    if isinstance(tokenizer, StaticTokenizer) and tokenizer.letters_per_token is not None:
+        raise ModelError(
+            "a static model that is trained or saved must be sentence-transformers', got a directory of model2vec, which leaves unknown "
+            "tokens out; convert it with sentence_transformers' StaticEmbedding.from_model2vec, and save that"
+        )
+
+
+def _read(folder: Path) -> tuple[Float[Tensor, "v d"], Tokenizer]:
+    """Table and tokenizer of either layout."""
+    missing = [name for name in (WEIGHTS, TOKENIZER) if not (folder / name).is_file()]
+    if missing:
+        raise ModelError(f"{folder} must hold {WEIGHTS} and {TOKENIZER}, got no {' and no '.join(missing)}; {_REMEDY}")
+    table = _read_table(folder / WEIGHTS)
+    with reading(folder / TOKENIZER, remedy=_REMEDY, error=ModelError):
+        backend = Tokenizer.from_file(str(folder / TOKENIZER))
+    highest = max(backend.get_vocab().values(), default=-1)
+    if highest >= len(table):
+        raise ModelError(
+            f"{folder / TOKENIZER} must know no token beyond the {len(table)} rows of {WEIGHTS}, got one of id {highest}; "
+            "they belong to different models, get both anew"
+        )
+    return table, backend
+
+
+def _read_table(path: Path) -> Float[Tensor, "v d"]:
+    """One row per token id, with model2vec's mapping and weights applied."""
+    with reading(path, remedy=_REMEDY, error=ModelError):
+        tensors = load_file(path)
+    name = next((name for name in ("embedding.weight", "embeddings") if name in tensors), None)
+    if name is None:
+        raise ModelError(f"{path} must hold embedding.weight or embeddings, got {', '.join(sorted(tensors)) or 'nothing'}; {_REMEDY}")
+    table = tensors[name]
+    if table.ndim != 2 or not table.numel():
+        raise ModelError(f"{path}: {name} must have one row per token, got shape {tuple(table.shape)}; {_REMEDY}")
+    return table.float() if name == "embedding.weight" else _unfolded(path, table, tensors)
+
+
+def _unfolded(path: Path, table: Tensor, tensors: Mapping[str, Tensor]) -> Float[Tensor, "v d"]:
+    """``row[t] = weights[t] embeddings[mapping[t]]``, with neither where the file has none."""
+    mapping, weights = tensors.get("mapping"), tensors.get("weights")
+    if mapping is not None:
+        _require_row_numbers(path, mapping, len(table))
+        table = table[mapping.long()]
+    if weights is None:
+        return table.float()
+    if weights.shape != table.shape[:1]:
+        raise ModelError(f"{path}: weights must hold one number per token ({len(table)}), got shape {tuple(weights.shape)}; {_REMEDY}")
+    return (table.float() * weights[:, None]).float()
+
+
+def _require_row_numbers(path: Path, mapping: Tensor, rows: int) -> None:
+    if mapping.ndim != 1 or not mapping.numel() or mapping.is_floating_point() or mapping.is_complex():
+        kind = f"{mapping.dtype} of shape {tuple(mapping.shape)}"
+        raise ModelError(f"{path}: mapping must hold one row number per token, got {kind}; {_REMEDY}")
+    low, high = (int(bound) for bound in torch.aminmax(mapping.long()))
+    if low < 0 or high >= rows:
+        raise ModelError(f"{path}: mapping must hold rows from 0 to {rows - 1}, got {low if low < 0 else high}; {_REMEDY}")
+
+
+def unknown_id(backend: Tokenizer) -> int | None:
+    """The token that stands for all that a vocabulary does not cover; None where there is none."""
+    model = backend.model
+    if hasattr(model, "unk_token"):
+        return None if model.unk_token is None else backend.token_to_id(model.unk_token)
+    # A unigram model names it by its id alone, in its file.
+    number: int | None = json.loads(backend.to_str())["model"].get("unk_id")
+    return number

@@ -22,7 +22,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
-MOST_WORKERS = 16
+MAX_WORKERS = 16
 """A forward pass holds the interpreter lock for a few of its hundred milliseconds, so that more threads would wait for it, not compute."""
 
 
@@ -84,7 +84,7 @@ def _in_order(pool: ThreadPoolExecutor, call: Callable[[Job], Result], jobs: Ite
         raise
 
 
-def working_copies(module: ModuleT, count: int, *, precision: Precision, shared: Iterable[object] = ()) -> list[ModuleT]:
+def thread_replicas(module: ModuleT, count: int, *, precision: Precision, shared: Iterable[object] = ()) -> list[ModuleT]:
     """Copies of a module for forward passes in several threads.
 
     A forward pass may keep state in its module (rotary tables that grow, for one), so each thread gets a module of its own; the weights

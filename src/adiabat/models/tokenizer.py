@@ -12,7 +12,7 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.st_modules import TransformerSettings
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.*", "*.model")
-"""One of these holds the vocabulary; without any, transformers would build a tokenizer that knows no word."""
+"""Files that may hold the vocabulary; without any, transformers would build a tokenizer that knows no word."""
 
 LISTED_TOKENS = 8
 """Special tokens named in a message; some tokenizers have hundreds."""
@@ -21,12 +21,7 @@ LISTED_TOKENS = 8
 def load_tokenizer(
     folder: Path, trust: Trust, *, pad_token: str | None = None, settings: TransformerSettings | None = None
 ) -> PreTrainedTokenizerBase:
-    """Load a fast tokenizer.
-
-    Args:
-        pad_token: See `set_pad_token`; None leaves the tokenizer as it is.
-        settings: What the file beside it says; None for nothing.
-    """
+    """Load a fast tokenizer."""
     settings = settings or TransformerSettings()
     if not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
         raise ModelError(f"{folder} must hold a tokenizer, got none of {', '.join(TOKENIZER_FILES)}")
@@ -41,7 +36,7 @@ def load_tokenizer(
         raise ModelError(f"{folder} must hold a fast tokenizer (tokenizer.json); convert it with transformers first")
     if any(tokenizer("a").get("token_type_ids", ())):
         raise ModelError(f"{folder} must hold a tokenizer that gives texts token types of 0, got others, which adiabat does not pass on")
-    # Written with it when it is saved, wherever it was read.
+    # `save_pretrained` writes it, whichever file stated it.
     tokenizer.init_kwargs["truncation_side"] = tokenizer.truncation_side
     if settings.lower_case:
         _lower_case(tokenizer)
@@ -51,10 +46,10 @@ def load_tokenizer(
 
 
 def set_pad_token(tokenizer: PreTrainedTokenizerBase, token: str) -> None:
-    """Make a tokenizer that has no padding token pad with one of its special tokens. What is padded is masked: no vector changes.
+    """Make a tokenizer without a padding token pad with one of its special tokens. Padding is masked, so no vector changes.
 
-    A tokenizer that has one keeps it, because a setting may be meant for several models, such as a decoder and the guide of its training.
-    An ordinary token would become a special one when the tokenizer is saved, and texts that hold it would be split in another way.
+    A tokenizer that has a padding token keeps it, because one setting may cover several models. Ordinary tokens are refused: saving would
+    make them special, and texts that hold them would be split in another way.
     """
     if tokenizer.pad_token_id is not None:
         return
@@ -66,13 +61,13 @@ def set_pad_token(tokenizer: PreTrainedTokenizerBase, token: str) -> None:
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Tokens that are never part of a word."""
+    """Tokens that are never part of a word, by id."""
     added = tokenizer.added_tokens_decoder
     return [added[number].content for number in sorted(added) if added[number].special]
 
 
 def require_pad_token(encoder: Encoder) -> None:
-    """Refuse an encoder whose tokenizer cannot pad: adiabat can do without, but not those who load what is saved."""
+    """Refuse an encoder whose tokenizer cannot pad: adiabat does not need it, but sentence-transformers does."""
     tokenizer = encoder.tokenizer
     if tokenizer.pad_token_id is not None:
         return
@@ -85,15 +80,14 @@ def require_pad_token(encoder: Encoder) -> None:
 
 
 def _lower_case(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Make lower-casing part of the tokenizer, where sentence-transformers keeps it beside it; once is enough."""
-    backend = tokenizer.backend_tokenizer
-    parts = normalizers_of(tokenizer)
-    if not any(isinstance(part, Lowercase) or getattr(part, "lowercase", False) for part in parts):
-        backend.normalizer = Chain([Lowercase(), *parts])
+    """Make lower-casing part of the tokenizer, unless it is; sentence-transformers keeps it beside the tokenizer."""
+    normalizers = normalizers_of(tokenizer)
+    if not any(isinstance(normalizer, Lowercase) or getattr(normalizer, "lowercase", False) for normalizer in normalizers):
+        tokenizer.backend_tokenizer.normalizer = Chain([Lowercase(), *normalizers])
 
 
 def normalizers_of(tokenizer: PreTrainedTokenizerBase) -> list[Normalizer]:
-    """What a tokenizer does to a text before splitting it."""
+    """The normalizers of a tokenizer, which change a text before it is split."""
     normalizer = tokenizer.backend_tokenizer.normalizer
     if normalizer is None:
         return []

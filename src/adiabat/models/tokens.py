@@ -1,17 +1,95 @@
-"""Token lists into padded batches, with as little padding as their lengths allow."""
+"""Texts cut before they are tokenised, and token lists in padded batches with as little padding as their lengths allow."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 from torch.nn.functional import pad as pad_values
+from transformers import PreTrainedTokenizerBase
 
 BUCKET_STEP = 128
 """Between the lengths to which texts are padded that are longer than every bucket."""
+
+FIRST_CHARACTERS, CHARACTERS_PER_TOKEN = 8_192, 32
+"""Size of the first beginning that is tried: a constant, and more for each token of the limit."""
+
+TAIL, WORDS = 4_096, 32
+"""Characters, and words, that a beginning must hold after the last token that counts: added tokens and combining marks span a few."""
+
+SPACES = ("\u2581", "\u0120")
+"""How vocabularies write a space: sentencepiece, and byte-level BPE."""
+
+_LOCAL = frozenset(
+    ("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled", "Prepend", "Strip", "StripAccents", "ByteLevel")
+)
+"""Normalizers that look at a letter and the marks around it, or at the very ends of a text."""
+
+
+def cut_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int) -> list[str]:
+    """Beginnings of texts far longer than their limit: a tokenizer takes about 60 bytes for each byte of a text.
+
+    The first tokens of a text are those of its beginning where no token spans two words. So a text is cut only where the last token that
+    counts ends many words before the cut, and where the tokenizer splits texts into words: by its pre-tokenizer, or because no token of
+    its vocabulary has letters on both sides of a space. Other texts stay whole.
+    """
+    size = FIRST_CHARACTERS + CHARACTERS_PER_TOKEN * limit
+    if all(len(text) <= 2 * size for text in texts) or tokenizer.truncation_side != "right" or not _is_local(tokenizer):
+        return list(texts)
+    return [_cut(tokenizer, text, limit, size) for text in texts]
+
+
+def _cut(tokenizer: PreTrainedTokenizerBase, text: str, limit: int, size: int) -> str:
+    while 2 * size < len(text):
+        # A beginning that ends within one endless word would be tokenised in vain.
+        if _count_words(tokenizer, text[size - TAIL : size]) >= WORDS:
+            encoded = tokenizer(text[:size], add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False)
+            ends = [end for _, end in encoded["offset_mapping"]]
+            if len(ends) >= limit and ends[limit - 1] <= size - TAIL:
+                return text[:size]
+        size *= 2
+    return text
+
+
+def _count_words(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
+    """Stretches of a text that no token spans two of."""
+    backend: Any = tokenizer.backend_tokenizer
+    normal = backend.normalizer.normalize_str(text) if backend.normalizer else text
+    words = len(backend.pre_tokenizer.pre_tokenize_str(normal)) if backend.pre_tokenizer else 1
+    if words >= WORDS or any(_spans_words(token) for token in backend.get_vocab(with_added_tokens=False)):
+        return words
+    return len(text.split(" "))
+
+
+def _spans_words(token: str) -> bool:
+    for space in SPACES:
+        token = token.replace(space, " ")
+    return " " in token.strip(" ") or (token.endswith(" ") and bool(token.strip(" ")))
+
+
+def _is_local(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the tokens of a letter depend on its neighbourhood alone."""
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    return normalizer is None or all(map(_looks_near, _flattened(json.loads(normalizer.__getstate__()))))
+
+
+def _flattened(normalizer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if normalizer["type"] != "Sequence":
+        yield normalizer
+        return
+    for inner in normalizer["normalizers"]:
+        yield from _flattened(inner)
+
+
+def _looks_near(normalizer: dict[str, Any]) -> bool:
+    # A regular expression may match the end of the text, or look ahead to all that follows.
+    pattern = normalizer.get("pattern", {}).get("Regex", "")
+    return normalizer["type"] in _LOCAL or (normalizer["type"] == "Replace" and not any(sign in pattern for sign in ("$", "\\", "(?")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +97,6 @@ class TokenBatch:
     """One padded batch.
 
     Attributes:
-        input_ids: Token ids.
         attention_mask: 1 at tokens, 0 at padding.
         pooling_mask: 1 at tokens that are pooled; differs from `attention_mask` only where prompt tokens are left out.
     """
@@ -32,7 +109,7 @@ class TokenBatch:
         """The batch on another device."""
         if self.input_ids.device == device:
             return self
-        return TokenBatch(*(part.to(device, non_blocking=True) for part in (self.input_ids, self.attention_mask, self.pooling_mask)))
+        return TokenBatch(*(tensor.to(device, non_blocking=True) for tensor in (self.input_ids, self.attention_mask, self.pooling_mask)))
 
 
 def pad(token_ids: Sequence[Sequence[int]], *, pad_token_id: int, skipped: int = 0, closing: int = 0) -> TokenBatch:
@@ -40,6 +117,8 @@ def pad(token_ids: Sequence[Sequence[int]], *, pad_token_id: int, skipped: int =
 
     Args:
         token_ids: One non-empty list per text.
+        skipped: Tokens at the start of each text that are not pooled; at least one token of each text is.
+        closing: Tokens at the end of each text that are not pooled.
     """
     lengths = np.fromiter(map(len, token_ids), dtype=np.int64, count=len(token_ids))
     filled = np.arange(lengths.max()) < lengths[:, None]
@@ -49,18 +128,16 @@ def pad(token_ids: Sequence[Sequence[int]], *, pad_token_id: int, skipped: int =
     if not (skipped or closing):
         return TokenBatch(torch.from_numpy(ids), mask, mask)
     ends = np.maximum(lengths - closing, 1)
-    places = np.arange(filled.shape[1])
-    pooled = (places >= np.minimum(skipped, ends - 1)[:, None]) & (places < ends[:, None])
+    positions = np.arange(filled.shape[1])
+    pooled = (positions >= np.minimum(skipped, ends - 1)[:, None]) & (positions < ends[:, None])
     return TokenBatch(torch.from_numpy(ids), mask, torch.from_numpy(pooled.astype(np.int64)))
 
 
 def token_budget_batches(lengths: Sequence[int] | Int[np.ndarray, " rows"], budget: int) -> Iterator[Int[np.ndarray, " some"]]:
-    """Group texts of like length so that rows times the longest row stays within a budget.
+    """Group texts of like length so that rows times the longest row stays within a budget of tokens, padding counted.
 
-    Longest first: a batch that does not fit in memory then fails at once, not after an hour.
-
-    Args:
-        budget: Tokens per batch, padding counted; a single text longer than it makes a batch of its own.
+    The longest come first: a batch that does not fit in memory then fails at once, not after an hour. A text longer than the budget makes
+    a batch of its own.
     """
     sizes = np.asarray(lengths, dtype=np.int64)
     ordered = np.argsort(-sizes, kind="stable")
@@ -72,34 +149,29 @@ def token_budget_batches(lengths: Sequence[int] | Int[np.ndarray, " rows"], budg
 
 
 def filled_up(batch: TokenBatch, *, rows: int, length: int, pad_token_id: int) -> TokenBatch:
-    """Give a batch a fixed shape.
+    """Give a batch a fixed shape; its first rows are those of `batch`.
 
-    A row that is added is a text of one padding token: a row in which nothing may be attended to would make some attention kernels give
-    NaN, which the gradient would then spread.
-
-    Returns:
-        A batch of that shape, whose first rows are those of `batch`.
+    An added row is a text of one padding token. Some attention kernels give NaN for a row without any token to attend to, which the
+    gradient would then spread.
     """
-    found = batch.input_ids.shape
-    if found[0] > rows or found[1] > length:
-        raise ValueError(f"a batch must fit {rows} rows of {length} tokens, got {found[0]} of {found[1]}; raise max_tokens of the encoder")
-    margins = (0, length - found[1], 0, rows - found[0])
+    height, width = batch.input_ids.shape
+    if height > rows or width > length:
+        raise ValueError(f"a batch must fit {rows} rows of {length} tokens, got {height} of {width}; raise max_tokens of the encoder")
+    margins = (0, length - width, 0, rows - height)
     filled = TokenBatch(
         pad_values(batch.input_ids, margins, value=pad_token_id),
         pad_values(batch.attention_mask, margins),
         pad_values(batch.pooling_mask, margins),
     )
     for mask in (filled.attention_mask, filled.pooling_mask):
-        mask[found[0] :, 0] = 1
+        mask[height:, 0] = 1
     return filled
 
 
 def bucket_batches(
     lengths: Sequence[int] | Int[np.ndarray, " rows"], budget: int, buckets: Sequence[int], *, longest: int
 ) -> Iterator[tuple[Int[np.ndarray, " some"], tuple[int, int]]]:
-    """Group texts by bucket, so that there are no more shapes than buckets, whatever the texts.
-
-    Longest first, as in `token_budget_batches`.
+    """Group texts by bucket, longest first, so that there are no more shapes than buckets.
 
     Args:
         budget: Tokens per batch, padding counted; a bucket longer than it makes batches of one row.
@@ -107,16 +179,16 @@ def bucket_batches(
     Yields:
         Row numbers of each batch, every row once, and the shape to fill it up to: rows and length.
     """
-    chosen = _buckets(np.asarray(lengths, dtype=np.int64), np.asarray(buckets, dtype=np.int64), longest)
-    for length in np.unique(chosen)[::-1].tolist():
+    bucket_of = _buckets(np.asarray(lengths, dtype=np.int64), np.asarray(buckets, dtype=np.int64), longest)
+    for length in np.unique(bucket_of)[::-1].tolist():
         rows = max(1, budget // length)
-        members = np.flatnonzero(chosen == length)
+        members = np.flatnonzero(bucket_of == length)
         for start in range(0, len(members), rows):
             yield members[start : start + rows], (rows, length)
 
 
 def _buckets(sizes: Int[np.ndarray, " rows"], buckets: Int[np.ndarray, " some"], longest: int) -> Int[np.ndarray, " rows"]:
     """The bucket of each text."""
-    found = np.searchsorted(buckets, sizes)
+    index = np.searchsorted(buckets, sizes)
     beyond = -(-sizes // BUCKET_STEP) * BUCKET_STEP
-    return np.minimum(np.where(found < len(buckets), buckets[np.minimum(found, len(buckets) - 1)], beyond), longest)
+    return np.minimum(np.where(index < len(buckets), buckets[np.minimum(index, len(buckets) - 1)], beyond), longest)

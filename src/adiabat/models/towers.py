@@ -13,15 +13,12 @@ from torch import Tensor
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.core.text import cut
 from adiabat.data.records import Side
-from adiabat.models.adapters import merge_adapters
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision
-from adiabat.models.embedding_head import Projection, new_projection, projection_of
+from adiabat.models.embedding_head import Projection, Similarity, new_projection, projection_of, similarity_stated
 from adiabat.models.encoder import Encoder
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.models.similarity_function import Similarity, similarity_stated
-from adiabat.models.static import StaticBackbone
-from adiabat.models.static_files import require_writable
+from adiabat.models.static import StaticBackbone, require_saveable
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class DualEncoder:
 
     @property
     def shared(self) -> bool:
-        """Whether both sides are one set of weights."""
+        """Whether both sides are one tower."""
         return self.query is self.document
 
     @property
@@ -62,7 +59,7 @@ class DualEncoder:
 
     @property
     def similarity(self) -> Similarity:
-        """What its vectors are compared by, as its root configuration states."""
+        """The similarity of its vectors, as its root configuration states."""
         return similarity_stated(self.root, name=self.name)
 
     @property
@@ -72,7 +69,7 @@ class DualEncoder:
 
     @property
     def ranks_by(self) -> Similarity:
-        """What documents are ranked by: `similarity`, or cosine for unit vectors, which all similarities rank alike but for rounding."""
+        """The similarity that documents are ranked by; for unit vectors the cosine, because there all similarities rank alike."""
         return "cosine" if self.unit else self.similarity
 
     def tower(self, side: Side) -> Encoder:
@@ -157,16 +154,7 @@ class DualEncoder:
 
 
 def require_one_width(query: Encoder, document: Encoder, name: str) -> None:
-    """Refuse towers whose embeddings cannot be compared.
-
-    Args:
-        query: Query tower.
-        document: Document tower.
-        name: Of the model, for the message.
-
-    Raises:
-        ModelError: If their widths differ.
-    """
+    """Refuse towers of different widths, whose embeddings cannot be compared."""
     if query.width != document.width:
         raise ModelError(
             f"{name or 'model'}: both towers must have one width, got {query.width} and {document.width}; "
@@ -191,26 +179,26 @@ def build_towers(
     """Copy the towers that training starts from into the architecture that is trained.
 
     Args:
-        projection_width: Numbers per embedding: puts a `new_projection` of that width on top; where each side gets one of its own, both
-            are drawn from the same seed, so that towers that start equal still do. None adds none, unless the kind is
-            ``shared_projection``: then a projection that both towers of the start end in is kept as the shared one, and where there is
-            none, one that keeps the width is added.
-        document_start: Whose document tower the document side starts from; None takes that of `start`.
+        projection_width: Numbers per embedding of a `new_projection` on top. Both sides get theirs from the same seed, so that towers that
+            start equal still do. None adds none, except for ``shared_projection``: towers that already end in one shared projection keep
+            it, others get one of their own width.
+        projection_start: Weights of that projection; None draws them.
+        document_start: Model whose document tower the document side starts from; None takes that of `start`.
     """
     source = start.document if document_start is None else document_start.document
-    top = _Top(projection_width, projection_start, seed)
+    top = _NewProjection(projection_width, projection_start, seed)
     _require_fitting(start, source, kind, top)
     query = trainable_copy(start.query)
     document = query if kind == "shared" else trainable_copy(source).to(query.device)
-    if kind == "shared_projection" and not top.asked and _end_alike(start.query, source):
+    if kind == "shared_projection" and not top.requested and _share_projection(start.query, source):
         document.projections[-1] = query.projections[-1]
     elif kind == "shared_projection":
-        projection = top.made_for(query)
+        projection = top.for_tower(query)
         query.projections.append(projection)
         document.projections.append(projection)
-    elif top.asked:
+    elif top.requested:
         for tower in dict.fromkeys(tower for side, tower in (("query", query), ("document", document)) if side != frozen):
-            top.put_on(tower)
+            top.add_to(tower)
     if frozen is not None and query.width != document.width:
         other, new = (document, query) if frozen == "document" else (query, document)
         raise ModelError(
@@ -222,8 +210,8 @@ def build_towers(
 
 def trainable_copy(tower: Encoder) -> Encoder:
     """A copy of a tower to be trained; the original, which is often the other tower too, stays as it is."""
-    require_writable(tower)
-    projections = copy.deepcopy([one for one in tower.projections if isinstance(one, Projection)])
+    require_saveable(tower)
+    projections = copy.deepcopy(tower.projection_list())
     twin = Encoder(copy.deepcopy(tower.backbone), tower.tokenizer, tower.settings, projections)
     used = {id(weights) for weights in twin.used_parameters().values()}
     for weights in twin.parameters():
@@ -233,15 +221,15 @@ def trainable_copy(tower: Encoder) -> Encoder:
 
 def merged_tower(tower: Encoder) -> Encoder:
     """A tower without adapters that embeds as one with them does."""
-    backbone = merge_adapters(tower.backbone)
-    if backbone is tower.backbone:
+    if not hasattr(tower.backbone, "peft_config"):
         return tower
-    projections = [one for one in tower.projections if isinstance(one, Projection)]
-    return Encoder(backbone, tower.tokenizer, tower.settings, projections)
+    from adiabat.models.adapters import merge_adapters
+
+    return Encoder(merge_adapters(tower.backbone), tower.tokenizer, tower.settings, tower.projection_list())
 
 
 def interpolated(tuned: Encoder, start: Encoder, share: float) -> Encoder:
-    """A tower between where tuning started and where it came."""
+    """A tower whose weights are `share` of the way from the start to the tuned tower."""
     between = copy.deepcopy(tuned)
     before = dict(start.named_parameters())
     with torch.no_grad():
@@ -252,15 +240,12 @@ def interpolated(tuned: Encoder, start: Encoder, share: float) -> Encoder:
 
 
 def freeze_tower(encoder: Encoder) -> None:
-    """Keep a tower as it is while the other one is trained: no gradients, no dropout.
-
-    What it shares with the other tower, such as a projection, is frozen there too: the embeddings of this tower would change with it.
-    """
+    """Keep a tower as it is while the other one is trained: no gradients, no dropout; weights that both share are frozen too."""
     encoder.requires_grad_(False).eval()
 
 
-def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top: "_Top") -> None:
-    """Refuse what cannot be built, before anything is copied."""
+def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top: "_NewProjection") -> None:
+    """Refuse towers that cannot be built, before any is copied."""
     query = start.query
     if kind == "shared" and query is not document:
         raise ModelError(
@@ -272,7 +257,7 @@ def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top
             f"towers.kind must be asymmetric where the two sides start with different widths, got {kind} over {query.width} and "
             f"{document.width}: one projection takes vectors of one width; choose asymmetric, and set towers.projection_width"
         )
-    if not top.asked:
+    if not top.requested:
         require_one_width(query, document, start.name)
     elif any(tower.width < tower.full_width for tower in (query, document)):
         raise ConfigError(
@@ -283,38 +268,39 @@ def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top
         raise ConfigError(f"towers.projection_width must be > 0, got {top.width}")
 
 
-def _end_alike(query: Encoder, document: Encoder) -> bool:
+def _share_projection(query: Encoder, document: Encoder) -> bool:
     """Whether both towers end in the same projection, not just in equal ones."""
     return len(query.projections) > 0 and len(document.projections) > 0 and query.projections[-1] is document.projections[-1]
 
 
 @dataclass(frozen=True, slots=True)
-class _Top:
-    """The projection that towers get."""
+class _NewProjection:
+    """The projection that is put on top of towers."""
 
     width: int | None
     start: Float[Tensor, "d e"] | None
     seed: int
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         return self.width is not None or self.start is not None
 
     @property
     def setting(self) -> str:
         return "towers.projection_width" if self.start is None else "towers.projection_start"
 
-    def made_for(self, tower: Encoder) -> Projection:
+    def for_tower(self, tower: Encoder) -> Projection:
         if self.start is None:
             return new_projection(tower.width, self.width or tower.width, seed=self.seed).to(tower.device)
         return projection_of(self._fitting(tower))
 
-    def put_on(self, tower: Encoder) -> None:
+    def add_to(self, tower: Encoder) -> None:
+        # On a static model without projections the product of table and matrix is a static model again.
         backbone = tower.backbone
         if self.start is not None and isinstance(backbone, StaticBackbone) and not len(tower.projections):
             tower.backbone = backbone.times(self._fitting(tower))
         else:
-            tower.projections.append(self.made_for(tower))
+            tower.projections.append(self.for_tower(tower))
 
     def _fitting(self, tower: Encoder) -> Float[Tensor, "d e"]:
         assert self.start is not None

@@ -35,7 +35,7 @@ class ScalingRun:
         validation: Further figures of that validation: ``P@1`` and ``RR``.
         queries: That were held out.
         seconds: Of training and validation.
-        memory: Most that was held at a time, in bytes (`adiabat.models.device.peak_bytes`); 0 where it was not measured.
+        memory: Most that was held at a time, in bytes (`adiabat.models.device.peak_memory`); 0 where it was not measured.
         device: That it ran on.
         scores: Task to its score.
     """

@@ -1,10 +1,10 @@
-"""Adding documents to a store: staged beside it, then moved in by a commit that can be repeated until it is through."""
+"""Adding documents to a store: staged inside it, then moved in by a commit whose every step can be repeated."""
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
@@ -31,15 +31,15 @@ from adiabat.store.manifest import (
     VECTOR_FILE,
     Manifest,
     VectorFile,
-    disk_full_is_plain,
     hash_of_vectors,
+    plain_disk_errors,
     sync_folder,
 )
-from adiabat.store.staging import DocumentEncoder, Plan, Progress, Staging
+from adiabat.store.staging import BuildPlan, DocumentEncoder, Progress, Staging
 from adiabat.store.vector_store import Store
 
 MERGED = "merged"
-"""Inside the staging folder: the files that take the place of the store's own."""
+"""Inside the staging folder: the files that replace the store's own."""
 
 Existing = Literal["refuse", "skip"]
 
@@ -49,10 +49,9 @@ class AppendResult:
     """What a call of `append_documents` did.
 
     Attributes:
-        store: Opened, with the new documents at its end.
-        appended: Documents added.
+        store: With the new documents at its end.
         skipped: Documents that it held already.
-        completed: Whether an earlier append, cut short within its commit, was completed first.
+        completed: Whether an earlier append, interrupted within its commit, was completed first.
     """
 
     store: Store
@@ -73,84 +72,81 @@ def append_documents(
 ) -> AppendResult:
     """Encode new documents and add them at the end of a store; rows of old documents stay.
 
-    Cut short while encoding, the store is as it was and the same call goes on; cut short within the commit, `Store.open` refuses until this
-    function or `finish_append` has completed it.
+    Interrupted while encoding, the store is as it was, and the same call resumes. Interrupted within the commit, `Store.open` refuses the
+    store until this function or `finish_append` has completed it.
     """
     folder = Path(path)
     if chunk_size < 1:
         raise StoreError(f"chunk_size must be at least 1, got {chunk_size}")
     completed = finish_append(folder)
-    kept = _open_known(folder)
+    store = _open_appendable(folder)
     fingerprint = encoder.fingerprint("document")
-    kept.require_encoder(fingerprint)
-    with disk_full_is_plain(folder), sole_writer(folder):
-        # Opened again: until the lock was taken, another append may have come to its end, or been cut within its commit.
+    store.require_encoder(fingerprint)
+    with plain_disk_errors(folder), sole_writer(folder):
+        # Opened again: until the lock was taken, another append may have ended, or been interrupted within its commit.
         completed = _complete(folder) or completed
-        store = _open_known(folder)
+        store = _open_appendable(folder)
         store.require_encoder(fingerprint)
-        staging = _stage(folder / APPENDING, Plan(fingerprint, store.dtype), chunk_size)
-        taken = Faults()
-        staging.take_corpus(_new_documents(documents(), store, existing, taken, source), source=source)
+        staging = _stage(folder / APPENDING, BuildPlan(fingerprint, store.dtype), chunk_size)
+        present = Faults()
+        staging.write_corpus(_new_documents(documents(), store, existing, present, source), source=source)
         appended = staging.count
         if not appended:
             staging.discard()
-            return AppendResult(store, 0, taken.count, completed)
+            return AppendResult(store, 0, present.count, completed)
         staging.encode(encoder, on_progress, store=store)
         _merge(store, staging, source)
         write_text("", staging.folder / COMMIT_FILE)
         sync_folder(staging.folder)
         _redo(folder)
-    return AppendResult(Store.open(folder), appended, taken.count, completed)
+    return AppendResult(Store.open(folder), appended, present.count, completed)
 
 
 def finish_append(path: str | os.PathLike[str]) -> bool:
-    """Complete an append that was cut short within its commit."""
+    """Complete an append that was interrupted within its commit; True if there was one."""
     folder = Path(path)
     if not (folder / APPENDING / COMMIT_FILE).exists():
         return False
-    with disk_full_is_plain(folder), sole_writer(folder):
+    with plain_disk_errors(folder), sole_writer(folder):
         return _complete(folder)
 
 
 def _complete(folder: Path) -> bool:
-    """What `finish_append` does, under the lock. The store is locked, not its staging folder, which every append removes at its end."""
+    """`finish_append` under the lock, which is the store's: every append removes its staging folder at its end."""
     if not (folder / APPENDING / COMMIT_FILE).exists():
         return False
     _redo(folder)
     return True
 
 
-def _open_known(folder: Path) -> Store:
+def _open_appendable(folder: Path) -> Store:
     store = Store.open(folder)
     if store.fingerprint is None:
         raise StoreError(f"{folder} holds imported vectors whose encoder is unknown; import them again with encoder and texts, then append")
     return store
 
 
-def _stage(folder: Path, plan: Plan, chunk_size: int) -> Staging:
+def _stage(folder: Path, plan: BuildPlan, chunk_size: int) -> Staging:
+    """Begin or resume in the staging folder, without what an interrupted commit left there."""
     folder.mkdir(exist_ok=True)
-    _clear_leftovers(folder)
+    # A merge that did not reach its commit; and, where no state is left, what a finished commit had no time to remove.
+    shutil.rmtree(folder / MERGED, ignore_errors=True)
+    if not (folder / STATE_FILE).exists():
+        for child in folder.iterdir():
+            child.unlink()
     remedy = "remove it to begin the append anew, or append those documents first"
     return Staging.prepare(folder, plan, chunk_size=chunk_size, remedy=remedy)
 
 
-def _clear_leftovers(staging_folder: Path) -> None:
-    """Remove a merge that did not reach its commit, or, where no state is left, what a finished commit had no time to remove."""
-    shutil.rmtree(staging_folder / MERGED, ignore_errors=True)
-    if not (staging_folder / STATE_FILE).exists():
-        for child in staging_folder.iterdir():
-            child.unlink()
-
-
-def _new_documents(documents: Iterator[Document], store: Store, existing: Existing, taken: Faults, source: str) -> Iterator[Document]:
-    """Documents whose ids are not in the store; those that are go into `taken`."""
-    while part := list(islice(documents, ID_BATCH)):
-        known = store.rows([document.doc_id for document in part]) >= 0
-        taken.extend(f'"{document.doc_id}"' for document, old in zip(part, known, strict=True) if old)
-        yield from (document for document, old in zip(part, known, strict=True) if not old)
-    if taken.count and existing == "refuse":
+def _new_documents(documents: Iterator[Document], store: Store, existing: Existing, present: Faults, source: str) -> Iterator[Document]:
+    """Documents whose ids are not in the store; the others go into `present`."""
+    while block := list(islice(documents, ID_BATCH)):
+        stored = store.rows([document.doc_id for document in block]) >= 0
+        present.extend(f'"{document.doc_id}"' for document, old in zip(block, stored, strict=True) if old)
+        yield from (document for document, old in zip(block, stored, strict=True) if not old)
+    if present.count and existing == "refuse":
         raise StoreError(
-            f"{source}: document ids must be new to {store.path}, it holds {taken.told('documents')}; leave them out of the corpus"
+            f"{source}: document ids must be new to {store.path}, it holds {present.told('documents')}; leave them out of the corpus"
         )
 
 
@@ -160,8 +156,11 @@ def _merge(store: Store, staging: Staging, source: str) -> None:
     merged.mkdir()
     ids, hashes = _merge_column(store.path, staging.folder, merged, ID_FILE, "doc_id", ID_BATCH)
     files = {ID_FILE: ids, INDEX_FILE: IdIndex.write(merged / INDEX_FILE, hashes), HASH_FILE: _merge_hashes(store, staging, merged)}
+    corpus = None
     if store.has_texts:
         files[TEXT_FILE], _ = _merge_column(store.path, staging.folder, merged, TEXT_FILE, "text", TEXT_BATCH)
+        ids_and_texts = zip(StringColumn(merged / ID_FILE), StringColumn(merged / TEXT_FILE), strict=True)
+        corpus = digest_documents(Document(doc_id, text) for doc_id, text in ids_and_texts)
     old = hash_of_vectors(store.path / VECTOR_FILE, store.count * store.manifest.row_bytes)
     if old.hexdigest() != store.manifest.sha256:
         raise StoreError(f"{store.path / VECTOR_FILE} is damaged: its SHA-256 is not the manifest's; {REBUILD}")
@@ -170,19 +169,18 @@ def _merge(store: Store, staging: Staging, source: str) -> None:
         count=store.count + staging.count,
         sha256=hash_of_vectors(staging.folder / VECTOR_FILE, staging.count * store.manifest.row_bytes, old).hexdigest(),
         files=files,
-        corpus=_digest_columns(merged) if store.has_texts else None,
+        corpus=corpus,
         source=store.manifest.source if source == store.manifest.source else f"{store.manifest.source} + {source}",
     ).write(merged)
 
 
 def _merge_column(store: Path, staging: Path, merged: Path, file: str, name: str, batch_rows: int) -> tuple[Digest, np.ndarray]:
-    """Old strings, then new ones; the digest of the file, and the hashes of the strings (of use for ids only)."""
+    """Write old strings, then new ones; the digest of the file, and the hashes of the strings (of use for ids only)."""
     hashes = []
     with StringColumnWriter(merged / file, name=name, batch_rows=batch_rows) as writer:
-        for folder in (store, staging):
-            for part in StringColumn(folder / file).slices():
-                writer.extend(part)
-                hashes.append(hash_ids(part))
+        for strings in chain(StringColumn(store / file).slices(), StringColumn(staging / file).slices()):
+            writer.extend(strings)
+            hashes.append(hash_ids(strings))
     return writer.digest, np.concatenate(hashes)
 
 
@@ -196,17 +194,8 @@ def _merge_hashes(store: Store, staging: Staging, merged: Path) -> Digest:
     return writer.digest
 
 
-def _digest_columns(folder: Path) -> str:
-    ids, texts = (_strings(folder / file) for file in (ID_FILE, TEXT_FILE))
-    return digest_documents(Document(doc_id, text) for doc_id, text in zip(ids, texts, strict=True))
-
-
-def _strings(path: Path) -> Iterable[str]:
-    return (string for part in StringColumn(path).slices() for string in part)
-
-
 def _redo(folder: Path) -> None:
-    """Carry out a commit, from its beginning; every step gives the same result when it is done again."""
+    """Carry out a commit from its beginning; every step gives the same result when it is repeated."""
     staging = folder / APPENDING
     if (staging / MERGED / MANIFEST_FILE).exists():
         # The store's own manifest is replaced last: until then it counts the old documents.
@@ -215,7 +204,7 @@ def _redo(folder: Path) -> None:
         _extend_vectors(folder / VECTOR_FILE, staging / VECTOR_FILE, manifest, old.count)
         for name in (*manifest.files, MANIFEST_FILE):
             _move(staging / MERGED / name, folder / name)
-    # State first, marker second: without both, the folder is leftovers, which the next call clears.
+    # State first, marker second: a folder without both holds leftovers, which the next call clears.
     (staging / STATE_FILE).unlink(missing_ok=True)
     (staging / COMMIT_FILE).unlink()
     sync_folder(staging)
@@ -223,7 +212,7 @@ def _redo(folder: Path) -> None:
 
 
 def _undamaged(folder: Path, old: Manifest) -> Manifest:
-    """The manifest of the longer store, once every file that it takes is known to be sound; else the append is undone."""
+    """The manifest of the longer store, once every file that it replaces is compared with its digest; else the append is undone."""
     staging, remedy = folder / APPENDING, "append again: the store is as it was before"
     try:
         manifest = Manifest.read(staging / MERGED)
@@ -234,7 +223,7 @@ def _undamaged(folder: Path, old: Manifest) -> Manifest:
         size = HEADER_BYTES + (manifest.count - old.count) * old.row_bytes
         require({VECTOR_FILE: Digest(size, added, HEADER_BYTES)}, staging, remedy=remedy, error=StoreError)
     except StoreError:
-        # Where one of the store's own files has been replaced already, there is no way back.
+        # Only while none of the store's own files has been replaced can it be restored.
         require(old.files, folder, remedy=REBUILD, error=StoreError)
         with VectorFile(folder / VECTOR_FILE, dtype=old.dtype, width=old.width, rows=old.count) as vectors:
             vectors.commit()
@@ -253,7 +242,7 @@ def _extend_vectors(target: Path, addition: Path, manifest: Manifest, old_count:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Rename, unless an earlier try did."""
+    """Rename, unless an earlier attempt did."""
     if source.exists():
         source.replace(target)
         sync_folder(target.parent)

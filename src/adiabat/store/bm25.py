@@ -25,7 +25,7 @@ from adiabat.core.errors import ConfigError, StoreError, several
 from adiabat.core.files import read_json, reading, write_json
 from adiabat.core.ragged import Ragged
 from adiabat.store.analysers import Analyser, analyser_of
-from adiabat.store.manifest import disk_full_is_plain
+from adiabat.store.manifest import plain_disk_errors
 from adiabat.store.search import Hits
 
 LEXICAL_FILE = "lexical.json"
@@ -109,7 +109,7 @@ def build_lexical(
     """
     _require_parameters(k1, b)
     analyse = analyser_of(stemmer)
-    with disk_full_is_plain(folder):
+    with plain_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / LEXICAL_FILE).unlink(missing_ok=True)
         record = _build(texts, _Spool(folder / SPOOL_FILE, analyse), k1, b, on_progress)

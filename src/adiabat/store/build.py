@@ -1,8 +1,7 @@
-"""Building a store from a corpus: begun in a folder beside the store, resumable at any moment, moved into place in one rename."""
+"""Building a store from a corpus, in a folder beside the store: it can be resumed at any moment, and ends in one rename."""
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +19,11 @@ from adiabat.store.manifest import (
     Manifest,
     StoreDtype,
     building_of,
-    disk_full_is_plain,
+    plain_disk_errors,
     sync_folder,
 )
-from adiabat.store.staging import DocumentEncoder, Plan, Progress, Staging
+from adiabat.store.staging import BuildPlan, DocumentEncoder, Progress, Staging
 from adiabat.store.vector_store import Store
-
-__all__ = ["BuildResult", "DocumentEncoder", "build_store"]
 
 CHUNK_SIZE = 2048
 """Documents between two commits: enough to sort by length within, few enough to lose little."""
@@ -37,10 +34,9 @@ class BuildResult:
     """What a call of `build_store` did.
 
     Attributes:
-        store: Finished and opened.
-        encoded: Documents encoded by this call; 0 where the store was finished before.
-        resumed: Documents that an earlier, cut-short call had encoded.
-        note: One line for people, "" where there is nothing to say.
+        encoded: Documents that this call encoded.
+        resumed: Documents that an earlier, interrupted call had encoded.
+        note: One line for people, "" for none.
     """
 
     store: Store
@@ -61,10 +57,10 @@ def build_store(
     source: str,
     encoder_name: str,
 ) -> BuildResult:
-    """Encode a corpus and keep its vectors.
+    """Encode a corpus into a store.
 
-    A call that is cut short, in whatever way, leaves ``<out>.building``; the same call goes on from its last whole chunk, and the vectors
-    are byte for byte those of a call that was not cut short. A finished store of the same encoder and corpus is returned as it is.
+    An interrupted call leaves ``<out>.building``. The same call resumes from its last whole chunk, and writes the bytes of a call that ran
+    through. A finished store of the same encoder and corpus is returned as it is.
 
     Args:
         out: Directory of the store; must not exist, be empty, or be the store of an earlier call.
@@ -74,14 +70,14 @@ def build_store(
     if chunk_size < 1:
         raise StoreError(f"chunk_size must be at least 1, got {chunk_size}")
     target = Path(out)
-    plan = Plan(encoder.fingerprint("document"), dtype)
+    plan = BuildPlan(encoder.fingerprint("document"), dtype)
     if is_store(target):
         return _finished(target, plan, documents, keep_texts, source)
     building = begin(target)
-    with disk_full_is_plain(building), sole_writer(building):
+    with plain_disk_errors(building), sole_writer(building):
         staging = Staging.prepare(building, plan, chunk_size=chunk_size, remedy="remove it, or choose another --out")
         resumed = staging.encoded
-        staging.take_corpus(documents(), source=source)
+        staging.write_corpus(documents(), source=source)
         if not staging.count:
             staging.discard()
             raise StoreError(f"{source} must hold at least one document, got none")
@@ -91,24 +87,13 @@ def build_store(
         return BuildResult(finish(building, target, manifest), encoded, resumed, note)
 
 
-def refuse_swapped(store: str | Path, *others: object, order: str) -> None:
-    """Say so where arguments stand in the wrong order; whatever else is wrong with a store, opening it says."""
-    if is_store(Path(store)):
-        return
-    for other in others:
-        # A query may be too long for a path.
-        with suppress(OSError):
-            if isinstance(other, str | Path) and is_store(Path(other)):
-                raise StoreError(f"STORE must be a store, {store} is none and {other} is one; the order is {order}")
-
-
 def begin(target: Path) -> Path:
-    """Prepare the folder in which the store for `target` is made."""
+    """Prepare the folder in which the store for `target` is built."""
     if target.exists() and not target.is_dir():
         raise StoreError(f"{target} must be a directory, it is a file; choose another --out")
-    if target.exists() and any(target.iterdir()):
-        held = ", ".join(sorted(child.name for child in target.iterdir())[:5])
-        raise StoreError(f"{target} must be empty or a store, it holds {held}; choose another --out")
+    if names := sorted(child.name for child in target.iterdir())[:5] if target.exists() else []:
+        raise StoreError(f"{target} must be empty or a store, it holds {', '.join(names)}; choose another --out")
+    # The last step renames the building folder to the target, which neither of these allows.
     real, kind = os.path.realpath(target), ""
     if os.path.ismount(real):
         kind = "a mount point"
@@ -127,11 +112,7 @@ def begin(target: Path) -> Path:
 
 
 def finish(building: Path, target: Path, manifest: Manifest) -> Store:
-    """Write the manifest and move the folder to where the store belongs.
-
-    Args:
-        target: Missing or an empty directory, or a link to one.
-    """
+    """Write the manifest and rename the folder to the target, which is missing or empty, or a link to such a directory."""
     manifest.write(building)
     real = Path(os.path.realpath(target))
     try:
@@ -149,7 +130,7 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
 
 
 def _clear_traces(target: Path, manifest: Manifest) -> None:
-    """Remove what only the building needed; not before the store is in place, for until then a call may go on from it."""
+    """Remove the files that only building needed; once the store is in place, for until then a call may resume from them."""
     for name in {TEXT_FILE, HASH_FILE, STATE_FILE} - set(manifest.files):
         (target / name).unlink(missing_ok=True)
 
@@ -169,20 +150,19 @@ def _manifest(staging: Staging, width: int, *, keep_texts: bool, encoder: str, s
     )
 
 
-def _finished(target: Path, plan: Plan, documents: Callable[[], Iterator[Document]], keep_texts: bool, source: str) -> BuildResult:
-    """The store that is there already, if it is the one asked for."""
+def _finished(target: Path, plan: BuildPlan, documents: Callable[[], Iterator[Document]], keep_texts: bool, source: str) -> BuildResult:
+    """The store at the target, if it has the encoder, texts and corpus of this call."""
     store = Store.open(target)
     if store.fingerprint is None:
         raise StoreError(f"{target} holds imported vectors whose encoder is unknown; choose another --out")
-    differences = Plan(store.fingerprint, store.dtype).differences(plan)
+    differences = BuildPlan(store.fingerprint, store.dtype).differences(plan)
     if keep_texts != store.has_texts:
-        kept, asked = ("yes", "no") if store.has_texts else ("no", "yes")
-        differences.append(f"texts kept: {kept} in the store, {asked} asked for")
+        stored, requested = ("yes", "no") if store.has_texts else ("no", "yes")
+        differences.append(f"texts kept: {stored} in the store, {requested} asked for")
     if differences:
         raise StoreError(f"{target} is a store made otherwise: {'; '.join(differences)}; remove it, or choose another --out")
     if store.manifest.corpus != digest_documents(documents()):
         raise StoreError(f"{target} is a store of another corpus than {source}; append to it, remove it, or choose another --out")
     _clear_traces(target, store.manifest)
-    return BuildResult(
-        store, encoded=0, resumed=0, note=f"{target} was finished before: the same encoder and corpus, {store.count} documents"
-    )
+    note = f"{target} was finished before: the same encoder and corpus, {store.count} documents"
+    return BuildResult(store, encoded=0, resumed=0, note=note)

@@ -21,7 +21,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.store.append import append_documents, finish_append
 from adiabat.store.build import build_store
 from adiabat.store.imports import import_vectors
-from adiabat.store.known_documents import known_documents
+from adiabat.store.text_vectors import known_documents
 from adiabat.store.vector_store import Store
 
 

@@ -1,4 +1,4 @@
-"""Document ids and texts on disk: Arrow columns read piece by piece, and an index from id to row that stays out of memory."""
+"""Document ids and texts on disk: Arrow columns read by batches, and an index from id to row that stays out of memory."""
 
 import hashlib
 import mmap
@@ -24,11 +24,7 @@ LOOKUP_SLICE = 16384
 
 
 def hash_ids(doc_ids: Sequence[str]) -> UInt64[np.ndarray, " n"]:
-    """64 bits per id; equal ids give equal hashes, and the rare reverse is what `StringColumn.take` is asked about.
-
-    Returns:
-        One hash per id.
-    """
+    """64 bits per id; two ids may share them, so every match is verified against the id itself."""
     digests = b"".join(hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8).digest() for doc_id in doc_ids)
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
@@ -51,43 +47,34 @@ class StringColumn:
 
     def take(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
         """The strings at `rows`, in that order; each batch concerned is read once."""
-        wanted = np.asarray(rows, dtype=np.int64)
-        if not len(wanted):
+        numbers = np.asarray(rows, dtype=np.int64)
+        if not len(numbers):
             return []
-        found = np.empty(len(wanted), dtype=object)
-        batches = wanted // self._step
+        strings = np.empty(len(numbers), dtype=object)
+        batches = numbers // self._step
         order = np.argsort(batches, kind="stable")
         starts = np.flatnonzero(np.diff(batches[order], prepend=-1))
-        for part in np.split(order, starts[1:]) if len(order) else ():
-            column = self._file.get_batch(int(batches[part[0]])).column(0)
-            found[part] = column.take(pa.array(wanted[part] % self._step)).to_pylist()
-        return found.tolist()
+        for members in np.split(order, starts[1:]):
+            column = self._file.get_batch(int(batches[members[0]])).column(0)
+            strings[members] = column.take(pa.array(numbers[members] % self._step)).to_pylist()
+        return strings.tolist()
 
     def __iter__(self) -> Iterator[str]:
         return chain.from_iterable(self.slices())
 
     def slices(self, start: int = 0) -> Iterator[list[str]]:
-        """All strings from row `start` on, batch by batch.
-
-        Yields:
-            Lists of strings, none empty.
-        """
+        """All strings from row `start` on, in non-empty lists."""
         for number in range(start // self._step, self._file.num_record_batches):
-            strings: list[str] = self._file.get_batch(number).column(0).to_pylist()
-            part = strings[max(0, start - number * self._step) :]
-            if part:
-                yield part
+            batch: list[str] = self._file.get_batch(number).column(0).to_pylist()
+            if strings := batch[max(0, start - number * self._step) :]:
+                yield strings
 
 
 class StringColumnWriter:
     """Writes what `StringColumn` reads."""
 
     def __init__(self, path: Path, *, name: str, batch_rows: int) -> None:
-        """Create the file.
-
-        Args:
-            batch_rows: Rows per Arrow batch.
-        """
+        """Create the file."""
         self._schema = pa.schema([pa.field(name, pa.string(), nullable=False)])
         self._batch_rows = batch_rows
         self._waiting: list[str] = []
@@ -101,8 +88,8 @@ class StringColumnWriter:
             self._flush()
 
     def _flush(self) -> None:
-        part, self._waiting = self._waiting[: self._batch_rows], self._waiting[self._batch_rows :]
-        self._writer.write_batch(pa.record_batch([pa.array(part, pa.string())], schema=self._schema))
+        batch, self._waiting = self._waiting[: self._batch_rows], self._waiting[self._batch_rows :]
+        self._writer.write_batch(pa.record_batch([pa.array(batch, pa.string())], schema=self._schema))
 
     def __enter__(self) -> "StringColumnWriter":
         return self
@@ -149,59 +136,55 @@ class IdIndex:
         return file.digest
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
-        """Rows of ids.
-
-        Returns:
-            One row per id, -1 for an unknown one.
-        """
+        """One row per id, -1 for an unknown one."""
         hashes = hash_ids(doc_ids)
         rows = np.full(len(doc_ids), -1, dtype=np.int64)
         order = np.argsort(hashes, kind="stable")
         for start in range(0, len(order), LOOKUP_SLICE):
-            part = order[start : start + LOOKUP_SLICE]
-            rows[part] = self._look_up([doc_ids[place] for place in part], hashes[part])
+            members = order[start : start + LOOKUP_SLICE]
+            rows[members] = self._look_up([doc_ids[index] for index in members], hashes[members])
             # Sorted lookups walk the map once; letting go of what was walked keeps it from piling up as resident memory.
             self._map.madvise(mmap.MADV_DONTNEED)
         return rows
 
     def _look_up(self, doc_ids: Sequence[str], hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
-        found = np.full(len(doc_ids), -1, dtype=np.int64)
-        places = np.searchsorted(self._hashes, hashes)
-        open_ = np.arange(len(doc_ids))
-        while len(open_):
-            # A place past the end, or with another hash, ends the search for that id; a collision moves it on by one.
-            inside = open_[places[open_] < len(self._hashes)]
-            open_ = inside[self._hashes[places[inside]] == hashes[inside]]
-            rows = self._rows[places[open_]].astype(np.int64)
-            same = np.array([doc_ids[place] == stored for place, stored in zip(open_, self._ids.take(rows), strict=True)], dtype=bool)
-            found[open_[same]] = rows[same]
-            open_ = open_[~same]
-            places[open_] += 1
-        return found
+        result = np.full(len(doc_ids), -1, dtype=np.int64)
+        positions = np.searchsorted(self._hashes, hashes)
+        pending = np.arange(len(doc_ids))
+        while len(pending):
+            # A position past the end, or with another hash, ends the search for that id; a collision moves it on by one.
+            inside = pending[positions[pending] < len(self._hashes)]
+            pending = inside[self._hashes[positions[inside]] == hashes[inside]]
+            rows = self._rows[positions[pending]].astype(np.int64)
+            same = np.array([doc_ids[index] == stored for index, stored in zip(pending, self._ids.take(rows), strict=True)], dtype=bool)
+            result[pending[same]] = rows[same]
+            pending = pending[~same]
+            positions[pending] += 1
+        return result
 
 
-def rows_that_repeat(hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " some"]:
-    """Rows whose hash another row has."""
+def repeated_rows(hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " some"]:
+    """Rows whose hash another row has, ascending."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     equal = ordered[1:] == ordered[:-1]
     return np.unique(np.concatenate([order[:-1][equal], order[1:][equal]]))
 
 
-def refuse_duplicates(hashes: UInt64[np.ndarray, " n"], ids: StringColumn, where: str) -> None:
+def refuse_duplicates(hashes: UInt64[np.ndarray, " n"], ids: StringColumn, source: str) -> None:
     """Check that every id occurs once."""
-    counts = Counter(ids.take(rows_that_repeat(hashes)))
+    counts = Counter(ids.take(repeated_rows(hashes)))
     repeated = [f'"{doc_id}" {times} times' for doc_id, times in counts.items() if times > 1]
     if repeated:
-        raise StoreError(f"{where}: document ids must be unique, got {several(repeated, of='ids')}; remove or rename the repeats")
+        raise StoreError(f"{source}: document ids must be unique, got {several(repeated, of='ids')}; remove or rename the repeats")
 
 
-def unwritable(strings: Iterable[str]) -> list[int]:
-    """Places of strings that are not valid Unicode (half a surrogate pair), which neither Arrow nor a tokenizer takes."""
-    return [place for place, string in enumerate(strings) if not _encodes(string)]
+def invalid_unicode(strings: Iterable[str]) -> list[int]:
+    """Indices of strings that are not valid Unicode (half a surrogate pair), which neither Arrow nor a tokenizer takes."""
+    return [index for index, string in enumerate(strings) if not _is_valid(string)]
 
 
-def _encodes(string: str) -> bool:
+def _is_valid(string: str) -> bool:
     try:
         string.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,11 +1,11 @@
-"""Stores from vectors that exist already, of whatever program."""
+"""Stores from vectors that another program made."""
 
 import errno
 import os
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from adiabat.data.records import Document
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.store.build import begin, finish
 from adiabat.store.corpus_files import CorpusFiles, write_corpus
-from adiabat.store.id_index import ID_BATCH, StringColumn, StringColumnWriter, unwritable
+from adiabat.store.id_index import ID_BATCH, StringColumn, StringColumnWriter, invalid_unicode
 from adiabat.store.manifest import (
     DTYPES,
     HASH_FILE,
@@ -30,17 +30,17 @@ from adiabat.store.manifest import (
     Manifest,
     StoreDtype,
     VectorFile,
-    disk_full_is_plain,
+    plain_disk_errors,
 )
-from adiabat.store.staging import DocumentEncoder, narrowed, unusable
-from adiabat.store.vector_sources import VectorSource, given_ids, open_vectors, read_ids
+from adiabat.store.staging import DocumentEncoder, to_dtype, unusable_rows
+from adiabat.store.vector_sources import VectorSource, listed_ids, open_vectors, read_ids
 from adiabat.store.vector_store import Store
 
 BLOCK_ROWS = 4096
 NEEDED_COSINE = 0.999
-"""Between an imported vector and the encoder's own: float16 and bfloat16 stay above it, another prompt or pooling does not."""
+"""Between an imported vector and the encoder's own: rounding to float16 or bfloat16 stays above it, another prompt or pooling does not."""
 LENGTH_TOLERANCE = 0.01
-"""Of an imported vector's length, relative to the encoder's: rounding stays within it, a length that was left as it came does not."""
+"""Of an imported vector's length, relative to the encoder's: rounding stays within it, vectors that were not normalised do not."""
 TEXT_TABLE = "texts.sqlite"
 INCOMING_FILE = "ids.incoming"
 
@@ -60,9 +60,8 @@ def import_vectors(
 ) -> Store:
     """Make a store of vectors from a numpy, Parquet or faiss file.
 
-    With texts and an encoder, `sample` random documents are encoded again; where all agree with their vectors in direction and length, the
-    store takes on the encoder's fingerprint. Without, its fingerprint stays unknown, and an encoder can be checked against it by width
-    only.
+    With texts and an encoder, `sample` random documents are encoded again. Where all agree with their vectors in direction and length, the
+    store takes the encoder's fingerprint. Otherwise its fingerprint stays unknown, and only the width of an encoder can be checked.
 
     Args:
         out: Directory of the store; must not exist or be empty.
@@ -82,7 +81,7 @@ def import_vectors(
     if encoder and encoder.width != opened.width:
         raise StoreError(f"{vectors} must have the encoder's width {encoder.width}, got {opened.width}; choose the encoder that made them")
     building = begin(target)
-    with disk_full_is_plain(building), sole_writer(building):
+    with plain_disk_errors(building), sole_writer(building):
         _start_over(building)
         try:
             write_json({"import": str(vectors)}, building / STATE_FILE)
@@ -101,14 +100,14 @@ def import_vectors(
                 created=now(),
             )
         except BaseException:
-            # An import is quick beside an encoding: it starts anew rather than resuming.
+            # An import is quick beside an encoding, so it starts again rather than resuming.
             shutil.rmtree(building, ignore_errors=True)
             raise
         return finish(building, target, manifest)
 
 
 def _start_over(building: Path) -> None:
-    """Clear what an import left that was killed; refuse a folder of anything else."""
+    """Clear the files of a killed import; refuse a folder of anything else."""
     state = building / STATE_FILE
     if state.exists() and "import" in read_json(state, remedy=f"remove the folder {building}", error=StoreError):
         # The state goes last: until then the folder says what it is.
@@ -128,13 +127,13 @@ def _copy(
     name: str,
 ) -> tuple[str, CorpusFiles]:
     """Write vectors, ids and texts (empty ones, where none are known); the digest of the vectors, and the other files."""
-    given = None if ids is None else read_ids(Path(ids)) if isinstance(ids, str | os.PathLike) else given_ids(ids)
-    sha256, count = _copy_vectors(opened, building, given, dtype, name)
+    id_stream = None if ids is None else read_ids(Path(ids)) if isinstance(ids, str | os.PathLike) else listed_ids(ids)
+    sha256, count = _copy_vectors(opened, building, id_stream, dtype, name)
     if not count:
         raise StoreError(f"{name}: must hold at least one vector, got none")
-    # The ids were first written as they came; they are read from under another name while they are written again, checked and indexed.
+    # The ids were first written unchecked; they are read from a file of another name while they are checked, written again and indexed.
     incoming = (building / ID_FILE).replace(building / INCOMING_FILE)
-    written = chain.from_iterable(StringColumn(incoming).slices())
+    written = iter(StringColumn(incoming))
     if documents is None:
         corpus = write_corpus((Document(doc_id, "") for doc_id in written), building, source=name)
     else:
@@ -145,26 +144,26 @@ def _copy(
     return sha256, corpus
 
 
-def _copy_vectors(opened: VectorSource, building: Path, given: Iterator[str] | None, dtype: StoreDtype, name: str) -> tuple[str, int]:
+def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str] | None, dtype: StoreDtype, name: str) -> tuple[str, int]:
     faults = Faults()
     with (
         VectorFile(building / VECTOR_FILE, dtype=dtype, width=opened.width) as file,
         StringColumnWriter(building / ID_FILE, name="doc_id", batch_rows=ID_BATCH) as column,
     ):
-        for own, block in opened.blocks:
-            ids = own if given is None else list(islice(given, len(block)))
+        for block_ids, block in opened.blocks:
+            ids = block_ids if id_stream is None else list(islice(id_stream, len(block)))
             if ids is None:
                 raise StoreError(f"{name}: vectors must come with ids, the file holds none; name a file of them (--ids)")
             if len(ids) < len(block):
                 raise StoreError(f"{name}: ids and vectors must be equally many, got only {file.rows + len(ids)} ids")
-            faults.extend(f"id {ids[place]!r} is not valid Unicode" for place in unwritable(ids))
-            stored = narrowed(block, dtype)
-            rows, kinds = unusable(stored)
+            faults.extend(f"id {ids[index]!r} is not valid Unicode" for index in invalid_unicode(ids))
+            stored = to_dtype(block, dtype)
+            rows, kinds = unusable_rows(stored)
             faults.extend(f'"{ids[row]}" {kind}' for row, kind in zip(rows, kinds, strict=True))
             if not faults.count:
                 column.extend(ids)
             file.append(stored)
-        surplus = sum(1 for _ in given) if given is not None else 0
+        surplus = sum(1 for _ in id_stream) if id_stream is not None else 0
         if surplus:
             raise StoreError(f"{name}: ids and vectors must be equally many, got {file.rows + surplus} ids for {file.rows} vectors")
         if faults.count:
@@ -203,13 +202,12 @@ class _TextTable:
 
     def documents(self, ids: Iterator[str]) -> Iterator[Document]:
         missing = Faults()
-        while part := list(islice(ids, ID_BATCH)):
-            for doc_id in part:
-                row = self._execute("SELECT text FROM texts WHERE doc_id = ?", _bytes(doc_id)).fetchone()
-                if row is None:
-                    missing.add(f'"{doc_id}"')
-                else:
-                    yield Document(doc_id, row[0].decode("utf-8", "surrogatepass"))
+        for doc_id in ids:
+            row = self._execute("SELECT text FROM texts WHERE doc_id = ?", _bytes(doc_id)).fetchone()
+            if row is None:
+                missing.add(f'"{doc_id}"')
+            else:
+                yield Document(doc_id, row[0].decode("utf-8", "surrogatepass"))
         if missing.count:
             raise StoreError(
                 f"documents must hold the text of every vector, got none for {missing.told('ids')}; add them, or import without texts"
@@ -229,19 +227,21 @@ def _bytes(string: str) -> bytes:
 
 
 def _verified(encoder: DocumentEncoder, building: Path, sample: int, seed: int) -> Fingerprint:
-    """The encoder's fingerprint, if it gives the imported vectors for a sample of documents."""
+    """The encoder's fingerprint, if its vectors of a sample of documents are those imported."""
     ids, texts = StringColumn(building / ID_FILE), StringColumn(building / TEXT_FILE)
     rows = np.sort(np.random.default_rng(seed).choice(len(ids), size=min(sample, len(ids)), replace=False))
     stored = np.load(building / VECTOR_FILE, mmap_mode="r")[rows].astype(np.float64)
-    own = encoder.encode(texts.take(rows), side="document").astype(np.float64)
+    encoded = encoder.encode(texts.take(rows), side="document").astype(np.float64)
     names, fingerprint = ids.take(rows), encoder.fingerprint("document")
-    _require_same_direction(stored, own, names)
-    _require_same_length(stored, own, names, normalize=fingerprint.normalize)
+    _require_same_direction(stored, encoded, names)
+    _require_same_length(stored, encoded, names, normalize=fingerprint.normalize)
     return fingerprint
 
 
-def _require_same_direction(stored: Float[np.ndarray, "n e"], own: Float[np.ndarray, "n e"], names: list[str]) -> None:
-    cosines = _cosines(stored, own)
+def _require_same_direction(stored: Float[np.ndarray, "n e"], encoded: Float[np.ndarray, "n e"], names: list[str]) -> None:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(encoded, axis=1)
+        cosines: Float[np.ndarray, " n"] = np.einsum("ne,ne->n", stored, encoded) / lengths
     worst = int(np.argmin(cosines))
     # "Not at least" also catches NaN.
     if not cosines[worst] >= NEEDED_COSINE:
@@ -253,21 +253,14 @@ def _require_same_direction(stored: Float[np.ndarray, "n e"], own: Float[np.ndar
         )
 
 
-def _require_same_length(stored: Float[np.ndarray, "n e"], own: Float[np.ndarray, "n e"], names: list[str], *, normalize: bool) -> None:
-    """Cosines are blind to length, on which distances and dot products depend, and documents appended later would have the encoder's."""
-    found, wanted = np.linalg.norm(stored, axis=1), np.linalg.norm(own, axis=1)
-    deviations = np.abs(found / wanted - 1)
+def _require_same_length(stored: Float[np.ndarray, "n e"], encoded: Float[np.ndarray, "n e"], names: list[str], *, normalize: bool) -> None:
+    """Lengths matter to distances and dot products, and documents appended later would have the encoder's."""
+    imported, expected = np.linalg.norm(stored, axis=1), np.linalg.norm(encoded, axis=1)
+    deviations = np.abs(imported / expected - 1)
     worst = int(np.argmax(deviations))
     if deviations[worst] > LENGTH_TOLERANCE:
         remedy = "false, if the model gives them so" if normalize else "true, if they have length 1"
         raise StoreError(
-            f"imported vectors must have the length of the encoder's within {LENGTH_TOLERANCE:.0%}, got {found[worst]:.4g} instead of "
-            f'{wanted[worst]:.4g} for "{names[worst]}" (the worst of {len(names)}); scale them, or set encoder.normalize={remedy}'
+            f"imported vectors must have the length of the encoder's within {LENGTH_TOLERANCE:.0%}, got {imported[worst]:.4g} instead of "
+            f'{expected[worst]:.4g} for "{names[worst]}" (the worst of {len(names)}); scale them, or set encoder.normalize={remedy}'
         )
-
-
-def _cosines(one: Float[np.ndarray, "n e"], other: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " n"]:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-        cosines: Float[np.ndarray, " n"] = np.einsum("ne,ne->n", one, other) / lengths
-    return cosines

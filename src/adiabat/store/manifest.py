@@ -32,12 +32,12 @@ BUILDING_SUFFIX = ".building"
 REBUILD = "rebuild the store, or copy it again from where it is whole"
 
 HEADER_BYTES = 128
-"""Fixed, so that a header that counts more rows can take the place of the old one; a multiple of 64, as the npy format asks."""
+"""A fixed size, so that a header that counts more rows can overwrite the old one; a multiple of 64, as the npy format requires."""
 COPY_BYTES = 1 << 22
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 SHORTEST, LONGEST = 1e-15, 1e15
-"""Lengths of vectors between which squares and products of two neither vanish nor overflow in float32."""
+"""Lengths of vectors whose squares and products neither vanish nor overflow in float32 (1e-38 to 3e38)."""
 
 StoreDtype = Literal["float16", "float32"]
 DTYPES: tuple[StoreDtype, ...] = ("float16", "float32")
@@ -45,15 +45,14 @@ DTYPES: tuple[StoreDtype, ...] = ("float16", "float32")
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a finished store says of itself.
+    """The contents of a finished store.
 
     Attributes:
         fingerprint: Of the encoder, None for vectors imported without one.
-        dtype: Of the stored vectors.
         width: Numbers per vector (E).
         count: Documents.
         sha256: Over the vectors' bytes, header left out.
-        files: What every other file of the store must be, by name.
+        files: Digest of every other file of the store, by name.
         corpus: SHA-256 over ids and texts in order; None where the texts are not known.
         encoder: Name of the encoder, for people.
         source: Name of the corpus, for people.
@@ -73,7 +72,7 @@ class Manifest:
 
     @property
     def has_texts(self) -> bool:
-        """Whether the texts are kept beside the vectors."""
+        """Whether the texts lie beside the vectors."""
         return TEXT_FILE in self.files
 
     @property
@@ -88,7 +87,7 @@ class Manifest:
 
     @property
     def digests(self) -> dict[str, Digest]:
-        """What each file of the store must be, by name; of the vector file the header is left to its reader."""
+        """Digest of each file of the store, by name; that of the vector file leaves its header out."""
         return {VECTOR_FILE: Digest(self.file_bytes, self.sha256, HEADER_BYTES), **self.files}
 
     def write(self, folder: Path) -> None:
@@ -103,18 +102,18 @@ class Manifest:
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
         """Read the manifest of a finished store."""
-        where = folder / MANIFEST_FILE
-        with reading(where, remedy=REBUILD, error=StoreError):
-            # Those of before version 2 have no checksum.
-            record = read_json(where, remedy=REBUILD, error=StoreError, required=False)
+        path = folder / MANIFEST_FILE
+        with reading(path, remedy=REBUILD, error=StoreError):
+            # The version is read first: manifests before version 2 have no checksum.
+            record = read_json(path, remedy=REBUILD, error=StoreError, required=False)
             if record.get("format") != FORMAT:
-                raise StoreError(f'{where}: format must be "{FORMAT}"; choose the directory of a store')
+                raise StoreError(f'{path}: format must be "{FORMAT}"; choose the directory of a store')
             if record.get("version") != VERSION:
                 raise StoreError(
-                    f"{where}: format version must be {VERSION}, got {record.get('version')}; "
+                    f"{path}: format version must be {VERSION}, got {record.get('version')}; "
                     "install the adiabat that wrote it, or rebuild the store"
                 )
-            record = read_json(where, remedy=REBUILD, error=StoreError)
+            record = read_json(path, remedy=REBUILD, error=StoreError)
             del record["format"], record["version"]
             if record["fingerprint"] is not None:
                 record["fingerprint"] = Fingerprint.from_json(record["fingerprint"])
@@ -123,7 +122,7 @@ class Manifest:
 
 
 def building_of(target: Path) -> Path:
-    """The folder in which the store for `target` is made."""
+    """The folder in which the store for `target` is built."""
     return Path(f"{os.path.realpath(target)}{BUILDING_SUFFIX}")
 
 
@@ -137,50 +136,38 @@ def sync_folder(folder: Path) -> None:
 
 
 def npy_header(dtype: str, count: int, width: int) -> bytes:
-    """Header of an npy file (format 1.0), padded to `HEADER_BYTES`.
-
-    Returns:
-        The bytes.
-    """
+    """Header of an npy file (format 1.0), padded to `HEADER_BYTES`."""
     text = f"{{'descr': '{np.dtype(dtype).newbyteorder('<').str}', 'fortran_order': False, 'shape': ({count}, {width}), }}"
     body = text.encode("ascii").ljust(HEADER_BYTES - 11) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
 
 
 def write_at(handle: int, content: bytes | memoryview, offset: int) -> None:
-    """Write all of `content` at a place in a file."""
-    left = memoryview(content).cast("B")
-    while left:
-        written = os.pwrite(handle, left, offset)
-        left, offset = left[written:], offset + written
+    """Write all of `content` at an offset in a file."""
+    unwritten = memoryview(content).cast("B")
+    while unwritten:
+        size = os.pwrite(handle, unwritten, offset)
+        unwritten, offset = unwritten[size:], offset + size
 
 
 def read_rows(handle: int, rows: Int[np.ndarray, " n"], dtype: StoreDtype, width: int) -> Float[np.ndarray, "n e"]:
-    """Read some vectors of an open vector file.
-
-    Args:
-        width: Numbers per row.
-
-    Returns:
-        One vector per row, as stored.
-    """
-    out = np.empty((len(rows), width), dtype=np.dtype(dtype).newbyteorder("<"))
-    row_bytes = width * out.itemsize
-    for place, offset in enumerate((HEADER_BYTES + rows * row_bytes).tolist()):
-        if os.preadv(handle, [out[place]], offset) != row_bytes:
-            raise EOFError(f"the file ends before row {rows[place]}")
-    return out
+    """Read some vectors of an open vector file, as stored."""
+    vectors = np.empty((len(rows), width), dtype=np.dtype(dtype).newbyteorder("<"))
+    row_bytes = width * vectors.itemsize
+    for index, offset in enumerate((HEADER_BYTES + rows * row_bytes).tolist()):
+        if os.preadv(handle, [vectors[index]], offset) != row_bytes:
+            raise EOFError(f"the file ends before row {rows[index]}")
+    return vectors
 
 
 class VectorFile:
-    """The vector file while it is being written: rows are appended, and count once `commit` has returned."""
+    """The vector file while it is written: rows are appended, and count once `commit` has returned."""
 
     def __init__(self, path: Path, *, dtype: StoreDtype, width: int, rows: int = 0, sha256: str | None = None) -> None:
         """Open or create the file and cut it to its first `rows` rows.
 
         Args:
-            width: Numbers per row.
-            sha256: Over these rows, compared with what the file holds; None where the caller has compared them.
+            sha256: That these rows must have; None where the caller has compared them.
         """
         self.rows = rows
         self._dtype, self._width = dtype, width
@@ -188,7 +175,7 @@ class VectorFile:
         needed = HEADER_BYTES + rows * self._row_bytes
         size = path.stat().st_size if path.exists() else 0
         remedy = f"remove the folder {path.parent} and run the command again"
-        # Lengthening the file would invent zero vectors.
+        # `ftruncate` would lengthen the file by zero vectors.
         if rows and size < needed:
             raise StoreError(f"{path} must have at least {needed} bytes for the {rows} vectors written before, got {size}; {remedy}")
         compared = rows and sha256 is not None
@@ -211,16 +198,12 @@ class VectorFile:
         os.fsync(self._handle)
 
     def take(self, rows: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n e"]:
-        """Read rows again.
-
-        Returns:
-            One vector per row.
-        """
+        """Read rows again."""
         return read_rows(self._handle, rows, self._dtype, self._width)
 
     @property
     def sha256(self) -> str:
-        """Over the rows that were compared or appended: what they were before they went to the disk, 64 hexadecimal digits."""
+        """Over the rows that were compared or appended, as they were before they went to the disk."""
         return self._hash.hexdigest()
 
     def __enter__(self) -> "VectorFile":
@@ -242,22 +225,22 @@ def hash_of_vectors(path: Path, size: int, so_far: "hashlib._Hash | None" = None
 
 
 @contextmanager
-def disk_full_is_plain(where: Path) -> Iterator[None]:
+def plain_disk_errors(folder: Path) -> Iterator[None]:
     """Turn a full disk (or quota), or a file that grows beyond the limit of the process, into one clear line."""
     try:
         yield
     except (OSError, DataError) as fault:
-        # What writes a file whole has words of its own for a full disk, which know nothing of going on.
+        # `core.files` reports a full disk by a DataError of its own, which does not say that the command can be resumed.
         error = fault if isinstance(fault, OSError) else fault.__cause__
         if not isinstance(error, OSError):
             raise
         if error.errno == errno.EFBIG:
             raise StoreError(
-                f"{where}: a file must be allowed to grow as large as the store needs, got: {error.strerror}; "
+                f"{folder}: a file must be allowed to grow as large as the store needs, got: {error.strerror}; "
                 "raise the limit (ulimit -f), or choose another disk, and run the same command to go on"
             ) from error
         if error.errno not in DISK_FULL:
             raise
         raise StoreError(
-            f"{where}: the disk must have room for the store, it is full; free some and run the same command to go on"
+            f"{folder}: the disk must have room for the store, it is full; free some and run the same command to go on"
         ) from error

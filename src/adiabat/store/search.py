@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from adiabat.core.errors import StoreError, several
 from adiabat.core.ragged import Ragged
-from adiabat.models.similarity_function import Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.models.threads import side_by_side
 from adiabat.results.evaluation_result import Hit
 from adiabat.store.scoring import PAIR_CHUNK, Block, FixedPoint, Queries, checked_queries, exact_pairs, plain_arithmetic

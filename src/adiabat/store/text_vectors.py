@@ -1,27 +1,32 @@
-"""Vectors of a task's texts: each distinct text goes through the model once."""
+"""Vectors of a task's texts, and texts of which a model knows nothing: each is named, and refused or left out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32
 
-from adiabat.core.errors import DataError, several
+from adiabat.core.errors import DataError, Faults, several
 from adiabat.core.progress import Watch
 from adiabat.core.text import cut
-from adiabat.data.records import Side
+from adiabat.data.records import Document, Side
 from adiabat.models.bulk import Progress
+from adiabat.models.encoder import Encoder
+from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder
 from adiabat.store.addressing import SHOWN_CHARACTERS
 
-_SHOWN = 5
+HEAD = 64
+"""Letters tried first: tokenising takes most of a static model's time, and nearly every text begins with a known token."""
+
+DOCUMENTS_PER_BLOCK = 2048
+SHOWN_TEXTS, SHOWN_DOCUMENTS, SHOWN_DOCUMENT_CHARACTERS = 5, 3, 40
+"""What a message names."""
 
 
 def embed_texts(model: DualEncoder, texts: Sequence[str], *, side: Side, name: str, watch: Watch) -> Float32[np.ndarray, "n e"]:
-    """Embed texts in float32; equal texts share one vector, to the last bit.
-
-    Returns:
-        One row per text, in the order given.
-    """
+    """Embed texts in float32; equal texts share one vector, to the last bit."""
     row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
 
     def show(progress: Progress) -> None:
@@ -31,35 +36,94 @@ def embed_texts(model: DualEncoder, texts: Sequence[str], *, side: Side, name: s
     broken = ~np.isfinite(vectors).all(axis=1)
     if broken.any():
         raise DataError(
-            f"{name}: vectors must be finite, got NaN or infinity for {_told(list(row_of), broken)}; the model's weights are damaged"
+            f"{name}: vectors must be finite, got NaN or infinity for {_named(list(row_of), broken)}; the model's weights are damaged"
         )
     return vectors[[row_of[text] for text in texts]]
 
 
 def zero_rows(vectors: Float[np.ndarray, "n e"]) -> Bool[np.ndarray, " n"]:
-    """Which vectors point nowhere: a cosine with them is not defined.
-
-    Args:
-        vectors: One row per text.
-    """
+    """Which vectors have no direction, and so no cosine."""
     return np.asarray(~vectors.any(axis=1))
 
 
 def require_directions(vectors: Float[np.ndarray, "n e"], texts: Sequence[str], *, name: str) -> None:
-    """Refuse zero vectors where cosines are about to be taken.
-
-    Args:
-        vectors: One row per text.
-    """
+    """Refuse zero vectors where cosines are about to be taken."""
     zero = zero_rows(vectors)
     if zero.any():
         raise DataError(
-            f"{name}: vectors must not be zero, which has a cosine with nothing, got one for {_told(texts, zero)}; "
+            f"{name}: vectors must not be zero, which has a cosine with nothing, got one for {_named(texts, zero)}; "
             "leave those texts out, or use a model that knows them"
         )
 
 
-def _told(texts: Sequence[str], chosen: Bool[np.ndarray, " n"]) -> str:
-    """The chosen texts, each once."""
-    distinct = dict.fromkeys(texts[row] for row in np.flatnonzero(chosen).tolist())
-    return several((repr(cut(text, limit=SHOWN_CHARACTERS)) for text in distinct), of="texts", shown=_SHOWN)
+def _named(texts: Sequence[str], mask: Bool[np.ndarray, " n"]) -> str:
+    """Some of the texts, each once."""
+    distinct = dict.fromkeys(texts[row] for row in np.flatnonzero(mask).tolist())
+    return several((repr(cut(text, limit=SHOWN_CHARACTERS)) for text in distinct), of="texts", shown=SHOWN_TEXTS)
+
+
+def tokens_with_weight(encoder: Encoder) -> Bool[np.ndarray, " v"] | None:
+    """Which tokens of a static model have a row other than zero; None for a transformer, which knows every text."""
+    if not isinstance(encoder.backbone, StaticBackbone):
+        return None
+    # The row of padding, which stands for a text without tokens, is zero too.
+    return np.asarray(encoder.backbone.token_embeddings.weight.detach().any(dim=1).cpu())
+
+
+def wordless(
+    encoder: Encoder, texts: Sequence[str], *, side: Side, with_weight: Bool[np.ndarray, " v"] | None = None
+) -> Bool[np.ndarray, " n"]:
+    """Which texts have no token that a static model gives weight to.
+
+    Args:
+        with_weight: From `tokens_with_weight`, which reads the whole table, for a caller with many blocks of texts; None reads it here.
+    """
+    weighted = tokens_with_weight(encoder) if with_weight is None else with_weight
+    if weighted is None:
+        return np.zeros(len(texts), dtype=np.bool_)
+    unknown = np.ones(len(texts), dtype=np.bool_)
+    heads = [] if encoder.tokenizer.truncation_side == "left" else [[_head(text) for text in texts]]
+    for beginnings in [*heads, texts]:
+        rows = np.flatnonzero(unknown).tolist()
+        token_ids = encoder.tokenize([beginnings[row] for row in rows], side=side)
+        unknown[rows] = [not weighted[ids].any() for ids in token_ids]
+    return unknown
+
+
+def _head(text: str) -> str:
+    """The first whole words, whose tokens are the text's own first ones."""
+    return text if len(text) <= HEAD else text[:HEAD].rpartition(" ")[0]
+
+
+def known_documents(
+    encoder: Encoder,
+    documents: Iterator[Document],
+    *,
+    blank: Literal["error", "drop"],
+    source: str,
+    note: Callable[[str], None],
+    setting: str = "data.blank",
+) -> Iterator[Document]:
+    """Documents that get a vector with a direction; the others are refused at the end, or dropped with a note."""
+    with_weight = tokens_with_weight(encoder)
+    if with_weight is None:
+        yield from documents
+        return
+    unknown, count = Faults(shown=SHOWN_DOCUMENTS), 0
+    while block := list(islice(documents, DOCUMENTS_PER_BLOCK)):
+        count += len(block)
+        mask = wordless(encoder, [document.text for document in block], side="document", with_weight=with_weight)
+        for document, is_unknown in zip(block, mask, strict=True):
+            if is_unknown:
+                unknown.add(f'"{document.doc_id}" ({cut(document.text, limit=SHOWN_DOCUMENT_CHARACTERS)!r})')
+            else:
+                yield document
+    if not unknown.count:
+        return
+    listed = unknown.told(f"of {count:,} documents")
+    if blank == "error":
+        raise DataError(
+            f"{source}: a document must hold a token that the static model knows, got none in {listed}; "
+            f"set {setting} = drop, which leaves such documents out of a corpus, or use another model"
+        )
+    note(f"{source}: documents without a token that the static model knows are left out: {listed}")

@@ -236,7 +236,7 @@ def _column_ids(path: Path) -> Iterator[str]:
     return ids()
 
 
-def given_ids(ids: Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
+def listed_ids(ids: Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
     """Take document ids that are in memory."""
     return iter(_plain_ids("ids given", ids))
 

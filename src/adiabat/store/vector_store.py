@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -10,10 +11,10 @@ from jaxtyping import Float, Float32, Int64, Integer
 
 from adiabat.core.checksums import require
 from adiabat.core.errors import StoreError
-from adiabat.core.files import MANIFEST_FILE, reading
+from adiabat.core.files import MANIFEST_FILE, is_store, reading
 from adiabat.data.text_hashes import hash_texts
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.store.equal_texts import first_rows
+from adiabat.store.corpus_files import first_rows
 from adiabat.store.id_index import IdIndex, StringColumn
 from adiabat.store.manifest import (
     APPENDING,
@@ -32,23 +33,15 @@ from adiabat.store.manifest import (
     read_rows,
 )
 
-IDS_AT_A_TIME = 65_536
-"""Compared at once."""
+IDS_PER_BLOCK = 65_536
+"""Ids of two stores that are compared at once."""
 
 
 class Store:
     """A finished store. Everything it reads goes through buffers of the caller's size, so its memory does not grow with the corpus."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
-        """Open the files of a store whose manifest has been read; `Store.open` is the way in.
-
-        Args:
-            path: The directory.
-            manifest: What it must hold.
-
-        Raises:
-            StoreError: If a file is missing or damaged; its SHA-256 is taken where it changed since that was last done.
-        """
+        """Open the files of a store whose manifest has been read; `Store.open` is the way in."""
         self.path = path
         self.manifest = manifest
         self._handle = -1
@@ -69,7 +62,8 @@ class Store:
             The store.
 
         Raises:
-            StoreError: If there is none, it is unfinished or damaged, or of a format version unknown here.
+            StoreError: If there is none, it is unfinished or damaged, or of another format version. The SHA-256 of a file is compared
+                where the file changed since the last comparison.
         """
         folder = Path(path)
         if not (folder / MANIFEST_FILE).exists():
@@ -81,7 +75,7 @@ class Store:
         return cls(folder, Manifest.read(folder))
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # By a name of its own: at the interpreter's end this module's names may be gone before the last store.
+        # `os.close` is bound as a default: at the interpreter's end this module's names may be gone before the last store.
         if getattr(self, "_handle", -1) >= 0:
             close(self._handle)
 
@@ -190,9 +184,9 @@ class Store:
         """
         if not texts or HASH_FILE not in self.manifest.files:
             return {}
-        wanted = list(dict.fromkeys(texts))
-        rows = first_rows(self.path / HASH_FILE, hash_texts(wanted))
-        return {text: row for text, row in zip(wanted, rows.tolist(), strict=True) if row >= 0}
+        distinct = list(dict.fromkeys(texts))
+        rows = first_rows(self.path / HASH_FILE, hash_texts(distinct))
+        return {text: row for text, row in zip(distinct, rows.tolist(), strict=True) if row >= 0}
 
     def read_into(self, start: int, buffer: Float[np.ndarray, "b e"]) -> int:
         """Read consecutive vectors into a buffer.
@@ -213,13 +207,14 @@ class Store:
                 "make it with np.empty((rows, store.width), store.dtype)"
             )
         rows = max(0, min(len(buffer), self.count - start))
-        left = buffer[:rows].data.cast("B") if rows else memoryview(b"")
+        unread = buffer[:rows].data.cast("B") if rows else memoryview(b"")
         offset = HEADER_BYTES + start * self.manifest.row_bytes
-        while left:
-            got = os.preadv(self._handle, [left], offset)
-            if not got:
+        # One read may give fewer bytes than were asked for.
+        while unread:
+            size = os.preadv(self._handle, [unread], offset)
+            if not size:
                 raise self._became_shorter()
-            left, offset = left[got:], offset + got
+            unread, offset = unread[size:], offset + size
         return rows
 
     def blocks(self, block_rows: int) -> Iterator[tuple[int, Float[np.ndarray, "b e"]]]:
@@ -242,27 +237,27 @@ class Store:
             yield start, block
 
     def differences(self, fingerprint: Fingerprint) -> list[str]:
-        """What keeps an encoder's vectors from being compared with the stored ones.
+        """How the encoder of the stored vectors differs from one at hand.
 
         Args:
-            fingerprint: Of the document side of an encoder. A store imported without an encoder can check its width only.
+            fingerprint: Of the document side of that encoder. A store imported without an encoder can check its width only.
 
         Returns:
-            Each part that differs, in words; none where the encoder fits.
+            A phrase for each difference; none where the encoder fits.
         """
         if self.fingerprint is not None:
             return self.fingerprint.differences(fingerprint)
         return [] if fingerprint.width == self.width else [f"width {self.width} in the store, {fingerprint.width} in the encoder"]
 
     def require_encoder(self, fingerprint: Fingerprint, *, who: str | None = None) -> None:
-        """Refuse an encoder whose vectors could not be compared with the stored ones.
+        """Refuse an encoder whose vectors cannot be compared with the stored ones.
 
         Args:
             fingerprint: Of the document side of the encoder at hand.
             who: Its name, for the message.
 
         Raises:
-            StoreError: Naming each part that differs.
+            StoreError: Naming each difference.
         """
         differences = self.differences(fingerprint)
         if not differences:
@@ -287,8 +282,8 @@ class Store:
         """
         if self.count != other.count:
             return False
-        pieces = (range(start, min(start + IDS_AT_A_TIME, self.count)) for start in range(0, self.count, IDS_AT_A_TIME))
-        return all(self._ids.take(np.asarray(piece)) == other._ids.take(np.asarray(piece)) for piece in pieces)
+        blocks = (np.arange(start, min(start + IDS_PER_BLOCK, self.count)) for start in range(0, self.count, IDS_PER_BLOCK))
+        return all(self._ids.take(rows) == other._ids.take(rows) for rows in blocks)
 
     def verify(self) -> None:
         """Read every file and compare its SHA-256 with the manifest's.
@@ -309,11 +304,21 @@ class Store:
         return StoreError(f"{self.path / VECTOR_FILE} must stay as it was while it is read, it became shorter; rebuild the store")
 
     def _checked(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
-        wanted = np.asarray(rows, dtype=np.int64)
-        outside = wanted[(wanted < 0) | (wanted >= self.count)]
+        numbers = np.asarray(rows, dtype=np.int64)
+        outside = numbers[(numbers < 0) | (numbers >= self.count)]
         if len(outside):
             raise StoreError(f"rows must lie in 0..{self.count - 1}, got {outside[0]}; ask `rows` for a document's row")
-        return wanted
+        return numbers
+
+
+def refuse_swapped(store: str | Path, *others: object, order: str) -> None:
+    """Name the right order where another argument is the store; `Store.open` reports every other fault."""
+    if is_store(Path(store)):
+        return
+    for other in others:
+        with suppress(OSError):  # A query may be too long for a path.
+            if isinstance(other, str | Path) and is_store(Path(other)):
+                raise StoreError(f"STORE must be a store, {store} is none and {other} is one; the order is {order}")
 
 
 def _why_no_store(folder: Path) -> str:

@@ -14,7 +14,7 @@ from adiabat.core.errors import ModelError
 from adiabat.models.device import Precision, autocast
 from adiabat.models.encoder import Encoder
 from adiabat.models.packing import PackedBackbone, drawing_from, is_packable, own_dropout
-from adiabat.models.threads import working_copies
+from adiabat.models.threads import thread_replicas
 from adiabat.models.token_cache import TokenTable
 from adiabat.models.tokens import bucket_batches, filled_up, token_budget_batches
 from adiabat.training.blocks import BlockOutput, RandomState, blocks_of, checkpointed, recorded, replayed
@@ -252,7 +252,7 @@ def training_copies(encoders: Sequence[Encoder], count: int, chunking: Chunking)
 
     On a CPU they compute no padding where the backbone can; on a GPU, attention text by text would leave it idle.
     """
-    copies = [working_copies(encoder, count, precision="fp32", shared=[encoder.tokenizer]) for encoder in encoders]
+    copies = [thread_replicas(encoder, count, precision="fp32", shared=[encoder.tokenizer]) for encoder in encoders]
     for own in copies:
         for copy in own[1:]:
             _give_own_gradients(copy)
