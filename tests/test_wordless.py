@@ -102,7 +102,7 @@ def test_the_table_is_read_once_however_many_documents_there_are(monkeypatch: py
 
     for module in ("adiabat.store.text_vectors", "adiabat.store.text_vectors"):
         monkeypatch.setattr(f"{module}.tokens_with_weight", counted)
-    monkeypatch.setattr("adiabat.store.text_vectors.AT_ONCE", 2)
+    monkeypatch.setattr("adiabat.store.text_vectors.DOCUMENTS_PER_BLOCK", 2)
     texts = ["cat", "xyzzy", "", "xyzzy cat", "the"]
     documents = iter([Document(str(number), text) for number, text in enumerate(texts)])
     known = known_documents(encoder, documents, blank="drop", source="corpus", note=lambda said: None)
