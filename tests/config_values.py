@@ -5,9 +5,26 @@ from typing import Any
 from adiabat.config.dual_training_data import SourceSection
 from adiabat.config.shared import ColumnsSection
 from adiabat.config.tasks import ModelSection, StsTask
+from adiabat.config.training_choices import BiasTraining, FallingSchedule
 
 STREAMED = {"data.validation": "dev.jsonl", "train.steps": 10}
 SOURCES = {"data.sources": [{"path": "a.jsonl"}, {"path": "b.jsonl"}]}
+
+
+def methods_and_schedules(table: str) -> dict[str, tuple[Any, dict[str, Any]]]:
+    """Choices that tuning and training share."""
+    lora, falling = {f"{table}.method": "lora"}, {f"{table}.schedule": "quadratic"}
+    return {
+        f"{table}.method": (BiasTraining(), {}),
+        f"{table}.method.kind": ("bias", {}),
+        f"{table}.method.rank": (8, lora),
+        f"{table}.method.alpha": (16.0, lora),
+        f"{table}.schedule": (FallingSchedule(kind="cosine"), {}),
+        f"{table}.schedule.kind": ("cosine", {}),
+        f"{table}.schedule.final_fraction": (0.1, falling),
+        f"{table}.schedule.gamma": (0.9, {f"{table}.schedule": "exponential"}),
+    }
+
 
 VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "encoder.pooling": ("cls", {}),
@@ -133,9 +150,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     },
     "tune.negatives_per_query": (3, {}),
     "tune.difficulty": (21, {}),
-    "tune.method": ("bias", {}),
-    "tune.rank": (8, {"tune.method": "lora"}),
-    "tune.alpha": (16.0, {"tune.method": "lora"}),
+    **methods_and_schedules("tune"),
     "tune.keep": ("last", {}),
     "tune.pull": (0.1, {}),
     "rehearsal.use": (True, {}),
@@ -145,10 +160,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "tune.freeze": (("embeddings", "blocks[0].attention"), {}),
     "tune.optimizer": ("adadelta", {}),
     "tune.weight_decay": (0.1, {}),
-    "tune.schedule": ("cosine", {}),
-    "tune.gamma": (0.95, {"tune.schedule": "exponential"}),
     "tune.warmup_steps": (10, {}),
-    "tune.final_fraction": (0.1, {"tune.schedule": "linear"}),
     "tune.batch_scaling": ("sqrt", {}),
     "tune.reference_batch_size": (7, {"tune.batch_scaling": "linear"}),
     "tune.batches_per_epoch": (5, {}),
@@ -200,19 +212,14 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "train.guide_margin": (0.1, {"train.guide": "self"}),
     "train.guide_relative": (True, {"train.guide": "self", "train.guide_margin": 0.1}),
     "train.matryoshka": ((32, 64), {}),
-    "train.method": ("lora", {}),
-    "train.rank": (8, {"train.method": "lora"}),
-    "train.alpha": (16.0, {"train.method": "lora"}),
+    **methods_and_schedules("train"),
     "train.freeze": (("embeddings",), {}),
     "train.optimizer": ("adafactor", {}),
     "train.learning_rate": (1e-4, {}),
     "train.weight_decay": (0.1, {}),
     "train.max_grad_norm": (0.5, {}),
-    "train.schedule": ("cosine", {}),
-    "train.gamma": (0.9, {"train.schedule": "exponential"}),
     "train.warmup_fraction": (0.2, {}),
     "train.warmup_steps": (10, {}),
-    "train.final_fraction": (0.1, {}),
     "train.batch_size": (32, {}),
     "train.epochs": (0.5, {}),
     "train.steps": (10, {}),

@@ -196,9 +196,9 @@ def test_the_learning_rate_is_scaled_by_the_batch_size(problem: Problem, tmp_pat
 
 
 def test_the_schedule_runs_over_the_longest_the_job_may_last() -> None:
-    schedule = schedule_of(settings_of(tune={"schedule": "cosine", "warmup_steps": 2, "final_fraction": 0.1}))
+    schedule = schedule_of(settings_of(tune={"schedule": {"kind": "cosine", "final_fraction": 0.1}, "warmup_steps": 2}))
     assert (schedule.total_steps, schedule.steps_per_epoch, schedule.warmup_steps, schedule.final_fraction) == (12, 4, 2, 0.1)
-    assert schedule_of(settings_of(tune={"schedule": "exponential", "gamma": 0.5})).factor(8) == 0.25
+    assert schedule_of(settings_of(tune={"schedule": {"kind": "exponential", "gamma": 0.5}})).factor(8) == 0.25
 
 
 def test_a_start_without_errors_is_the_result_and_the_user_is_told(problem: Problem, tmp_path: Path) -> None:

@@ -33,9 +33,9 @@ def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     without_pages(monkeypatch)
 
 
-def method(name: str, **tune: Any) -> TuneSettings:
+def method(name: str, rank: int = 4, **tune: Any) -> TuneSettings:
     """A job of a method that keeps its last weights."""
-    return settings_of(tune={"method": name, "keep": "last", **({"rank": 4} if name == "lora" else {}), **tune})
+    return settings_of(tune={"method": {"kind": name} | ({"rank": rank} if name == "lora" else {}), "keep": "last", **tune})
 
 
 def begun(problem: Problem, out: Path, settings: TuneSettings) -> TuningRun:
@@ -87,7 +87,7 @@ def test_adapters_move_the_dense_layers_and_biases_themselves(problem: Problem, 
 
 def test_adapters_follow_the_seed(problem: Problem, tmp_path: Path) -> None:
     first, again = (begun(problem, tmp_path / str(number), method("lora")).tower for number in range(2))
-    other = settings_of(tune={"method": "lora", "rank": 4}, run={"seed": 1})
+    other = settings_of(tune={"method": {"kind": "lora", "rank": 4}}, run={"seed": 1})
     drawn = [
         [weights.detach().numpy().copy() for key, weights in tower.named_parameters() if "lora_A" in key]
         for tower in (first, again, begun(problem, tmp_path / "other", other).tower)

@@ -198,7 +198,7 @@ def moved(layers: list[LayerChange]) -> float:
 
 @pytest.mark.parametrize("method", ["full", "bias", "lora"])
 def test_a_job_is_softened_once_it_has_ended(problem: Problem, tmp_path: Path, method: str) -> None:
-    extra: dict[str, Any] = {"method": method, "freeze": []} | ({"rank": 2} if method == "lora" else {})
+    extra: dict[str, Any] = {"method": {"kind": method} | ({"rank": 2} if method == "lora" else {}), "freeze": []}
     run(problem, tmp_path / "free", settings(problem, **extra))
     most = 0.5 * drift_at_the_end(tmp_path / "free")
     run(problem, tmp_path / "soft", settings(problem, guard={"most": most, "then": "soften"}, **extra))

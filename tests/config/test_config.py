@@ -21,8 +21,8 @@ from adiabat.config.dataset_settings import (
     XnliSettings,
 )
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import checked, keys_of, read_settings
-from adiabat.config.section import Section
+from adiabat.config.reader import assigned, checked, keys_of, read_settings
+from adiabat.config.section import Section, value_at
 from adiabat.config.shared import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings
 from adiabat.config.tasks import CompareRunsSettings, SpaceSettings, SuiteSettings
 from adiabat.config.tuning import TuneSection, TuneSettings
@@ -51,13 +51,6 @@ KINDS: tuple[type[Section], ...] = (
 EVERY_KEY = [(kind, key) for kind in KINDS for key in keys_of(kind)]
 
 
-def value_at(settings: Section, key: str) -> object:
-    found: object = settings
-    for part in key.split("."):
-        found = getattr(found, part)
-    return found
-
-
 def as_toml(value: object) -> str:
     """On one line, as behind a key."""
     if isinstance(value, Section):
@@ -79,9 +72,10 @@ def require_reached(kind: type[Section], key: str, value: Any, company: dict[str
     """A key that is given with what it needs has its value, by ``--set`` and out of a file in `folder` alike."""
     assert value_at(kind(), key) != value
     given = {**company, key: value}
-    by_set = read_settings(kind, None, [f"{name}={as_toml(one).replace(chr(10), '')}" for name, one in given.items()])
+    assignments = [f"{name}={as_toml(one).replace(chr(10), '')}" for name, one in given.items()]
+    by_set = read_settings(kind, None, assignments)
     file = folder / "settings.toml"
-    file.write_text("".join(f"{name} = {as_toml(one)}\n" for name, one in given.items()), encoding="utf-8")
+    file.write_text(tomli_w.dumps(assigned(assignments, kind=kind)), encoding="utf-8")
     assert value_at(by_set, key) == value
     assert read_settings(kind, file) == by_set
 
@@ -181,8 +175,12 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         (TuneSettings, ["tune.loss=in_batch_softmax", "tune.margin=0.2"], "tune.margin has no effect with tune.loss = 'in_batch_softmax'"),
         (TuneSettings, ["tune.loss=in_batch_softmax", "tune.distance=euclidean"], "tune.distance must be cosine or dot with tune.loss"),
         (TuneSettings, ["tune.temperature=0.1"], "tune.temperature has no effect with tune.loss = 'triplet'"),
-        (TuneSettings, ["tune.gamma=0.9"], "set tune.schedule to exponential"),
-        (TuneSettings, ["tune.final_fraction=0.1"], "set tune.schedule to linear or quadratic or cosine"),
+        (TuneSettings, ["tune.schedule.gamma=0.9"], "tune.schedule.gamma belongs to exponential; kind is constant"),
+        (
+            TuneSettings,
+            ["tune.schedule=exponential", "tune.schedule.final_fraction=0.1"],
+            "belongs to linear, quadratic, cosine; kind is exponential",
+        ),
         (TuneSettings, ["tune.reference_batch_size=3"], "set tune.batch_scaling to linear or sqrt"),
         (TuneSettings, ["data.validation_split=dev"], "without data.validation; leave it out, or set data.validation too"),
         (TuneSettings, ["data.validation=x", "data.validation_fraction=0.3"], "leave it out, or leave out data.validation"),
@@ -240,7 +238,9 @@ def test_meaningless_settings_are_refused_in_python_too() -> None:
         ("data.split=2024", "data.split must be text (in quotes), got 2024"),
         ("data.split=", "data.split must be text that is not empty, got ''"),
         ("data.validation_fraction=1", "data.validation_fraction must be < 1, got 1; the default is 0.1"),
-        ("tune.gamma=2", "tune.gamma must be <= 1, got 2; the default is 0.98"),
+        ('tune.schedule={kind="exponential", gamma=2}', "tune.schedule.gamma must be <= 1, got 2; the default is 0.98"),
+        ("tune.method=lorra", "tune.method must be one of full, bias, lora, got 'lorra'; did you mean lora?"),
+        ("tune.method=3", "tune.method must be a table of settings, got 3"),
         ("run.keep_checkpoints=1", "run.keep_checkpoints must be >= 2, got 1"),
         ("tune.warmup_steps=1000001", "tune.warmup_steps must be at most max_epochs x batches_per_epoch = 1000000, got 1000001"),
     ],
@@ -282,10 +282,6 @@ def test_every_kind_of_fault_that_the_types_can_have_has_its_words() -> None:
 @pytest.mark.parametrize("assignment", ["tune.margin", "=3", "tune..margin=3", ".margin=3", ""])
 def test_what_is_no_assignment_is_refused(assignment: str) -> None:
     assert fault(TuneSettings, assignment).startswith(f"--set must be key=value, got {assignment!r}; write it like")
-
-
-def test_a_value_is_not_a_table() -> None:
-    assert fault(TuneSettings, "tune.margin=1", "tune.margin.x=1") == "--set tune.margin.x=1: margin is a value, not a table"
 
 
 @pytest.mark.parametrize(

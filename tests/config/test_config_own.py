@@ -116,7 +116,6 @@ VALUES_TAKEN = {
     "encoder.blocks": 2,
     "towers.document_model": "other",
     "train.method": "bias",
-    "train.rank": 8,
     "train.freeze": ["embeddings"],
     "train.learning_rate": 1e-3,
     "train.epochs": 2.0,
@@ -124,7 +123,7 @@ VALUES_TAKEN = {
     "train.budget_flops": 1e9,
     "train.budget_seconds": 5.0,
 }
-COMPANY: dict[str, dict[str, Any]] = {"train.rank": {"method": "lora"}, "towers.document_model": {"kind": "asymmetric"}}
+COMPANY: dict[str, dict[str, Any]] = {"towers.document_model": {"kind": "asymmetric"}}
 
 
 @pytest.mark.parametrize("key", VALUES_TAKEN)

@@ -65,7 +65,7 @@ def test_a_table_inside_a_table_of_a_list_has_single_brackets(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("second", "told"),
     [
-        ({"path": "b.jsonl", "weight": -1}, "data.sources.weight of number 2 (b.jsonl) must be > 0, got -1"),
+        ({"path": "b.jsonl", "weight": -1}, "data.sources.weight of number 2 (b.jsonl) must be > 0, got -1; the default is 1.0"),
         ({"path": "", "weight": 1.0}, "data.sources.path of number 2 must be text that is not empty, got ''"),
         ({"weight": 1.0}, "data.sources.path of number 2 must be given, got none"),
         ({"path": "b", "split": 3}, "data.sources.split of number 2 (b) must be text (in quotes), got 3"),

@@ -33,7 +33,7 @@ def test_a_table_of_tasks_becomes_what_its_kind_says() -> None:
         ({"kind": "sts", "data": "x", "scre": "y"}, "unknown key tasks.scre; did you mean tasks.score?"),
         ({"kind": "sts", "data": "x", "where": {"split": 3}}, "tasks.where.split of number 1 must be text (in quotes), got 3"),
         ({"kind": "retrieval", "data": "x", "columns": {"qery": "y"}}, "unknown key tasks.columns.qery; did you mean tasks.columns.query?"),
-        ({"kind": "clustering", "data": "x", "restarts": 0}, "tasks.restarts of number 1 must be > 0, got 0"),
+        ({"kind": "clustering", "data": "x", "restarts": 0}, "tasks.restarts of number 1 must be > 0, got 0; the default is 10"),
         (
             {"kind": "triplets", "data": "x", "drop_same_id": False},
             "tasks.drop_same_id of number 1 must be left out with kind = triplets, whose queries rank what they list, got false; "

@@ -60,20 +60,20 @@ def test_biases_alone_are_trained_beside_a_projection() -> None:
 
 
 def test_lora_trains_its_adapters_and_nothing_else() -> None:
-    towers = built(train={"method": "lora", "rank": 4}).towers
+    towers = built(train={"method": {"kind": "lora", "rank": 4}}).towers
     assert trained(towers) == {name for name in used(towers) if ".lora_" in name}
     shapes = {weights.shape for name, weights in towers.query.backbone.named_parameters() if ".lora_A." in name}
     assert {shape[0] for shape in shapes} == {4}
 
 
 def test_alpha_is_the_factor_times_the_rank() -> None:
-    towers = [built(train={"method": "lora", "rank": 4, **alpha}).towers for alpha in ({}, {"alpha": 2.0})]
+    towers = [built(train={"method": {"kind": "lora", "rank": 4, **alpha}}).towers for alpha in ({}, {"alpha": 2.0})]
     scalings = [{part.scaling["default"] for part in one.query.backbone.modules() if isinstance(part, BaseTunerLayer)} for one in towers]
     assert scalings == [{1.0}, {0.5}]
 
 
 @pytest.mark.parametrize("pattern", ["embeddings", "blocks[0]", "attention"])
-@pytest.mark.parametrize("method", [{}, {"method": "bias"}, {"method": "lora", "rank": 4}], ids=str)
+@pytest.mark.parametrize("method", [{}, {"method": "bias"}, {"method": {"kind": "lora", "rank": 4}}], ids=str)
 def test_what_is_frozen_by_name_is_taken_from_what_the_method_trains_in_both_towers(method: dict[str, Any], pattern: str) -> None:
     free = built(kind="asymmetric", train=method).towers
     towers = built(kind="asymmetric", train={**method, "freeze": [pattern]}).towers
@@ -84,7 +84,7 @@ def test_what_is_frozen_by_name_is_taken_from_what_the_method_trains_in_both_tow
 
 
 def test_a_frozen_tower_trains_nothing_and_the_method_passes_it_by() -> None:
-    for method in ({"dropout": True}, {"method": "lora", "rank": 4, "dropout": True}):
+    for method in ({"dropout": True}, {"method": {"kind": "lora", "rank": 4}, "dropout": True}):
         towers = built(kind="asymmetric", towers={"frozen": "document"}, train=method).towers
         assert trained(towers, side="document") == set()
         assert trained(towers)
@@ -140,7 +140,7 @@ def test_a_frozen_side_gets_no_projection_and_the_other_one_comes_to_its_width()
 
 
 def test_the_seed_decides_projections_and_adapters_and_leaves_the_global_random_numbers_alone() -> None:
-    settings: dict[str, Any] = {"train": {"method": "lora", "rank": 4}, "towers": {"projection_width": 5}}
+    settings: dict[str, Any] = {"train": {"method": {"kind": "lora", "rank": 4}}, "towers": {"projection_width": 5}}
     torch.manual_seed(1)
     state = torch.get_rng_state()
     one = built(**settings, run={"seed": 3}).towers
@@ -312,7 +312,9 @@ def test_a_tokenizer_that_cannot_pad_is_refused_on_either_side(bare: str) -> Non
 def test_freezing_everything_or_nothing_is_refused() -> None:
     assert "freeze must leave something to train" in refused(ModelError, train={"freeze": ["embeddings", "blocks"]})
     assert '"nowhere" must match a parameter' in refused(ModelError, train={"freeze": ["nowhere"]})
-    assert "freeze must leave something to train" in refused(ModelError, train={"method": "lora", "rank": 4, "freeze": ["blocks"]})
+    assert "freeze must leave something to train" in refused(
+        ModelError, train={"method": {"kind": "lora", "rank": 4}, "freeze": ["blocks"]}
+    )
 
 
 # --- What is saved and compared ---
@@ -321,7 +323,7 @@ def test_freezing_everything_or_nothing_is_refused() -> None:
 def test_prints_are_those_of_the_models_that_were_loaded_whatever_was_made_of_them() -> None:
     plain = built().prints
     assert plain == (model().fingerprint("query"), model().fingerprint("document"))
-    for train in ({"method": "lora", "rank": 4}, {"method": "bias"}, {"dropout": True}):
+    for train in ({"method": {"kind": "lora", "rank": 4}}, {"method": "bias"}, {"dropout": True}):
         assert built(train=train, towers={"projection_width": 5}, run={"seed": 9}).prints == plain
     more = built(kind="asymmetric", towers={"document_model": "other"}, train={"guide": "other"}).prints
     other = (model(seed=1).fingerprint("query"), model(seed=1).fingerprint("document"))
@@ -329,7 +331,7 @@ def test_prints_are_those_of_the_models_that_were_loaded_whatever_was_made_of_th
 
 
 def test_the_weights_at_the_start_are_kept_by_side_where_there_are_two() -> None:
-    start = built(train={"method": "lora", "rank": 4})
+    start = built(train={"method": {"kind": "lora", "rank": 4}})
     assert set(start.before) == set(model().query.used_parameters())
     apart = built(kind="asymmetric")
     assert set(apart.before) == {f"{side}.{name}" for side in ("query", "document") for name in model().query.used_parameters()}
@@ -342,7 +344,7 @@ def test_the_weights_at_the_start_are_kept_by_side_where_there_are_two() -> None
 @pytest.mark.parametrize("kind", ["shared", "asymmetric", "shared_projection"])
 @pytest.mark.parametrize("dropout", [True, False])
 def test_merged_towers_embed_alike_are_plain_and_share_what_they_shared(kind: str, dropout: bool) -> None:
-    towers = built(kind=kind, train={"method": "lora", "rank": 4, "dropout": dropout}, towers={"projection_width": 5}).towers
+    towers = built(kind=kind, train={"method": {"kind": "lora", "rank": 4}, "dropout": dropout}, towers={"projection_width": 5}).towers
     with torch.no_grad():
         for name, weights in towers.query.named_parameters():
             if "lora_B" in name:

@@ -184,7 +184,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         train(*setting("train.temperature_schedule=learned", "train.temperature=0.001")),
         ("train.temperature must be at least 0.01 where it is learned, got 0.001",),
     ),
-    "a setting without effect": (train(*setting("train.rank=4")), ("train.rank has no effect", "lora")),
+    "a setting without effect": (train(*setting("train.method.rank=4")), ("train.method.rank belongs to lora; kind is full",)),
     "a GPU that is not there": (train("--device", "cuda:63"), ("run.device must be a device of this machine", "'cuda:63'")),
     "into a folder of something else": (train(out="notes"), ("--out must be a new or empty directory", "notes")),
     "into a job": (train(out="begun"), ("begun holds a job already", "--resume")),

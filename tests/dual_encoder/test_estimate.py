@@ -87,7 +87,7 @@ def test_a_frozen_tower_costs_no_training(problem: Problem) -> None:
 
 def test_adapters_cost_less_than_all_weights_and_blocks_that_are_frozen_less_still(problem: Problem) -> None:
     whole, adapters, frozen = (
-        estimated(problem, train=train) for train in ({}, {"method": "lora", "rank": 1}, {"freeze": ["embeddings", "blocks[0]"]})
+        estimated(problem, train=train) for train in ({}, {"method": {"kind": "lora", "rank": 1}}, {"freeze": ["embeddings", "blocks[0]"]})
     )
     assert whole.tokens == adapters.tokens == frozen.tokens
     assert frozen.flops < adapters.flops < whole.flops

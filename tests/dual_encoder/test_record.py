@@ -54,7 +54,7 @@ def test_each_parameter_counts_once(tables: dict[str, Any], towers: int, more: i
 
 
 def test_what_is_frozen_or_left_to_adapters_is_not_trained() -> None:
-    parameters, trained = counts_of(objective_of(train={"method": "lora", "rank": 2}))
+    parameters, trained = counts_of(objective_of(train={"method": {"kind": "lora", "rank": 2}}))
     adapters = 2 * 2 * (4 * 32 + 48 + 48)
     assert (parameters, trained) == (size_of() + adapters, adapters)
     parameters, trained = counts_of(objective_of(towers={"kind": "asymmetric", "frozen": "document"}))
@@ -130,7 +130,7 @@ def test_the_result_says_whose_it_is_and_what_went_in(tmp_path: Path) -> None:
 
 
 def test_changes_are_told_of_the_weights_that_changed_adapters_merged(tmp_path: Path) -> None:
-    record = recorded(tmp_path, train={"method": "lora", "rank": 2, "freeze": ["blocks[0]"], "steps": 3})
+    record = recorded(tmp_path, train={"method": {"kind": "lora", "rank": 2}, "freeze": ["blocks[0]"], "steps": 3})
     names = {layer.name for layer in record.layers}
     assert names
     assert all(".layer.1." in name and name.endswith("weight") and "lora" not in name for name in names)

@@ -83,8 +83,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "shared towers": {},
     "towers apart": {"towers": {"kind": "asymmetric"}},
     "a shared projection": {"towers": {"kind": "shared_projection", "projection_width": 6}},
-    "adapters": {"train": {"method": "lora", "rank": 4}},
-    "adapters in towers apart": {"train": {"method": "lora", "rank": 4}, "towers": {"kind": "asymmetric", "projection_width": 6}},
+    "adapters": {"train": {"method": {"kind": "lora", "rank": 4}}},
+    "adapters in towers apart": {"train": {"method": {"kind": "lora", "rank": 4}}, "towers": {"kind": "asymmetric", "projection_width": 6}},
     "biases": {"train": {"method": "bias", "loss": "samtone", "same_tower": "both"}},
     "frozen documents": {"towers": {"kind": "asymmetric", "frozen": "document"}, "train": {"loss": "triplet", "margin": 0.3}},
 }

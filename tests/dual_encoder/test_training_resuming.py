@@ -58,7 +58,7 @@ WAYS: dict[str, dict[str, Any]] = {
         "towers": {"kind": "shared_projection", "projection_width": 8},
         "memory": {"cached": True, "chunk_tokens": 60},
     },
-    "adapters": {"train": {"method": "lora", "rank": 4, "optimizer": "adafactor", "loss": "samtone", "same_tower": "both"}},
+    "adapters": {"train": {"method": {"kind": "lora", "rank": 4}, "optimizer": "adafactor", "loss": "samtone", "same_tower": "both"}},
     "frozen documents": {"train": {"guide": "self", "optimizer": "sgd"}, "towers": {"kind": "asymmetric", "frozen": "document"}},
 }
 
@@ -179,7 +179,10 @@ def test_other_settings_are_refused_by_name_before_data_are_read(problem: Proble
     with pytest.raises(JobError) as fault:
         run(others, resume=True)
     said = str(fault.value)
-    assert "got 3 differences: run.seed was 0, is 4; train.method was 'full', is 'bias'; train.temperature was 0.05, is 0.1; repeat" in said
+    assert (
+        "got 3 differences: run.seed was 0, is 4; train.method.kind was 'full', is 'bias'; train.temperature was 0.05, is 0.1; repeat"
+        in said
+    )
 
 
 @pytest.mark.parametrize("changed", ["a training row", "a validation row", "the model", "the guide"])

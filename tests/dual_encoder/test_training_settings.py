@@ -48,12 +48,12 @@ def test_a_run_is_as_long_as_its_passes_or_its_steps(train: dict[str, Any], pair
 
 
 def test_the_schedule_runs_over_the_whole_run_with_a_warm_up_that_is_a_share_of_it() -> None:
-    train = {"schedule": "cosine", "warmup_fraction": 0.25, "final_fraction": 0.1}
+    train = {"schedule": {"kind": "cosine", "final_fraction": 0.1}, "warmup_fraction": 0.25}
     schedule = schedule_of(checked(TrainSettings, {"train": train}), total_steps=18, steps_per_pass=4)
     assert (schedule.total_steps, schedule.warmup_steps, schedule.final_fraction) == (18, 5, 0.1)
     steps = schedule_of(checked(TrainSettings, {"train": {"warmup_steps": 3}}), total_steps=18, steps_per_pass=4)
     assert [round(steps.factor(step), 4) for step in range(4)] == [0.3333, 0.6667, 1.0, 1.0]
-    falling = checked(TrainSettings, {"train": {"schedule": "exponential", "gamma": 0.5, "warmup_fraction": 0.0}})
+    falling = checked(TrainSettings, {"train": {"schedule": {"kind": "exponential", "gamma": 0.5}, "warmup_fraction": 0.0}})
     assert schedule_of(falling, total_steps=18, steps_per_pass=4).factor(8) == 0.25
 
 
@@ -114,10 +114,10 @@ def test_a_run_that_says_what_its_inputs_were_is_refused_when_they_are_others(pr
     assert not (tmp_path / "again").exists()
 
 
-@pytest.mark.parametrize("other", ["run.seed=7", "towers.projection_width=5", "train.method=lora", "train.rank=4"])
+@pytest.mark.parametrize("other", ["run.seed=7", "towers.projection_width=5", "train.method=lora", "train.method.rank=4"])
 def test_what_the_inputs_were_does_not_depend_on_what_is_made_of_them(problem: Problem, tmp_path: Path, other: str) -> None:
-    lora = {"method": "lora", "rank": 3} if other.startswith("train.rank") else {}
+    lora = {"method": {"kind": "lora", "rank": 3}} if other.startswith("train.method.rank") else {}
     run(job_settings(problem, tmp_path / "job", train={"steps": 1, **lora}))
-    more = ["train.rank=4"] if other == "train.method=lora" else []
+    more = ["train.method.rank=4"] if other == "train.method=lora" else []
     settings = read_settings(TrainSettings, tmp_path / "job" / "config.toml", [f"job.out={tmp_path / 'again'}", other, *more])
     assert run(settings).training is not None

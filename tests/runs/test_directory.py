@@ -2,7 +2,6 @@
 
 import json
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from adiabat.adiabatic.tune_checks import RULES
 from adiabat.config.comparison_settings import CompareBackbonesSettings, CompareDataSettings, TaskSection
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, keys_of
-from adiabat.config.section import Section
+from adiabat.config.section import Section, value_at
 from adiabat.config.sweeps import nested
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import DataError, InUseError, JobError
@@ -158,8 +157,8 @@ def test_the_job_of_another_verb_is_told_as_that(tmp_path: Path) -> None:
 
 def test_a_setting_that_was_none_is_not_taken_for_another(tmp_path: Path) -> None:
     open_job(tmp_path, description(method="lora"), resume=False)
-    with pytest.raises(JobError, match="got a difference: tune.alpha was 'not set', is 64.0; repeat"):
-        open_job(tmp_path, description(method="lora", alpha=64.0), resume=True)
+    with pytest.raises(JobError, match="got a difference: tune.method.alpha was 'not set', is 64.0; repeat"):
+        open_job(tmp_path, description(method={"kind": "lora", "alpha": 64.0}), resume=True)
 
 
 EVERYTHING = (TuneSettings(), TrainSettings(), CompareDataSettings(), CompareBackbonesSettings(), TaskSection(data="any"))
@@ -168,7 +167,7 @@ EVERYTHING = (TuneSettings(), TrainSettings(), CompareDataSettings(), CompareBac
 @pytest.mark.parametrize("plain", EVERYTHING, ids=lambda plain: type(plain).__name__)
 def test_what_is_left_out_of_a_description_was_none_or_did_not_exist_and_never_either(plain: Section) -> None:
     for key in keys_of(type(plain)):
-        if attrgetter(key)(plain) is not None:
+        if value_at(plain, key) is not None:
             with pytest.raises(ValidationError):
                 type(plain).model_validate(nested({key: None}))
 

@@ -258,7 +258,7 @@ def _layers(run: TuningRun, tower: Encoder) -> list[LayerChange]:
     # Biases that the method added were zero.
     before |= {name: torch.zeros_like(after[name]) for name in after.keys() - before.keys()}
     tuned = {name for name, weights in run.tower.used_parameters().items() if weights.requires_grad}
-    if run.settings.tune.method == "lora":
+    if run.settings.tune.method.kind == "lora":
         tuned = {name for name, weights in after.items() if not torch.equal(weights, before[name])}
     return layer_changes({name: before[name] for name in after if name in tuned}, {name: after[name] for name in after if name in tuned})
 

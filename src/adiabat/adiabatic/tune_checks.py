@@ -49,7 +49,7 @@ def _behind(job: Job, wanted: Mapping[str, Any]) -> list[str]:
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:
     """Settings that say when a run stops and change no step before."""
-    return {"tune.idle_epochs"} | (set() if settings.get("tune.schedule") in ENDING else {"tune.max_epochs"})
+    return {"tune.idle_epochs"} | (set() if settings.get("tune.schedule.kind") in ENDING else {"tune.max_epochs"})
 
 
 RULES = Rules(

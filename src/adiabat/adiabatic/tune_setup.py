@@ -22,7 +22,7 @@ from adiabat.runs.run_log import JobLog, require_tensorboard
 from adiabat.training.limits import Limits, Position
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import make_optimizer
-from adiabat.training.schedules import Schedule, scaled_learning_rate
+from adiabat.training.schedules import Schedule, scaled_learning_rate, schedule_from
 
 
 def tunable_tower(tower: Encoder, *, dropout: bool) -> Encoder:
@@ -36,7 +36,7 @@ def prepared_tower(tower: Encoder, settings: TuneSettings) -> tuple[Encoder, Fre
     copy = tunable_tower(tower, dropout=section.dropout).to(device_of(settings.run.device))
     with torch.random.fork_rng([]):
         torch.manual_seed(settings.run.seed)
-        train_part(copy.backbone, section.method, rank=section.rank, alpha=section.alpha)
+        train_part(copy.backbone, section.method)
         # Adapters and added biases are in the mode of the tower that they are put into.
         copy.train(section.dropout)
     return copy, freeze(copy.backbone, section.freeze)
@@ -90,13 +90,11 @@ def writing(settings: TuneSettings) -> dict[str, Any]:
 def schedule_of(settings: TuneSettings) -> Schedule:
     """The schedule that settings describe, over the longest the run may last."""
     section = settings.tune
-    return Schedule(
-        name=section.schedule,
+    return schedule_from(
+        section.schedule,
         total_steps=section.max_epochs * section.batches_per_epoch,
         steps_per_epoch=section.batches_per_epoch,
-        gamma=section.gamma,
         warmup_steps=section.warmup_steps,
-        final_fraction=section.final_fraction,
     )
 
 

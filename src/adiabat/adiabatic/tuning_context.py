@@ -17,6 +17,7 @@ from adiabat.adiabatic.regularization import Rehearsal, RehearsedTexts, require_
 from adiabat.adiabatic.stored_loss import DriftingDocuments, StoredDocuments
 from adiabat.adiabatic.tune_data import examples_digest, read_data, with_negatives
 from adiabat.adiabatic.tune_setup import prepared_tower
+from adiabat.config.training_choices import Method
 from adiabat.config.tuning import GuardSection, TuneDataSection, TuneSection, TuneSettings
 from adiabat.core.errors import ConfigError, DataError, ModelError, StoreError, several
 from adiabat.core.ragged import Ragged
@@ -145,13 +146,13 @@ class Ground:
     def require_possible(self, runs: Sequence[TuneSettings]) -> None:
         """Refuse what model, store and data cannot give, before anything is written."""
         faults = []
-        adapted: set[tuple[str, int, float | None]] = set()
+        adapted: set[Method] = set()
         for settings in runs:
             try:
                 frozen_parameters(self.model.query.backbone, settings.tune.freeze)
-                way = (settings.tune.method, settings.tune.rank, settings.tune.alpha)
-                if settings.tune.method != "full" and way not in adapted:
-                    adapted.add(way)
+                method = settings.tune.method
+                if method.kind != "full" and method not in adapted:
+                    adapted.add(method)
                     prepared_tower(self.model.query, settings)
                 negative_chooser(self.compared(settings.tune), self._usable(settings.data)[0], self.store, seed=settings.run.seed)
                 self._require_probes(settings)

@@ -9,15 +9,16 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from adiabat.config.comparison_settings import COMMON
 from adiabat.config.dual_training import MemorySection, TowersSection, TrainRunSection, TrainSection
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
-from adiabat.config.section import Bytes, Fraction, ScheduleName, Seconds, Section, SeedNumbers, Text, Texts, each_once
+from adiabat.config.section import Bytes, Seconds, Section, SeedNumbers, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection
 from adiabat.config.tasks import AnyTask, require_names
+from adiabat.config.training_choices import FallingSchedule, Schedule
 from adiabat.config.validation import Need, unmet_need
 
 TAKEN: Mapping[str, tuple[str, ...]] = {
     "encoder": ("blocks",),
     "towers": ("document_model",),
-    "train": ("method", "rank", "freeze", "learning_rate", "epochs", "steps", "budget_flops", "budget_seconds"),
+    "train": ("method", "freeze", "learning_rate", "epochs", "steps", "budget_flops", "budget_seconds"),
 }
 """Settings of these tables that a scaling experiment itself gives each run."""
 
@@ -126,8 +127,7 @@ class ScalingTrainSection(TrainSection):
 
     temperature: PositiveFloat = 1 / 40
     weight_decay: Annotated[float, Field(ge=0)] = 0.1
-    schedule: ScheduleName = "cosine"
-    final_fraction: Fraction = 0.1
+    schedule: Schedule = FallingSchedule(kind="cosine", final_fraction=0.1)
 
 
 class ScalingSettings(Section):
@@ -181,6 +181,7 @@ class ScalingSettings(Section):
         train = self.train
         own = {name: getattr(train, name) for name in ScalingTrainSection.__annotations__ if not unmet_need(name, train.needs, vars(train))}
         table = {name: getattr(self, name).model_dump(exclude_unset=True) for name in COMMON}
+        own["schedule"] = self.train.schedule.model_dump()
         return {**table, "train": {**own, **table["train"]}}
 
 

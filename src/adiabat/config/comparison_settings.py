@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, PositiveInt, ValidationError, field_vali
 from adiabat.config.dual_training import MemorySection, TowersSection, TrainRunSection, TrainSection, TrainSettings
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
 from adiabat.config.reader import _idle, _phrases, checked, keys_of
-from adiabat.config.section import Section, SeedNumbers, Text
+from adiabat.config.section import Section, SeedNumbers, Text, overlaid
 from adiabat.config.shared import ColumnsSection, EncoderSection, MeasureSection
 from adiabat.config.validation import shown
 from adiabat.core.errors import ConfigError
@@ -188,12 +188,8 @@ def comparison_of(kind: str) -> type[CompareSettings]:
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested tables over others: a table is merged, any other value replaced."""
-    table = dict(below)
-    for name, value in above.items():
-        former = below.get(name)
-        table[name] = laid_over(former, value) if isinstance(former, Mapping) and isinstance(value, Mapping) else value
-    return table
+    """Tables of a training run over others."""
+    return overlaid(TrainSettings, below, above)
 
 
 def short_run(table: Mapping[str, Any]) -> dict[str, Any]:

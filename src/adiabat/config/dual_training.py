@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
-from adiabat.config.section import Amount, Fraction, OptimizerName, ScheduleName, Seconds, Section, Text, Texts
+from adiabat.config.section import Amount, Fraction, OptimizerName, Seconds, Section, Text, Texts
 from adiabat.config.shared import EncoderSection, StepsRunSection
+from adiabat.config.training_choices import FallingSchedule, FullTraining, Method, Schedule
 from adiabat.config.validation import Need
 
 Widths = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
@@ -87,10 +88,6 @@ class TrainSection(Section):
         "pair_weight": Need("loss", ("pair",)),
         "pair_printed": Need("loss", ("pair",)),
         "distance": Need("loss", ("triplet",)),
-        "rank": Need("method", ("lora",)),
-        "alpha": Need("method", ("lora",)),
-        "gamma": Need("schedule", ("exponential",)),
-        "final_fraction": Need("schedule", ("linear", "quadratic", "cosine")),
         "warmup_fraction": Need("warmup_steps", (None,)),
         "idle_epochs": Need("keep", ("best", "both")),
         "epochs": Need("steps", (None,)),
@@ -131,11 +128,8 @@ class TrainSection(Section):
     """Whether the margin is a share of the positive's score."""
     matryoshka: Widths = ()
     """Widths at which the first numbers of an embedding shall do alone; the loss is averaged over them and the whole width."""
-    method: Literal["full", "bias", "lora"] = "full"
-    rank: PositiveInt = 64
-    """Of LoRA."""
-    alpha: PositiveFloat | None = None
-    """LoRA's factor times its rank; None takes `adiabat.models.adapters`' default."""
+    method: Method = FullTraining()
+    """Which weights are trained, in both towers."""
     freeze: Texts = ()
     """Names as in `adiabat.models.freezing`; in both towers, and on top of the method."""
     optimizer: OptimizerName = "adamw"
@@ -144,15 +138,12 @@ class TrainSection(Section):
     """Of matrices; biases, norms and a learned temperature never decay."""
     max_grad_norm: Annotated[float, Field(ge=0)] = 1.0
     """Gradients are scaled down to this norm; 0 leaves them."""
-    schedule: ScheduleName = "linear"
-    gamma: Annotated[float, Field(gt=0, le=1)] = 0.98
-    """Of the exponential schedule, per pass over the data."""
+    schedule: Schedule = FallingSchedule(kind="linear")
+    """How the learning rate changes behind the warm-up."""
     warmup_fraction: Fraction = 0.1
     """Share of the steps over which the rate rises."""
     warmup_steps: Amount | None = None
     """Steps over which it rises, in place of `warmup_fraction`; a constant schedule can then go on to a later end."""
-    final_fraction: Fraction = 0.0
-    """Of the linear, quadratic and cosine schedules: where they end, as a share of the peak."""
     batch_size: Annotated[int, Field(ge=1)] = 64
     """Queries per optimiser step, over all processes."""
     epochs: PositiveFloat = 1.0
@@ -303,7 +294,7 @@ class TrainSettings(Section):
             faults.append(f"train.budget_flops must be left out {where}, since tokens yet to be read are not known; set train.steps")
         if self.mixture.cap is not None:
             faults.append(f"mixture.cap must be left out {where}, since sizes are not known, got {self.mixture.cap}; leave it out")
-        if self.train.schedule == "exponential":
+        if self.train.schedule.kind == "exponential":
             faults.append(f'train.schedule must go by steps {where}, got "exponential", which goes by passes; choose another')
         if self.data.window < self.train.batch_size:
             faults.append(f"data.window must be at least train.batch_size = {self.train.batch_size}, got {self.data.window}; raise it")

@@ -4,12 +4,24 @@ import codecs
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import PydanticUndefined
 
-from adiabat.config.section import IdleError, MisfitError, PlacedError, Section, defaults_of
+from adiabat.config.section import (
+    Choice,
+    IdleError,
+    MisfitError,
+    PlacedError,
+    Section,
+    by_kind,
+    defaults_of,
+    overlaid,
+    sections_in,
+)
 from adiabat.config.validation import ADVISED, idle_phrases, misfit_phrase, single_table_phrase, unknown_kind_phrase, unknown_phrases
 from adiabat.core.errors import ConfigError, several
 
@@ -31,21 +43,22 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
         ConfigError: Naming every fault at once: unknown keys with the nearest known one, values out of range or without effect.
     """
     if path is None:
-        return checked(kind, assigned(assignments))
+        return checked(kind, assigned(assignments, kind=kind))
     table = read_table(path, kind)
     try:
-        return checked(kind, assigned(assignments, table))
+        return checked(kind, assigned(assignments, table, kind=kind))
     except ConfigError as fault:
-        # Of a key that --set gives too, nobody can say which of the two is at fault; the key itself tells.
+        # Where --set gives a key of the file too, either of the two may be at fault.
         raise ConfigError(f"{path}{' and --set' if assignments else ''}: {fault}") from None
 
 
-def assigned(assignments: Sequence[str], table: dict[str, Any] | None = None) -> dict[str, Any]:
+def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None, *, kind: type[Section] | None = None) -> dict[str, Any]:
     """Lay ``key=value`` assignments over nested tables.
 
     Args:
         assignments: ``section.key=value``; the value is read as TOML, and as text where it is none.
-        table: Changed in place; None begins with nothing.
+        table: What they are laid over; None is an empty table.
+        kind: The settings that they belong to; None where any key will do.
 
     Returns:
         The table.
@@ -53,14 +66,20 @@ def assigned(assignments: Sequence[str], table: dict[str, Any] | None = None) ->
     Raises:
         ConfigError: If one is no assignment.
     """
-    table = {} if table is None else table
+    table = dict(table or {})
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         parts = [part.strip() for part in key.split(".")]
         if not equals or not all(parts):
             raise ConfigError(f"--set must be key=value, got {assignment!r}; write it like run.device=cpu")
-        _assign(table, parts, _toml_value(value), assignment)
+        table = overlaid(kind, table, _nested(parts, _toml_value(value)))
     return table
+
+
+def _nested(parts: Sequence[str], value: Any) -> dict[str, Any]:
+    for part in reversed(parts):
+        value = {part: value}
+    return dict(value)
 
 
 def checked(kind: type[S], table: Mapping[str, Any]) -> S:
@@ -87,7 +106,7 @@ def checked(kind: type[S], table: Mapping[str, Any]) -> S:
 
 
 def keys_of(kind: type[Section], prefix: str = "") -> Iterator[str]:
-    """Every key that settings know, dotted; a list of tables is one.
+    """Every key that settings know, dotted; a list of tables is one, and so is a table with a short form.
 
     Args:
         kind: Which settings.
@@ -96,73 +115,85 @@ def keys_of(kind: type[Section], prefix: str = "") -> Iterator[str]:
     Yields:
         Keys such as ``tune.learning_rate``.
     """
-    for name, field in kind.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Section):
-            yield from keys_of(inner, f"{prefix}{name}.")
-        else:
+    for name in kind.model_fields:
+        tables = kind.tables_at(name)
+        if not tables or has_short_form(kind, name):
             yield f"{prefix}{name}"
+        yield from dict.fromkeys(key for table in tables for key in keys_of(table, f"{prefix}{name}."))
 
 
-def _lists_of_tables(kind: type[Section], prefix: str = "") -> Iterator[tuple[str, type[Section]]]:
-    """Keys of lists of tables, dotted, with what a table of theirs is."""
+def has_short_form(kind: type[Section], name: str) -> bool:
+    """Whether a table may be written as a value."""
+    tables = kind.tables_at(name)
+    return bool(tables) and (issubclass(tables[0], Choice) or bool(tables[0].bare) or kind.model_fields[name].default is None)
+
+
+def _lists_of_tables(kind: type[Section], prefix: str = "") -> Iterator[tuple[str, tuple[type[Section], ...]]]:
+    """Keys of lists of tables, dotted, with the tables that they may hold."""
     for name, field in kind.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Section):
-            yield from _lists_of_tables(inner, f"{prefix}{name}.")
-        for entry in tables_in(inner):
-            yield f"{prefix}{name}", entry
+        tables = kind.tables_at(name)
+        for table in tables:
+            yield from _lists_of_tables(table, f"{prefix}{name}.")
+        if not tables and (entries := sections_in(field.annotation)):
+            yield f"{prefix}{name}", entries
 
 
-def tables_in(annotation: Any) -> Iterator[type[Section]]:
-    """What the tables of a list may be.
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a fault is.
 
-    Args:
-        annotation: Of a setting.
-
-    Yields:
-        Each kind of table; none where the setting is no list of tables.
+    Attributes:
+        parts: Names from the outermost table to the setting.
+        owners: The tables that may hold the setting: those of one kind, where the file says which.
+        alternatives: All kinds that the file could have said there.
     """
-    for entry in get_args(annotation):
-        for one in (entry, *get_args(entry), *(kind for union in get_args(entry) for kind in get_args(union))):
-            if isinstance(one, type) and issubclass(one, Section):
-                yield one
+
+    parts: tuple[str, ...]
+    owners: tuple[type[Section], ...]
+    alternatives: tuple[type[Section], ...]
+
+    @property
+    def key(self) -> str:
+        return ".".join(self.parts)
+
+    @property
+    def default(self) -> Any:
+        found = next(
+            (owner.model_fields[name].default for owner in self.owners for name in self.parts[-1:] if name in owner.model_fields), None
+        )
+        return None if isinstance(found, Section) or found is PydanticUndefined else found
 
 
-def _keys_in_lists(kind: type[Section], place: Sequence[str | int] = ()) -> Iterator[str]:
-    """Keys of the tables in lists of tables; where a place leads into a table of one kind among several, of that kind alone."""
-    for key, entry in _lists_of_tables(kind):
-        kinds = _kinds(kind, key)
-        told = next((kinds[part] for part in place if isinstance(part, str) and part in kinds), entry)
-        if told is entry:
-            yield from keys_of(entry, f"{key}.")
-
-
-def _kinds(kind: type[Section], key: str) -> dict[str, type[Section]]:
-    """What a table of a list of tables may be, by its ``kind``; empty where they are all alike."""
-    every = [(entry.model_fields["kind"], entry) for name, entry in _lists_of_tables(kind) if name == key and "kind" in entry.model_fields]
-    return {word: entry for field, entry in every for word in get_args(field.annotation)}
-
-
-def _without_kinds(place: Sequence[str | int], kind: type[Section]) -> list[str | int]:
-    """A place as its TOML file has it: of tables of several kinds, pydantic puts the kind behind the number."""
-    kinds = {word for key, _ in _lists_of_tables(kind) for word in _kinds(kind, key)}
-    return [part for before, part in zip((None, *place), place, strict=False) if not (isinstance(before, int) and part in kinds)]
+def _place(kind: type[Section], loc: Sequence[str | int]) -> _Place:
+    """Follow a place of pydantic's, which has the kind of a table behind its name, and the number of a table in a list."""
+    parts: list[str] = []
+    owners: tuple[type[Section], ...] = ()
+    alternatives: tuple[type[Section], ...] = ()
+    tables: tuple[type[Section], ...] = (kind,)
+    every = tables
+    for part in loc:
+        if isinstance(part, int):
+            continue
+        if len(tables) > 1 and part in (kinds := by_kind(tables)):
+            tables = (kinds[part],)
+            continue
+        parts.append(part)
+        owners, alternatives = tables, every
+        field = next((owner.model_fields[part] for owner in owners if part in owner.model_fields), None)
+        tables = every = sections_in(field.annotation) if field else ()
+    return _Place(tuple(parts), owners, alternatives)
 
 
 def _phrases(fault: Any, kind: type[Section], table: Any = None, *, advised: int = ADVISED) -> list[str]:
     """One fault of pydantic's in our own form; `table` is what was checked, to say which table of a list is meant."""
-    place = _without_kinds(fault["loc"], kind)
-    path = [str(part) for part in place if not isinstance(part, int)]
-    key, entry = ".".join(path), _entry(fault["loc"], table)
+    place = _place(kind, fault["loc"])
+    key, entry = place.key, _entry(fault["loc"], table)
     if fault["type"] == "extra_forbidden":
-        known = [*keys_of(kind), *_keys_in_lists(kind, fault["loc"])] if advised else []
-        return unknown_phrases(key, fault["input"], known, advised=advised)
+        return _unknown(place, fault["input"], kind, fault["loc"], advised=advised)
     if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        kinds = list(_kinds(kind, key))
-        return [
-            unknown_kind_phrase(f"{key}.kind{entry}", fault["input"].get("kind") if isinstance(fault["input"], Mapping) else None, kinds)
-        ]
+        given = fault["input"] if isinstance(fault["input"], Mapping) else {}
+        name = key if given.keys() == {"kind"} and not entry else f"{key}.kind{entry}"
+        return [unknown_kind_phrase(name, given.get("kind"), list(by_kind(_tables_at(kind, place))))]
     if fault["type"] == "missing":
         return [f"{key}{entry} must be given, got none"]
     if fault["type"] == "value_error":
@@ -174,11 +205,28 @@ def _phrases(fault: Any, kind: type[Section], table: Any = None, *, advised: int
         fault = {**fault, "msg": error, "ctx": {}}
     if fault["type"] == "tuple_type" and isinstance(fault["input"], Mapping) and key in dict(_lists_of_tables(kind)):
         return [single_table_phrase(key)]
-    default: Any = kind()
-    for part in path:
-        # A table of a list has no default.
-        default = getattr(default, part, None)
-    return [misfit_phrase(f"{key}{entry}", fault, None if isinstance(default, Section) else default)]
+    return [misfit_phrase(f"{key}{entry}", fault, place.default)]
+
+
+def _tables_at(kind: type[Section], place: _Place) -> tuple[type[Section], ...]:
+    field = next((owner.model_fields[place.parts[-1]] for owner in place.owners if place.parts[-1] in owner.model_fields), None)
+    return () if field is None else sections_in(field.annotation)
+
+
+def _unknown(place: _Place, value: Any, kind: type[Section], loc: Sequence[str | int], *, advised: int) -> list[str]:
+    """The faults of a key that its table does not know, but perhaps the same table of another kind."""
+    name, others = place.parts[-1], by_kind(place.alternatives)
+    if len(others) > 1 and (homes := [word for word, table in others.items() if name in table.model_fields]):
+        own = next(word for word, table in others.items() if table in place.owners)
+        told = next((part for part in loc if part in others and others[str(part)] in place.owners), own)
+        return [f"{place.key} belongs to {', '.join(homes)}; kind is {told}"]
+    # Where the file says which kind a table in a list is, keys of the others are no advice.
+    in_list = any(isinstance(part, int) for part in loc)
+    known = [*keys_of(kind)] if advised else []
+    for key, entries in _lists_of_tables(kind) if advised else ():
+        chosen = place.owners if in_list and place.key.startswith(f"{key}.") and place.owners[0] in entries else entries
+        known += (one for entry in chosen for one in keys_of(entry, f"{key}."))
+    return unknown_phrases(place.key, value, known, advised=advised)
 
 
 def _entry(path: Sequence[str | int], table: Any) -> str:
@@ -194,10 +242,10 @@ def _entry(path: Sequence[str | int], table: Any) -> str:
 def _idle(kind: type[Section], table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Settings without effect in a table and the tables in it, which may be faulty otherwise."""
     yield from idle_phrases(kind.needs, table, defaults_of(kind), prefix)
-    for name, field in kind.model_fields.items():
-        inner, part = field.annotation, table.get(name)
-        if isinstance(inner, type) and issubclass(inner, Section) and isinstance(part, Mapping):
-            yield from _idle(inner, part, f"{prefix}{name}.")
+    for name in kind.model_fields:
+        inner = table.get(name)
+        if len(tables := kind.tables_at(name)) == 1 and isinstance(inner, Mapping):
+            yield from _idle(tables[0], inner, f"{prefix}{name}.")
 
 
 def read_table(path: Path, kind: type[Section]) -> dict[str, Any]:
@@ -233,11 +281,3 @@ def _toml_value(text: str) -> Any:
     except tomllib.TOMLDecodeError:
         return text.lstrip()
     return table["value"] if len(table) == 1 else text.lstrip()
-
-
-def _assign(table: dict[str, Any], path: Sequence[str], value: Any, assignment: str) -> None:
-    for part in path[:-1]:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
-            raise ConfigError(f"--set {assignment}: {part} is a value, not a table")
-    table[path[-1]] = value

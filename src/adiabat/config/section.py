@@ -4,9 +4,19 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from adiabat.config.validation import Need, idle_phrases
 
@@ -83,6 +93,44 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
     needs: ClassVar[Mapping[str, Need]] = {}
+    bare: ClassVar[str] = ""
+    """Setting that a value in place of the table stands for; "" takes no such value."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _long_forms(cls, table: Any) -> Any:
+        return {name: cls.long_form(name, value) for name, value in table.items()} if isinstance(table, Mapping) else table
+
+    @classmethod
+    def long_form(cls, name: str, value: Any, *, fill: bool = True) -> Any:
+        """The table that a setting's short form stands for.
+
+        Short forms are a word for a table of that kind, a value for a table with its main setting, and true or false for an optional
+        table with its defaults or without it.
+
+        Args:
+            fill: Also lay a table without `kind` over the default.
+        """
+        kinds = cls.tables_at(name)
+        if not kinds or value is None or isinstance(value, Section):
+            return value
+        default = cls.model_fields[name].default
+        if isinstance(value, bool) and default is None:
+            return {} if value else None
+        if not issubclass(kinds[0], Choice):
+            return {kinds[0].bare: value} if kinds[0].bare and not isinstance(value, Mapping) else value
+        if isinstance(value, str):
+            return {"kind": value}
+        usual = default if isinstance(default, Choice) else kinds[0].model_validate({"kind": next(iter(by_kind(kinds)))})
+        if not isinstance(value, Mapping):
+            return {"kind": usual.kind, usual.bare: value} if usual.bare else value
+        return {**usual.model_dump(exclude_unset=True), **value} if fill and "kind" not in value else value
+
+    @classmethod
+    def tables_at(cls, name: str) -> tuple[type["Section"], ...]:
+        """The tables that a setting may be; none where it is a value or a list."""
+        field = cls.model_fields.get(name)
+        return () if field is None or get_origin(field.annotation) is tuple else sections_in(field.annotation)
 
     @model_validator(mode="after")
     def _nothing_ignored(self) -> Self:
@@ -90,6 +138,62 @@ class Section(BaseModel):
         if faults := list(idle_phrases(self.needs, vars(self), defaults_of(type(self)), "")):
             raise IdleError("; ".join(faults))
         return self
+
+
+class Choice(Section):
+    """One of several tables that a setting may be, which `kind` tells apart."""
+
+    kind: str
+
+    @model_serializer(mode="wrap")
+    def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A dump without defaults still says which table it is.
+        return {"kind": self.kind, **handler(self)}
+
+
+def sections_in(annotation: Any) -> tuple[type[Section], ...]:
+    """Every table that a type mentions, each once, in the order of the type."""
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return (annotation,) if issubclass(annotation, Section) else ()
+    return tuple(dict.fromkeys(kind for part in get_args(annotation) for kind in sections_in(part)))
+
+
+def by_kind(tables: Sequence[type[Section]]) -> dict[str, type[Section]]:
+    """Tables by the words of their `kind`; empty where they have none."""
+    return {word: table for table in tables if "kind" in table.model_fields for word in get_args(table.model_fields["kind"].annotation)}
+
+
+def value_at(settings: Section, key: str) -> Any:
+    """A setting by its dotted key; None where its table is left out or of a kind without it."""
+    found: Any = settings
+    for name in key.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def overlaid(kind: type[Section] | None, below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay settings over others: tables merge, unless the upper one has another `kind`; that one, as any value, replaces the lower one.
+
+    Args:
+        kind: What both are tables of; None where nothing is known of it.
+        below: Nested tables as a TOML file holds them.
+        above: Likewise.
+    """
+    table = dict(below)
+    for name, value in above.items():
+        tables = kind.tables_at(name) if kind else ()
+        lower, upper = table.get(name), value
+        if kind and tables:
+            lower, upper = kind.long_form(name, lower), kind.long_form(name, value, fill=False)
+        if isinstance(lower, Mapping) and isinstance(upper, Mapping):
+            choices = by_kind(tables) if tables and issubclass(tables[0], Choice) else {}
+            if choices and upper.get("kind", lower["kind"]) != lower["kind"]:
+                table[name] = upper
+            else:
+                table[name] = overlaid(choices.get(lower["kind"]) if choices else next(iter(tables), None), lower, upper)
+        else:
+            table[name] = upper
+    return table
 
 
 MOST_VALUES = 1_000

@@ -1,4 +1,4 @@
-"""Every setting of a verb as a TOML file: what it is where nobody says anything, what it may be, and what it means."""
+"""The settings of a verb as a TOML file: each key with its default, what it may be, and what it does."""
 
 import re
 import textwrap
@@ -8,9 +8,8 @@ from typing import Any, Literal, get_args, get_origin
 import tomli_w
 from pydantic.fields import FieldInfo
 
-from adiabat.config.reader import tables_in
-from adiabat.config.section import Section
-from adiabat.config.validation import Need
+from adiabat.config.reader import has_short_form
+from adiabat.config.section import Section, by_kind, sections_in
 
 WIDTH = 120
 """Characters of a line."""
@@ -18,68 +17,87 @@ WIDTH = 120
 _BOUNDS: Mapping[str, str] = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 """How pydantic names them."""
 
-_HEAD = "# Keys stand with their defaults; a key without one is left out of a file, which is what None means here."
+_HEAD = "# Keys have their defaults; a key without a value is left out of a file, which is what None means here."
 
 _OWN_NAME = re.compile(r"^`\[+[\w.]+\]+`: ")
-"""What the description of a table begins with, which stands below its name here."""
+"""How the description of a table begins, which stands below its name here."""
 
 
 def template(kind: type[Section]) -> str:
-    """All settings that a verb may be told."""
-    return "\n".join([_HEAD, *_lines(kind, "")]).strip() + "\n"
+    """All settings of a verb."""
+    return "\n".join([_HEAD, *_keys(kind), *_tables(kind, "")]).strip() + "\n"
 
 
-def _lines(kind: type[Section], table: str) -> Iterator[str]:
-    tables = {name: field for name, field in kind.model_fields.items() if _section_of(field) or _tables_of(field)}
+def _keys(kind: type[Section], usual: Section | None = None) -> Iterator[str]:
+    """The settings of a table that are no tables, with the values that `usual` has."""
     for name, field in kind.model_fields.items():
-        if name not in tables:
-            yield from _key(name, field, kind.needs.get(name))
-    for name, field in tables.items():
-        if own := _section_of(field):
-            yield from ["", f"[{table}{name}]", *_comment(field.description or own.__doc__)]
-            yield from _lines(own, f"{table}{name}.")
-        for one in _tables_of(field):
-            yield from ["", f"#[[{table}{name}]]", *_comment(one.__doc__)]
-            yield from (re.sub(r"^\[", "#[", line) for line in _lines(one, f"{table}{name}."))
+        if not sections_in(field.annotation):
+            yield from ["", *_comment(" ".join(part for part in (field.description, _takes(field)) if part))]
+            yield f"#{_assigned(name, field if usual is None else getattr(usual, name))}"
 
 
-def _section_of(field: FieldInfo) -> type[Section] | None:
-    found = field.annotation
-    return found if isinstance(found, type) and issubclass(found, Section) else None
+def _tables(kind: type[Section], prefix: str) -> Iterator[str]:
+    """The tables inside of a table, with all that they hold."""
+    for name, field in kind.model_fields.items():
+        tables = kind.tables_at(name)
+        for one in () if tables else sections_in(field.annotation):
+            yield from ["", f"#[[{prefix}{name}]]", *_comment(one.__doc__), *_keys(one)]
+            yield from (re.sub(r"^\[", "#[", line) for line in _tables(one, f"{prefix}{name}."))
+        if not tables:
+            continue
+        usual = type(field.default) if isinstance(field.default, Section) else tables[0]
+        yield from ["", f"{'#' if field.default is None else ''}[{prefix}{name}]", *_comment(field.description or usual.__doc__)]
+        if has_short_form(kind, name):
+            yield from _comment(_short_form(name, field, tables))
+        inner = [*_keys(usual, field.default), *_tables(usual, f"{prefix}{name}.")]
+        yield from (re.sub(r"^\[", "#[", line) for line in inner) if field.default is None else inner
+        for one in tables:
+            if one is not usual:
+                yield from _other_kind(one, usual)
 
 
-def _tables_of(field: FieldInfo) -> list[type[Section]]:
-    return [] if _section_of(field) else list(dict.fromkeys(tables_in(field.annotation)))
+def _short_form(name: str, field: FieldInfo, tables: tuple[type[Section], ...]) -> str:
+    if field.default is None:
+        bare = f"`{name} = VALUE` gives `{tables[0].bare}` alone; " if tables[0].bare else ""
+        return f"Left out by default; {bare}`{name} = true` takes all of its defaults."
+    words = ", ".join(map(_inline, by_kind(tables)))
+    bare = next((f" or, in place of {table.bare} alone, a number" for table in tables if table.bare), "")
+    return f"`{name} = VALUE` may stand in place of the table, where VALUE is one of {words}{bare}."
 
 
-def _key(name: str, field: FieldInfo, need: Need | None) -> Iterator[str]:
+def _other_kind(kind: type[Section], usual: type[Section]) -> Iterator[str]:
+    """What a table of another kind knows beside or in place of the usual one, as plain comments."""
+    same = {
+        name
+        for name, field in kind.model_fields.items()
+        if name in usual.model_fields and usual.model_fields[name].default == field.default
+    }
+    without = [name for name in usual.model_fields if name not in kind.model_fields]
     yield ""
-    yield from _comment(" ".join(part for part in (field.description, _only(need), _takes(field)) if part))
-    words = _words(field.annotation)
-    value = words[0] if field.is_required() and len(words) == 1 else None if field.is_required() else field.get_default()
-    yield f"#{name} =" if value is None else f"#{_assigned(name, value)}"
+    yield from _comment(f"kind = {' or '.join(map(_inline, _words(kind.model_fields['kind'].annotation)))}: {kind.__doc__}")
+    if without:
+        yield from _comment(f"It has no {', '.join(without)}.", indent="  ")
+    for name, field in kind.model_fields.items():
+        if name != "kind" and name not in same:
+            yield from _comment(" ".join(filter(None, (f"{_assigned(name, field)}:", field.description, _takes(field)))), indent="  ")
 
 
 def _assigned(name: str, value: Any) -> str:
-    return f"{name} = {_inline(value)}"
+    if isinstance(value, FieldInfo):
+        words = _words(value.annotation)
+        value = (words[0] if words and name == "kind" else None) if value.is_required() else value.get_default()
+    return f"{name} =" if value is None else f"{name} = {_inline(value)}"
 
 
 def _inline(value: Any) -> str:
     """A value on one line."""
+    if isinstance(value, Section):
+        value = value.model_dump(exclude_none=True)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(_assigned(key, own) for key, own in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {_inline(own)}" for key, own in value.items()) + "}"
     if isinstance(value, tuple | list):
         return "[" + ", ".join(map(_inline, value)) + "]"
     return tomli_w.dumps({"value": value}).strip().removeprefix("value = ")
-
-
-def _only(need: Need | None) -> str:
-    """When a setting has an effect."""
-    if need is None:
-        return ""
-    if need.among == (None,):
-        return f"Only without {need.other}."
-    return f"Only with {need.other}{' = ' if need.among else ''}{' or '.join(map(_inline, need.among))}."
 
 
 def _takes(field: FieldInfo) -> str:
@@ -104,6 +122,6 @@ def _words(annotation: Any) -> list[Any]:
     return [word for part in get_args(annotation) for word in _words(part)]
 
 
-def _comment(text: str | None) -> list[str]:
+def _comment(text: str | None, *, indent: str = "") -> list[str]:
     plain = _OWN_NAME.sub("", " ".join((text or "").replace("``", "`").split()))
-    return [f"# {line}" for line in textwrap.wrap(plain, WIDTH - 2)]
+    return [f"# {indent}{line}" for line in textwrap.wrap(plain, WIDTH - 2 - len(indent))]

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator, model_validator
 
-from adiabat.config.comparison_settings import laid_over
 from adiabat.config.reader import _idle, _phrases, keys_of
-from adiabat.config.section import RangeValues, Section, SeedNumbers, Text, Texts, each_once
+from adiabat.config.section import RangeValues, Section, SeedNumbers, Text, Texts, each_once, overlaid, value_at
 from adiabat.config.shared import RankingEncoderSection, RankingMeasureSection, StepsRunSection
 from adiabat.config.tasks import AnyTask, require_names
 from adiabat.config.tuning import GuardSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
@@ -197,7 +195,7 @@ def _idle_everywhere(common: Mapping[str, Any], leaves: Mapping[str, Any], varia
     own = [{**dict(grid_leaves(_own(one))), **_leaves_of(one)} for one in variants]
     for key, value in grid_leaves(common):
         # A record of resolved settings says every default.
-        if key not in known or value == attrgetter(key)(plain):
+        if key not in known or value == value_at(plain, key):
             continue
         if key in leaves:
             yield f"{key} has no effect where grid.{key} varies it; leave it out"
@@ -269,7 +267,9 @@ def _faults_of_runs(common: Mapping[str, Any], leaves: Mapping[str, Any], own: M
     combinations = [first, *({**first, key: one} for key, some in values.items() for one in some[1:])]
     told = set()
     for combination in combinations:
-        run = laid_over(laid_over(common, own), nested(combination))
+        run = overlaid(TuneSettings, common, own)
+        for key, value in combination.items():
+            run = overlaid(TuneSettings, run, nested({key: value}))
         try:
             if TuneSettings.model_validate(run).tune.learning_rate == "safe":
                 told.add("tune.learning_rate must be a number in a sweep, got safe; adiabat safe-rate finds it")

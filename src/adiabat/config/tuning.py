@@ -7,11 +7,9 @@ from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_va
 
 from adiabat.config.section import (
     Amount,
-    Fraction,
     OptimizerName,
     PlacedError,
     ScalingRule,
-    ScheduleName,
     Section,
     Text,
     Texts,
@@ -22,6 +20,7 @@ from adiabat.config.section import (
     spaced,
 )
 from adiabat.config.shared import DataSection, HeldOutSection, RankingEncoderSection, StepsRunSection
+from adiabat.config.training_choices import ConstantSchedule, FullTraining, Method, Schedule
 from adiabat.config.validation import Need
 
 HIGHEST = 1e6
@@ -42,10 +41,6 @@ class TuneSection(Section):
         "negatives_per_query": Need("loss", ("triplet", "in_batch_softmax")),
         "idle_epochs": Need("keep", ("both",)),
         "difficulty": Need("negatives", ("examples",)),
-        "rank": Need("method", ("lora",)),
-        "alpha": Need("method", ("lora",)),
-        "gamma": Need("schedule", ("exponential",)),
-        "final_fraction": Need("schedule", ("linear", "quadratic", "cosine")),
         "reference_batch_size": Need("batch_scaling", ("linear", "sqrt")),
     }
     learning_rate: Annotated[float | Literal["safe"], PlainValidator(positive_or("safe"))] = 5e-8
@@ -70,22 +65,15 @@ class TuneSection(Section):
 
     Reference: Vasilyev et al. 2024.
     """
-    method: Literal["full", "bias", "lora"] = "full"
-    """What is tuned: everything that is not frozen, the biases alone, or low-rank adapters of the dense layers, merged when saved."""
-    rank: PositiveInt = 64
-    """Of LoRA."""
-    alpha: PositiveFloat | None = None
-    """LoRA's factor times its rank; None takes the rank."""
+    method: Method = FullTraining()
+    """Which weights are tuned."""
     freeze: Texts = ("embeddings",)
     """Names as in `adiabat.models.freezing` (Vasilyev et al. 2024)."""
     optimizer: OptimizerName = "adamw"
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    schedule: ScheduleName = "constant"
-    gamma: Annotated[float, Field(gt=0, le=1)] = 0.98
-    """Of the exponential schedule, per epoch."""
+    schedule: Schedule = ConstantSchedule()
+    """How the learning rate changes behind the warm-up."""
     warmup_steps: Amount = 0
-    final_fraction: Fraction = 0.0
-    """Of the linear, quadratic and cosine schedules: where they end, as a share of the peak."""
     batch_scaling: ScalingRule = "none"
     """How the rate follows the batch size from `reference_batch_size`."""
     reference_batch_size: PositiveInt = 14

@@ -76,7 +76,7 @@ def build(settings: TrainSettings, load: Loader) -> Built:
                 freeze_tower(tower)
             else:
                 _prepare(tower, settings)
-    if settings.train.method == "bias":
+    if settings.train.method.kind == "bias":
         # Where a backbone has none, biases of zero were added.
         now = named_weights(towers)
         before |= {name: torch.zeros_like(now[name], device="cpu") for name in now.keys() - before.keys()}
@@ -143,7 +143,7 @@ def _distinct(towers: DualEncoder) -> list[Encoder]:
 def _prepare(tower: Encoder, settings: TrainSettings) -> None:
     """Switch on what the method trains, and off what is frozen by name."""
     section = settings.train
-    train_part(tower.backbone, section.method, rank=section.rank, alpha=section.alpha)
+    train_part(tower.backbone, section.method)
     if section.freeze:
         freeze(tower.backbone, section.freeze, alone=not len(tower.projections))
     tower.train(section.dropout)

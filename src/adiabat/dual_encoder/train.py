@@ -40,7 +40,7 @@ from adiabat.training.distributed import Processes, on_main, processes
 from adiabat.training.finish_run import finish_run
 from adiabat.training.limits import Limits, Outcome, Position
 from adiabat.training.loop import Loop
-from adiabat.training.schedules import Schedule, warmup_steps_of
+from adiabat.training.schedules import Schedule, schedule_from, warmup_steps_of
 
 STREAM = "stream"
 """Folder of a job for the windows of its stream."""
@@ -174,13 +174,11 @@ def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: in
     """The schedule that settings describe."""
     section = settings.train
     warm_up = section.warmup_steps
-    return Schedule(
-        name=section.schedule,
+    return schedule_from(
+        section.schedule,
         total_steps=total_steps,
         steps_per_epoch=steps_per_pass,
-        gamma=section.gamma,
         warmup_steps=warmup_steps_of(section.warmup_fraction, total_steps=total_steps) if warm_up is None else warm_up,
-        final_fraction=section.final_fraction,
     )
 
 

@@ -52,7 +52,7 @@ def goes_by_length(settings: Mapping[str, Any]) -> list[str]:
     Args:
         settings: All of a run, dotted; those that are None are left out.
     """
-    schedule, warm_up = settings["train.schedule"], settings["train.warmup_fraction"]
+    schedule, warm_up = settings["train.schedule.kind"], settings["train.warmup_fraction"]
     found = [f'train.schedule = "{schedule}"'] if schedule in ENDING else []
     if warm_up and "train.warmup_steps" not in settings:
         found.append(f"train.warmup_fraction = {warm_up:g}")

@@ -43,7 +43,7 @@ def require_possible(run: Planned) -> None:
     ]
     if run.settings.tune.learning_rate == "safe":
         faults.append('tune.learning_rate must be a number, got "safe"')
-    if run.settings.tune.schedule == "exponential":
+    if run.settings.tune.schedule.kind == "exponential":
         faults.append('tune.schedule must go by steps, got "exponential"')
     if faults:
         raise ConfigError(f'{run.name}: where variants.towers = "both", {several(faults)}; change it, or set variants.towers = "query"')
@@ -83,16 +83,13 @@ def train_settings(run: Planned, inputs: Mapping[str, str], ground: Ground, job:
 
 def _regime(section: TuneSection) -> dict[str, Any]:
     """``[train]`` of a run, in which settings of ``[tune]`` keep their meaning."""
-    same = ("loss", "margin", "negatives_per_query", "method", "freeze", "optimizer", "weight_decay", "schedule")
-    told = {name: getattr(section, name) for name in (*same, "warmup_steps", "batch_size", "keep", "dropout")}
+    same = ("loss", "margin", "negatives_per_query", "freeze", "optimizer", "weight_decay", "warmup_steps", "batch_size")
+    told = {name: getattr(section, name) for name in (*same, "keep", "dropout")}
+    told |= {"method": section.method.model_dump(), "schedule": section.schedule.model_dump()}
     told |= {"learning_rate": learning_rate_of(section), "max_grad_norm": 0.0, "error_unit": "pairs"}
     told |= {"validate_every": section.batches_per_epoch, "steps": section.max_epochs * section.batches_per_epoch}
     if section.keep == "both":
         told["idle_epochs"] = section.idle_epochs
-    if section.schedule != "constant":
-        told["final_fraction"] = section.final_fraction
-    if section.method == "lora":
-        told |= {"rank": section.rank, "alpha": section.alpha}
     return told
 
 

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from adiabat.config.comparison_settings import laid_over
 from adiabat.config.reader import checked
+from adiabat.config.section import Section, overlaid, value_at
 from adiabat.config.sweeps import SweepSettings, VariantSection, nested
 from adiabat.config.tuning import TuneSettings
 from adiabat.config.validation import unmet_need
@@ -91,12 +90,14 @@ def _cell(variant: VariantSection | None, values: Mapping[str, tuple[Any, ...]],
 def _planned(settings: SweepSettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> Planned:
     own = {} if variant is None else variant.own
     name = variant.name if variant else ""
-    table = laid_over(laid_over(settings.common(), own), nested(varied))
+    table = overlaid(TuneSettings, settings.common(), own)
+    for key, value in varied.items():
+        table = overlaid(TuneSettings, table, nested({key: value}))
     parts = [name] if name else []
     parts += [f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in varied.items()]
     title = ", ".join([*parts, f"seed={seed}"])
     try:
-        run = checked(TuneSettings, laid_over(table, {"run": {"seed": seed}}))
+        run = checked(TuneSettings, overlaid(TuneSettings, table, {"run": {"seed": seed}}))
     except ConfigError as fault:
         raise ConfigError(f"{title}: {fault}") from fault
     return Planned(title, name, {key: _taken(run, key) for key in settings.varied}, run, variant is not None and variant.towers == "both")
@@ -105,14 +106,17 @@ def _planned(settings: SweepSettings, variant: VariantSection | None, varied: Ma
 def _taken(run: TuneSettings, key: str) -> Value:
     """Of a setting; None where it has no effect."""
     table, _, name = key.rpartition(".")
-    section = attrgetter(table)(run)
-    if unmet_need(name, section.needs, vars(section)) is not None:
+    section, value = value_at(run, table), value_at(run, key)
+    if section is None or unmet_need(name, section.needs, vars(section)) is not None:
         return None
-    value = getattr(section, name)
+    if isinstance(value, Section):
+        return _shown(value.model_dump(exclude_defaults=True))
     return list(value) if isinstance(value, tuple) else value
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return " ".join([str(value.get("kind", "")), *(f"{key}={_shown(one)}" for key, one in value.items() if key != "kind")]).strip()
     if isinstance(value, tuple):
         return "+".join(map(str, value)) or "none"
     if isinstance(value, float):

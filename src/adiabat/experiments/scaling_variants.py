@@ -33,10 +33,10 @@ class Tried:
     def tables(self) -> dict[str, Any]:
         """What it lays over the RUN.toml that all runs share."""
         way = self.way
-        method = "full" if way.method == "freezing" else way.method
-        train: dict[str, Any] = {"method": method, "learning_rate": self.learning_rate}
+        method: dict[str, Any] = {"kind": "full" if way.method == "freezing" else way.method}
         if way.rank is not None:
-            train["rank"] = way.rank
+            method["rank"] = way.rank
+        train: dict[str, Any] = {"method": method, "learning_rate": self.learning_rate}
         if way.frozen:
             train["freeze"] = ["embeddings", f"blocks[0:{way.frozen}]"]
         return {"job": {"model": way.model}, "encoder": {} if way.blocks is None else {"blocks": way.blocks}, "train": train}

@@ -12,17 +12,14 @@ import copy
 import math
 import re
 from collections.abc import Mapping
-from typing import Literal
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from adiabat.config.training_choices import BiasTraining, LoRA, Method
 from adiabat.core.errors import ConfigError, ModelError
-
-Method = Literal["full", "bias", "lora"]
-"""What of a backbone is trained."""
 
 BIAS_SETTINGS = ("attention_bias", "mlp_bias", "norm_bias")
 """Settings by which families without biases, such as Llama and ModernBERT, can be given some."""
@@ -32,11 +29,11 @@ _POOLER = "pooler."
 _ADAPTER_NAME = re.compile(r"base_model\.model|lora_")
 
 
-def train_part(backbone: PreTrainedModel, method: Method, *, rank: int, alpha: float | None) -> None:
+def train_part(backbone: PreTrainedModel, method: Method) -> None:
     """Switch on what a method trains, and everything else off."""
-    if method == "lora":
-        add_lora(backbone, rank=rank, alpha=alpha)
-    elif method == "bias":
+    if isinstance(method, LoRA):
+        add_lora(backbone, rank=method.rank, alpha=method.alpha)
+    elif isinstance(method, BiasTraining):
         train_biases_only(backbone)
 
 

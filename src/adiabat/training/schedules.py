@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from adiabat.config.section import ScalingRule, ScheduleName
+from adiabat.config.training_choices import Schedule as ScheduleChoice
 from adiabat.core.errors import ConfigError, several
 
 ENDING: tuple[ScheduleName, ...] = ("linear", "quadratic", "cosine")
@@ -107,6 +108,12 @@ class Schedule:
             gamma=self.gamma,
             final_fraction=self.final_fraction,
         )
+
+
+def schedule_from(choice: ScheduleChoice, *, total_steps: int | None, steps_per_epoch: int, warmup_steps: int) -> Schedule:
+    """The schedule that settings choose, with the lengths of a run."""
+    shape = choice.model_dump()
+    return Schedule(name=shape.pop("kind"), total_steps=total_steps, steps_per_epoch=steps_per_epoch, warmup_steps=warmup_steps, **shape)
 
 
 def _faults(schedule: Schedule) -> list[str]:

@@ -113,7 +113,7 @@ def test_a_fault_of_the_common_tables_is_told_once_and_of_no_candidate(tmp_path:
         ("backbones", {"model": "x"}, "model must be written as in a RUN.toml, got model = 'x'; write job.model = 'x'"),
         ("backbones", {"job": {"data": "d"}}, "job.data must be the same for all candidates, got 'd'"),
         ("backbones", {"train": {"batch_size": 8}}, "train.batch_size must be the same for all candidates, got 8"),
-        ("backbones", {"train": {"rank": 8}}, "train.rank has no effect with train.method = 'full'"),
+        ("backbones", {"train": {"method": {"rank": 8}}}, "train.method.rank belongs to lora; kind is full"),
         ("backbones", {"job": {"out": "o"}}, "job.out must be the same for all candidates, got 'o'"),
     ],
 )

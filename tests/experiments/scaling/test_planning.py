@@ -320,7 +320,7 @@ def test_without_runs_one_model_is_planned_for_and_several_are_not(tmp_path: Pat
     assert alone.best is not None
     assert alone.best.tokens == pytest.approx(BUDGET / (6 * alone.best.parameters.forward))
     told = checked(TrainSettings, tomllib.loads(run_toml(alone)))
-    assert (told.job.model, told.train.method, told.train.learning_rate, told.train.temperature) == (small, "full", 3e-5, 1 / 40)
+    assert (told.job.model, told.train.method.kind, told.train.learning_rate, told.train.temperature) == (small, "full", 3e-5, 1 / 40)
     assert (told.train.batch_size, told.encoder.max_tokens, told.memory.cached) == (1024, 75, True)
     assert [one.what for one in alone.reasons][:2] == ["method", "loss"]
     said = next(one for one in alone.reasons if one.what == "loss")

@@ -6,6 +6,7 @@ import pytest
 
 from adiabat.config.budgets import ScalingSettings
 from adiabat.config.reader import checked
+from adiabat.config.training_choices import FallingSchedule, LoRA
 from adiabat.core.errors import ConfigError
 from adiabat.experiments.scaling_variants import plan_runs, ways_of, without_freezing
 
@@ -68,10 +69,10 @@ def test_runs_are_what_train_would_be_told_small_budgets_first() -> None:
     frozen = next(run for run in runs if run.name == "large, 8 blocks, freezing 4, 4e+12 FLOP, seed 1")
     train = frozen.settings.train
     assert (frozen.settings.job.model, frozen.settings.encoder.blocks, frozen.settings.encoder.max_tokens) == ("large", 8, 75)
-    assert (train.method, train.freeze) == ("full", ("embeddings", "blocks[0:4]"))
+    assert (train.method.kind, train.freeze) == ("full", ("embeddings", "blocks[0:4]"))
     assert (train.budget_flops, train.batch_size, frozen.settings.run.seed, frozen.settings.run.log_every) == (4e12, 32, 1, 1)
     adapted = next(run for run in runs if "lora 32" in run.name).settings.train
-    assert (adapted.method, adapted.rank, adapted.freeze) == ("lora", 32, ())
+    assert (adapted.method, adapted.freeze) == (LoRA(rank=32), ())
 
 
 def test_the_regime_is_the_sources_unless_something_else_is_said() -> None:
@@ -80,10 +81,9 @@ def test_the_regime_is_the_sources_unless_something_else_is_said() -> None:
         return plan_runs(scaling, ways_of(scaling, BLOCKS.__getitem__))[0].settings.train
 
     usual = train()
-    assert (usual.temperature, usual.weight_decay, usual.schedule, usual.final_fraction) == (1 / 40, 0.1, "cosine", 0.1)
+    assert (usual.temperature, usual.weight_decay, usual.schedule) == (1 / 40, 0.1, FallingSchedule(kind="cosine", final_fraction=0.1))
     assert (usual.warmup_fraction, usual.symmetric, usual.optimizer) == (0.1, True, "adamw")
-    assert train(schedule="constant").schedule == "constant"
-    assert train(schedule="linear").final_fraction == 0.1
+    assert train(schedule="constant").schedule.kind == "constant"
     assert train(temperature=0.05).temperature == 0.05
 
 

@@ -201,7 +201,7 @@ def test_what_is_rehearsed_or_looked_at_is_told_before_the_first_run(world: Path
         ({"rehearsal": {"use": True, "texts": str(world / "probes.txt")}}, "rehearsal.texts must be others than the probes"),
         ({"rehearsal": {"use": True, "texts": str(world / "none.txt")}}, "none.txt must exist"),
         ({"guard": {"use": True, "probes": str(world / "none.txt")}}, "none.txt must exist"),
-        ({"tune": {"method": "lora", "rank": 1000}}, "rank must be <= "),
+        ({"tune": {"method": {"kind": "lora", "rank": 1000}}}, "rank must be <= "),
     )
     for own, told in wrong:
         with pytest.raises(AdiabatError, match=told):
