@@ -4,14 +4,14 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
 
 from adiabat.config.reader import checked, keys_of, read_table
-from adiabat.config.section import Section
+from adiabat.config.section import Section, nest, overlaid
 from adiabat.core.errors import DataError
 from adiabat.core.files import user_cache
 from adiabat.core.text import shown
@@ -153,17 +153,8 @@ def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any
         table = read_table(Path(path_of(settings, "settings", allowed=f"{kind.__name__}, a path of a TOML file or a dict")), kind)
     for name, value in options.items():
         if value is not None:
-            _lay(table, _key(name, value, kind, section, function), _setting(value))
+            table = overlaid(kind, table, nest(_key(name, value, kind, section, function), _setting(value)))
     return checked(kind, table)
-
-
-def _lay(table: dict[str, Any], key: Sequence[str], value: Any) -> None:
-    """Put a value in; the keys of a section are laid over those that are there."""
-    for part in key[:-1]:
-        table = table.setdefault(part, {})
-    if isinstance(value, Mapping) and isinstance(table.get(key[-1]), Mapping):
-        value = {**table[key[-1]], **value}
-    table[key[-1]] = value
 
 
 def _key(name: str, value: object, kind: type[Section], section: str, function: str) -> list[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
-from pydantic_core import PydanticUndefined
 
 from adiabat.config.section import (
     Choice,
@@ -19,6 +18,7 @@ from adiabat.config.section import (
     Section,
     by_kind,
     defaults_of,
+    nest,
     overlaid,
     sections_in,
 )
@@ -72,14 +72,8 @@ def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None,
         parts = [part.strip() for part in key.split(".")]
         if not equals or not all(parts):
             raise ConfigError(f"--set must be key=value, got {assignment!r}; write it like run.device=cpu")
-        table = overlaid(kind, table, _nested(parts, _toml_value(value)))
+        table = overlaid(kind, table, nest(parts, _toml_value(value)))
     return table
-
-
-def _nested(parts: Sequence[str], value: Any) -> dict[str, Any]:
-    for part in reversed(parts):
-        value = {part: value}
-    return dict(value)
 
 
 def checked(kind: type[S], table: Mapping[str, Any]) -> S:
@@ -158,10 +152,9 @@ class _Place:
 
     @property
     def default(self) -> Any:
-        found = next(
-            (owner.model_fields[name].default for owner in self.owners for name in self.parts[-1:] if name in owner.model_fields), None
-        )
-        return None if isinstance(found, Section) or found is PydanticUndefined else found
+        fields = [owner.model_fields[name] for owner in self.owners for name in self.parts[-1:] if name in owner.model_fields]
+        found = None if not fields or fields[0].is_required() else fields[0].default
+        return None if isinstance(found, Section) else found
 
 
 def _place(kind: type[Section], loc: Sequence[str | int]) -> _Place:

@@ -171,6 +171,13 @@ def value_at(settings: Section, key: str) -> Any:
     return found
 
 
+def nest(parts: Sequence[str], value: Any) -> dict[str, Any]:
+    """Tables inside of each other, with a value in the innermost one."""
+    for part in reversed(parts):
+        value = {part: value}
+    return dict(value)
+
+
 def overlaid(kind: type[Section] | None, below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Lay settings over others: tables merge, unless the upper one has another `kind`; that one, as any value, replaces the lower one.
 
