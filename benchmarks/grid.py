@@ -20,10 +20,10 @@ from jaxtyping import Float, Int
 
 from adiabat.data.records import NEGATIVES
 from adiabat.evaluation.language_grid_measures import grid_scores, measure_grid
-from adiabat.evaluation.retrieval_grid import measure_retrieval
+from adiabat.evaluation.retrieval_grid import measure_grid_retrieval
 from adiabat.models.embedding_head import Similarity
-from adiabat.stats.language_grid_stats import compare_cells
-from adiabat.stats.samples import Cells
+from adiabat.stats.language_grid_stats import compare_grids
+from adiabat.stats.samples import GridSample
 
 Vectors = dict[str, Float[np.ndarray, "n e"]]
 Errors = Int[np.ndarray, "s c a b"]
@@ -33,7 +33,7 @@ NEAR = 1e-7
 """Scores that search goes by are rounded to 32 bits (`adiabat.store.scoring`); nearer ones may tie, or change places."""
 
 
-def by_ranking(premises: Vectors, hypotheses: Vectors, each: int) -> list[Cells]:
+def by_ranking(premises: Vectors, hypotheses: Vectors, each: int) -> list[GridSample]:
     """Adiabat's grid: sentence pairs in threes that share a premise."""
     labels = [label for label in ("entailment", *NEGATIVES) for _ in range(each)]
     clusters = np.tile(np.arange(each), 3)
@@ -41,7 +41,7 @@ def by_ranking(premises: Vectors, hypotheses: Vectors, each: int) -> list[Cells]
     return measure_grid(scores, labels, rows=list(premises), columns=list(hypotheses), clusters=clusters)[1]
 
 
-def errors_of(cells: list[Cells]) -> Errors:
+def errors_of(cells: list[GridSample]) -> Errors:
     """What was counted, similarity by similarity and comparison by comparison."""
     counted = np.array([one.errors for one in cells])
     return counted.reshape(len(COMPARED), len(NEGATIVES), *counted.shape[1:])
@@ -87,7 +87,7 @@ def time_retrieval(premises: Vectors, hypotheses: Vectors, each: int) -> str:
     """Measure retrieval both ways, once."""
     labels = [label for label in ("entailment", *NEGATIVES) for _ in range(each)]
     start = time.perf_counter()
-    _, cells = measure_retrieval(premises, hypotheses, labels, similarities=["cosine"], clusters=np.tile(np.arange(each), 3))
+    _, cells = measure_grid_retrieval(premises, hypotheses, labels, similarities=["cosine"], clusters=np.tile(np.arange(each), 3))
     between = time.perf_counter()
     sure, possible = retrieval_by_products(premises, hypotheses, each)
     ended = time.perf_counter()
@@ -117,7 +117,7 @@ def time_comparison(premises: Vectors, hypotheses: Vectors, each: int) -> str:
     start = time.perf_counter()
     before, after = by_ranking(premises, hypotheses, each), by_ranking(changed, hypotheses, each)
     scored = time.perf_counter()
-    tables = [compare_cells(now, was, seed=0) for now, was in zip(after, before, strict=True)]
+    tables = [compare_grids(now, was, seed=0) for now, was in zip(after, before, strict=True)]
     ended = time.perf_counter()
     told = sum((one.improved or 0) + (one.worsened or 0) for one in tables)
     kept = sum(one.values.nbytes for one in (*before, *after)) / 2**20

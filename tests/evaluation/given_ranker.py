@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from adiabat.core.ragged import Ragged
-from adiabat.evaluation.ranking import Share
+from adiabat.evaluation.ranking import ShareProgress
 from adiabat.store.addressing import AddressedSet
 
 
@@ -17,7 +17,7 @@ class GivenRanker:
     """Scores of every query and document, written down."""
 
     table: Float32[np.ndarray, "q n"]
-    least: float = -math.inf
+    min_score: float = -math.inf
     similarity: str = "given"
 
     @property
@@ -29,7 +29,7 @@ class GivenRanker:
         return np.where(rows < 0, np.float32(-np.inf), found)
 
     def count_at_least(
-        self, queries: slice, thresholds: Float32[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
+        self, queries: slice, thresholds: Float32[np.ndarray, "q p"], excluded: Ragged, on_progress: ShareProgress | None = None
     ) -> Int64[np.ndarray, "q p"]:
         if on_progress:
             on_progress(1.0)

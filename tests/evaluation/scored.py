@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from adiabat.evaluation.suite_findings import Measured
+from adiabat.evaluation.suite_findings import ModelScores
 from adiabat.results.suite_result import SuiteModel
-from adiabat.stats.samples import Cells, Sample, TaskScores
+from adiabat.stats.samples import GridSample, Sample, TaskScores
 
 
 def ranked(values: Sequence[float], *, task: str = "asked", similarity: str = "cosine", units: Sequence[str] | None = None) -> TaskScores:
@@ -19,12 +19,12 @@ def ranked(values: Sequence[float], *, task: str = "asked", similarity: str = "c
 def gridded(values: np.ndarray, *, task: str = "grid") -> TaskScores:
     """A grid of questions in two languages: one value per query language, document language and question."""
     languages = ("de", "en")
-    cells = Cells("P@1", "cosine", languages, languages, values.astype(np.float32), False)
+    cells = GridSample("P@1", "cosine", languages, languages, values.astype(np.float32), False)
     sample = Sample("P@1", values.mean(axis=(0, 1)), "cosine")
-    return TaskScores(task, "question_grid", "question", [str(n) for n in range(values.shape[2])], [sample], cells=[cells])
+    return TaskScores(task, "question_grid", "question", [str(n) for n in range(values.shape[2])], [sample], grids=[cells])
 
 
-def model(name: str, *tasks: TaskScores, runs: Sequence[Sequence[TaskScores]] = ()) -> Measured:
+def model(name: str, *tasks: TaskScores, runs: Sequence[Sequence[TaskScores]] = ()) -> ModelScores:
     """A model with one run, or several."""
     every: list[Mapping[str, TaskScores]] = [{one.task: one for one in run} for run in (runs or [tasks])]
-    return Measured(SuiteModel(name, f"models/{name}"), every)
+    return ModelScores(SuiteModel(name, f"models/{name}"), every)

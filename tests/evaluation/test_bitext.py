@@ -6,7 +6,7 @@ from sentence_transformers.sentence_transformer.evaluation import TranslationEva
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.labelled import ParallelTexts
-from adiabat.evaluation.labels import finds_own, score_bitext
+from adiabat.evaluation.labels import finds_translation, score_bitext
 from adiabat.models.saving import save
 from adiabat.stats.samples import TaskScores
 from adiabat.stats.statistics import value_of
@@ -83,7 +83,7 @@ def test_blocks_change_nothing_and_plain_loops_find_the_same(block_rows, tile_ro
     texts = [f"text {number}" for number in range(60)]
     told: list[tuple[str, int, int]] = []
     watch = Watch(progress=lambda *state: told.append(state))
-    found = finds_own(queries, answers, texts, name="x", watch=watch, block_rows=block_rows, tile_rows=tile_rows)
+    found = finds_translation(queries, answers, texts, name="x", watch=watch, block_rows=block_rows, tile_rows=tile_rows)
     assert found.tolist() == by_loops(queries, answers, texts)
     assert 0 < found.sum() < 60
     assert told[-1] == ("matching x", 60, 60)
@@ -96,15 +96,15 @@ def test_answers_too_close_for_quick_products_are_told_apart_exactly():
     queries = (answers + 1e-3 * generator.standard_normal(answers.shape)).astype(np.float32)
     exact = exact_table(FixedPoint.of(queries), FixedPoint.of(answers), "cosine")
     wanted = [(row[number] > np.delete(row, number)).all() for number, row in enumerate(exact)]
-    found = finds_own(queries, answers, [str(number) for number in range(40)], block_rows=16, tile_rows=16)
+    found = finds_translation(queries, answers, [str(number) for number in range(40)], block_rows=16, tile_rows=16)
     assert found.tolist() == wanted
     assert 0 < found.sum() < 40
 
 
 def test_equal_sentences_are_one_answer_and_other_ties_are_errors():
     vectors = np.array([[1, 0], [1, 0], [0, 1]], dtype=np.float32)
-    assert finds_own(vectors, vectors, ["same", "same", "other"]).tolist() == [True, True, True]
-    assert finds_own(vectors, vectors, ["same", "twin", "other"]).tolist() == [False, False, True]
+    assert finds_translation(vectors, vectors, ["same", "same", "other"]).tolist() == [True, True, True]
+    assert finds_translation(vectors, vectors, ["same", "twin", "other"]).tolist() == [False, False, True]
 
 
 def test_a_tie_is_a_tie_wherever_the_sentences_stand():
@@ -113,13 +113,13 @@ def test_a_tie_is_a_tie_wherever_the_sentences_stand():
     answers[37] = answers[4]
     texts = [str(number) for number in range(50)]
     for block_rows in (50, 13, 1):
-        found = finds_own(answers, answers, texts, block_rows=block_rows)
+        found = finds_translation(answers, answers, texts, block_rows=block_rows)
         assert np.flatnonzero(~found).tolist() == [4, 37]
 
 
 def test_a_model_of_one_vector_finds_nothing():
     vectors = np.ones((20, 3), dtype=np.float32)
-    assert not finds_own(vectors, vectors, [str(number) for number in range(20)], block_rows=6, tile_rows=4).any()
+    assert not finds_translation(vectors, vectors, [str(number) for number in range(20)], block_rows=6, tile_rows=4).any()
 
 
 def test_repeated_sentences_are_noted_with_their_language():

@@ -6,7 +6,7 @@ from sklearn.metrics import roc_auc_score
 
 from adiabat.core.errors import DataError
 from adiabat.evaluation.language_grid_measures import Placements, cluster_ids, grid_scores, measure_grid, placements
-from adiabat.stats.samples import Cells, Sample
+from adiabat.stats.samples import GridSample, Sample
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -36,7 +36,7 @@ def ragged(seed: int, pairs: int = 120, clusters: int = 50) -> tuple[list[str], 
     return list(generator.permutation(list(LABELS) * (pairs // 3))), np.unique(drawn, return_inverse=True)[1]
 
 
-def measured(scores: np.ndarray, labels: Sequence[str], clusters: np.ndarray | None = None) -> tuple[Sample, list[Cells]]:
+def measured(scores: np.ndarray, labels: Sequence[str], clusters: np.ndarray | None = None) -> tuple[Sample, list[GridSample]]:
     """The grid by one similarity, its languages called by numbers."""
     rows, columns = ([f"l{number}" for number in range(size)] for size in scores.shape[:2])
     samples, cells = measure_grid({"cosine": scores}, labels, rows=rows, columns=columns, clusters=clusters)

@@ -12,8 +12,16 @@ import pytest
 
 from adiabat.core.errors import DataError, JobError
 from adiabat.evaluation import score_files as kept
-from adiabat.evaluation.score_files import folder_names, read_record, read_scores, require_no_others, scores_in, scores_kept, write_scores
-from adiabat.stats.samples import Cells, Sample, TaskScores
+from adiabat.evaluation.score_files import (
+    folder_names,
+    read_record,
+    read_scores,
+    refuse_foreign_scores,
+    replacing_scores,
+    score_files,
+    write_scores,
+)
+from adiabat.stats.samples import GridSample, Sample, TaskScores
 from tests.evaluation.scored import gridded, ranked
 
 
@@ -31,8 +39,8 @@ def everything() -> TaskScores:
         Sample("accuracy", np.array([0.0, 1.0, 1.0, 0.0])),
     ]
     cells = [
-        Cells("entailment-neutral", "cosine", ("en", "de"), ("en", "de", "fr"), values, True, errors, 100),
-        Cells("P@1", "cosine", ("en", "de"), ("en", "de", "fr"), values + 1, False),
+        GridSample("entailment-neutral", "cosine", ("en", "de"), ("en", "de", "fr"), values, True, errors, 100),
+        GridSample("P@1", "cosine", ("en", "de"), ("en", "de", "fr"), values + 1, False),
     ]
     texts = ["one", "שתיים", "", "4 | <b>"]
     return TaskScores("a task", "nli_grid", "premise", ["1", "2", "3", "4"], samples, texts, 7, cells, {"facts": 0.5}, ("a note", "מבחן"))
@@ -143,7 +151,7 @@ def test_a_column_that_is_gone_is_told(tmp_path: Path) -> None:
 def test_files_are_found_sorted_without_those_half_written(tmp_path: Path) -> None:
     for name in ("b/run-1/x", "a/y", "a/.z.parquet.77"):
         write_scores(ranked([0.1]), tmp_path / f"{name}.parquet", key="", about={})
-    assert [str(path.relative_to(tmp_path)) for path in scores_in(tmp_path)] == ["a/y.parquet", "b/run-1/x.parquet"]
+    assert [str(path.relative_to(tmp_path)) for path in score_files(tmp_path)] == ["a/y.parquet", "b/run-1/x.parquet"]
 
 
 def test_folders_have_one_name_in_any_order() -> None:
@@ -188,11 +196,11 @@ def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 
 def test_scores_of_an_evaluation_are_back_where_its_result_could_not_be_written(tmp_path: Path) -> None:
     models = {"model": "m", "baseline": ""}
-    with scores_kept([("model", ranked([0.1]))], tmp_path, models=models):
+    with replacing_scores([("model", ranked([0.1]))], tmp_path, models=models):
         (tmp_path / "result.json").write_text("{}")
 
     def failing() -> None:
-        with scores_kept([("model", ranked([0.2]))], tmp_path, models=models):
+        with replacing_scores([("model", ranked([0.2]))], tmp_path, models=models):
             raise DataError("full")
 
     with pytest.raises(DataError, match="full"):
@@ -202,16 +210,16 @@ def test_scores_of_an_evaluation_are_back_where_its_result_could_not_be_written(
 
 
 def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
-    require_no_others(tmp_path)
+    refuse_foreign_scores(tmp_path)
     (tmp_path / "scores").mkdir()
     (tmp_path / "scores" / "exam.csv").write_text("mine")
     with pytest.raises(JobError, match=r"must hold no scores but those of an evaluation before, got .*exam\.csv"):
-        require_no_others(tmp_path)
+        refuse_foreign_scores(tmp_path)
 
 
 def test_scores_of_a_suite_that_is_not_finished_are_not_replaced(tmp_path: Path) -> None:
     write_scores(ranked([0.1]), tmp_path / "scores" / "model" / "asked.parquet", key="", about={})
     with pytest.raises(JobError, match="must hold no scores but"):
-        require_no_others(tmp_path)
+        refuse_foreign_scores(tmp_path)
     (tmp_path / "result.json").write_text("{}")
-    require_no_others(tmp_path)
+    refuse_foreign_scores(tmp_path)

@@ -178,7 +178,7 @@ def test_the_seed_decides_which_texts_are_drawn_and_all_models_get_the_same():
     texts = topics(50, seed=1)
 
     def drawn(seed: int, most: int | None, model: int = 0) -> TaskScores:
-        return score_clustering(tiny_dual(seed=model), texts, side="query", name="few", most=most, seed=seed, watch=SILENT)
+        return score_clustering(tiny_dual(seed=model), texts, side="query", name="few", max_texts=most, seed=seed, watch=SILENT)
 
     few = drawn(0, 20)
     assert len(few.units) == 20

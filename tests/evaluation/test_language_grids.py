@@ -16,7 +16,7 @@ from adiabat.models.device import Precision
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
 from adiabat.stats.language_grid_stats import cell_values
-from adiabat.stats.samples import Cells, TaskScores
+from adiabat.stats.samples import GridSample, TaskScores
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
 from tests.stats.brute_force import pair_score
@@ -68,7 +68,7 @@ def encoded(model: DualEncoder, every: Sequence[Mapping[str, str]], language: st
     return model.encode([texts[language] for texts in every], side=side, precision="fp32").astype(np.float64)
 
 
-def pnd_by_loops(queries: np.ndarray, documents: np.ndarray, cells: Cells) -> float:
+def pnd_by_loops(queries: np.ndarray, documents: np.ndarray, cells: GridSample) -> float:
     """Of all (entailment, other) pairs of sentence pairs, the share in which entailment is not closer; of retrieval, for one premise."""
     if cells.comparison.startswith("retrieval"):
         every = [(i, j) for i, j in np.ndindex(len(LABELS), len(LABELS)) if LABELS[i] == "entailment" and PREMISES[i] != PREMISES[j]]
@@ -91,10 +91,10 @@ def test_every_cell_of_a_grid_of_sentence_pairs_equals_loops(name: str, request:
     ]
     asked = [encoded(model, data.premises, language, "query") for language in LANGUAGES]
     told = [encoded(model, data.hypotheses, language, "document") for language in LANGUAGES]
-    for cells in scores.cells:
+    for cells in scores.grids:
         np.testing.assert_allclose(cell_values(cells), [[pnd_by_loops(one, other, cells) for other in told] for one in asked])
     for sample in scores.samples:
-        own = [cells for cells in scores.cells if cells.comparison.startswith("retrieval") == sample.measure.endswith("retrieval")]
+        own = [cells for cells in scores.grids if cells.comparison.startswith("retrieval") == sample.measure.endswith("retrieval")]
         tables = [cell_values(cells) for cells in own if cells.similarity == sample.similarity]
         assert sample.values.mean() == pytest.approx(np.mean(tables), abs=1e-14)
 
@@ -103,7 +103,7 @@ def test_units_of_sentence_pairs_are_premises_named_by_their_first_pair(model: D
     scores = score_nli_grid(model, sentence_pairs())
     assert (scores.task, scores.kind, scores.unit, scores.documents) == ("pairs", "nli_grid", "premise", 14)
     assert (scores.units, scores.texts) == (["0", "3", "5"], ["en the cat", "en rain", "en sea"])
-    assert {cells.values.shape for cells in scores.cells} == {(2, 2, 3)}
+    assert {cells.values.shape for cells in scores.grids} == {(2, 2, 3)}
     assert [sample.values.shape for sample in scores.samples] == [(3,), (3,)]
 
 
@@ -115,7 +115,7 @@ def test_hypotheses_of_a_store_are_scored_by_their_stored_vectors(free: DualEnco
     scores = score_nli_grid(free, data, hypotheses=store)
     asked = [encoded(free, data.premises, language, "query") for language in LANGUAGES]
     told = [store.gather(store.rows([grid_id(pair, language) for pair in range(7)])).astype(np.float64) for language in LANGUAGES]
-    for cells in scores.cells:
+    for cells in scores.grids:
         np.testing.assert_allclose(cell_values(cells), [[pnd_by_loops(one, other, cells) for other in told] for one in asked])
     assert scores.documents == 15
 
@@ -138,7 +138,7 @@ def test_missing_hypotheses_are_counted_and_named(model: DualEncoder, tmp_path: 
 
 def test_similarities_can_be_those_of_another_model(model: DualEncoder) -> None:
     scores = score_nli_grid(model, sentence_pairs(), similarities=["cosine", "distance"])
-    assert [(cells.comparison, cells.similarity) for cells in scores.cells] == [
+    assert [(cells.comparison, cells.similarity) for cells in scores.grids] == [
         (f"{kind}entailment-{other}", similarity)
         for kind in ("", "retrieval ")
         for similarity in ("cosine", "distance")
@@ -160,7 +160,7 @@ def test_a_text_that_repeats_is_encoded_once_and_progress_is_told(model: DualEnc
 def test_every_question_in_every_cell_equals_loops(name: str, request: pytest.FixtureRequest) -> None:
     model, data = request.getfixturevalue(name), questions()
     scores = score_question_grid(model, data)
-    values = {(cells.comparison, cells.similarity): cells.values for cells in scores.cells}
+    values = {(cells.comparison, cells.similarity): cells.values for cells in scores.grids}
     asked = {language: encoded(model, data.questions, language, "query") for language in LANGUAGES}
     told = {language: encoded(model, data.paragraphs, language, "document") for language in LANGUAGES}
     lost_somewhere = 0
@@ -185,7 +185,7 @@ def test_samples_of_questions_are_means_over_cells_and_p_at_1_is_the_main_one(mo
     assert (scores.task, scores.kind, scores.unit, scores.documents) == ("asked", "question_grid", "question", 4)
     assert (scores.units, scores.texts[:2]) == (list("abcdef"), ["who is a", "who is b"])
     assert [sample.measure for sample in scores.samples] == ["P@1", "RR", "PND"]
-    for cells, place in zip(scores.cells, (0, 2), strict=True):
+    for cells, place in zip(scores.grids, (0, 2), strict=True):
         np.testing.assert_allclose(scores.samples[place].values, cells.values.mean(axis=(0, 1)), atol=1e-7)
 
 
@@ -195,7 +195,7 @@ def test_paragraphs_of_equal_text_are_one_answer_and_are_counted(model: DualEnco
     assert "paragraphs with the text of an earlier one are the same answer: 1 in de" in scores.notes
     # Whether a question names the one or the other changes nothing in German, and does in English.
     other = QuestionGridSet("asked", LANGUAGES, data.ids, data.questions, data.paragraphs, np.array([0, 3, 2, 1, 1, 3]))
-    pairs = list(zip(scores.cells, score_question_grid(model, other).cells, strict=True))
+    pairs = list(zip(scores.grids, score_question_grid(model, other).grids, strict=True))
     assert all((one.values[:, 0] == two.values[:, 0]).all() for one, two in pairs)
     assert any((one.values[:, 1] != two.values[:, 1]).any() for one, two in pairs)
 
@@ -219,7 +219,7 @@ def test_zero_vectors_are_scored_and_counted(model: DualEncoder, monkeypatch: py
     assert scores.facts == {"zero vectors": 14.0}
     assert "14 texts have a zero vector, as near to one text as to another (premise in de: 7, hypothesis in de: 7)" in scores.notes
     # All pairs score 0 there, and ties are errors.
-    assert [cell_values(cells)[0].tolist() for cells in scores.cells] == [[1.0, 1.0]] * 4
+    assert [cell_values(cells)[0].tolist() for cells in scores.grids] == [[1.0, 1.0]] * 4
 
 
 @pytest.mark.parametrize(("score", "data", "word"), [(score_nli_grid, sentence_pairs(), "de"), (score_question_grid, questions(), "das")])
@@ -249,7 +249,7 @@ def test_a_result_of_before_and_after_holds_what_both_scored(model: DualEncoder)
     )
     # Three sentence pairs are entailed, two neutral, two contradicted: 6 + 6 comparisons; 3 + 4 of them are of different premises.
     assert (result.languages, result.pairs) == (["de", "en"], 4 * (12 + 7))
-    for table, now, was in zip(result.grid, after.cells, before.cells, strict=True):
+    for table, now, was in zip(result.grid, after.grids, before.grids, strict=True):
         assert (table.comparison, table.after, table.before) == (now.comparison, cell_values(now).tolist(), cell_values(was).tolist())
     change = result.main_change()
     assert change.after == pytest.approx(np.mean([table.after for table in result.grid[:2]]))

@@ -11,7 +11,7 @@ from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
 from adiabat.evaluation.retrieval import score_retrieval
-from adiabat.evaluation.systems import LexicalSystem
+from adiabat.evaluation.systems import BM25System
 from adiabat.stats.ranking_measures import ranking_measures
 from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import AddressedSet
@@ -47,7 +47,7 @@ def test_bm25_on_scifact_is_within_what_was_published(tmp_path: Path, stemmer: s
         Ragged.of([one.grades for one in found.examples]),
         Ragged.of([[]] * len(found)),
     )
-    scores = score_retrieval(LexicalSystem(index, ids), asked, settings=MeasureSection(depth=1000))
+    scores = score_retrieval(BM25System(index, ids), asked, settings=MeasureSection(depth=1000))
     assert least <= value_of(scores.samples[0])[0] <= most
     # The same from lists of a search, judged by ir-measures document by document.
     hits = index.search(asked.queries, 1000)

@@ -14,7 +14,7 @@ from adiabat.core.ragged import Ragged
 from adiabat.data.records import Document
 from adiabat.evaluation import ranking as rankers
 from adiabat.evaluation.retrieval import score_retrieval
-from adiabat.evaluation.systems import LexicalSystem
+from adiabat.evaluation.systems import BM25System
 from adiabat.stats.samples import TaskScores
 from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import AddressedSet
@@ -30,9 +30,9 @@ NEGATIVES = [[1], [18, 19], [0], [1], [2, 3]]
 MEASURES = ("nDCG@10", "RR", "AP", "P@1")
 
 
-def system(folder: Path, *, stemmer: str | None = None, prefix: str = "d") -> LexicalSystem:
+def system(folder: Path, *, stemmer: str | None = None, prefix: str = "d") -> BM25System:
     index = build_lexical(TEXTS, folder / (stemmer or "plain"), stemmer=stemmer)
-    return LexicalSystem(index, [f"{prefix}{row}" for row in range(len(TEXTS))])
+    return BM25System(index, [f"{prefix}{row}" for row in range(len(TEXTS))])
 
 
 def data(*, negatives: list[list[int]] | None = None) -> AddressedSet:
@@ -40,7 +40,7 @@ def data(*, negatives: list[list[int]] | None = None) -> AddressedSet:
     return AddressedSet(made.name, made.query_ids, QUERIES, made.positives, made.grades, made.negatives)
 
 
-def scored(system: LexicalSystem, data: AddressedSet, watch: Watch = SILENT) -> TaskScores:
+def scored(system: BM25System, data: AddressedSet, watch: Watch = SILENT) -> TaskScores:
     return score_retrieval(system, data, settings=MeasureSection(measures=MEASURES, depth=30), watch=watch)
 
 
@@ -113,7 +113,7 @@ def test_the_document_that_is_the_query_is_left_out_where_the_corpus_says_so(tmp
 
 
 def test_progress_counts_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rankers, "QUERIES_AT_A_TIME", 2)
+    monkeypatch.setattr(rankers, "BM25_QUERIES", 2)
     seen: list[tuple[str, int, int]] = []
     scored(system(tmp_path), data(), Watch(progress=lambda label, done, total: seen.append((label, done, total))))
     assert seen == [("ranking set", 2, 5), ("ranking set", 4, 5), ("ranking set", 5, 5)]
@@ -121,7 +121,7 @@ def test_progress_counts_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_an_index_of_another_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="must be of as many documents as there are ids, got 20 and 1; build the index again"):
-        LexicalSystem(build_lexical(TEXTS, tmp_path), ["d0"])
+        BM25System(build_lexical(TEXTS, tmp_path), ["d0"])
 
 
 def test_means_of_all_queries_weigh_them_alike(tmp_path: Path) -> None:

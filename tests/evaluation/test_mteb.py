@@ -140,7 +140,7 @@ def test_data_sets_are_the_units_where_mteb_keeps_too_little(tasks: ModuleType) 
 
 
 def test_units_that_do_not_give_mtebs_score_again_are_not_believed(tasks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adiabat.evaluation.mteb_units._decided", lambda task, query, scores: dict.fromkeys(scores, 0.0))
+    monkeypatch.setattr("adiabat.evaluation.mteb_units._mteb_ranking", lambda task, query, scores: dict.fromkeys(scores, 0.0))
     assert score_mteb(tiny_dual(), tasks.Notes()).unit == "data set"
 
 

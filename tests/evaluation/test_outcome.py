@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adiabat.core.errors import DataError
-from adiabat.evaluation.suite_findings import UNITS_SHOWN, Findings, Measured, findings_of
+from adiabat.evaluation.suite_findings import UNITS_SHOWN, Findings, ModelScores, findings_of
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.samples import Sample
@@ -18,7 +18,7 @@ RANDOM = np.random.default_rng(5)
 LOW, MIDDLE, HIGH = (np.clip(RANDOM.random(60) + shift, 0, 1).tolist() for shift in (-0.3, 0.0, 0.3))
 
 
-def found(*models: Measured, baseline: str | None = None) -> Findings:
+def found(*models: ModelScores, baseline: str | None = None) -> Findings:
     return findings_of(models, baseline=baseline, seed=3, resamples=500)
 
 
@@ -29,7 +29,7 @@ def test_each_model_is_compared_with_the_best_of_the_task() -> None:
 
 
 def test_a_lower_discrepancy_is_the_better_one() -> None:
-    def pnd(values: list[float]) -> Measured:
+    def pnd(values: list[float]) -> ModelScores:
         scores = ranked(values)
         return model(str(np.mean(values)), type(scores)(scores.task, "triplets", "query", scores.units, [_lower(values)]))
 
@@ -158,7 +158,7 @@ def test_figures_of_single_models_are_told_in_the_mean_over_runs() -> None:
             {"samples": [Sample("nDCG@10", np.array([0.1, 0.2]), "cosine", np.array([1.0, 2.0]))]},
             "b has other judgements of the same units",
         ),
-        ({"cells": gridded(np.ones((2, 2, 2))).cells}, "b has a grid of other languages: de, en, not none"),
+        ({"grids": gridded(np.ones((2, 2, 2))).grids}, "b has a grid of other languages: de, en, not none"),
     ],
 )
 def test_what_is_not_measured_alike_is_not_compared(changed: dict[str, Any], message: str) -> None:
@@ -170,7 +170,7 @@ def test_what_is_not_measured_alike_is_not_compared(changed: dict[str, Any], mes
 def test_a_grid_by_another_similarity_too_is_compared_by_the_one_that_both_have() -> None:
     cells = np.random.default_rng(3).random((2, 2, 40))
     one, other = gridded(cells), gridded(cells * 0.5)
-    other = replace(other, cells=[*other.cells, replace(other.cells[0], similarity="distance")])
+    other = replace(other, grids=[*other.grids, replace(other.grids[0], similarity="distance")])
     grids = found(model("a", one), model("b", other)).grids
     assert [(grid.model, grid.grid.similarity) for grid in grids] == [("a", "cosine"), ("b", "cosine")]
 

@@ -15,8 +15,8 @@ from adiabat.evaluation import task_kinds as prepared
 from tests.evaluation.world import LABELS, lines
 
 
-def read(task: dict[str, Any]) -> list[prepared.Prepared]:
-    return prepared.prepare(checked(SuiteSettings, {"tasks": [task]}), SILENT)
+def read(task: dict[str, Any]) -> list[prepared.LoadedTask]:
+    return prepared.load_tasks(checked(SuiteSettings, {"tasks": [task]}), SILENT)
 
 
 def test_a_classifier_learns_from_rows_and_is_tried_on_others_of_the_same_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from adiabat.core.progress import SILENT
 from adiabat.core.ragged import Ragged
 from adiabat.evaluation import ranking
-from adiabat.evaluation.ranking import Ranker, Standings, stand_in_lists, stand_in_store
+from adiabat.evaluation.ranking import PositiveRanks, Ranker, rank_in_lists, rank_in_store
 from tests.evaluation.given_ranker import GivenRanker, asked
 
 QUERIES, DOCUMENTS = 40, 12
@@ -36,10 +36,10 @@ def by_sorting(row: np.ndarray, positives: list[int], grades: list[int], others:
     return sorted(order.index(positive) for positive in positives), wrong, sum(row[document] >= least for document in order)
 
 
-def check(found: Standings, number: int, expected: tuple[list[int], int, int], pairs: int) -> None:
+def check(found: PositiveRanks, number: int, expected: tuple[list[int], int, int], pairs: int) -> None:
     places, wrong, length = expected
-    assert sorted(found.places[number].tolist()) == places
-    assert (found.counts.errors[number], found.counts.pairs[number], found.found[number]) == (wrong, pairs, length)
+    assert sorted(found.ranks[number].tolist()) == places
+    assert (found.counts.errors[number], found.counts.pairs[number], found.retrieved[number]) == (wrong, pairs, length)
 
 
 @pytest.mark.parametrize("least", [-math.inf, 1.0], ids=["all are found", "some are found"])
@@ -49,7 +49,7 @@ def test_standings_in_a_store_are_those_of_sorting(seed: int, least: float, monk
     table, positives, grades, _, aside = drawn(seed)
     ranker = GivenRanker(table, least)
     assert isinstance(ranker, Ranker)
-    found = stand_in_store(ranker, asked(positives, grades=grades), Ragged.of(aside), SILENT)
+    found = rank_in_store(ranker, asked(positives, grades=grades), Ragged.of(aside), SILENT)
     for number, near in enumerate(positives):
         others = [row for row in range(DOCUMENTS) if row not in near and row not in aside[number]]
         expected = by_sorting(table[number], near, grades[number], others, least=least)
@@ -72,7 +72,7 @@ def test_every_document_is_looked_at_once_for_all_that_is_counted(least: float, 
     monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
     table, positives, grades, _, aside = drawn(2)
     ranker = CountingRanker(table, least)
-    stand_in_store(ranker, asked(positives, grades=grades), Ragged.of(aside), SILENT)
+    rank_in_store(ranker, asked(positives, grades=grades), Ragged.of(aside), SILENT)
     widest = [max(map(len, positives[start : start + 17])) for start in (0, 17, 34)]
     assert ranker.passes == [(queries, wide + more) for queries, wide in zip((17, 17, 6), widest, strict=True)]
 
@@ -81,7 +81,7 @@ def test_every_document_is_looked_at_once_for_all_that_is_counted(least: float, 
 def test_standings_in_lists_are_those_of_sorting_whatever_a_candidate_scores(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
     table, positives, grades, negatives, _ = drawn(seed)
-    found = stand_in_lists(GivenRanker(table, least=1.0), asked(positives, grades=grades, negatives=negatives), SILENT)
+    found = rank_in_lists(GivenRanker(table, min_score=1.0), asked(positives, grades=grades, negatives=negatives), SILENT)
     for number, near in enumerate(positives):
         expected = by_sorting(table[number], near, grades[number], negatives[number], least=-math.inf)
         check(found, number, expected, len(near) * len(negatives[number]))
@@ -90,13 +90,13 @@ def test_standings_in_lists_are_those_of_sorting_whatever_a_candidate_scores(see
 def test_an_increasing_map_of_scores_changes_nothing() -> None:
     table, positives, grades, _, aside = drawn(9)
     data = asked(positives, grades=grades)
-    one, other = (stand_in_store(GivenRanker(each), data, Ragged.of(aside), SILENT) for each in (table, np.exp2(table)))
-    assert np.array_equal(one.places.values, other.places.values)
+    one, other = (rank_in_store(GivenRanker(each), data, Ragged.of(aside), SILENT) for each in (table, np.exp2(table)))
+    assert np.array_equal(one.ranks.values, other.ranks.values)
     assert np.array_equal(one.counts.errors, other.counts.errors)
 
 
 def test_every_place_is_taken_once() -> None:
     table, positives, grades, _, aside = drawn(4)
-    found = stand_in_store(GivenRanker(table), asked(positives, grades=grades), Ragged.of(aside), SILENT)
+    found = rank_in_store(GivenRanker(table), asked(positives, grades=grades), Ragged.of(aside), SILENT)
     for number in range(QUERIES):
-        assert len(set(found.places[number].tolist())) == len(positives[number])
+        assert len(set(found.ranks[number].tolist())) == len(positives[number])

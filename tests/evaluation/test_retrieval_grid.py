@@ -5,19 +5,19 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from adiabat.evaluation.retrieval_grid import MEASURE, measure_retrieval
+from adiabat.evaluation.retrieval_grid import MEASURE, measure_grid_retrieval
 from adiabat.models.embedding_head import Similarity
-from adiabat.stats.samples import Cells, Sample
+from adiabat.stats.samples import GridSample, Sample
 
 LABELS = ("entailment", "neutral", "contradiction")
 
 
 def measured(
     premises: np.ndarray, hypotheses: np.ndarray, labels: Sequence[str], clusters: np.ndarray, similarity: Similarity = "cosine"
-) -> tuple[Sample, list[Cells]]:
+) -> tuple[Sample, list[GridSample]]:
     """A grid of one language of premises or several, in the arrays' first axis."""
     asked, told = ({f"l{place}": vectors for place, vectors in enumerate(side)} for side in (premises, hypotheses))
-    samples, cells = measure_retrieval(asked, told, labels, similarities=[similarity], clusters=clusters)
+    samples, cells = measure_grid_retrieval(asked, told, labels, similarities=[similarity], clusters=clusters)
     return samples[0], cells
 
 
@@ -109,4 +109,4 @@ def test_neither_the_order_of_sentence_pairs_nor_the_length_of_vectors_matters_t
 
 def test_one_premise_alone_has_no_candidates_of_others() -> None:
     asked, told, labels, clusters = problem(0)
-    assert measure_retrieval({"a": asked[0]}, {"a": told[0]}, labels, similarities=["cosine"], clusters=clusters * 0) == ([], [])
+    assert measure_grid_retrieval({"a": asked[0]}, {"a": told[0]}, labels, similarities=["cosine"], clusters=clusters * 0) == ([], [])

@@ -14,7 +14,7 @@ from adiabat.core.errors import AdiabatError, ConfigError
 from adiabat.core.progress import Watch
 from adiabat.data.corpora import read_corpus
 from adiabat.evaluation import suite as running
-from adiabat.evaluation.score_files import read_record, read_scores, scores_in
+from adiabat.evaluation.score_files import read_record, read_scores, score_files
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
@@ -66,7 +66,7 @@ def test_every_task_is_measured_for_every_model_that_can_do_it(whole: tuple[Suit
 
 def test_scores_of_every_unit_are_kept_and_give_the_values_again(whole: tuple[SuiteResult, Path]) -> None:
     result, out = whole
-    kept = list(scores_in(out / "scores"))
+    kept = list(score_files(out / "scores"))
     assert len(kept) == 10 + 10 + 2
     asked = read_scores(out / "scores" / "one" / "asked.parquet")
     score = result.main_score("asked", "one")
@@ -215,7 +215,7 @@ def test_a_suite_that_was_cut_short_goes_on(world: Path, whole: tuple[SuiteResul
 
     with pytest.raises(StopError):
         run(suite(tables(world)), tmp_path, "one", "two", "bm25", watch=Watch(progress=stopping))
-    assert len(list(scores_in(tmp_path))) == 10 + 4
+    assert len(list(score_files(tmp_path))) == 10 + 4
     result = run(suite(tables(world)), tmp_path, "one", "two", "bm25")
     assert timeless(result).to_json() == timeless(whole[0]).to_json()
 

@@ -10,7 +10,7 @@ from adiabat.config.tasks import SpaceSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT
 from adiabat.core.ragged import Ragged
-from adiabat.evaluation.space_analysis import Looked, analyse_space
+from adiabat.evaluation.space_analysis import SpaceSample, analyse_space
 from adiabat.evaluation.systems import System
 from adiabat.models.towers import DualEncoder
 from adiabat.results.space_result import SpaceResult
@@ -132,13 +132,13 @@ def test_each_query_is_taken_with_the_first_positive_of_its_highest_grade(model:
     store = stored(vectors_of())
     examples = examples_of(store, [[n, (n + 1) % COUNT, (n + 2) % COUNT] for n in range(COUNT)])
     graded = replace(examples, grades=Ragged.of([[1, 2, 2]] * COUNT))
-    looked = Looked.drawn(graded, store, settings_of().space, seed=0)
+    looked = SpaceSample.drawn(graded, store, settings_of().space, seed=0)
     assert looked.positives.tolist() == [int(store.rows([f"d{(n + 1) % COUNT}"])[0]) for n in range(COUNT)]
 
 
 def test_queries_that_share_a_positive_are_one_cluster(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
     store = stored(vectors_of())
-    looked = Looked.drawn(examples_of(store, [[n // 2 * 2] for n in range(COUNT)]), store, settings_of().space, seed=0)
+    looked = SpaceSample.drawn(examples_of(store, [[n // 2 * 2] for n in range(COUNT)]), store, settings_of().space, seed=0)
     clusters = looked.clusters
     assert all((clusters[one] == clusters[other]) == (one // 2 == other // 2) for one in range(COUNT) for other in range(COUNT))
 

@@ -148,9 +148,9 @@ def test_towers_that_share_their_positives_have_ratio_1() -> None:
 
 def test_nan_is_counted_and_lengths_are_told() -> None:
     vectors = np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]], dtype=np.float32)
-    assert spaces.lengths_of(vectors[:2], what="query vectors").tolist() == [5.0, 0.0]
+    assert spaces.lengths_of(vectors[:2], name="query vectors").tolist() == [5.0, 0.0]
     with pytest.raises(DataError, match=r"^query vectors must be finite, got NaN or infinity in 2 of 4; a model whose training broke down"):
-        spaces.lengths_of(vectors, what="query vectors")
+        spaces.lengths_of(vectors, name="query vectors")
 
 
 def test_a_histogram_counts_every_value_once() -> None:

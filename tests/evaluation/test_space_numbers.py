@@ -7,7 +7,7 @@ import pytest
 from jaxtyping import Int
 
 from adiabat.evaluation import space_geometry as spaces
-from adiabat.evaluation.space_numbers import ABOUT, Plan, Space, numbers_of
+from adiabat.evaluation.space_numbers import FORMULAS, Space, SpaceResampling, space_numbers
 from adiabat.results.space_result import SpaceNumber, Whose
 from tests.evaluation.test_space_geometry import turned, unit
 
@@ -20,8 +20,10 @@ def made(*, seed: int = 0, shift: float = 1.0, count: int = COUNT) -> Space:
     return Space(queries, positives, unit(50, seed=seed + 2), spaces.cosines_of(queries, positives))
 
 
-def plan_of(clusters: Int[np.ndarray, " n"] | None = None, *, documents: int = 50, resamples: int = 200) -> Plan:
-    return Plan.of(np.arange(COUNT) if clusters is None else clusters, documents, pairs=300, folds=3, resamples=resamples, seed=0)
+def plan_of(clusters: Int[np.ndarray, " n"] | None = None, *, documents: int = 50, resamples: int = 200) -> SpaceResampling:
+    return SpaceResampling.of(
+        np.arange(COUNT) if clusters is None else clusters, documents, pairs=300, folds=3, resamples=resamples, seed=0
+    )
 
 
 def named(numbers: list[SpaceNumber]) -> dict[tuple[str, Whose], SpaceNumber]:
@@ -29,10 +31,10 @@ def named(numbers: list[SpaceNumber]) -> dict[tuple[str, Whose], SpaceNumber]:
 
 
 def test_every_number_comes_once_with_its_formula_and_source() -> None:
-    numbers = numbers_of(made(), None, plan_of())
-    assert {one.name for one in numbers} == set(ABOUT)
+    numbers = space_numbers(made(), None, plan_of())
+    assert {one.name for one in numbers} == set(FORMULAS)
     assert len(named(numbers)) == len(numbers) == 16
-    assert all((one.formula, one.source) == ABOUT[one.name] for one in numbers)
+    assert all((one.formula, one.source) == FORMULAS[one.name] for one in numbers)
     without = {one.name for one in numbers if one.after_interval is None}
     assert without == {"distance of tower means", "variance along first component", "effective rank"}
     assert all(one.before is None and one.difference is None and one.difference_interval is None for one in numbers)
@@ -40,7 +42,7 @@ def test_every_number_comes_once_with_its_formula_and_source() -> None:
 
 def test_values_are_those_of_the_plain_formulas() -> None:
     space, plan = made(), plan_of()
-    found = named(numbers_of(space, None, plan))
+    found = named(space_numbers(space, None, plan))
     i, j = plan.pairs.T
     ratios = (space.queries[i] * space.queries[j]).sum(axis=1) / (space.queries[i] * space.positives[j]).sum(axis=1)
     ratios = ratios[np.abs((space.queries[i] * space.positives[j]).sum(axis=1)) >= 0.01]
@@ -59,14 +61,14 @@ def test_values_are_those_of_the_plain_formulas() -> None:
 
 def test_before_and_after_are_what_each_gives_alone_and_a_difference_is_theirs() -> None:
     after, before, plan = made(seed=0), made(seed=5, shift=2.0), plan_of()
-    both, alone, other = numbers_of(after, before, plan), numbers_of(after, None, plan), numbers_of(before, None, plan)
+    both, alone, other = space_numbers(after, before, plan), space_numbers(after, None, plan), space_numbers(before, None, plan)
     assert [(one.after, one.after_interval) for one in both] == [(one.after, one.after_interval) for one in alone]
     assert [(one.before, one.before_interval) for one in both] == [(one.after, one.after_interval) for one in other]
     assert all(one.difference == one.after - one.before for one in both if one.after is not None and one.before is not None)
 
 
 def test_a_model_beside_itself_differs_nowhere() -> None:
-    for one in numbers_of(made(), made(), plan_of()):
+    for one in space_numbers(made(), made(), plan_of()):
         assert one.difference == 0.0
         assert one.difference_interval in (None, (0.0, 0.0))
         assert not one.changed
@@ -75,7 +77,9 @@ def test_a_model_beside_itself_differs_nowhere() -> None:
 def test_turning_the_axes_of_one_model_changes_nothing() -> None:
     space, plan = made(), plan_of()
     queries, positives, documents = turned(space.queries), turned(space.positives), turned(space.documents)
-    pairs = zip(numbers_of(space, None, plan), numbers_of(Space(queries, positives, documents, space.nearest), None, plan), strict=True)
+    pairs = zip(
+        space_numbers(space, None, plan), space_numbers(Space(queries, positives, documents, space.nearest), None, plan), strict=True
+    )
     for one, other in pairs:
         assert other.after == pytest.approx(one.after, abs=1e-3 if "AUC" in one.name else 1e-9), one.name
 
@@ -87,7 +91,7 @@ def test_queries_that_share_a_positive_are_drawn_together_and_widen_the_interval
     copied = Space(space.queries[six], space.positives[six], space.documents, space.nearest[six])
     widths = []
     for clusters in (np.arange(COUNT), six):
-        low, high = named(numbers_of(copied, None, plan_of(clusters)))["cosine to nearest document", "both"].after_interval or (0, 0)
+        low, high = named(space_numbers(copied, None, plan_of(clusters)))["cosine to nearest document", "both"].after_interval or (0, 0)
         widths.append(high - low)
     assert widths[1] == pytest.approx(widths[0] * np.sqrt(6), rel=0.2)
 
@@ -97,8 +101,8 @@ def test_intervals_hold_the_value_and_narrow_with_more_queries(name: str) -> Non
     of: Whose = "queries" if name in ("uniformity", "cosine of random pairs") else "both"
     widths = []
     for count in (COUNT, 16 * COUNT):
-        plan = Plan.of(np.arange(count), 50, pairs=300 * count // COUNT, folds=3, resamples=200, seed=0)
-        one = named(numbers_of(made(count=count, shift=3.0), None, plan))[name, of]
+        plan = SpaceResampling.of(np.arange(count), 50, pairs=300 * count // COUNT, folds=3, resamples=200, seed=0)
+        one = named(space_numbers(made(count=count, shift=3.0), None, plan))[name, of]
         assert one.after is not None
         assert one.after_interval is not None
         # Resampled pairs hold no copies of a query, so that the middle may lie a little aside.
@@ -111,7 +115,7 @@ def test_intervals_hold_the_value_and_narrow_with_more_queries(name: str) -> Non
 def test_vectors_that_are_all_the_same_have_no_rank_and_everything_else() -> None:
     space = made()
     same = Space(np.repeat(space.queries[:1], COUNT, axis=0), space.positives, space.documents, space.nearest)
-    numbers = named(numbers_of(same, space, plan_of()))
+    numbers = named(space_numbers(same, space, plan_of()))
     for name in ("effective rank", "variance along first component"):
         one = numbers[name, "queries"]
         assert one.after is None
@@ -129,15 +133,15 @@ def test_ratios_over_nothing_are_not_defined() -> None:
     across = np.zeros_like(space.queries)
     across[:, 0], flat = 1.0, np.zeros_like(space.queries)
     flat[:, 1] = 1.0
-    numbers = named(numbers_of(replace(space, queries=across, positives=flat), None, plan_of()))
+    numbers = named(space_numbers(replace(space, queries=across, positives=flat), None, plan_of()))
     for name in ("ratio, median", "ratio, share within 1 ± 0.1"):
         assert (numbers[name, "both"].after, numbers[name, "both"].after_interval) == (None, None)
     assert numbers["cosine to another query less to its positive", "both"].after == 1.0
 
 
 def test_blocks_of_any_size_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = numbers_of(made(), None, plan_of(np.arange(COUNT) // 2))
+    first = space_numbers(made(), None, plan_of(np.arange(COUNT) // 2))
     monkeypatch.setattr("adiabat.evaluation.space_numbers.BLOCK_CELLS", 900)
-    again = numbers_of(made(), None, plan_of(np.arange(COUNT) // 2))
+    again = space_numbers(made(), None, plan_of(np.arange(COUNT) // 2))
     for one, other in zip(first, again, strict=True):
         assert other.after_interval == pytest.approx(one.after_interval), one.name

@@ -8,7 +8,7 @@ import pytest
 from adiabat.config.shared import EncoderSection
 from adiabat.config.tasks import ModelSection
 from adiabat.core.errors import ConfigError
-from adiabat.evaluation.measured_models import subjects_of
+from adiabat.evaluation.measured_models import resolve_models
 from adiabat.models.towers import DualEncoder
 
 
@@ -18,7 +18,7 @@ def never(name: str, section: EncoderSection) -> DualEncoder:
 
 def told(*names: str, sections: tuple[ModelSection, ...] = ()) -> str:
     with pytest.raises(ConfigError) as caught:
-        subjects_of(sections, names, EncoderSection(), never)
+        resolve_models(sections, names, EncoderSection(), never)
     return str(caught.value)
 
 
@@ -46,12 +46,12 @@ def test_stems_without_their_library_are_told_before_anything_is_loaded(monkeypa
     monkeypatch.setattr(builtins, "__import__", without)
     assert "install it with: pip install 'adiabat[stemming]'" in told("bm25:english")
     # Words as they stand need none.
-    assert len(subjects_of((), ("bm25",), EncoderSection(), never)) == 1
+    assert len(resolve_models((), ("bm25",), EncoderSection(), never)) == 1
 
 
 def test_models_that_differ_are_kept_in_order_with_their_runs() -> None:
     sections = (ModelSection(name="a", model="m1", runs=("m2",)), ModelSection(name="b", model="m1"))
-    found = subjects_of(sections, ("bm25:english", "m1"), EncoderSection(), never)
+    found = resolve_models(sections, ("bm25:english", "m1"), EncoderSection(), never)
     assert [[(one.name, one.model) for one in runs] for runs in found] == [
         [("a", "m1"), ("a", "m2")],
         [("b", "m1")],

@@ -11,7 +11,7 @@ from adiabat.core.progress import SILENT
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import Document
 from adiabat.evaluation.evaluate import Dataset, evaluate_datasets
-from adiabat.evaluation.systems import baseline_of
+from adiabat.evaluation.systems import baseline_system
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
@@ -101,9 +101,9 @@ def test_each_data_set_finds_its_own_among_several(here: Path, model: DualEncode
     few = store_in(here / "few after", model, list(range(12)))
     few_before = store_in(here / "few before", other, list(range(12)))
     stores = [few_before, before]
-    assert baseline_of(other, other.fingerprint(), store, stores).store is before
-    assert baseline_of(other, other.fingerprint(), few, stores).store is few_before
-    assert baseline_of(model, model.fingerprint(), few, stores).store is few
+    assert baseline_system(other, other.fingerprint(), store, stores).store is before
+    assert baseline_system(other, other.fingerprint(), few, stores).store is few_before
+    assert baseline_system(model, model.fingerprint(), few, stores).store is few
 
 
 def test_a_baseline_whose_documents_are_nowhere_is_named_with_what_to_do(model: DualEncoder, other: DualEncoder, store: Store) -> None:

@@ -9,7 +9,7 @@ from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection
 from adiabat.config.tasks import SuiteSettings
 from adiabat.core.progress import SILENT, Watch
-from adiabat.evaluation.measured_models import subjects_of
+from adiabat.evaluation.measured_models import resolve_models
 from adiabat.evaluation.suite import evaluate_suite
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
@@ -74,5 +74,5 @@ def suite(tasks: Sequence[dict[str, Any]], **more: Any) -> SuiteSettings:
 
 def run(settings: SuiteSettings, out: Path, *names: str, watch: Watch = SILENT, loader: Any = tiny) -> SuiteResult:
     out.mkdir(exist_ok=True)
-    subjects = subjects_of(settings.models, names, settings.encoder, loader)
+    subjects = resolve_models(settings.models, names, settings.encoder, loader)
     return evaluate_suite(subjects, settings, out, command="adiabat evaluate", watch=watch)

@@ -5,22 +5,22 @@ import numpy as np
 import pytest
 
 from adiabat.evaluation.language_grid_measures import measure_grid
-from adiabat.stats.language_grid_stats import cell_values, compare_cells, flips_for, flips_notes
-from adiabat.stats.samples import Cells
+from adiabat.stats.language_grid_stats import cell_values, compare_grids, flips_for, flips_notes
+from adiabat.stats.samples import GridSample
 from adiabat.stats.significance import Z_CRITICAL, benjamini_hochberg, sign_flip_p_values, two_proportion_z
 
 LABELS = ("entailment", "neutral", "contradiction")
 
 
-def cells_of(values: np.ndarray, *, lower_is_better: bool = False) -> Cells:
+def cells_of(values: np.ndarray, *, lower_is_better: bool = False) -> GridSample:
     """Cells of a question grid: languages are called by numbers."""
     rows, columns = (tuple(map(str, range(size))) for size in values.shape[:2])
-    return Cells("P@1", "cosine", rows, columns, values.astype(np.float32), lower_is_better)
+    return GridSample("P@1", "cosine", rows, columns, values.astype(np.float32), lower_is_better)
 
 
 def nli_pair(
     seed: int, premises: int, *, cells: tuple[int, int] = (2, 3), gain: float = 0.0, spread: float = 0.5
-) -> tuple[list[Cells], list[Cells]]:
+) -> tuple[list[GridSample], list[GridSample]]:
     """Sentence pairs in threes of a premise, scored before and after: entailment gains by `gain`, and all else changes at random."""
     generator = np.random.default_rng(seed)
     labels, premise = list(LABELS) * premises, np.repeat(np.arange(premises), 3)
@@ -39,7 +39,7 @@ def test_a_comparison_worked_by_hand():
     # In the second four are: p = 2/16.
     before = np.zeros((1, 2, 8))
     after = np.array([[[1.0] * 8, [1.0] * 4 + [0.0] * 4]])
-    result = compare_cells(cells_of(after), cells_of(before), seed=0, resamples=100)
+    result = compare_grids(cells_of(after), cells_of(before), seed=0, resamples=100)
     assert (result.comparison, result.similarity) == ("P@1", "cosine")
     assert (result.after, result.before, result.improvement) == ([[1.0, 0.5]], [[0.0, 0.0]], [[None, None]])
     assert result.verdicts == [["better", "no evidence"]]
@@ -48,8 +48,8 @@ def test_a_comparison_worked_by_hand():
 
 def test_what_is_better_follows_from_the_measure():
     before, after = np.full((1, 1, 8), 0.5), np.full((1, 1, 8), 0.25)
-    higher = compare_cells(cells_of(after), cells_of(before), seed=0, resamples=100)
-    lower = compare_cells(cells_of(after, lower_is_better=True), cells_of(before, lower_is_better=True), seed=0, resamples=100)
+    higher = compare_grids(cells_of(after), cells_of(before), seed=0, resamples=100)
+    lower = compare_grids(cells_of(after, lower_is_better=True), cells_of(before, lower_is_better=True), seed=0, resamples=100)
     assert (higher.verdicts, higher.improvement, higher.worsened) == ([["worse"]], [[-50.0]], 1)
     assert (lower.verdicts, lower.improvement, lower.improved) == ([["better"]], [[50.0]], 1)
 
@@ -69,14 +69,14 @@ def test_verdicts_agree_with_going_through_all_signs():
     ordered = sorted(p_values)
     rejected = max((k for k in range(1, 7) if ordered[k - 1] <= 0.05 * k / 6), default=0)
     expected = [p <= ordered[rejected - 1] if rejected else False for p in p_values]
-    result = compare_cells(one, other, seed=0, resamples=100)
+    result = compare_grids(one, other, seed=0, resamples=100)
     assert [verdict != "no evidence" for row in result.verdicts for verdict in row] == expected
     assert 0 < rejected < 6
 
 
 def test_units_of_many_cells_share_their_signs():
     before, after = nli_pair(2, 40, gain=0.3)
-    result = compare_cells(after[0], before[0], seed=7, resamples=500)
+    result = compare_grids(after[0], before[0], seed=7, resamples=500)
     differences = (after[0].values.astype(np.float64) - before[0].values).reshape(6, 40).T
     together = benjamini_hochberg(sign_flip_p_values(differences, seed=7, flips=500))
     assert [verdict != "no evidence" for row in result.verdicts for verdict in row] == together.tolist()
@@ -85,7 +85,7 @@ def test_units_of_many_cells_share_their_signs():
 def test_a_gain_everywhere_is_better_everywhere():
     before, after = nli_pair(15, 120, gain=0.6)
     for was, now in zip(before, after, strict=True):
-        result = compare_cells(now, was, seed=0, resamples=2000)
+        result = compare_grids(now, was, seed=0, resamples=2000)
         assert (result.improved, result.worsened) == (6, 0)
         assert {verdict for row in result.verdicts for verdict in row} == {"better"}
         for a, b in np.ndindex(2, 3):
@@ -97,7 +97,7 @@ def test_swapping_before_and_after_mirrors_every_cell():
     opposite = {"better": "worse", "worse": "better", "no evidence": "no evidence"}
     found = 0
     for was, now in zip(before, after, strict=True):
-        forth, back = compare_cells(now, was, seed=1, resamples=1000), compare_cells(was, now, seed=1, resamples=1000)
+        forth, back = compare_grids(now, was, seed=1, resamples=1000), compare_grids(was, now, seed=1, resamples=1000)
         assert [[opposite[verdict] for verdict in row] for row in forth.verdicts] == back.verdicts
         assert (forth.improved, forth.worsened) == (back.worsened, back.improved)
         assert (forth.improved_z, forth.worsened_z) == (back.worsened_z, back.improved_z)
@@ -108,7 +108,7 @@ def test_swapping_before_and_after_mirrors_every_cell():
 def test_the_same_model_twice_is_no_evidence():
     before, _ = nli_pair(17, 50)
     for one in before:
-        result = compare_cells(one, one, seed=0, resamples=500)
+        result = compare_grids(one, one, seed=0, resamples=500)
         assert (result.improved, result.worsened, result.improved_z, result.worsened_z) == (0, 0, 0, 0)
 
 
@@ -116,16 +116,16 @@ def test_counts_by_z_are_those_of_the_two_proportion_test():
     before, after = nli_pair(18, 40, gain=0.3)
     was, now = before[0], after[0]
     z = [two_proportion_z(int(b), int(a), 1600) for b, a in zip(was.errors.flat, now.errors.flat, strict=True)]
-    result = compare_cells(now, was, seed=0, resamples=100)
+    result = compare_grids(now, was, seed=0, resamples=100)
     assert (result.improved_z, result.worsened_z) == (sum(v < -Z_CRITICAL for v in z), sum(v > Z_CRITICAL for v in z))
     assert result.improved_z > 0
-    bare = compare_cells(replace(now, errors=None, total=0), was, seed=0, resamples=100)
+    bare = compare_grids(replace(now, errors=None, total=0), was, seed=0, resamples=100)
     assert (bare.improved_z, bare.worsened_z) == (None, None)
 
 
 def test_without_a_baseline_there_are_values_alone():
     before, _ = nli_pair(19, 20)
-    result = compare_cells(before[0], None, seed=0)
+    result = compare_grids(before[0], None, seed=0)
     assert result.after == (before[0].errors / 400).tolist()
     assert (result.before, result.improvement, result.verdicts, result.improved, result.improved_z) == (None,) * 5
 
@@ -143,7 +143,7 @@ def test_destroyed_pairs_of_languages_are_found_however_few_flips_were_asked_for
     after[4, 4] += 0.02 * generator.standard_normal(30)
     for cell in ((2, 1), (0, 3)):
         after[cell] -= 1.0
-    result = compare_cells(cells_of(after), cells_of(before), seed=0, resamples=100)
+    result = compare_grids(cells_of(after), cells_of(before), seed=0, resamples=100)
     assert (result.improved, result.worsened) == (0, 2)
     assert (result.verdicts[2][1], result.verdicts[0][3]) == ("worse", "worse")
 
@@ -155,13 +155,13 @@ def test_models_that_do_not_differ_are_told_apart_in_no_more_than_five_of_a_hund
     for seed in range(100):
         before, after = nli_pair(1000 + seed, 30, cells=(1, 3))
         for was, now in zip(before, after, strict=True):
-            result = compare_cells(now, was, seed=seed, resamples=200)
+            result = compare_grids(now, was, seed=seed, resamples=200)
             false += result.improved + result.worsened > 0
     assert 1 <= false <= 21
 
 
 def test_as_many_flips_as_the_cells_need_and_no_fewer_than_asked_for():
-    assert [flips_for(cells, wanted=10_000) for cells in (0, 225, 500, 501, 1296)] == [10_000, 10_000, 10_000, 10_020, 25_920]
+    assert [flips_for(cells, requested=10_000) for cells in (0, 225, 500, 501, 1296)] == [10_000, 10_000, 10_000, 10_020, 25_920]
     # One cell of 501 with the least p-value that so many flips can give.
     p_values = np.array([1 / 10_021] + [1.0] * 500)
     assert benjamini_hochberg(p_values).tolist() == [True] + [False] * 500
@@ -169,8 +169,8 @@ def test_as_many_flips_as_the_cells_need_and_no_fewer_than_asked_for():
 
 
 def test_notes_say_where_more_flips_were_made_than_asked_for():
-    assert flips_notes(0, wanted=100) == flips_notes(225, wanted=10_000) == []
-    assert flips_notes(225, wanted=100) == [
+    assert flips_notes(0, requested=100) == flips_notes(225, requested=10_000) == []
+    assert flips_notes(225, requested=100) == [
         "signs were flipped 4,500 times in the cells of the grid, not measure.resamples = 100: "
         "so few could not tell a single changed pair of languages among 225"
     ]
@@ -189,15 +189,15 @@ def test_notes_say_where_more_flips_were_made_than_asked_for():
 def test_what_does_not_fit_together_is_refused(change, message):
     one = cells_of(np.zeros((2, 3, 9)))
     with pytest.raises(ValueError, match=message):
-        compare_cells(one, replace(one, **change), seed=0)
+        compare_grids(one, replace(one, **change), seed=0)
 
 
 def test_different_numbers_of_trials_and_no_flips_are_refused():
     one = replace(cells_of(np.zeros((1, 1, 9))), errors=np.array([[3]]), total=7)
     with pytest.raises(ValueError, match="same total, got 7 and 8"):
-        compare_cells(one, replace(one, total=8), seed=0)
+        compare_grids(one, replace(one, total=8), seed=0)
     with pytest.raises(ValueError, match="resamples must be above 0, got 0"):
-        compare_cells(one, one, seed=0, resamples=0)
+        compare_grids(one, one, seed=0, resamples=0)
 
 
 def test_each_p_value_counts_for_as_many_comparisons_as_the_choice_was_among() -> None:
@@ -205,6 +205,6 @@ def test_each_p_value_counts_for_as_many_comparisons_as_the_choice_was_among() -
     base = generator.random((2, 2, 40)).astype(np.float32)
     shifts = np.array([[0.01, 0.035], [0.04, 0.08]])[..., None]
     moved = base + (shifts + generator.normal(0, 0.1, base.shape)).astype(np.float32)
-    one, other = (Cells("P@1", "cosine", ("de", "en"), ("de", "en"), values, False) for values in (moved, base))
-    found = [compare_cells(one, other, seed=0, resamples=2000, choice=choice).improved for choice in (1.0, 50.0)]
+    one, other = (GridSample("P@1", "cosine", ("de", "en"), ("de", "en"), values, False) for values in (moved, base))
+    found = [compare_grids(one, other, seed=0, resamples=2000, choice=choice).improved for choice in (1.0, 50.0)]
     assert found == [3, 2]

@@ -9,7 +9,7 @@ from scipy import stats
 
 from adiabat.stats.paired import changes_over_runs, paired_changes
 from adiabat.stats.resampling import acceleration, bca_interval, jackknife, resampling_counts
-from adiabat.stats.run_effects import DrawnRuns
+from adiabat.stats.run_effects import RunResamples
 from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import value_of
 from tests.stats.test_paired import change, noisy, sample
@@ -36,7 +36,7 @@ def test_an_interval_over_runs_agrees_with_its_parts_put_together():
     counts = next(resampling_counts(40, resamples=800, seed=4))
     draws = [np.stack([value_of(one, counts) for one in side], axis=1) for side in sides]
     values = [np.array([[float(value_of(one)[0]) for one in side]]) for side in sides]
-    runs = DrawnRuns.draw((3, 2), resamples=800, generator=np.random.default_rng([4, 2]))
+    runs = RunResamples.draw((3, 2), resamples=800, generator=np.random.default_rng([4, 2]))
     after, before = runs.effects(values, draws)
     units = draws[0].mean(axis=1) - draws[1].mean(axis=1)
     units = found.difference + (units - found.difference) * math.sqrt(1 - (after.variance + before.variance) / units.var())

@@ -14,7 +14,7 @@ from adiabat.stats.ranking_measures import (
     pessimistic_run,
     pnd_shares,
     ranking_measures,
-    require_relevant_alone,
+    require_relevant_only,
 )
 from tests.stats.brute_force import errors_and_pairs
 
@@ -225,7 +225,7 @@ def test_just_those_measures_are_refused_that_judgements_of_other_documents_chan
     for name in computable():
         found = {float(ranking_measures(run, {"q": JUDGED["q"] | other}, [name])[name][0]) for other in others}
         try:
-            require_relevant_alone([name])
+            require_relevant_only([name])
         except ConfigError:
             refused.add(name)
             continue
@@ -236,7 +236,7 @@ def test_just_those_measures_are_refused_that_judgements_of_other_documents_chan
 
 def test_all_measures_that_cannot_be_had_are_reported_at_once():
     with pytest.raises(ConfigError) as caught:
-        require_relevant_alone(["nDCG@10", "Bpref", "Foo", "AP(judged_only=True)"])
+        require_relevant_only(["nDCG@10", "Bpref", "Foo", "AP(judged_only=True)"])
     advice = "take nDCG@10, or compare-runs on the runs"
     unknown, *others = str(caught.value).removeprefix("3 faults: ").split("; measure must depend")
     assert unknown.startswith("measure must be a complete name that ir-measures can compute, got 'Foo'; ")

@@ -7,7 +7,7 @@ import pytest
 from adiabat.core.errors import ConfigError
 from adiabat.core.ragged import Ragged
 from adiabat.stats import rank_positions as places_module
-from adiabat.stats.rank_positions import measures_of_places
+from adiabat.stats.rank_positions import measures_of_ranks
 from adiabat.stats.ranking_measures import untied_measures
 
 EVERY = [
@@ -25,7 +25,7 @@ def drawn(seed: int, queries: int = 60, documents: int = 25) -> tuple[list[list[
 
 
 def test_places_of_a_case_worked_by_hand() -> None:
-    values = measures_of_places(
+    values = measures_of_ranks(
         Ragged.of([[1], [0, 3], [7]]), Ragged.of([[1], [1, 1], [1]]), np.array([5, 5, 5]), ["RR", "AP", "P@1", "R@5"]
     )
     assert {name: one.tolist() for name, one in values.items()} == {
@@ -39,7 +39,7 @@ def test_places_of_a_case_worked_by_hand() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_measures_are_those_of_the_rankings_written_out(seed: int) -> None:
     places, grades, found = drawn(seed)
-    values = measures_of_places(Ragged.of(places), Ragged.of(grades), found, EVERY)
+    values = measures_of_ranks(Ragged.of(places), Ragged.of(grades), found, EVERY)
     run, qrels = {}, {}
     for query, (where, how, length) in enumerate(zip(places, grades, found.tolist(), strict=True)):
         # Document names that sort neither by place nor by grade.
@@ -53,7 +53,7 @@ def test_measures_are_those_of_the_rankings_written_out(seed: int) -> None:
 def test_values_are_those_of_ir_measures_itself() -> None:
     places, grades, found = drawn(7)
     found += 1
-    values = measures_of_places(Ragged.of(places), Ragged.of(grades), found, ["nDCG@10", "RR", "AP", "P@5"])
+    values = measures_of_ranks(Ragged.of(places), Ragged.of(grades), found, ["nDCG@10", "RR", "AP", "P@5"])
     run = [ir_measures.ScoredDoc(str(query), str(place), -place) for query, length in enumerate(found) for place in range(length)]
     qrels = [
         ir_measures.Qrel(str(query), str(place), grade)
@@ -68,8 +68,8 @@ def test_values_are_those_of_ir_measures_itself() -> None:
 def test_the_order_in_which_documents_are_listed_does_not_matter() -> None:
     places, grades, found = drawn(3)
     backwards = [Ragged.of([one[::-1] for one in lists]) for lists in (places, grades)]
-    forwards = measures_of_places(Ragged.of(places), Ragged.of(grades), found, EVERY)
-    for name, values in measures_of_places(*backwards, found, EVERY).items():
+    forwards = measures_of_ranks(Ragged.of(places), Ragged.of(grades), found, EVERY)
+    for name, values in measures_of_ranks(*backwards, found, EVERY).items():
         assert np.array_equal(values, forwards[name])
 
 
@@ -82,24 +82,24 @@ def test_each_pattern_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(places_module, "untied_measures", counting)
     places = Ragged.of([[query % 3] for query in range(1000)])
-    values = measures_of_places(places, Ragged.of([[1]] * 1000), np.full(1000, 2), ["RR"])
+    values = measures_of_ranks(places, Ragged.of([[1]] * 1000), np.full(1000, 2), ["RR"])
     assert judged == [3]
     assert values["RR"].tolist() == ([1.0, 0.5, 0.0] * 334)[:1000]
 
 
 def test_an_empty_ranking_is_worth_nothing() -> None:
-    assert measures_of_places(Ragged.of([[0]]), Ragged.of([[1]]), np.array([0]), ["RR", "nDCG@10"]) == {"RR": [0.0], "nDCG@10": [0.0]}
+    assert measures_of_ranks(Ragged.of([[0]]), Ragged.of([[1]]), np.array([0]), ["RR", "nDCG@10"]) == {"RR": [0.0], "nDCG@10": [0.0]}
 
 
 def test_lists_of_other_queries_are_refused() -> None:
     with pytest.raises(ValueError, match="must be of the same queries, got 1, 2 and 1"):
-        measures_of_places(Ragged.of([[0]]), Ragged.of([[1], [1]]), np.array([1]), ["RR"])
+        measures_of_ranks(Ragged.of([[0]]), Ragged.of([[1], [1]]), np.array([1]), ["RR"])
 
 
 @pytest.mark.parametrize("name", ["Bpref", "infAP", "Judged@5", "nDCG(judged_only=True)@10", "nDCG(gains={0:1,1:2})@10"])
 def test_a_measure_that_needs_documents_judged_not_relevant_is_refused(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        measures_of_places(Ragged.of([[0]]), Ragged.of([[1]]), np.array([1]), ["RR", name])
+        measures_of_ranks(Ragged.of([[0]]), Ragged.of([[1]]), np.array([1]), ["RR", name])
     assert str(caught.value) == (
         f"measure must depend on relevant documents alone, got {name!r}; take nDCG@10, or compare-runs on the runs"
     )
@@ -107,4 +107,4 @@ def test_a_measure_that_needs_documents_judged_not_relevant_is_refused(name: str
 
 def test_an_unknown_measure_is_named() -> None:
     with pytest.raises(ConfigError, match="'nDGC@10'"):
-        measures_of_places(Ragged.of([[0]]), Ragged.of([[1]]), np.array([1]), ["RR", "nDGC@10"])
+        measures_of_ranks(Ragged.of([[0]]), Ragged.of([[1]]), np.array([1]), ["RR", "nDGC@10"])

@@ -89,7 +89,7 @@ def test_leaving_out_the_only_unit_of_a_group_leaves_nothing_there():
 
 
 def test_many_units_are_left_out_in_parts_that_no_two_groups_share(monkeypatch):
-    monkeypatch.setattr(resampling, "LEFT_OUT", 10)
+    monkeypatch.setattr(resampling, "MAX_JACKKNIFE", 10)
     random = np.random.default_rng(0)
     groups = np.repeat([0, 1], [30, 70])
     people = random.random(100)
@@ -105,9 +105,9 @@ def test_parts_of_units_give_the_acceleration_of_single_ones(monkeypatch):
     random = np.random.default_rng(2)
     people = random.random(1000)
     sample = Sample("Spearman", people + random.normal(0, 0.2, 1000), reference=people, statistic="spearman")
-    monkeypatch.setattr(resampling, "LEFT_OUT", 1000)
+    monkeypatch.setattr(resampling, "MAX_JACKKNIFE", 1000)
     single = acceleration(jackknife(sample))
-    monkeypatch.setattr(resampling, "LEFT_OUT", 500)
+    monkeypatch.setattr(resampling, "MAX_JACKKNIFE", 500)
     assert acceleration(jackknife(sample)) == pytest.approx(single, rel=0.25)
     assert single < -0.005
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from adiabat.stats.run_effects import DrawnRuns, RunEffect
+from adiabat.stats.run_effects import RunEffect, RunResamples
 
 
-def choice(*runs: int, resamples: int = 50, seed: int = 0) -> DrawnRuns:
-    return DrawnRuns.draw(runs, resamples=resamples, generator=np.random.default_rng(seed))
+def choice(*runs: int, resamples: int = 50, seed: int = 0) -> RunResamples:
+    return RunResamples.draw(runs, resamples=resamples, generator=np.random.default_rng(seed))
 
 
 def test_effects_agree_with_plain_loops():
@@ -16,7 +16,7 @@ def test_effects_agree_with_plain_loops():
     draws = [random.random((50, 3)), random.random((50, 2))]
     drawn = choice(3, 2)
     pool = [(value - side.mean()) * (len(side[0]) / (len(side[0]) - 1)) ** 0.5 for side in found for value in side[0]]
-    shifts = [[sum(pool[place] for place in row[:3]) / 3, sum(pool[place] for place in row[3:]) / 2] for row in drawn.places]
+    shifts = [[sum(pool[place] for place in row[:3]) / 3, sum(pool[place] for place in row[3:]) / 2] for row in drawn.indices]
     spreads = []
     for side in draws:
         runs = side.shape[1]
@@ -32,7 +32,7 @@ def test_a_model_of_one_run_stands_for_itself():
     assert one.variance == 0
     assert other.shift.std() > 0
     drawn = choice(1, 1)
-    assert (drawn.places.shape, drawn.widening.tolist()) == ((50, 0), [1.0] * 50)
+    assert (drawn.indices.shape, drawn.widening.tolist()) == ((50, 0), [1.0] * 50)
     assert [effect.variance for effect in drawn.effects([np.ones((1, 1))] * 2, [np.ones((50, 1))] * 2)] == [0.0, 0.0]
 
 
@@ -65,5 +65,5 @@ def test_the_effect_on_a_difference_is_that_of_both():
 
 
 def test_the_choice_depends_on_the_seed_alone():
-    assert np.array_equal(choice(3, 3).places, choice(3, 3).places)
-    assert not np.array_equal(choice(3, 3).places, choice(3, 3, seed=1).places)
+    assert np.array_equal(choice(3, 3).indices, choice(3, 3).indices)
+    assert not np.array_equal(choice(3, 3).indices, choice(3, 3, seed=1).indices)

@@ -9,7 +9,7 @@ from typing import Any
 from adiabat.config.shared import EvaluateSettings
 from adiabat.core.progress import SILENT, Watch
 from adiabat.evaluation.evaluate import evaluate_datasets, read_dataset
-from adiabat.evaluation.score_files import require_no_others, scores_kept
+from adiabat.evaluation.score_files import refuse_foreign_scores, replacing_scores
 from adiabat.evaluation.systems import open_baseline_stores
 from adiabat.models.model_names import Model, load, name_of
 from adiabat.models.towers import DualEncoder
@@ -20,7 +20,7 @@ from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed
 from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
-from adiabat.stats.ranking_measures import require_relevant_alone
+from adiabat.stats.ranking_measures import require_relevant_only
 from adiabat.stats.samples import TaskScores
 from adiabat.store.vector_store import Store, refuse_swapped
 
@@ -63,7 +63,7 @@ def evaluate(
     """
     settings = settings or EvaluateSettings()
     # A measure that cannot be had is refused before anything is read.
-    require_relevant_alone(settings.measure.measures)
+    require_relevant_only(settings.measure.measures)
     # So is a damaged record of the job.
     tuning = _training_record(model)
     refuse_swapped(store, model, data, order="MODEL STORE DATA")
@@ -75,19 +75,19 @@ def evaluate(
     datasets = [target, *(read(stores[str(place)], str(what), role="retain", split=None) for place, what in retain)]
     with claimed(None if out is None else Path(out)) as folder:
         if folder:
-            require_no_others(folder)
+            refuse_foreign_scores(folder)
         tested = load(model, settings=settings.encoder, device=settings.run.device)
         before = None if baseline is None else load(baseline, settings=settings.encoder, device=settings.run.device)
         title = f"{tested.name} on {datasets[0].examples.name}"
         kept: list[tuple[str, TaskScores]] = []
-        asked: dict[str, Any] = {"settings": settings, "title": title, "command": command, "watch": watch, "keep": kept.append}
+        asked: dict[str, Any] = {"settings": settings, "title": title, "command": command, "watch": watch, "save_scores": kept.append}
         trained = [trained_by(name_of(one)) for one in (model, baseline) if one is not None]
         result = evaluate_datasets(tested, before, datasets, trained=trained, **asked)
         result = replace(result, training=tuning)
         if folder:
             if (folder / "result.json").exists():
                 watch.note(f"the evaluation that stood in {folder} is replaced")
-            with scores_kept(kept, folder, models={"model": tested.name, "baseline": before.name if before else ""}):
+            with replacing_scores(kept, folder, models={"model": tested.name, "baseline": before.name if before else ""}):
                 write_report(result, folder)
     return result
 

@@ -9,7 +9,7 @@ from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
 from adiabat.evaluation.space_analysis import analyse_space
 from adiabat.evaluation.space_maps import require_maps
-from adiabat.evaluation.systems import System, baseline_of, open_baseline_stores, refuse_idle, stores_read
+from adiabat.evaluation.systems import System, baseline_system, open_baseline_stores, refuse_unused_stores, store_inputs
 from adiabat.models.model_names import Model, load
 from adiabat.results.space_result import SpaceResult
 from adiabat.runs.finish import write_report
@@ -87,12 +87,12 @@ def _addressed(queries: str | Path, store: Store, settings: SpaceSettings) -> Ad
 def _before(baseline: Model, store: Store, others: list[Store], settings: SpaceSettings) -> System:
     """The baseline with documents of its own."""
     towers = load(baseline, settings=settings.encoder, device=settings.run.device)
-    found = baseline_of(towers, towers.fingerprint("document"), store, others)
-    refuse_idle(others, [found.store])
+    found = baseline_system(towers, towers.fingerprint("document"), store, others)
+    refuse_unused_stores(others, [found.store])
     return found
 
 
 def _inputs(queries: str | Path, settings: SpaceSettings, store: Store, before: System | None) -> dict[str, str]:
     """What was read."""
     split = {} if settings.data.split is None else {"split": settings.data.split}
-    return {"data": str(queries), **split, **stores_read(store, before)}
+    return {"data": str(queries), **split, **store_inputs(store, before)}

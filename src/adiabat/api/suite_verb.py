@@ -7,14 +7,14 @@ from pathlib import Path
 from adiabat.config.reader import read_settings
 from adiabat.config.tasks import SuiteSettings, suite_file
 from adiabat.core.progress import SILENT, Watch
-from adiabat.evaluation.measured_models import subjects_of
+from adiabat.evaluation.measured_models import resolve_models
 from adiabat.evaluation.suite import evaluate_suite as run_suite
 from adiabat.models.model_names import load_with, require_name
 from adiabat.models.trained_file import trained_by
 from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed
-from adiabat.stats.ranking_measures import require_relevant_alone
+from adiabat.stats.ranking_measures import require_relevant_only
 
 
 def evaluate_suite(
@@ -48,10 +48,10 @@ def evaluate_suite(
         settings = read_settings(SuiteSettings, suite_file(str(settings)))
     # A measure that cannot be had is refused before anything is read.
     for measures in [settings.measure.measures, *(getattr(task, "measures", None) or () for task in settings.tasks)]:
-        require_relevant_alone(measures)
+        require_relevant_only(measures)
     loader = partial(load_with, device=settings.run.device)
-    subjects = subjects_of(settings.models, models, settings.encoder, loader, trained_by)
-    for model in dict.fromkeys(run.model for runs in subjects for run in runs if not run.is_lexical):
+    subjects = resolve_models(settings.models, models, settings.encoder, loader, trained_by)
+    for model in dict.fromkeys(run.model for runs in subjects for run in runs if not run.is_bm25):
         require_name(model)
     with claimed(Path(out), kind="suite") as folder:
         assert folder is not None

@@ -17,7 +17,7 @@ from adiabat.distillation.static_jobs import distill_fit, distill_static, made_o
 from adiabat.distillation.static_model import is_distilled
 from adiabat.dual_encoder.dataset_cache import contents_of
 from adiabat.dual_encoder.train import train
-from adiabat.evaluation.task_kinds import prepare
+from adiabat.evaluation.task_kinds import load_tasks
 from adiabat.models.model_names import load_with
 from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
@@ -85,7 +85,7 @@ def distill_ablate(
     if note := require_begun(folder, "static ablation", begun=begun, resume=resume):
         watch.note(note)
     # Faults of its data, or of what the models are made of, must not come to light after some were trained.
-    prepare(suite, watch)
+    load_tasks(suite, watch)
     inputs = made_of(teacher, _static(settings, counted))
     if learned := [*section.texts, *examples]:
         inputs["learned"] = {"files_sha256": hashlib.sha256("".join(contents_of(learned).values()).encode()).hexdigest()}

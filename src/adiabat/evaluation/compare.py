@@ -12,8 +12,8 @@ from adiabat.config.tasks import CompareRunsSettings, RunsMeasureSection
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.provenance import now, versions
 from adiabat.data.trec import Qrels, Run, read_qrels, read_run
-from adiabat.evaluation.score_files import ENDING, read_record, read_scores, scores_in
-from adiabat.evaluation.suite_findings import Measured, findings_of
+from adiabat.evaluation.score_files import SUFFIX, read_record, read_scores, score_files
+from adiabat.evaluation.suite_findings import ModelScores, findings_of
 from adiabat.results.suite_result import SuiteModel, SuiteResult
 from adiabat.stats.ranking_measures import Ties, ranking_measures, tied_documents
 from adiabat.stats.samples import Sample, TaskScores, ranking_bounds
@@ -23,90 +23,93 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
     """Compare two models on every task that both were measured on."""
     if first.resolve() == second.resolve():
         raise ConfigError(f"the two must differ, got {first} twice; name two models or runs")
-    kept = [_is_kept(path) for path in (first, second)]
-    if all(kept) and qrels is not None:
+    stored = [_is_stored(path) for path in (first, second)]
+    if all(stored) and qrels is not None:
         raise ConfigError(f"--qrels must be left out for scores that adiabat kept, got {qrels}; leave it out")
-    if all(kept) and settings.measure.ties != RunsMeasureSection().ties:
+    if all(stored) and settings.measure.ties != RunsMeasureSection().ties:
         raise ConfigError("measure.ties has no effect on scores that adiabat kept, whose rankings are exact; leave it out")
     judged = None if qrels is None else read_qrels(qrels)
-    sides = [_kept_by(path) if own else _judged(path, judged, qrels, settings) for path, own in zip((first, second), kept, strict=True)]
+    sides = [
+        _stored_scores(path) if is_stored else _judged(path, judged, qrels, settings)
+        for path, is_stored in zip((first, second), stored, strict=True)
+    ]
     notes = _alone(sides, (first, second))
     baseline, model = _named_apart(_in_common(sides, settings.measure.units), (first, second))
-    found = findings_of([baseline, model], baseline=baseline.about.name, seed=settings.run.seed, resamples=settings.measure.resamples)
+    findings = findings_of([baseline, model], baseline=baseline.name, seed=settings.run.seed, resamples=settings.measure.resamples)
     return SuiteResult(
-        title=f"{model.about.name} against {baseline.about.name}",
+        title=f"{model.name} against {baseline.name}",
         command=command,
         created=now(),
         seconds=0.0,
         seed=settings.run.seed,
         versions=versions("none"),
-        tasks=found.tasks,
-        models=[baseline.about, model.about],
-        scores=found.scores,
-        pairings=found.pairings,
-        baseline=baseline.about.name,
+        tasks=findings.tasks,
+        models=[baseline.model, model.model],
+        scores=findings.scores,
+        pairings=findings.pairings,
+        baseline=baseline.name,
         resamples=settings.measure.resamples,
-        grids=found.grids,
-        units=found.units,
-        facts=found.facts,
-        notes=[*notes, *found.notes],
+        grids=findings.grids,
+        units=findings.units,
+        facts=findings.facts,
+        notes=[*notes, *findings.notes],
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs={name: {"source": str(path)} for name, path in zip(("baseline", "model"), (first, second), strict=True)},
     )
 
 
-def _is_kept(path: Path) -> bool:
+def _is_stored(path: Path) -> bool:
     if not path.exists():
         raise DataError(f"{path} must be a folder with scores, or a run in the format of TREC, got no such file; check the path")
-    return path.is_dir() or path.suffix == ENDING
+    return path.is_dir() or path.suffix == SUFFIX
 
 
-def _kept_by(path: Path) -> Measured:
+def _stored_scores(path: Path) -> ModelScores:
     """What adiabat kept of one model, in one run or several."""
-    files = list(scores_in(path)) if path.is_dir() else [path]
+    files = list(score_files(path)) if path.is_dir() else [path]
     if not files:
         raise DataError(f"{path} must hold scores, got no file of them in it; name the folder of an evaluation")
-    whole = {file: read_record(file) for file in files}
-    records = {file: record["about"] for file, record in whole.items()}
+    records = {file: read_record(file) for file in files}
+    about_of = {file: record["about"] for file, record in records.items()}
     # Of several runs each has a folder of its own below that of the model.
-    folders = {file: file.parent.parent if "run" in about else file.parent for file, about in records.items()}
-    if len(models := sorted(set(folders.values()))) > 1:
+    model_of = {file: file.parent.parent if "run" in about else file.parent for file, about in about_of.items()}
+    if len(models := sorted(set(model_of.values()))) > 1:
         listed = ", ".join(map(str, models[:10]))
         raise DataError(f"{path} must hold scores of one model, got {len(models)}: {listed}; name the folder of one of them")
-    if len({"run" in about for about in records.values()}) > 1:
+    if len({"run" in about for about in about_of.values()}) > 1:
         raise DataError(f"{path} must hold scores of one run or of several, got both; remove those that are not wanted")
-    _require_one_state(path, records)
+    _require_one_state(path, about_of)
     runs: defaultdict[Path, dict[str, TaskScores]] = defaultdict(dict)
     for file in files:
-        scores = read_scores(file, whole[file])
+        scores = read_scores(file, records[file])
         if scores.task in runs[file.parent]:
             raise DataError(f"{file} must hold scores of a task that no file beside it holds, got {scores.task} twice; remove one of them")
         runs[file.parent][scores.task] = scores
-    about = records[files[0]]
-    places = [str(place) for place in runs] if len(runs) > 1 else []
-    return Measured(SuiteModel(str(about.get("model", path.name)), str(about.get("source", path)), runs=places), list(runs.values()))
+    about = about_of[files[0]]
+    folders = [str(folder) for folder in runs] if len(runs) > 1 else []
+    return ModelScores(SuiteModel(str(about.get("model", path.name)), str(about.get("source", path)), runs=folders), list(runs.values()))
 
 
 def _require_one_state(path: Path, records: Mapping[Path, Mapping[str, Any]]) -> None:
     """Refuse scores of a run that were made by other weights or settings than its other scores."""
-    states: defaultdict[Path, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    states_of: defaultdict[Path, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for file, about in records.items():
-        states[file.parent][str(about.get("state", ""))].append(file.name)
-    for folder, found in states.items():
-        if len(found) > 1:
-            groups = " and ".join(", ".join(names[:10]) for names in found.values())
+        states_of[file.parent][str(about.get("state", ""))].append(file.name)
+    for folder, states in states_of.items():
+        if len(states) > 1:
+            groups = " and ".join(", ".join(names[:10]) for names in states.values())
             raise DataError(
-                f"{path} must hold scores of one state of the model, got those of {len(found)} in {folder}: {groups}; "
+                f"{path} must hold scores of one state of the model, got those of {len(states)} in {folder}: {groups}; "
                 "remove what is older, or measure all tasks anew"
             )
 
 
-def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: CompareRunsSettings) -> Measured:
+def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: CompareRunsSettings) -> ModelScores:
     """A run in the format of TREC, measured."""
     if judged is None:
         raise ConfigError(f"--qrels must name the judgements of a run in the format of TREC, got none for {path}; add --qrels FILE")
     task = settings.measure.task or Path(str(qrels)).stem
-    return Measured(
+    return ModelScores(
         SuiteModel(path.name, str(path)),
         [{task: scores_of_run(read_run(path), judged, settings.measure.measures, task=task, name=str(path), ties=settings.measure.ties)}],
     )
@@ -123,30 +126,30 @@ def scores_of_run(
     Returns:
         Values of every query that has a relevant document; 0 where the run has nothing for it.
     """
-    asked = {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
-    if not set(asked) & set(run):
+    relevant = {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
+    if not set(relevant) & set(run):
         raise DataError(
-            f"{name} must hold queries that are judged, got none of the {len(asked):,} of {task}; check that they belong together"
+            f"{name} must hold queries that are judged, got none of the {len(relevant):,} of {task}; check that they belong together"
         )
-    values = ranking_measures(run, asked, measures, ties=ties)
+    values = ranking_measures(run, relevant, measures, ties=ties)
     counts = {
-        "judged queries without a relevant document were left out": len(qrels) - len(asked),
+        "judged queries without a relevant document were left out": len(qrels) - len(relevant),
         "queries of the run are not judged and were left out": len(set(run) - set(qrels)),
-        "judged queries have no result in the run and count as 0": len(set(asked) - set(run)),
+        "judged queries have no result in the run and count as 0": len(set(relevant) - set(run)),
     }
     return TaskScores(
         task=task,
         kind="retrieval",
         unit="query",
-        units=list(asked),
+        units=list(relevant),
         samples=[Sample(measure, values[measure], "run", bounds=ranking_bounds(measure)) for measure in measures],
-        notes=(*(f"{count:,} {what}" for what, count in counts.items() if count), *_tie_notes(run, asked, ties)),
+        notes=(*(f"{count:,} {reason}" for reason, count in counts.items() if count), *_tie_notes(run, relevant, ties)),
     )
 
 
-def _tie_notes(run: Run, asked: Qrels, ties: Ties) -> list[str]:
+def _tie_notes(run: Run, qrels: Qrels, ties: Ties) -> list[str]:
     """How many documents have the score of another of their query, and which comes first."""
-    counts = [count for query in asked if query in run and (count := tied_documents(run[query], single=ties == "trec_eval"))]
+    counts = [count for query in qrels if query in run and (count := tied_documents(run[query], single=ties == "trec_eval"))]
     if not counts:
         return []
     queries = "1 query" if len(counts) == 1 else f"{len(counts):,} queries"
@@ -156,44 +159,46 @@ def _tie_notes(run: Run, asked: Qrels, ties: Ties) -> list[str]:
     return [f"{tied}: relevant documents are ranked last among equals; measure.ties = trec_eval ranks them by document id"]
 
 
-def _alone(sides: Sequence[Measured], paths: Sequence[Path]) -> list[str]:
+def _alone(sides: Sequence[ModelScores], paths: Sequence[Path]) -> list[str]:
     """Tasks that only one of the two was measured on."""
     tasks = [{name for run in side.runs for name in run} for side in sides]
     if not tasks[0] & tasks[1]:
-        got = " and ".join(f"{', '.join(sorted(names))} in {path}" for names, path in zip(tasks, paths, strict=True))
-        raise DataError(f"both must be measured on at least one task in common, got {got}; the task of a TREC run is named by measure.task")
-    own = [(names - tasks[1 - place], paths[place]) for place, names in enumerate(tasks)]
-    return [f"only in {path}, and so not compared: {', '.join(sorted(names))}" for names, path in own if names]
+        listing = " and ".join(f"{', '.join(sorted(names))} in {path}" for names, path in zip(tasks, paths, strict=True))
+        raise DataError(
+            f"both must be measured on at least one task in common, got {listing}; the task of a TREC run is named by measure.task"
+        )
+    exclusive = [(names - tasks[1 - side], paths[side]) for side, names in enumerate(tasks)]
+    return [f"only in {path}, and so not compared: {', '.join(sorted(names))}" for names, path in exclusive if names]
 
 
-def _in_common(sides: Sequence[Measured], units: str) -> list[Measured]:
+def _in_common(sides: Sequence[ModelScores], units_setting: str) -> list[ModelScores]:
     """Tasks of both, and where it is asked for, units of both."""
     shared = set.intersection(*({name for run in side.runs for name in run} for side in sides))
-    found = [replace(side, runs=[{name: run[name] for name in run if name in shared} for run in side.runs]) for side in sides]
-    if units == "same":
-        return found
-    wanted = {name: _common_units(name, found) for name in shared}
-    return [replace(side, runs=[{name: _taken(run[name], wanted[name]) for name in run} for run in side.runs]) for side in found]
+    restricted = [replace(side, runs=[{name: run[name] for name in run if name in shared} for run in side.runs]) for side in sides]
+    if units_setting == "same":
+        return restricted
+    units = {name: _common_units(name, restricted) for name in shared}
+    return [replace(side, runs=[{name: _taken(run[name], units[name]) for name in run} for run in side.runs]) for side in restricted]
 
 
-def _common_units(task: str, sides: Sequence[Measured]) -> list[str]:
-    every = [scores.units for side in sides for scores in side.on(task)]
-    shared = set.intersection(*map(set, every))
+def _common_units(task: str, sides: Sequence[ModelScores]) -> list[str]:
+    unit_lists = [scores.units for side in sides for scores in side.scores_of(task)]
+    shared = set.intersection(*map(set, unit_lists))
     if not shared:
         raise DataError(f"{task} must have units that both were measured on, got none; check that they are of the same data")
-    return [unit for unit in every[0] if unit in shared]
+    return [unit for unit in unit_lists[0] if unit in shared]
 
 
 def _taken(scores: TaskScores, units: Sequence[str]) -> TaskScores:
-    place: Mapping[str, int] = {unit: number for number, unit in enumerate(scores.units)}
-    taken = scores.take(np.array([place[unit] for unit in units], dtype=np.int64))
-    if left := len(scores.units) - len(units):
-        return replace(taken, notes=(*taken.notes, f"{left:,} that the other lacks were left out"))
-    return taken
+    row_of: Mapping[str, int] = {unit: number for number, unit in enumerate(scores.units)}
+    restricted = scores.take(np.array([row_of[unit] for unit in units], dtype=np.int64))
+    if dropped := len(scores.units) - len(units):
+        return replace(restricted, notes=(*restricted.notes, f"{dropped:,} that the other lacks were left out"))
+    return restricted
 
 
-def _named_apart(sides: Sequence[Measured], paths: Sequence[Path]) -> list[Measured]:
+def _named_apart(sides: Sequence[ModelScores], paths: Sequence[Path]) -> list[ModelScores]:
     """Two of one name, such as a model before and after, go by their paths."""
-    if sides[0].about.name != sides[1].about.name:
+    if sides[0].name != sides[1].name:
         return list(sides)
-    return [replace(side, about=replace(side.about, name=str(path))) for side, path in zip(sides, paths, strict=True)]
+    return [replace(side, model=replace(side.model, name=str(path))) for side, path in zip(sides, paths, strict=True)]

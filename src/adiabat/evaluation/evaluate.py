@@ -17,9 +17,9 @@ from adiabat.data.records import ExampleSet, LanguageGridSet
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.evaluation.language_grid_tasks import grid_result, score_nli_grid
 from adiabat.evaluation.retrieval import retrieval_result, score_retrieval
-from adiabat.evaluation.retrieval_data import own_documents
-from adiabat.evaluation.systems import Role, System, baseline_of, refuse_idle, similarities_of, stores_read
-from adiabat.evaluation.trained_queries import trained_on, unseen_of, with_trained
+from adiabat.evaluation.retrieval_data import identical_documents
+from adiabat.evaluation.systems import Role, System, baseline_system, refuse_unused_stores, similarities_of, store_inputs
+from adiabat.evaluation.trained_queries import measure_unseen, trained_on, with_overlap
 from adiabat.models.device import device_name
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
@@ -41,7 +41,7 @@ SHOWN_CHARACTERS = 500
 SAME_TOWER = "model and baseline have the same query tower, so nothing differs: the tuning kept the starting weights, or there was none"
 
 
-Keep = Callable[[tuple[str, TaskScores]], None]
+SaveScores = Callable[[tuple[str, TaskScores]], None]
 """Takes ``model`` or ``baseline`` with its scores of one data set."""
 
 
@@ -78,8 +78,8 @@ def read_dataset(
     examples = read_examples(path, split=split, columns=columns)
     if isinstance(examples, LanguageGridSet):
         require_every_label(examples, source=path)
-    found = address(examples, store, missing=settings.data.missing, merge_equal=True) if isinstance(examples, ExampleSet) else examples
-    return Dataset(store, found, role, path, split, baseline_stores)
+    addressed = address(examples, store, missing=settings.data.missing, merge_equal=True) if isinstance(examples, ExampleSet) else examples
+    return Dataset(store, addressed, role, path, split, baseline_stores)
 
 
 def evaluate_datasets(
@@ -91,27 +91,27 @@ def evaluate_datasets(
     title: str,
     command: str,
     watch: Watch,
-    keep: Keep | None = None,
+    save_scores: SaveScores | None = None,
     trained: Sequence[TrainedTexts | None] = (None, None),
 ) -> Result:
     """Measure every data set.
 
     Args:
         baseline: What it is compared with, or None.
-        keep: Takes what each model scored on each unit; None keeps nothing.
+        save_scores: Takes what each model scored on each unit; None keeps nothing.
         trained: What the jobs of model and baseline were trained on; None for one that is of no job.
     """
     started = time.monotonic()
     prints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
     systems = _systems(model, baseline, prints, datasets)
-    given = {id(store): store for one in datasets for store in one.baseline_stores}
-    refuse_idle(list(given.values()), [before.store for _, before in systems if before])
-    same = [SAME_TOWER] if baseline and prints[0] == prints[1] and model.fingerprint("query") == baseline.fingerprint("query") else []
-    for sentence in same:
+    baseline_stores = {id(store): store for dataset in datasets for store in dataset.baseline_stores}
+    refuse_unused_stores(list(baseline_stores.values()), [before.store for _, before in systems if before])
+    same_tower = [SAME_TOWER] if baseline and prints[0] == prints[1] and model.fingerprint("query") == baseline.fingerprint("query") else []
+    for sentence in same_tower:
         watch.note(sentence)
     seed = settings.run.seed
     watch = replace(watch, note=once(watch.note))
-    measured = [_measure(*pair, one, settings, watch, keep, trained) for pair, one in zip(systems, datasets, strict=True)]
+    measured = [_measure(*pair, dataset, settings, watch, save_scores, trained) for pair, dataset in zip(systems, datasets, strict=True)]
     after, before = systems[0]
     examples = changed_queries(after, before, datasets[0].examples, settings=settings.measure, seed=seed) if before else []
     return Result(
@@ -123,7 +123,7 @@ def evaluate_datasets(
         versions=versions(device_name(model.query.device)),
         model=model.name,
         baseline=baseline.name if baseline else None,
-        datasets=[replace(one, notes=[*same, *one.notes]) for one in measured],
+        datasets=[replace(dataset, notes=[*same_tower, *dataset.notes]) for dataset in measured],
         examples=examples,
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs=_inputs(datasets, [before for _, before in systems]),
@@ -134,57 +134,57 @@ def _systems(
     model: DualEncoder, baseline: DualEncoder | None, prints: Sequence[Fingerprint], datasets: Sequence[Dataset]
 ) -> list[tuple[System, System | None]]:
     """Who is measured on each data set, and who it is compared with; data sets of one store share what is found of it."""
-    found: dict[int, tuple[System, System | None]] = {}
-    for one in datasets:
-        if id(one.store) not in found:
-            one.store.require_encoder(prints[0], who=model.name)
-            before = None if baseline is None else baseline_of(baseline, prints[1], one.store, one.baseline_stores)
-            found[id(one.store)] = System(model, one.store), before
-    return [found[id(one.store)] for one in datasets]
+    systems: dict[int, tuple[System, System | None]] = {}
+    for dataset in datasets:
+        if id(dataset.store) not in systems:
+            dataset.store.require_encoder(prints[0], who=model.name)
+            before = None if baseline is None else baseline_system(baseline, prints[1], dataset.store, dataset.baseline_stores)
+            systems[id(dataset.store)] = System(model, dataset.store), before
+    return [systems[id(dataset.store)] for dataset in datasets]
 
 
 def _inputs(datasets: Sequence[Dataset], baselines: Sequence[System | None]) -> dict[str, Any]:
     """What was read, by its part: ``target``, ``retain 1``, ``retain 2``, ..."""
     inputs: dict[str, Any] = {}
-    for one, before in zip(datasets, baselines, strict=True):
-        name = one.role if one.role == "target" else f"retain {sum(key != 'target' for key in inputs) + 1}"
-        split = {} if one.split is None else {"split": one.split}
-        inputs[name] = {"data": one.source, **split, **stores_read(one.store, before)}
+    for dataset, before in zip(datasets, baselines, strict=True):
+        name = dataset.role if dataset.role == "target" else f"retain {sum(key != 'target' for key in inputs) + 1}"
+        split = {} if dataset.split is None else {"split": dataset.split}
+        inputs[name] = {"data": dataset.source, **split, **store_inputs(dataset.store, before)}
     return inputs
 
 
 def _measure(
     after: System,
     before: System | None,
-    one: Dataset,
+    dataset: Dataset,
     settings: EvaluateSettings,
     watch: Watch,
-    keep: Keep | None,
+    save_scores: SaveScores | None,
     trained: Sequence[TrainedTexts | None],
 ) -> DatasetResult:
     """Score the two apart, and then compare their queries."""
     drawing = {"seed": settings.run.seed, "resamples": settings.measure.resamples}
     systems = [after] if before is None else [after, before]
     similarities = similarities_of(*(system.model for system in systems))
-    grid = one.examples
+    grid = dataset.examples
     scores = []
     for system, record in zip(systems, trained, strict=False):
-        asked: dict[str, Any] = {"similarities": similarities, "trained": record, "watch": watch}
+        options: dict[str, Any] = {"similarities": similarities, "trained": record, "watch": watch}
         if isinstance(grid, LanguageGridSet):
-            scores.append(score_nli_grid(system.model, grid, hypotheses=system.store, **asked))
+            scores.append(score_nli_grid(system.model, grid, hypotheses=system.store, **options))
         else:
-            scores.append(score_retrieval(system, grid, settings=settings.measure, **asked))
+            scores.append(score_retrieval(system, grid, settings=settings.measure, **options))
     for side, each in zip(("model", "baseline"), scores, strict=False):
-        if keep:
-            keep((side, each))
+        if save_scores:
+            save_scores((side, each))
     other = scores[1] if before else None
     if isinstance(grid, LanguageGridSet):
-        result = grid_result(scores[0], other, grid, role=one.role, **drawing)
+        result = grid_result(scores[0], other, grid, role=dataset.role, **drawing)
     else:
-        result = replace(retrieval_result(scores[0], other, role=one.role, **drawing), unseen=unseen_of(scores, **drawing))
+        result = replace(retrieval_result(scores[0], other, role=dataset.role, **drawing), unseen=measure_unseen(scores, **drawing))
     result = replace(result, notes=[*result.notes, *_other_similarity(after, before)])
     pairs = zip(systems, scores, strict=True)
-    return with_trained(result, [found for system, each in pairs for found in trained_on(system.model.name, each)])
+    return with_overlap(result, [overlap for system, each in pairs for overlap in trained_on(system.model.name, each)])
 
 
 def _other_similarity(after: System, before: System | None) -> list[str]:
@@ -204,20 +204,22 @@ def changed_queries(
     order: list[int] = np.random.default_rng(seed).permutation(len(examples))[:SEARCHED_QUERIES].tolist()
     texts = [examples.queries[row] for row in order]
     ids = [examples.query_ids[row] for row in order]
-    aside = own_documents(after, ids, texts, examples.positives.take(np.array(order)), drop=settings.drop_same_id)
-    excluded = [aside.rows[place] for place in range(len(order))]
+    identical = identical_documents(after, ids, texts, examples.positives.take(np.array(order)), drop=settings.drop_same_id)
+    excluded = [identical.rows[number] for number in range(len(order))]
     similarity = similarities_of(after.model, before.model)[0]
     first, last = (
-        search(one.store, one.model.encode(texts, side="query", precision="fp32"), SHOWN_HITS, similarity=similarity, excluded=excluded)
-        for one in (before, after)
+        search(
+            system.store, system.model.encode(texts, side="query", precision="fp32"), SHOWN_HITS, similarity=similarity, excluded=excluded
+        )
+        for system in (before, after)
     )
-    changed = [place for place in range(len(order)) if list(first.rows[place]) != list(last.rows[place])][:SHOWN_QUERIES]
+    changed = [number for number in range(len(order)) if list(first.rows[number]) != list(last.rows[number])][:SHOWN_QUERIES]
     return [
         ChangedQuery(
             dataset=examples.name,
-            query=texts[place],
-            before=hits_of(store, first, place, examples.positives[order[place]], similarity=similarity, characters=SHOWN_CHARACTERS),
-            after=hits_of(store, last, place, examples.positives[order[place]], similarity=similarity, characters=SHOWN_CHARACTERS),
+            query=texts[number],
+            before=hits_of(store, first, number, examples.positives[order[number]], similarity=similarity, characters=SHOWN_CHARACTERS),
+            after=hits_of(store, last, number, examples.positives[order[number]], similarity=similarity, characters=SHOWN_CHARACTERS),
         )
-        for place in changed
+        for number in changed
     ]

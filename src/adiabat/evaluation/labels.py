@@ -44,16 +44,16 @@ def score_classification(
     """
     require_separable(training, test)
     labels = training.distinct
-    drawn = _drawn(_numbers(training, labels), per_label, seed=seed)
-    texts = [training.texts[row] for row in drawn]
+    rows = _drawn(_numbers(training, labels), per_label, seed=seed)
+    texts = [training.texts[row] for row in rows]
     vectors = embed_texts(model, [*texts, *test.texts], side=side, name=name, watch=watch)
-    known, truth = _numbers(training, labels)[drawn], _numbers(test, labels)
-    given, converged = _predicted(vectors[: len(texts)], known, vectors[len(texts) :], regularization=regularization)
-    correct = (given == truth).astype(np.float64)
-    present, groups = np.unique(truth, return_inverse=True)
-    facts = {"macro F1": _macro_f1(truth, given), "labels": float(len(labels)), "training texts": float(len(texts))}
+    training_labels, test_labels = _numbers(training, labels)[rows], _numbers(test, labels)
+    predicted, converged = _predicted(vectors[: len(texts)], training_labels, vectors[len(texts) :], regularization=regularization)
+    correct = (predicted == test_labels).astype(np.float64)
+    present, groups = np.unique(test_labels, return_inverse=True)
+    facts = {"macro F1": _macro_f1(test_labels, predicted), "labels": float(len(labels)), "training texts": float(len(texts))}
     notes = [
-        *_short_notes(np.bincount(known), per_label),
+        *_short_notes(np.bincount(training_labels), per_label),
         *_leak_notes(texts, test.texts),
         *_distinct_notes(vectors[: len(texts)], "training texts", labels=len(labels)),
         *([] if converged else [f"the regression had not converged after {ITERATIONS:,} iterations"]),
@@ -71,7 +71,7 @@ def score_clustering(
     side: Side,
     name: str,
     restarts: int = 10,
-    most: int | None = None,
+    max_texts: int | None = None,
     seed: int,
     watch: Watch,
 ) -> TaskScores:
@@ -80,11 +80,11 @@ def score_clustering(
     Vectors are taken as the model gives them, of unit length or not.
 
     Args:
-        most: Texts, drawn at random, > 0; None takes all.
+        max_texts: Texts, drawn at random, > 0; None takes all.
     """
     rows = np.arange(len(texts))
-    if most is not None and most < len(texts):
-        rows = np.sort(np.random.default_rng(seed).choice(len(texts), size=most, replace=False))
+    if max_texts is not None and max_texts < len(texts):
+        rows = np.sort(np.random.default_rng(seed).choice(len(texts), size=max_texts, replace=False))
     chosen = LabelledTexts(texts.name, [texts.texts[row] for row in rows.tolist()], [texts.labels[row] for row in rows.tolist()])
     require_separable(chosen)
     labels = chosen.distinct
@@ -103,8 +103,8 @@ def score_clustering(
 
 def _numbers(texts: LabelledTexts, labels: Sequence[str]) -> Int[np.ndarray, " n"]:
     """The label of each text as its place among all labels."""
-    place = {label: number for number, label in enumerate(labels)}
-    return np.array([place[label] for label in texts.labels], dtype=np.int64)
+    number_of = {label: number for number, label in enumerate(labels)}
+    return np.array([number_of[label] for label in texts.labels], dtype=np.int64)
 
 
 def _drawn(numbers: Int[np.ndarray, " n"], per_label: int | None, *, seed: int) -> Int[np.ndarray, " m"]:
@@ -112,8 +112,8 @@ def _drawn(numbers: Int[np.ndarray, " n"], per_label: int | None, *, seed: int) 
     if per_label is None:
         return np.arange(numbers.size)
     shuffled = np.random.default_rng(seed).permutation(numbers.size)
-    kept = [shuffled[numbers[shuffled] == number][:per_label] for number in np.unique(numbers)]
-    return np.sort(np.concatenate(kept))
+    rows = [shuffled[numbers[shuffled] == number][:per_label] for number in np.unique(numbers)]
+    return np.sort(np.concatenate(rows))
 
 
 def _predicted(
@@ -145,10 +145,10 @@ def _clusters(vectors: Vectors, count: int, *, restarts: int, seed: int) -> Int[
     return clusters
 
 
-def _macro_f1(truth: Int[np.ndarray, " n"], given: Int[np.ndarray, " n"]) -> float:
+def _macro_f1(truth: Int[np.ndarray, " n"], predicted: Int[np.ndarray, " n"]) -> float:
     from sklearn.metrics import f1_score
 
-    return float(f1_score(truth, given, average="macro"))
+    return float(f1_score(truth, predicted, average="macro"))
 
 
 def _homogeneity(truth: Int[np.ndarray, " n"], clusters: Int[np.ndarray, " n"]) -> dict[str, float]:
@@ -171,13 +171,13 @@ def _leak_notes(training: Sequence[str], test: Sequence[str]) -> list[str]:
     return [f"{both:,} of {len(test):,} test texts are training texts too"] if both else []
 
 
-def _distinct_notes(vectors: Vectors, what: str, *, labels: int) -> list[str]:
+def _distinct_notes(vectors: Vectors, texts: str, *, labels: int) -> list[str]:
     """A model that gives many texts the same vector leaves nothing to tell them apart by."""
     distinct = len(np.unique(vectors, axis=0))
     if distinct >= labels:
         return []
     had = "one vector" if distinct == 1 else f"{distinct:,} different vectors"
-    return [f"all {len(vectors):,} {what} together have {had}, too few to tell {labels:,} labels apart"]
+    return [f"all {len(vectors):,} {texts} together have {had}, too few to tell {labels:,} labels apart"]
 
 
 BLOCK_ROWS = 4096
@@ -191,22 +191,22 @@ def score_bitext(model: DualEncoder, sentences: ParallelTexts, *, side: Side, na
     vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
     require_directions(vectors, texts, name=name)
     a, b = vectors[: len(sentences)], vectors[len(sentences) :]
-    there = finds_own(a, b, sentences.b, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
-    back = finds_own(b, a, sentences.a, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
+    forward = finds_translation(a, b, sentences.b, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
+    backward = finds_translation(b, a, sentences.a, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
     sample = partial(Sample, similarity=model.ranks_by, bounds=SHARE)
     return TaskScores(
         task=name,
         kind="bitext",
         unit="pair",
         units=[str(number) for number in range(len(sentences))],
-        samples=[sample("accuracy", (there + back) / 2), sample("accuracy a to b", there), sample("accuracy b to a", back)],
-        texts=[f"{one}\n{other}" for one, other in zip(sentences.a, sentences.b, strict=True)],
+        samples=[sample("accuracy", (forward + backward) / 2), sample("accuracy a to b", forward), sample("accuracy b to a", backward)],
+        texts=[f"{first}\n{second}" for first, second in zip(sentences.a, sentences.b, strict=True)],
         documents=len(sentences),
         notes=_notes(sentences),
     )
 
 
-def finds_own(
+def finds_translation(
     queries: Float32[np.ndarray, "n e"],
     answers: Float32[np.ndarray, "n e"],
     texts: Sequence[str],
@@ -225,14 +225,14 @@ def finds_own(
     row_of: dict[str, int] = {}
     right = np.array([row_of.setdefault(text, len(row_of)) for text in texts])
     distinct = answers[np.unique(right, return_index=True)[1]]
-    found = np.empty(len(queries), dtype=np.bool_)
+    correct = np.empty(len(queries), dtype=np.bool_)
     for start in range(0, len(queries), tile_rows):
         tile = slice(start, min(start + tile_rows, len(queries)))
-        asked = Queries(queries[tile], similarity)
-        own = exact_pairs(asked.exact, FixedPoint.of(answers[tile]), similarity)
-        found[tile] = ~_beaten(asked, right[tile], own, _blocks(distinct, block_rows))
+        tile_queries = Queries(queries[tile], similarity)
+        own_scores = exact_pairs(tile_queries.exact, FixedPoint.of(answers[tile]), similarity)
+        correct[tile] = ~_beaten(tile_queries, right[tile], own_scores, _blocks(distinct, block_rows))
         watch.progress(f"matching {name}", tile.stop, len(queries))
-    return found
+    return correct
 
 
 def _blocks(vectors: Float32[np.ndarray, "d e"], rows: int) -> Iterator[Block]:
@@ -242,9 +242,9 @@ def _blocks(vectors: Float32[np.ndarray, "d e"], rows: int) -> Iterator[Block]:
 
 
 def _beaten(
-    queries: Queries, right: Int[np.ndarray, " q"], own: Float32[np.ndarray, " q"], blocks: Iterator[Block]
+    queries: Queries, right: Int[np.ndarray, " q"], own_scores: Float32[np.ndarray, " q"], blocks: Iterator[Block]
 ) -> Bool[np.ndarray, " q"]:
-    """Whether some answer but the right one scores at least `own`."""
+    """Whether some answer but the right one scores at least `own_scores`."""
     beaten = np.zeros(len(right), dtype=np.bool_)
     for block in blocks:
         quick, error = block.approximate(queries)
@@ -252,13 +252,13 @@ def _beaten(
         quick[inside, right[inside] - block.start] = -np.inf
         # Most queries are settled by their best rival alone.
         best = quick.max(axis=1)
-        beaten |= best >= (own + error).astype(np.float32)
-        low = (own - error).astype(np.float32)
+        beaten |= best >= (own_scores + error).astype(np.float32)
+        low = (own_scores - error).astype(np.float32)
         open_queries = np.flatnonzero(~beaten & (best >= low))
-        row, place = np.nonzero(quick[open_queries] >= low[open_queries, None])
+        row, column = np.nonzero(quick[open_queries] >= low[open_queries, None])
         if len(row):
             query = open_queries[row]
-            beaten[query[block.exact(queries, query, place) >= own[query]]] = True
+            beaten[query[block.exact(queries, query, column) >= own_scores[query]]] = True
     return beaten
 
 

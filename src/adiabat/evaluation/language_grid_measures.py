@@ -24,7 +24,7 @@ from adiabat.core.errors import DataError, several
 from adiabat.data.records import NEGATIVES, POSITIVE
 from adiabat.models.embedding_head import Similarity
 from adiabat.stats.ranking_measures import discordant_counts
-from adiabat.stats.samples import SHARE, Cells, Sample
+from adiabat.stats.samples import SHARE, GridSample, Sample
 from adiabat.store.scoring import row_scores
 
 Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
@@ -134,7 +134,7 @@ def measure_grid(
     rows: Sequence[str],
     columns: Sequence[str],
     clusters: Int[np.ndarray, " _n"] | None = None,
-) -> tuple[list[Sample], list[Cells]]:
+) -> tuple[list[Sample], list[GridSample]]:
     """Measure both comparisons in every cell, cluster by cluster.
 
     Args:
@@ -155,29 +155,29 @@ def measure_grid(
     Reference:
         Vasilyev et al. 2024.
     """
-    places = rows_by_label(labels)
+    rows_of = rows_by_label(labels)
     groups = compact_clusters(clusters, len(labels))
     _check_fit(scores, (len(rows), len(columns), len(labels)))
     samples, cells = [], []
     for similarity, values in scores.items():
-        every = []
+        pseudo_values_of = []
         for negative in NEGATIVES:
-            sides = places[POSITIVE], places[negative]
+            sides = rows_of[POSITIVE], rows_of[negative]
             placed = placements(values[:, :, sides[0]], values[:, :, sides[1]])
-            every.append(_pseudo_values(placed, groups[sides[0]], groups[sides[1]], clusters=int(groups.max()) + 1))
+            pseudo_values_of.append(_pseudo_values(placed, groups[sides[0]], groups[sides[1]], clusters=int(groups.max()) + 1))
             cells.append(
-                Cells(
+                GridSample(
                     comparison=f"{POSITIVE}-{negative}",
                     similarity=similarity,
                     rows=tuple(rows),
                     columns=tuple(columns),
-                    values=every[-1].astype(np.float32),
+                    values=pseudo_values_of[-1].astype(np.float32),
                     lower_is_better=True,
                     errors=placed.errors,
                     total=placed.total,
                 )
             )
-        mean = np.mean(every, axis=(0, 1, 2))
+        mean = np.mean(pseudo_values_of, axis=(0, 1, 2))
         samples.append(Sample("PND", mean, similarity, lower_is_better=True, pseudo_values=True, bounds=SHARE))
     return samples, cells
 
@@ -248,12 +248,12 @@ def compact_clusters(clusters: Int[np.ndarray, " _n"] | None, pairs: int) -> Int
     return np.asarray(np.unique(clusters, return_inverse=True)[1])
 
 
-def _check_fit(scores: Scores, wanted: tuple[int, int, int]) -> None:
+def _check_fit(scores: Scores, shape: tuple[int, int, int]) -> None:
     """Scores of the languages and sentence pairs that there are."""
     shapes = sorted({values.shape for values in scores.values()})
-    if shapes != [wanted]:
-        languages = f"{wanted[0]} x {wanted[1]} languages"
-        raise ValueError(f"scores must be of {languages} and, as labels, of {wanted[2]} sentence pairs, got {shapes}")
+    if shapes != [shape]:
+        languages = f"{shape[0]} x {shape[1]} languages"
+        raise ValueError(f"scores must be of {languages} and, as labels, of {shape[2]} sentence pairs, got {shapes}")
 
 
 def _pseudo_values(

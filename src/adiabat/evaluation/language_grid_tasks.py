@@ -11,15 +11,15 @@ from adiabat.data.language_grids import QuestionGridSet
 from adiabat.data.records import LanguageGridSet, Side, grid_id
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.evaluation.language_grid_measures import cluster_ids, grid_scores, measure_grid
-from adiabat.evaluation.retrieval_grid import MEASURE, measure_retrieval
+from adiabat.evaluation.retrieval_grid import MEASURE, measure_grid_retrieval
 from adiabat.evaluation.systems import Role, ranking_notes, similarities_of
-from adiabat.evaluation.trained_queries import trained_premises
+from adiabat.evaluation.trained_queries import premise_overlap
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import DatasetResult
-from adiabat.stats.language_grid_stats import compare_cells, flips_notes
+from adiabat.stats.language_grid_stats import compare_grids, flips_notes
 from adiabat.stats.paired import paired_changes
-from adiabat.stats.samples import SHARE, Cells, Sample, TaskScores
+from adiabat.stats.samples import SHARE, GridSample, Sample, TaskScores
 from adiabat.store.scoring import FixedPoint, exact_table
 from adiabat.store.text_vectors import embed_texts, zero_rows
 from adiabat.store.vector_store import Store
@@ -36,7 +36,7 @@ CELLS = ("P@1", "PND")
 
 def measure_question_grid(
     questions: LanguageVectors, paragraphs: LanguageVectors, answers: Answers, *, similarities: Sequence[Similarity]
-) -> tuple[list[Sample], list[Cells]]:
+) -> tuple[list[Sample], list[GridSample]]:
     """Rank the paragraph that answers each question among the different paragraphs of each language.
 
     ``P@1 = [lost = 0]``, ``RR = 1 / (1 + lost)``, ``PND = lost / (d - 1)``, where ``lost`` of the other paragraphs score at least as high.
@@ -58,16 +58,21 @@ def measure_question_grid(
         Missions A6, A9.
     """
     _check(questions, paragraphs)
-    asked, told = ([FixedPoint.of(vectors) for vectors in side.values()] for side in (questions, paragraphs))
+    question_vectors, paragraph_vectors = ([FixedPoint.of(vectors) for vectors in side.values()] for side in (questions, paragraphs))
     others = np.array([len(vectors) - 1 for vectors in paragraphs.values()])[:, None]
     samples, cells = [], []
     for similarity in similarities:
-        lost = np.array([[_lost(one, other, answers[b], similarity) for b, other in zip(paragraphs, told, strict=True)] for one in asked])
+        lost = np.array(
+            [
+                [_lost(question_side, other, answers[b], similarity) for b, other in zip(paragraphs, paragraph_vectors, strict=True)]
+                for question_side in question_vectors
+            ]
+        )
         values = {"P@1": (lost == 0).astype(np.float64), "RR": 1 / (1 + lost), "PND": lost / others}
         means = {name: values[name].mean(axis=(0, 1)) for name in MEASURES}
         samples += [Sample(name, mean, similarity, lower_is_better=_lower_is_better(name), bounds=SHARE) for name, mean in means.items()]
         cells += [
-            Cells(name, similarity, tuple(questions), tuple(paragraphs), values[name].astype(np.float32), _lower_is_better(name))
+            GridSample(name, similarity, tuple(questions), tuple(paragraphs), values[name].astype(np.float32), _lower_is_better(name))
             for name in CELLS
         ]
     return samples, cells
@@ -80,8 +85,8 @@ def _lower_is_better(measure: str) -> bool:
 def _lost(questions: FixedPoint, paragraphs: FixedPoint, answers: Int[np.ndarray, " n"], similarity: Similarity) -> Int[np.ndarray, " n"]:
     """How many other paragraphs score at least as high as the one that answers."""
     scores = exact_table(questions, paragraphs, similarity)
-    own = np.take_along_axis(scores, answers[:, None], axis=1)
-    return np.asarray(np.count_nonzero(scores >= own, axis=1) - 1)
+    own_scores = np.take_along_axis(scores, answers[:, None], axis=1)
+    return np.asarray(np.count_nonzero(scores >= own_scores, axis=1) - 1)
 
 
 def _check(questions: LanguageVectors, paragraphs: LanguageVectors) -> None:
@@ -89,8 +94,8 @@ def _check(questions: LanguageVectors, paragraphs: LanguageVectors) -> None:
         raise ValueError(f"paragraphs must be at least two in every language, got fewer in {', '.join(few)}")
     faults = [
         f"{side} vector {row} in {language} must be finite, got NaN or infinity; encode it again"
-        for side, every in (("question", questions), ("paragraph", paragraphs))
-        for language, vectors in every.items()
+        for side, vectors_of in (("question", questions), ("paragraph", paragraphs))
+        for language, vectors in vectors_of.items()
         for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist()
     ]
     if faults:
@@ -118,36 +123,38 @@ def score_nli_grid(
         similarities: To rank by, the main one first; None takes what is worth it for this model alone.
         trained: What the job of the model was trained on; None where it is of none.
     """
-    asked = _embedded(model, grid.premises, grid.languages, side="query", name=grid.name, watch=watch)
+    premises = _embedded(model, grid.premises, grid.languages, side="query", name=grid.name, watch=watch)
     if hypotheses is None:
-        told = _embedded(model, grid.hypotheses, grid.languages, side="document", name=grid.name, watch=watch)
+        hypothesis_vectors = _embedded(model, grid.hypotheses, grid.languages, side="document", name=grid.name, watch=watch)
     else:
-        told = {language: hypotheses.gather(_hypothesis_rows(hypotheses, grid, language)) for language in grid.languages}
+        hypothesis_vectors = {language: hypotheses.gather(_hypothesis_rows(hypotheses, grid, language)) for language in grid.languages}
     chosen = similarities or similarities_of(model)
-    scores = grid_scores(asked, told, similarities=chosen)
+    scores = grid_scores(premises, hypothesis_vectors, similarities=chosen)
     clusters = cluster_ids([tuple(premise[language] for language in grid.languages) for premise in grid.premises])
     samples, cells = measure_grid(scores, grid.labels, rows=grid.languages, columns=grid.languages, clusters=clusters)
-    found, tables = measure_retrieval(asked, told, grid.labels, similarities=chosen, clusters=clusters)
+    retrieval_samples, retrieval_grids = measure_grid_retrieval(
+        premises, hypothesis_vectors, grid.labels, similarities=chosen, clusters=clusters
+    )
     first = np.unique(clusters, return_index=True)[1].tolist()
-    facts, notes = _zeros({"premise": asked, "hypothesis": told})
+    facts, notes = _zeros({"premise": premises, "hypothesis": hypothesis_vectors})
     return TaskScores(
         task=grid.name,
         kind="nli_grid",
         unit="premise",
         units=[str(pair) for pair in first],
-        samples=[*samples, *found],
+        samples=[*samples, *retrieval_samples],
         texts=[_shown(grid.premises[pair]) for pair in first],
         documents=len(grid) * len(grid.languages) if hypotheses is None else hypotheses.count,
-        cells=[*cells, *tables],
+        grids=[*cells, *retrieval_grids],
         facts=facts,
         notes=(
             "PND: entailment pairs are compared with neutral and with contradiction pairs; premises are what chance is taken over",
-            *(_RETRIEVAL if found else ()),
+            *(_RETRIEVAL if retrieval_samples else ()),
             *grid.notes,
             *notes,
             *ranking_notes(model, chosen),
         ),
-        trained=trained_premises(trained, grid, clusters),
+        trained=premise_overlap(trained, grid, clusters),
     )
 
 
@@ -161,16 +168,16 @@ def score_question_grid(
     Args:
         similarities: To rank by, the main one first; None takes what is worth it for this model alone.
     """
-    asked = _embedded(model, grid.questions, grid.languages, side="query", name=grid.name, watch=watch)
-    every = _embedded(model, grid.paragraphs, grid.languages, side="document", name=grid.name, watch=watch)
-    told, answers = {}, {}
+    question_vectors = _embedded(model, grid.questions, grid.languages, side="query", name=grid.name, watch=watch)
+    all_vectors = _embedded(model, grid.paragraphs, grid.languages, side="document", name=grid.name, watch=watch)
+    paragraph_vectors, answers = {}, {}
     for language in grid.languages:
         numbers = cluster_ids(_texts(grid.paragraphs, language))
-        told[language] = every[language][np.unique(numbers, return_index=True)[1]]
+        paragraph_vectors[language] = all_vectors[language][np.unique(numbers, return_index=True)[1]]
         answers[language] = numbers[grid.answers]
     chosen = similarities or similarities_of(model)
-    samples, cells = measure_question_grid(asked, told, answers, similarities=chosen)
-    facts, notes = _zeros({"question": asked, "paragraph": told})
+    samples, cells = measure_question_grid(question_vectors, paragraph_vectors, answers, similarities=chosen)
+    facts, notes = _zeros({"question": question_vectors, "paragraph": paragraph_vectors})
     return TaskScores(
         task=grid.name,
         kind="question_grid",
@@ -179,9 +186,9 @@ def score_question_grid(
         samples=samples,
         texts=[_shown(question) for question in grid.questions],
         documents=len(grid.paragraphs),
-        cells=cells,
+        grids=cells,
         facts=facts,
-        notes=(*grid.notes, *_merged(len(grid.paragraphs), told), *notes, *ranking_notes(model, chosen)),
+        notes=(*grid.notes, *_merged(len(grid.paragraphs), paragraph_vectors), *notes, *ranking_notes(model, chosen)),
     )
 
 
@@ -193,9 +200,9 @@ def grid_result(
     Args:
         before: Of what it is compared with, by the same similarities; or None.
     """
-    against = [None] * len(after.cells) if before is None else before.cells
-    tables = [compare_cells(now, was, seed=seed, resamples=resamples) for now, was in zip(after.cells, against, strict=True)]
-    by_one = [one for one in after.cells if one.similarity == after.samples[0].similarity]
+    against = [None] * len(after.grids) if before is None else before.grids
+    tables = [compare_grids(now, was, seed=seed, resamples=resamples) for now, was in zip(after.grids, against, strict=True)]
+    by_one = [grid_sample for grid_sample in after.grids if grid_sample.similarity == after.samples[0].similarity]
     compared = 0 if before is None else by_one[0].values[..., 0].size
     return DatasetResult(
         name=after.task,
@@ -203,26 +210,26 @@ def grid_result(
         kind="grid",
         queries=len(grid) * len(grid.languages),
         documents=after.documents,
-        pairs=sum(one.total * one.values[..., 0].size for one in by_one),
+        pairs=sum(grid_sample.total * grid_sample.values[..., 0].size for grid_sample in by_one),
         main=after.samples[0].measure,
         changes=paired_changes(after.samples, None if before is None else before.samples, seed=seed, resamples=resamples),
         languages=list(grid.languages),
         grid=tables,
-        notes=[*after.notes, *flips_notes(compared, wanted=resamples)],
+        notes=[*after.notes, *flips_notes(compared, requested=resamples)],
     )
 
 
 def _embedded(
-    model: DualEncoder, every: Sequence[Mapping[str, str]], languages: Sequence[str], *, side: Side, name: str, watch: Watch
+    model: DualEncoder, translations: Sequence[Mapping[str, str]], languages: Sequence[str], *, side: Side, name: str, watch: Watch
 ) -> Vectors:
     """Vectors per language, row i for ``every[i]``."""
-    texts = [text for language in languages for text in _texts(every, language)]
+    texts = [text for language in languages for text in _texts(translations, language)]
     vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
     return dict(zip(languages, np.split(vectors, len(languages)), strict=True))
 
 
-def _texts(every: Sequence[Mapping[str, str]], language: str) -> list[str]:
-    return [texts[language] for texts in every]
+def _texts(translations: Sequence[Mapping[str, str]], language: str) -> list[str]:
+    return [texts[language] for texts in translations]
 
 
 def _shown(texts: Mapping[str, str]) -> str:
@@ -253,12 +260,12 @@ def _zeros(sides: Mapping[str, Vectors]) -> tuple[dict[str, float], list[str]]:
     """How many texts have a zero vector, which is as near to everything: texts without any word that the model knows."""
     counts = {
         f"{side} in {language}": int(np.count_nonzero(zero_rows(vectors)))
-        for side, every in sides.items()
-        for language, vectors in every.items()
+        for side, vectors_of in sides.items()
+        for language, vectors in vectors_of.items()
     }
-    found = {name: count for name, count in counts.items() if count}
-    if not found:
+    zero_counts = {name: count for name, count in counts.items() if count}
+    if not zero_counts:
         return {}, []
-    named = ", ".join(f"{name}: {count}" for name, count in list(found.items())[:10]) + (", ..." if len(found) > 10 else "")
-    total = sum(found.values())
-    return {"zero vectors": float(total)}, [f"{total:,} texts have a zero vector, as near to one text as to another ({named})"]
+    listing = ", ".join(f"{name}: {count}" for name, count in list(zero_counts.items())[:10]) + (", ..." if len(zero_counts) > 10 else "")
+    total = sum(zero_counts.values())
+    return {"zero vectors": float(total)}, [f"{total:,} texts have a zero vector, as near to one text as to another ({listing})"]

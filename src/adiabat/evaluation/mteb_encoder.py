@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta, ScoringFunction
     from mteb.types import PromptType
 
-READING = {"batch_size": 1024, "show_progress_bar": False}
+LOADER_OPTIONS = {"batch_size": 1024, "show_progress_bar": False}
 """How mteb hands over texts; what is computed at once is the encoder's own choice."""
 
 
@@ -71,8 +71,8 @@ class MtebEncoder:
         Returns:
             One row per text.
         """
-        if others := sorted(set(kwargs) - set(READING)):
-            raise ConfigError(f"encode_kwargs must hold {' and '.join(READING)} alone, got {', '.join(others)}; leave those out")
+        if others := sorted(set(kwargs) - set(LOADER_OPTIONS)):
+            raise ConfigError(f"encode_kwargs must hold {' and '.join(LOADER_OPTIONS)} alone, got {', '.join(others)}; leave those out")
         texts = [text for batch in inputs for text in batch["text"]]
         side: Side = self.side if prompt_type is None else prompt_type.value
         return embed_texts(self.model, texts, side=side, name=task_metadata.name, watch=self.watch)
@@ -132,7 +132,7 @@ class MtebEncoder:
 Missing = Literal["error", "encode"]
 """What to do with documents of a task that a store lacks."""
 
-AT_A_TIME = 50_000
+BLOCK_DOCUMENTS = 50_000
 """Documents looked up at once: mteb's own step, so that what it prepares of a corpus is kept once for both ways."""
 
 
@@ -196,14 +196,14 @@ class MtebIndex(MtebEncoder):
         ids = list(corpus["id"])
         rows, absent = _located(self.store, corpus, ids, task_metadata)
         if absent and self.missing == "error":
-            phrases = (f"{ids[place]!r} ({cut(text, limit=SHOWN_CHARACTERS)!r})" for place, text in absent.items())
+            phrases = (f"{ids[row]!r} ({cut(text, limit=SHOWN_CHARACTERS)!r})" for row, text in absent.items())
             raise StoreError(
                 f"{task_metadata.name}: every document must be in the store {self.store.path}, it lacks {several(phrases, of='documents')} "
                 f"of {len(ids):,}; embed them (adiabat embed, or --append to the store), or let them be encoded (missing = encode)"
             )
         self._forget()
         if not absent and len(ids) == self.store.count and np.array_equal(np.sort(rows), np.arange(len(ids))):
-            self._corpus = _Corpus(self.store, [ids[place] for place in np.argsort(rows).tolist()])
+            self._corpus = _Corpus(self.store, [ids[row] for row in np.argsort(rows).tolist()])
         else:
             vectors = embed_texts(self.model, list(absent.values()), side="document", name=task_metadata.name, watch=self.watch)
             self._corpus = _Corpus(self._copied(rows, list(absent), vectors), ids)
@@ -232,8 +232,8 @@ class MtebIndex(MtebEncoder):
         if self._corpus is None:
             raise RuntimeError("index must be called before search, got no corpus")
         batches = _batches(queries, task_metadata, PromptType.query)
-        where: dict[str, Any] = {"task_metadata": task_metadata, "hf_split": hf_split, "hf_subset": hf_subset}
-        vectors = self.encode(batches, **where, prompt_type=PromptType.query, **encode_kwargs)
+        options: dict[str, Any] = {"task_metadata": task_metadata, "hf_split": hf_split, "hf_subset": hf_subset}
+        vectors = self.encode(batches, **options, prompt_type=PromptType.query, **encode_kwargs)
         ids = list(queries["id"])
         if top_ranked is not None:
             return self._reranked(self._corpus, vectors, ids, top_ranked, top_k)
@@ -247,12 +247,12 @@ class MtebIndex(MtebEncoder):
             vectors,
             top_k,
             similarity=self.compared_by,
-            on_progress=lambda done, total: self.watch.progress(f"searching {name}", done, total),
+            on_progress=lambda searched, total: self.watch.progress(f"searching {name}", searched, total),
         )
-        found = {}
+        ranking = {}
         for query, rows, scores in zip(ids, hits.rows.tolist(), hits.scores.tolist(), strict=True):
-            found[query] = {corpus.ids[row]: score for row, score in zip(rows, scores, strict=True) if row >= 0}
-        return found
+            ranking[query] = {corpus.ids[row]: score for row, score in zip(rows, scores, strict=True) if row >= 0}
+        return ranking
 
     def _reranked(
         self,
@@ -263,14 +263,14 @@ class MtebIndex(MtebEncoder):
         top_k: int,
     ) -> dict[str, dict[str, float]]:
         row_of = {doc_id: row for row, doc_id in enumerate(corpus.ids)}
-        found: dict[str, dict[str, float]] = {}
-        for place, query in enumerate(ids):
-            asked = list(top_ranked.get(query, ()))
-            rows = np.array([[row_of[doc_id] for doc_id in asked]], dtype=np.int64)
-            scores = score_rows(corpus.store, vectors[place : place + 1], rows, similarity=self.compared_by)[0]
+        rankings: dict[str, dict[str, float]] = {}
+        for number, query in enumerate(ids):
+            candidates = list(top_ranked.get(query, ()))
+            rows = np.array([[row_of[doc_id] for doc_id in candidates]], dtype=np.int64)
+            scores = score_rows(corpus.store, vectors[number : number + 1], rows, similarity=self.compared_by)[0]
             best = np.argsort(-scores, kind="stable")[:top_k].tolist()
-            found[query] = {asked[one]: float(scores[one]) for one in best}
-        return found
+            rankings[query] = {candidates[column]: float(scores[column]) for column in best}
+        return rankings
 
     def _copied(self, rows: Int64[np.ndarray, " n"], absent: Sequence[int], encoded: Float32[np.ndarray, "a e"]) -> Store:
         """A store of some rows, and of documents that had to be encoded; it goes with this object, or with the next corpus."""
@@ -279,8 +279,8 @@ class MtebIndex(MtebEncoder):
         path = folder / "vectors.npy"
         vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(len(rows), self.store.width))
         stored = np.flatnonzero(rows >= 0)
-        for start in range(0, len(stored), AT_A_TIME):
-            piece = stored[start : start + AT_A_TIME]
+        for start in range(0, len(stored), BLOCK_DOCUMENTS):
+            piece = stored[start : start + BLOCK_DOCUMENTS]
             vectors[piece] = self.store.gather(rows[piece])
         vectors[list(absent)] = encoded
         vectors.flush()
@@ -301,7 +301,7 @@ def _batches(rows: Any, task_metadata: "TaskMetadata", role: "PromptType") -> It
     # The one place where mteb joins them, which its own models of search import likewise.
     from mteb._create_dataloaders import create_dataloader
 
-    return create_dataloader(rows, task_metadata=task_metadata, prompt_type=role, batch_size=READING["batch_size"])
+    return create_dataloader(rows, task_metadata=task_metadata, prompt_type=role, batch_size=LOADER_OPTIONS["batch_size"])
 
 
 def _located(
@@ -312,19 +312,19 @@ def _located(
     unproven: dict[int, str] = {}
     for start, texts in _pieces(corpus, task_metadata):
         same = _same(store, rows[start : start + len(texts)], texts)
-        unproven |= {start + int(place): texts[place] for place in np.flatnonzero(~same)}
+        unproven |= {start + int(position): texts[position] for position in np.flatnonzero(~same)}
     # Another document may have the id, as where the ids of several corpora are numbers; then the text decides.
     by_text = _rows_of_texts(store, list(unproven.values()))
     rows[list(unproven)] = by_text
-    return rows, {place: text for (place, text), row in zip(unproven.items(), by_text.tolist(), strict=True) if row < 0}
+    return rows, {position: text for (position, text), row in zip(unproven.items(), by_text.tolist(), strict=True) if row < 0}
 
 
 def _pieces(corpus: Any, task_metadata: "TaskMetadata") -> Iterator[tuple[int, list[str]]]:
     """Texts of a corpus, many at a time, with the place of the first."""
     from mteb.types import PromptType
 
-    for start in range(0, len(corpus), AT_A_TIME):
-        piece = corpus.select(range(start, min(start + AT_A_TIME, len(corpus))))
+    for start in range(0, len(corpus), BLOCK_DOCUMENTS):
+        piece = corpus.select(range(start, min(start + BLOCK_DOCUMENTS, len(corpus))))
         yield start, [text for batch in _batches(piece, task_metadata, PromptType.document) for text in batch["text"]]
 
 
@@ -332,8 +332,10 @@ def _same(store: Store, rows: Int64[np.ndarray, " n"], texts: Sequence[str]) -> 
     """Whether a row found by its id holds the document; a store without texts is taken at its word."""
     same: Bool[np.ndarray, " n"] = rows >= 0
     if store.has_texts:
-        there = np.flatnonzero(same)
-        same[there] = [held.strip() == texts[place].strip() for place, held in zip(there.tolist(), store.texts(rows[there]), strict=True)]
+        present = np.flatnonzero(same)
+        same[present] = [
+            stored.strip() == texts[position].strip() for position, stored in zip(present.tolist(), store.texts(rows[present]), strict=True)
+        ]
     return same
 
 
@@ -341,6 +343,6 @@ def _rows_of_texts(store: Store, texts: Sequence[str]) -> Int64[np.ndarray, " n"
     """Rows by the hash of the text, or by the text that the store keeps; -1 where there is none."""
     rows = store.rows([text_id(text) for text in texts])
     unknown = np.flatnonzero(rows < 0).tolist()
-    held = store.rows_of_texts({texts[place] for place in unknown})
-    rows[unknown] = [held.get(texts[place], -1) for place in unknown]
+    row_of = store.rows_of_texts({texts[position] for position in unknown})
+    rows[unknown] = [row_of.get(texts[position], -1) for position in unknown]
     return rows

@@ -16,8 +16,8 @@ import numpy as np
 from adiabat.core.errors import ConfigError, DataError, MissingDependencyError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.records import Side
-from adiabat.evaluation.mteb_encoder import READING, Missing, MtebEncoder, MtebIndex
-from adiabat.evaluation.mteb_units import Part, Units, units_of
+from adiabat.evaluation.mteb_encoder import LOADER_OPTIONS, Missing, MtebEncoder, MtebIndex
+from adiabat.evaluation.mteb_units import Subset, UnitScores, unit_scores
 from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import Sample, TaskScores
 from adiabat.store.vector_store import Store
@@ -40,7 +40,7 @@ def score_mteb(
 ) -> TaskScores:
     """Measure a model on a task of mteb.
 
-    The value is mteb's own main score. Units are queries, pairs or texts where mteb keeps the model's answers and they give that score
+    The value is mteb's own main score. UnitScores are queries, pairs or texts where mteb keeps the model's answers and they give that score
     again; else the task's data sets (subset and split) are the units. The random states of Python, numpy and torch, which mteb sets, are
     left as they were.
 
@@ -50,34 +50,34 @@ def score_mteb(
         folder: Where mteb's results, and the model's answers, are kept; the same call goes on from them for a task known by name. None
             keeps nothing.
     """
-    with _random_states_kept(), _folder(folder) as place, _without_bars():
+    with _random_states_kept(), _folder(folder) as results, _without_bars():
         mteb = import_mteb()
-        asked = _task_named(mteb, task) if isinstance(task, str) else task
-        _require_texts(mteb, asked)
-        fresh = not asked.data_loaded
+        mteb_task = _task_named(mteb, task) if isinstance(task, str) else task
+        _require_texts(mteb, mteb_task)
+        fresh = not mteb_task.data_loaded
         if fresh:
-            _load(asked)
+            _load(mteb_task)
         try:
             encoder: MtebEncoder = (
                 MtebEncoder(model, side=side, watch=watch)
                 if store is None
-                else MtebIndex(model, store, missing=missing, side=side, folder=place, watch=watch)
+                else MtebIndex(model, store, missing=missing, side=side, folder=results, watch=watch)
             )
-            parts = _evaluated(mteb, encoder, asked, place, resumes=isinstance(task, str))
-            return _scores(parts, name or asked.metadata.name, _notes(mteb, asked))
+            subsets = _evaluated(mteb, encoder, mteb_task, results, resumes=isinstance(task, str))
+            return _scores(subsets, name or mteb_task.metadata.name, _notes(mteb, mteb_task))
         finally:
             if fresh:
-                asked.unload_data()
+                mteb_task.unload_data()
 
 
 def require_task(name: str) -> None:
     """Find out, before a model is loaded, whether a task can be run: that mteb knows it, that it is of texts, that its data can be had."""
     with _random_states_kept(), _without_bars():
         mteb = import_mteb()
-        asked = _task_named(mteb, name)
-        _require_texts(mteb, asked)
-        _load(asked)
-        asked.unload_data()
+        mteb_task = _task_named(mteb, name)
+        _require_texts(mteb, mteb_task)
+        _load(mteb_task)
+        mteb_task.unload_data()
 
 
 def import_mteb() -> Any:
@@ -99,12 +99,12 @@ def _task_named(mteb: Any, name: str) -> Any:
 
 
 def _require_texts(mteb: Any, task: Any) -> None:
-    about = task.metadata
+    metadata = task.metadata
     if isinstance(task, mteb.abstasks.aggregated_task.AbsTaskAggregate):
-        parts = ", ".join(part.metadata.name for part in about.tasks)
-        raise ConfigError(f"{about.name} must be a single task, got an aggregate; name its parts: {parts}")
-    if list(about.modalities) != ["text"]:
-        raise ConfigError(f"{about.name} must be a task of texts alone, got {', '.join(about.modalities)}; choose another")
+        names = ", ".join(subtask.metadata.name for subtask in metadata.tasks)
+        raise ConfigError(f"{metadata.name} must be a single task, got an aggregate; name its parts: {names}")
+    if list(metadata.modalities) != ["text"]:
+        raise ConfigError(f"{metadata.name} must be a task of texts alone, got {', '.join(metadata.modalities)}; choose another")
 
 
 def _load(task: Any) -> None:
@@ -154,7 +154,7 @@ def _answers(endpoint: str) -> bool:
         return False
 
 
-def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any, folder: Path, *, resumes: bool) -> list[Part]:
+def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any, folder: Path, *, resumes: bool) -> list[Subset]:
     """Let mteb evaluate, and read what it kept."""
     predictions = folder / PREDICTIONS / str(encoder.mteb_model_meta.revision)
     path = predictions / task.prediction_file_name
@@ -164,50 +164,50 @@ def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any, folder: Path, *, resu
         encoder,
         task,
         co2_tracker=False,
-        encode_kwargs=dict(READING),
+        encode_kwargs=dict(LOADER_OPTIONS),
         cache=mteb.ResultCache(folder),
         overwrite_strategy="only-missing" if goes_on else "always",
         prediction_folder=predictions,
         show_progress_bar=False,
     ).task_results[0]
-    kept = _read(path) or {}
-    parts = [
-        Part(task, split, scores["hf_subset"], scores, kept.get(scores["hf_subset"], {}).get(split), encoder.compared_by)
+    predicted = _read(path) or {}
+    subsets = [
+        Subset(task, split, scores["hf_subset"], scores, predicted.get(scores["hf_subset"], {}).get(split), encoder.compared_by)
         for split, subsets in result.scores.items()
         for scores in subsets
     ]
-    _require_numbers(parts)
-    return parts
+    _require_numbers(subsets)
+    return subsets
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:
     """The model's answers; None where there are none, or a call was cut short while it wrote them."""
     try:
-        kept: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        predicted: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError):
         path.unlink()
         return None
-    return kept
+    return predicted
 
 
-def _require_numbers(parts: Sequence[Part]) -> None:
-    broken = [f"{part.subset}/{part.split}" for part in parts if not np.isfinite(part.score)]
+def _require_numbers(subsets: Sequence[Subset]) -> None:
+    broken = [f"{subset.subset}/{subset.split}" for subset in subsets if not np.isfinite(subset.score)]
     if broken:
         raise DataError(
-            f"{parts[0].task.metadata.name}: mteb's {parts[0].measure} must be a number, got none for {several(broken, of='data sets')}; "
-            "does the model give all texts one vector?"
+            f"{subsets[0].task.metadata.name}: mteb's {subsets[0].measure} must be a number, "
+            f"got none for {several(broken, of='data sets')}; does the model give all texts one vector?"
         )
 
 
-def _scores(parts: Sequence[Part], name: str, notes: Sequence[str]) -> TaskScores:
-    measure = parts[0].measure
-    units = units_of(parts)
+def _scores(subsets: Sequence[Subset], name: str, notes: Sequence[str]) -> TaskScores:
+    measure = subsets[0].measure
+    units = unit_scores(subsets)
     if units is None:
-        units = _parts_as_units(parts)
-        few = ", too few for a test" if len(parts) == 1 else ""
-        notes = [*notes, f"mteb keeps no scores of single texts that make up its {measure}: {_counted(len(parts))}{few}"]
+        units = _parts_as_units(subsets)
+        few = ", too few for a test" if len(subsets) == 1 else ""
+        notes = [*notes, f"mteb keeps no scores of single texts that make up its {measure}: {_counted(len(subsets))}{few}"]
     return TaskScores(
         task=name,
         kind="mteb",
@@ -216,24 +216,24 @@ def _scores(parts: Sequence[Part], name: str, notes: Sequence[str]) -> TaskScore
         samples=[units.sample],
         texts=units.texts,
         documents=units.documents,
-        facts={f"mteb's {measure}": float(np.mean([part.score for part in parts]))},
+        facts={f"mteb's {measure}": float(np.mean([subset.score for subset in subsets]))},
         notes=tuple(notes),
     )
 
 
-def _parts_as_units(parts: Sequence[Part]) -> Units:
-    ids = [f"{part.subset}/{part.split}" for part in parts]
-    return Units("data set", ids, Sample(parts[0].measure, np.array([part.score for part in parts], dtype=np.float64)))
+def _parts_as_units(subsets: Sequence[Subset]) -> UnitScores:
+    ids = [f"{subset.subset}/{subset.split}" for subset in subsets]
+    return UnitScores("data set", ids, Sample(subsets[0].measure, np.array([subset.score for subset in subsets], dtype=np.float64)))
 
 
-def _counted(parts: int) -> str:
-    return "its one data set is the only unit" if parts == 1 else f"its {parts:,} data sets are the units"
+def _counted(subsets: int) -> str:
+    return "its one data set is the only unit" if subsets == 1 else f"its {subsets:,} data sets are the units"
 
 
 def _notes(mteb: Any, task: Any) -> list[str]:
-    about = task.metadata
-    where = f"{about.dataset.get('path', 'data of its own')}, revision {about.dataset.get('revision')}"
-    notes = [f"by the evaluator of mteb {mteb.__version__} on {where}"]
+    metadata = task.metadata
+    source = f"{metadata.dataset.get('path', 'data of its own')}, revision {metadata.dataset.get('revision')}"
+    notes = [f"by the evaluator of mteb {mteb.__version__} on {source}"]
     if task.superseded_by:
         notes.append(f"mteb has {task.superseded_by} in place of this task")
     return notes
@@ -245,8 +245,8 @@ def _folder(folder: Path | None) -> Iterator[Path]:
     if folder is not None:
         yield folder
         return
-    with tempfile.TemporaryDirectory(prefix="adiabat-mteb-") as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="adiabat-mteb-") as created:
+        yield Path(created)
 
 
 @contextmanager
@@ -254,12 +254,12 @@ def _without_bars() -> Iterator[None]:
     """The bars of ``datasets`` would run through those of whoever watches."""
     import datasets
 
-    shown = not datasets.are_progress_bars_disabled()
+    enabled = not datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
         yield
     finally:
-        if shown:
+        if enabled:
             datasets.enable_progress_bars()
 
 

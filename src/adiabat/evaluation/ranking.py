@@ -21,10 +21,10 @@ from adiabat.store.bm25 import LexicalIndex
 from adiabat.store.search import count_at_least, score_rows
 from adiabat.store.vector_store import Store
 
-Share = Callable[[float], None]
+ShareProgress = Callable[[float], None]
 """Called with the share of the work that is done, up to 1."""
 
-QUERIES_AT_A_TIME = 256
+BM25_QUERIES = 256
 """That BM25 is asked between two words on how far it is."""
 
 
@@ -41,7 +41,7 @@ class Ranker(Protocol):
         """Documents."""
 
     @property
-    def least(self) -> float:
+    def min_score(self) -> float:
         """The lowest score with which a document is found at all; minus infinity where every document is."""
 
     def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
@@ -52,7 +52,7 @@ class Ranker(Protocol):
         """
 
     def count_at_least(
-        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
+        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: ShareProgress | None = None
     ) -> Int64[np.ndarray, "q p"]:
         """Count, for each query and threshold, the documents that score at least as high.
 
@@ -81,7 +81,7 @@ class DenseRanker:
         return self.store.count
 
     @property
-    def least(self) -> float:
+    def min_score(self) -> float:
         """Every document is found."""
         return -math.inf
 
@@ -90,16 +90,16 @@ class DenseRanker:
         return score_rows(self.store, self.vectors[queries], rows, similarity=self.similarity)
 
     def count_at_least(
-        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
+        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: ShareProgress | None = None
     ) -> Int64[np.ndarray, "q p"]:
         """Count the documents that score at least as high, in one pass over the store."""
-        told = None if on_progress is None else lambda done, total: on_progress(done / total)
+        report = None if on_progress is None else lambda scanned, total: on_progress(scanned / total)
         vectors = self.vectors[queries]
-        return count_at_least(self.store, vectors, thresholds, similarity=self.similarity, excluded=excluded, on_progress=told)
+        return count_at_least(self.store, vectors, thresholds, similarity=self.similarity, excluded=excluded, on_progress=report)
 
 
 @dataclass(frozen=True, slots=True)
-class LexicalRanker:
+class BM25Ranker:
     """Texts of queries against a BM25 index.
 
     Attributes:
@@ -121,7 +121,7 @@ class LexicalRanker:
         return self.index.count
 
     @property
-    def least(self) -> float:
+    def min_score(self) -> float:
         """A document that shares no word with the query, and so scores 0, is not found."""
         return float(np.nextafter(np.float32(0), np.float32(1)))
 
@@ -130,15 +130,15 @@ class LexicalRanker:
         return self.index.score_rows(self.texts[queries], rows)
 
     def count_at_least(
-        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: Share | None = None
+        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: ShareProgress | None = None
     ) -> Int64[np.ndarray, "q p"]:
         """Count the documents that score at least as high."""
         texts, counts = self.texts[queries], np.zeros(thresholds.shape, dtype=np.int64)
-        for start in range(0, len(texts), QUERIES_AT_A_TIME):
-            part = np.arange(start, min(start + QUERIES_AT_A_TIME, len(texts)))
-            counts[part] = self.index.count_at_least(texts[start : start + len(part)], thresholds[part], excluded.take(part))
+        for start in range(0, len(texts), BM25_QUERIES):
+            block = np.arange(start, min(start + BM25_QUERIES, len(texts)))
+            counts[block] = self.index.count_at_least(texts[start : start + len(block)], thresholds[block], excluded.take(block))
             if on_progress:
-                on_progress((start + len(part)) / len(texts))
+                on_progress((start + len(block)) / len(texts))
         return counts
 
 
@@ -147,56 +147,56 @@ QUERIES_PER_BLOCK = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Standings:
+class PositiveRanks:
     """How the positives of each query come off.
 
     Attributes:
         counts: Pairs of a positive and another document, and those in which the positive is not strictly closer.
-        places: Of each positive, from 0, in step with the positives.
-        found: Documents in each query's ranking; a place from there on is in none.
+        ranks: Of each positive, from 0, in step with the positives.
+        retrieved: Documents in each query's ranking; a place from there on is in none.
     """
 
     counts: PairCounts
-    places: Ragged
-    found: Int64[np.ndarray, " q"]
+    ranks: Ragged
+    retrieved: Int64[np.ndarray, " q"]
 
 
-def stand_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, watch: Watch) -> Standings:
+def rank_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, watch: Watch) -> PositiveRanks:
     """Rank the positives of each query against every document that is neither a positive nor left out."""
-    label, every = f"ranking {examples.name}", len(examples)
-    lost, found = np.zeros(len(examples.positives.values), dtype=np.int64), ranker.count - left_out.lengths
+    label, queries = f"ranking {examples.name}", len(examples)
+    lost, retrieved = np.zeros(len(examples.positives.values), dtype=np.int64), ranker.count - left_out.lengths
     scores = np.zeros(len(lost), dtype=np.float32)
-    for start in range(0, every, QUERIES_PER_BLOCK):
-        part = slice(start, min(start + QUERIES_PER_BLOCK, every))
-        entries = slice(examples.positives.offsets[part.start], examples.positives.offsets[part.stop])
+    for start in range(0, queries, QUERIES_PER_BLOCK):
+        block = slice(start, min(start + QUERIES_PER_BLOCK, queries))
+        entries = slice(examples.positives.offsets[block.start], examples.positives.offsets[block.stop])
 
-        def told(share: float, part: slice = part) -> None:
-            watch.progress(label, part.start + int(share * (part.stop - part.start)), every)
+        def report(share: float, block: slice = block) -> None:
+            watch.progress(label, block.start + int(share * (block.stop - block.start)), queries)
 
-        near, inside = _padded(examples.positives, part)
-        levels = np.where(inside, ranker.scores(part, near), np.inf).astype(np.float32)
-        asked = levels if ranker.least == -np.inf else np.pad(levels, ((0, 0), (0, 1)), constant_values=ranker.least)
-        counted = ranker.count_at_least(part, asked, _joined(examples.positives, left_out, part), told)
+        near, inside = _padded(examples.positives, block)
+        levels = np.where(inside, ranker.scores(block, near), np.inf).astype(np.float32)
+        thresholds = levels if ranker.min_score == -np.inf else np.pad(levels, ((0, 0), (0, 1)), constant_values=ranker.min_score)
+        counted = ranker.count_at_least(block, thresholds, _joined(examples.positives, left_out, block), report)
         lost[entries], scores[entries] = counted[:, : levels.shape[1]][inside], levels[inside]
-        if asked is not levels:
-            found[part] = counted[:, -1] + ((levels >= ranker.least) & inside).sum(axis=1)
+        if thresholds is not levels:
+            retrieved[block] = counted[:, -1] + ((levels >= ranker.min_score) & inside).sum(axis=1)
     others = ranker.count - examples.positives.lengths - left_out.lengths
-    return _standings(examples, lost, scores, others, found)
+    return _standings(examples, lost, scores, others, retrieved)
 
 
-def stand_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Standings:
+def rank_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> PositiveRanks:
     """Rank the positives of each query against its listed negatives; all of them are found, whatever they score."""
-    every = len(examples)
+    queries = len(examples)
     lost, scores = np.zeros(len(examples.positives.values), dtype=np.int64), np.zeros(len(examples.positives.values), dtype=np.float32)
-    for start in range(0, every, QUERIES_PER_BLOCK):
-        part = slice(start, min(start + QUERIES_PER_BLOCK, every))
-        entries = slice(examples.positives.offsets[part.start], examples.positives.offsets[part.stop])
-        (near, inside), (far, _) = (_padded(lists, part) for lists in (examples.positives, examples.negatives))
-        table = ranker.scores(part, np.concatenate([near, far], axis=1))
+    for start in range(0, queries, QUERIES_PER_BLOCK):
+        block = slice(start, min(start + QUERIES_PER_BLOCK, queries))
+        entries = slice(examples.positives.offsets[block.start], examples.positives.offsets[block.stop])
+        (near, inside), (far, _) = (_padded(lists, block) for lists in (examples.positives, examples.negatives))
+        table = ranker.scores(block, np.concatenate([near, far], axis=1))
         levels, others = table[:, : near.shape[1]], table[:, near.shape[1] :]
         at_least = np.stack([(others >= level[:, None]).sum(axis=1) for level in levels.T], axis=1)
         lost[entries], scores[entries] = at_least[inside], levels[inside]
-        watch.progress(f"scoring {examples.name}", part.stop, every)
+        watch.progress(f"scoring {examples.name}", block.stop, queries)
     lengths = examples.negatives.lengths
     return _standings(examples, lost, scores, lengths, examples.positives.lengths + lengths)
 
@@ -210,10 +210,10 @@ def errors_by_negative(ranker: Ranker, examples: AddressedSet) -> Bool[np.ndarra
     assert examples.ladder is not None
     errors = np.empty(examples.ladder.shape, dtype=np.bool_)
     for start in range(0, len(examples), QUERIES_PER_BLOCK):
-        part = slice(start, start + QUERIES_PER_BLOCK)
-        rows = np.concatenate([examples.positives.values[part, None], examples.ladder[part]], axis=1)
-        scores = ranker.scores(part, rows)
-        errors[part] = scores[:, 1:] >= scores[:, :1]
+        block = slice(start, start + QUERIES_PER_BLOCK)
+        rows = np.concatenate([examples.positives.values[block, None], examples.ladder[block]], axis=1)
+        scores = ranker.scores(block, rows)
+        errors[block] = scores[:, 1:] >= scores[:, :1]
     return errors
 
 
@@ -222,14 +222,14 @@ def _standings(
     lost: Int64[np.ndarray, " entries"],
     scores: Float32[np.ndarray, " entries"],
     others: Int[np.ndarray, " q"],
-    found: Int[np.ndarray, " q"],
-) -> Standings:
+    retrieved: Int[np.ndarray, " q"],
+) -> PositiveRanks:
     """From the documents that each positive loses to, its score, and the documents that it is compared with."""
     counts = PairCounts.zeros(len(examples))
     owners = np.repeat(np.arange(len(examples)), examples.positives.lengths)
     counts.add(owners, lost, np.asarray(others[owners], dtype=np.int64))
-    places = Ragged(lost + _positives_before(examples, scores), examples.positives.offsets)
-    return Standings(counts, places, np.asarray(found, dtype=np.int64))
+    ranks = Ragged(lost + _positives_before(examples, scores), examples.positives.offsets)
+    return PositiveRanks(counts, ranks, np.asarray(retrieved, dtype=np.int64))
 
 
 def _positives_before(examples: AddressedSet, scores: Float32[np.ndarray, " entries"]) -> Int64[np.ndarray, " entries"]:
@@ -242,18 +242,18 @@ def _positives_before(examples: AddressedSet, scores: Float32[np.ndarray, " entr
     return before
 
 
-def _joined(one: Ragged, other: Ragged, part: slice) -> Ragged:
+def _joined(lists: Ragged, further: Ragged, block: slice) -> Ragged:
     """Some lists, each with those of another."""
-    lengths = np.stack([one.lengths[part], other.lengths[part]])
-    owners = np.concatenate([np.repeat(np.arange(lengths.shape[1]), each) for each in lengths])
-    values = np.concatenate([lists.values[lists.offsets[part.start] : lists.offsets[part.stop]] for lists in (one, other)])
+    lengths = np.stack([lists.lengths[block], further.lengths[block]])
+    owners = np.concatenate([np.repeat(np.arange(lengths.shape[1]), counts) for counts in lengths])
+    values = np.concatenate([each.values[each.offsets[block.start] : each.offsets[block.stop]] for each in (lists, further)])
     return Ragged(values[np.argsort(owners, kind="stable")], np.concatenate([[0], np.cumsum(lengths.sum(axis=0))]))
 
 
-def _padded(lists: Ragged, part: slice) -> tuple[Int64[np.ndarray, "q p"], Bool[np.ndarray, "q p"]]:
+def _padded(lists: Ragged, block: slice) -> tuple[Int64[np.ndarray, "q p"], Bool[np.ndarray, "q p"]]:
     """Some lists as a rectangle filled up with -1, and where it is filled in earnest."""
-    lengths = lists.lengths[part]
+    lengths = lists.lengths[block]
     inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
     rows = np.full(inside.shape, -1, dtype=np.int64)
-    rows[inside] = lists.values[lists.offsets[part.start] : lists.offsets[part.stop]]
+    rows[inside] = lists.values[lists.offsets[block.start] : lists.offsets[block.stop]]
     return rows, inside

@@ -11,22 +11,22 @@ from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.ragged import Ragged
 from adiabat.data.trained_texts import TrainedTexts
-from adiabat.evaluation.ranking import DenseRanker, LexicalRanker, Ranker, Standings, errors_by_negative, stand_in_lists, stand_in_store
-from adiabat.evaluation.retrieval_data import own_documents
-from adiabat.evaluation.systems import LexicalSystem, Role, System, ranking_notes, similarities_of
-from adiabat.evaluation.trained_queries import trained_queries
+from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, errors_by_negative, rank_in_lists, rank_in_store
+from adiabat.evaluation.retrieval_data import identical_documents
+from adiabat.evaluation.systems import BM25System, Role, System, ranking_notes, similarities_of
+from adiabat.evaluation.trained_queries import query_overlap
 from adiabat.models.embedding_head import Similarity
 from adiabat.results.evaluation_result import Change, DatasetResult
 from adiabat.stats.paired import paired_changes
-from adiabat.stats.rank_positions import measures_of_places, pnd_samples
-from adiabat.stats.ranking_measures import largest_cutoff, require_relevant_alone
+from adiabat.stats.rank_positions import measures_of_ranks, pnd_samples
+from adiabat.stats.ranking_measures import largest_cutoff, require_relevant_only
 from adiabat.stats.samples import SHARE, Sample, TaskScores, ranking_bounds
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.text_vectors import embed_texts, zero_rows
 
 
 def score_retrieval(
-    system: System | LexicalSystem,
+    system: System | BM25System,
     examples: AddressedSet,
     *,
     settings: MeasureSection,
@@ -52,7 +52,7 @@ def score_retrieval(
         texts=list(plan.examples.queries),
         documents=system.count,
         notes=(*examples.notes, *plan.notes, *notes),
-        trained=trained_queries(trained, plan.examples, system.store) if isinstance(system, System) else None,
+        trained=query_overlap(trained, plan.examples, system.store) if isinstance(system, System) else None,
         ladder=_ladder(plan, rankers[0]),
     )
 
@@ -77,52 +77,52 @@ class _Plan:
     def listed(self) -> bool:
         return self.left_out is None
 
-    def standings(self, ranker: Ranker, watch: Watch) -> Standings:
+    def standings(self, ranker: Ranker, watch: Watch) -> PositiveRanks:
         if self.left_out is None:
-            found = stand_in_lists(ranker, self.examples, watch)
+            ranks = rank_in_lists(ranker, self.examples, watch)
         else:
-            found = stand_in_store(ranker, self.examples, self.left_out, watch)
-        if not found.counts.pairs.any():
+            ranks = rank_in_store(ranker, self.examples, self.left_out, watch)
+        if not ranks.counts.pairs.any():
             raise DataError(
                 f"{self.examples.name}: the corpus must hold documents beside the positives of a query, got {ranker.count} in all; "
                 "name a larger one"
             )
-        return found
+        return ranks
 
 
-def _planned(system: System | LexicalSystem, examples: AddressedSet, settings: MeasureSection, watch: Watch) -> _Plan:
+def _planned(system: System | BM25System, examples: AddressedSet, settings: MeasureSection, watch: Watch) -> _Plan:
     """Choose by the settings and by what the data has."""
-    require_relevant_alone(settings.measures)
-    listing, every = int((examples.negatives.lengths > 0).sum()), len(examples)
+    require_relevant_only(settings.measures)
+    listing, queries = int((examples.negatives.lengths > 0).sum()), len(examples)
     if settings.negatives == "listed" and not listing:
         raise DataError(
             f"{examples.name}: measure.negatives must be store or auto where no query lists negatives, got listed; "
             "set measure.negatives = store"
         )
     # Judged documents are no candidates, and a few queries with negatives must not decide for a set that has none.
-    lists = not examples.is_judged and 2 * listing >= every and listing
+    lists = not examples.is_judged and 2 * listing >= queries and listing
     if settings.negatives == "listed" or (settings.negatives == "auto" and lists):
-        left = f"{every - listing:,} of {every:,} queries list no negatives and were left out, {listing:,} are measured"
-        notes = [*([left] if listing < every else []), "positives are compared with listed negatives"]
+        note = f"{queries - listing:,} of {queries:,} queries list no negatives and were left out, {listing:,} are measured"
+        notes = [*([note] if listing < queries else []), "positives are compared with listed negatives"]
         return _Plan(examples.take(np.flatnonzero(examples.negatives.lengths > 0)), None, 0, notes)
     depth = max(settings.depth, largest_cutoff(settings.measures))
     notes = [f"positives are compared with all other documents of the corpus; rank measures look at the first {depth}"]
     if settings.negatives == "auto" and listing and not examples.is_judged:
         notes.insert(
-            0, f"only {listing:,} of {every:,} queries list negatives, too few to measure by: all {every:,} are measured without them"
+            0, f"only {listing:,} of {queries:,} queries list negatives, too few to measure by: all {queries:,} are measured without them"
         )
-    own = own_documents(system, examples.query_ids, examples.queries, examples.positives, drop=settings.drop_same_id)
-    for note in own.notes:
+    identical = identical_documents(system, examples.query_ids, examples.queries, examples.positives, drop=settings.drop_same_id)
+    for note in identical.notes:
         watch.note(f"{examples.name}: {note}")
-    return _Plan(examples, own.rows, depth, [*notes, *own.notes])
+    return _Plan(examples, identical.rows, depth, [*notes, *identical.notes])
 
 
 def _rankers(
-    system: System | LexicalSystem, examples: AddressedSet, similarities: Sequence[Similarity] | None, watch: Watch
+    system: System | BM25System, examples: AddressedSet, similarities: Sequence[Similarity] | None, watch: Watch
 ) -> tuple[list[Ranker], list[str]]:
     """One for each similarity, and what is to be said of their choice."""
-    if isinstance(system, LexicalSystem):
-        return [LexicalRanker(system.index, examples.queries)], []
+    if isinstance(system, BM25System):
+        return [BM25Ranker(system.index, examples.queries)], []
     vectors = embed_texts(system.model, examples.queries, side="query", name=examples.name, watch=watch)
     chosen = similarities_of(system.model) if similarities is None else similarities
     notes = [*ranking_notes(system.model, chosen), *_wordless(vectors, examples, watch)]
@@ -133,17 +133,17 @@ def _wordless(vectors: Float[np.ndarray, "q e"], examples: AddressedSet, watch: 
     """What is to be said of queries that a static model knows no token of; every document ties with their answers, so they lose to all."""
     if not (count := int(zero_rows(vectors).sum())):
         return []
-    said = f"{count:,} of {len(examples):,} queries hold no token that the model knows: their vectors are zero, and they find nothing"
-    watch.note(f"{examples.name}: {said}")
-    return [said]
+    sentence = f"{count:,} of {len(examples):,} queries hold no token that the model knows: their vectors are zero, and they find nothing"
+    watch.note(f"{examples.name}: {sentence}")
+    return [sentence]
 
 
-def _samples(plan: _Plan, standings: Standings, similarity: str, settings: MeasureSection) -> list[Sample]:
+def _samples(plan: _Plan, ranks: PositiveRanks, similarity: str, settings: MeasureSection) -> list[Sample]:
     """The main one first."""
-    found = standings.found if plan.listed else np.minimum(standings.found, plan.depth)
-    values = measures_of_places(standings.places, plan.examples.grades, found, settings.measures)
+    retrieved = ranks.retrieved if plan.listed else np.minimum(ranks.retrieved, plan.depth)
+    values = measures_of_ranks(ranks.ranks, plan.examples.grades, retrieved, settings.measures)
     first, *others = (Sample(name, values[name], similarity, bounds=ranking_bounds(name)) for name in settings.measures)
-    mean, pooled = pnd_samples(standings.counts, similarity=similarity)
+    mean, pooled = pnd_samples(ranks.counts, similarity=similarity)
     return [mean, pooled, first, *others] if plan.listed else [first, mean, pooled, *others]
 
 
@@ -164,11 +164,11 @@ def retrieval_result(after: TaskScores, before: TaskScores | None, *, role: Role
     Args:
         before: Of what it is compared with, by the same similarities; or None.
     """
-    pooled = next(one for one in after.samples if one.measure == "PND pooled")
+    pooled = next(sample for sample in after.samples if sample.measure == "PND pooled")
     assert pooled.reference is not None
 
-    def changes(samples: Sequence[Sample], others: Sequence[Sample] | None) -> list[Change]:
-        return paired_changes(samples, others, seed=seed, resamples=resamples)
+    def changes(samples: Sequence[Sample], baseline: Sequence[Sample] | None) -> list[Change]:
+        return paired_changes(samples, baseline, seed=seed, resamples=resamples)
 
     return DatasetResult(
         name=after.task,

@@ -21,7 +21,7 @@ from adiabat.data.corpora import Blank, read_corpus
 from adiabat.data.examples import is_beir_examples, read_examples
 from adiabat.data.records import Document, ExampleSet, is_own_document, text_id
 from adiabat.data.table_headers import OF_DOCUMENTS
-from adiabat.evaluation.systems import LexicalSystem, System
+from adiabat.evaluation.systems import BM25System, System
 from adiabat.store.addressing import AddressedSet, Addresses, address
 from adiabat.store.corpus_files import digest_documents
 
@@ -43,8 +43,8 @@ class Corpus:
             # The split of a BEIR folder is one of its judgements; its corpus has none.
             split = None if is_beir_examples(section.data) else section.split
             return cls(section.data, split, tuple(columns.items()), section.blank)
-        own = {name: column for name, column in columns.items() if name in OF_DOCUMENTS}
-        return cls(section.corpus, section.corpus_split, tuple(own.items()), section.blank)
+        document_columns = {name: column for name, column in columns.items() if name in OF_DOCUMENTS}
+        return cls(section.corpus, section.corpus_split, tuple(document_columns.items()), section.blank)
 
     def documents(self) -> Iterator[Document]:
         """Read it."""
@@ -52,7 +52,7 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RetrievalTaskData:
     """One task, read once and found sound.
 
     Attributes:
@@ -74,7 +74,7 @@ class Task:
         return address(_examples_of(self.section), documents, missing=self.section.missing, merge_equal=True)
 
 
-def read_tasks(sections: Sequence[TaskSection], watch: Watch) -> list[Task]:
+def read_retrieval_tasks(sections: Sequence[TaskSection], watch: Watch) -> list[RetrievalTaskData]:
     """Read the tasks from beginning to end, so that a fault in them comes before anything is trained."""
     faults: list[str] = []
     examples: dict[int, ExampleSet] = {}
@@ -82,18 +82,20 @@ def read_tasks(sections: Sequence[TaskSection], watch: Watch) -> list[Task]:
         with _gathering(faults, section):
             examples[number] = _examples_of(section)
     digests: dict[Corpus, str] = {}
-    missing = {number: _entries(one) for number, one in examples.items()}
+    missing = {number: _entries(example_set) for number, example_set in examples.items()}
     for corpus in dict.fromkeys(Corpus.of(sections[number]) for number in examples):
         watch.progress("reading corpora", len(digests), len(examples))
         asking = [number for number in examples if Corpus.of(sections[number]) == corpus]
         with _gathering(faults, sections[asking[0]]):
             documents = _struck_off(corpus.documents(), [missing[number] for number in asking])
             digests[corpus] = digest_documents(documents)
-            faults += [told for number in asking for told in _lacking(sections[number], examples[number], missing[number], corpus)]
+            faults += [message for number in asking for message in _lacking(sections[number], examples[number], missing[number], corpus)]
     if faults:
         raise DataError(several(faults))
     tasks = [
-        Task(section.name or examples[number].name, section, Corpus.of(section), _digest(examples[number]), digests[Corpus.of(section)])
+        RetrievalTaskData(
+            section.name or examples[number].name, section, Corpus.of(section), _digest(examples[number]), digests[Corpus.of(section)]
+        )
         for number, section in enumerate(sections)
     ]
     names = [task.name for task in tasks]
@@ -108,31 +110,31 @@ def _gathering(faults: list[str], section: TaskSection) -> Iterator[None]:
     try:
         yield
     except AdiabatError as fault:
-        told = re.sub(r"\bdata\.(blank|missing|columns|split)\b", r"tasks.\1", str(fault))
-        faults.append(f"task {section.name or section.data}: {told}")
+        message = re.sub(r"\bdata\.(blank|missing|columns|split)\b", r"tasks.\1", str(fault))
+        faults.append(f"task {section.name or section.data}: {message}")
 
 
 def _entries(examples: ExampleSet) -> dict[str, str]:
     """Everything that names a document of the examples in a corpus: its id, or its text, or the id that a text has."""
-    named: dict[str, str] = {}
+    entry_of: dict[str, str] = {}
     for example in examples.examples:
         for entry in (*example.positives, *example.negatives):
-            named[entry] = entry
+            entry_of[entry] = entry
             if examples.holds_texts is not False:
-                named[text_id(entry)] = entry
-    return named
+                entry_of[text_id(entry)] = entry
+    return entry_of
 
 
-def _struck_off(documents: Iterator[Document], missing: Sequence[dict[str, str]]) -> Iterator[Document]:
+def _struck_off(documents: Iterator[Document], missing_of: Sequence[dict[str, str]]) -> Iterator[Document]:
     """Pass documents on, and strike those off that are named."""
     for document in documents:
-        for named in missing:
+        for names in missing_of:
             # Where examples hold ids alone, a text that looks like one is struck off with no harm: the store asks again.
             for name in (document.doc_id, document.text):
-                entry = named.pop(name, None)
+                entry = names.pop(name, None)
                 if entry is not None:
-                    named.pop(entry, None)
-                    named.pop(text_id(entry), None)
+                    names.pop(entry, None)
+                    names.pop(text_id(entry), None)
         yield document
 
 
@@ -141,11 +143,11 @@ def _lacking(section: TaskSection, examples: ExampleSet, missing: Mapping[str, s
     absent = set(missing.values())
     if section.missing == "drop" or not absent:
         return []
-    places: dict[str, str] = {}
-    for one in examples.examples:
-        for entry in absent.intersection((*one.positives, *one.negatives)):
-            places.setdefault(entry, one.where or examples.name)
-    lacking = [f'{place}: "{cut(entry, limit=60)}"' for entry, place in places.items()]
+    place_of: dict[str, str] = {}
+    for example in examples.examples:
+        for entry in absent.intersection((*example.positives, *example.negatives)):
+            place_of.setdefault(entry, example.where or examples.name)
+    lacking = [f'{location}: "{cut(entry, limit=60)}"' for entry, location in place_of.items()]
     return [
         f"task {section.name or section.data}: every document must be in the corpus {corpus.source}, it lacks "
         f"{several(lacking, of='documents')}; name the corpus that holds them (tasks.corpus), or set tasks.missing = drop"
@@ -166,14 +168,14 @@ def _examples_of(section: TaskSection) -> ExampleSet:
 
 def _digest(examples: ExampleSet) -> str:
     digest = hashlib.sha256()
-    for one in examples.examples:
-        parts = [one.query_id, one.query, one.positives, one.grades, one.negatives]
-        digest.update(json.dumps(parts).encode() + b"\n")
+    for example in examples.examples:
+        fields = [example.query_id, example.query, example.positives, example.grades, example.negatives]
+        digest.update(json.dumps(fields).encode() + b"\n")
     return digest.hexdigest()
 
 
 @contextmanager
-def left_out_was_said() -> Iterator[None]:
+def without_skip_warnings() -> Iterator[None]:
     """Read a corpus again without telling again what its reader leaves out."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).* left out", category=UserWarning)
@@ -181,7 +183,7 @@ def left_out_was_said() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnDocuments:
+class IdenticalDocuments:
     """What the rankings of some queries leave out.
 
     Attributes:
@@ -193,14 +195,14 @@ class OwnDocuments:
     notes: list[str]
 
 
-def own_documents(
-    system: System | LexicalSystem,
+def identical_documents(
+    system: System | BM25System,
     query_ids: Sequence[str],
     queries: Sequence[str],
     positives: Ragged | Int64[np.ndarray, "q p"],
     *,
     drop: DropSameId,
-) -> OwnDocuments:
+) -> IdenticalDocuments:
     """Find the documents that are queries themselves: by id and text (`is_own_document`), unless the user says that ids are enough."""
     ids = system.rows(query_ids) if drop is not False else np.full(len(queries), -1, dtype=np.int64)
     shared = np.array([row if row >= 0 and row not in positives[query] else -1 for query, row in enumerate(ids.tolist())], dtype=np.int64)
@@ -214,19 +216,19 @@ def own_documents(
         why = "another text" if system.has_texts else "a text that is not known, since the store keeps none"
         advice = "drop_same_id = true leaves documents out by their id alone"
         notes.append(f"{_documents(others)} with the id of a query and {why}, ranked like all others; {advice}")
-    return OwnDocuments(Ragged.of([row] if row >= 0 else [] for row in rows.tolist()), notes)
+    return IdenticalDocuments(Ragged.of([row] if row >= 0 else [] for row in rows.tolist()), notes)
 
 
-def _of_equal_text(system: System | LexicalSystem, queries: Sequence[str], rows: Int64[np.ndarray, " q"]) -> Int64[np.ndarray, " q"]:
+def _of_equal_text(system: System | BM25System, queries: Sequence[str], rows: Int64[np.ndarray, " q"]) -> Int64[np.ndarray, " q"]:
     """Rows of documents that read as their queries do, with a title or without; -1 elsewhere."""
-    found = np.full(len(rows), -1, dtype=np.int64)
-    asked = np.flatnonzero(rows >= 0)
-    if not system.has_texts or not len(asked):
-        return found
-    for query, text in zip(asked.tolist(), system.texts(rows[asked]), strict=True):
+    identical = np.full(len(rows), -1, dtype=np.int64)
+    candidates = np.flatnonzero(rows >= 0)
+    if not system.has_texts or not len(candidates):
+        return identical
+    for query, text in zip(candidates.tolist(), system.texts(rows[candidates]), strict=True):
         if is_own_document(queries[query], text):
-            found[query] = rows[query]
-    return found
+            identical[query] = rows[query]
+    return identical
 
 
 def _documents(count: int) -> str:

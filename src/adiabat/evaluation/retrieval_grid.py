@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Float32, Int
 from adiabat.data.records import NEGATIVES, POSITIVE
 from adiabat.evaluation.language_grid_measures import Vectors, compact_clusters, pseudo_values, rows_by_label
 from adiabat.models.embedding_head import Similarity
-from adiabat.stats.samples import SHARE, Cells, Sample
+from adiabat.stats.samples import SHARE, GridSample, Sample
 from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs
 
 MEASURE = "PND retrieval"
@@ -46,14 +46,14 @@ class _Side:
         return int(self.others.sum())
 
 
-def measure_retrieval(
+def measure_grid_retrieval(
     premises: Vectors,
     hypotheses: Vectors,
     labels: Sequence[str],
     *,
     similarities: Sequence[Similarity],
     clusters: Int[np.ndarray, " _n"] | None = None,
-) -> tuple[list[Sample], list[Cells]]:
+) -> tuple[list[Sample], list[GridSample]]:
     """Measure both comparisons in every cell, cluster by cluster.
 
     ``PND = errors / comparisons`` over entailment pairs (p, h) and the hypotheses h' of other premises that are neutral (contradicted), an
@@ -73,9 +73,9 @@ def measure_retrieval(
     Raises:
         DataError: If a label is missing from the data or unknown.
     """
-    places, groups = rows_by_label(labels), compact_clusters(clusters, len(labels))
-    positive, count = places[POSITIVE], int(groups.max()) + 1
-    sides = {name: _side(groups[positive], groups[places[name]], places[name], count) for name in NEGATIVES}
+    rows_of, groups = rows_by_label(labels), compact_clusters(clusters, len(labels))
+    positive, count = rows_of[POSITIVE], int(groups.max()) + 1
+    sides = {name: _side(groups[positive], groups[rows_of[name]], rows_of[name], count) for name in NEGATIVES}
     if not all(side.total for side in sides.values()):
         return [], []
     samples, cells = [], []
@@ -93,7 +93,7 @@ def measure_retrieval(
             )
         )
         cells += [
-            Cells(
+            GridSample(
                 comparison=f"retrieval {POSITIVE}-{name}",
                 similarity=similarity,
                 rows=tuple(premises),
@@ -130,12 +130,12 @@ def _lost(
     ends = np.cumsum([len(side.rows) for side in sides.values()])[:-1]
     for a, vectors in enumerate(premises.values()):
         queries = Queries(np.asarray(vectors[positive], dtype=np.float32), similarity)
-        for b, (own, block) in enumerate(documents):
-            above = _at_least(queries, block, exact_pairs(queries.exact, own, similarity))
-            for (name, side), part in zip(sides.items(), np.split(above, ends, axis=1), strict=True):
-                part &= side.others
-                lost[name][a, b] += np.bincount(groups[positive], weights=part.sum(axis=1), minlength=count).astype(np.int64)
-                lost[name][a, b] += np.bincount(groups[side.rows], weights=part.sum(axis=0), minlength=count).astype(np.int64)
+        for b, (own_vectors, block) in enumerate(documents):
+            above = _at_least(queries, block, exact_pairs(queries.exact, own_vectors, similarity))
+            for (name, side), errors in zip(sides.items(), np.split(above, ends, axis=1), strict=True):
+                errors &= side.others
+                lost[name][a, b] += np.bincount(groups[positive], weights=errors.sum(axis=1), minlength=count).astype(np.int64)
+                lost[name][a, b] += np.bincount(groups[side.rows], weights=errors.sum(axis=0), minlength=count).astype(np.int64)
     return lost
 
 
@@ -148,13 +148,13 @@ def _block(vectors: Float[np.ndarray, "n e"], sides: Mapping[str, _Side]) -> Blo
 def _at_least(queries: Queries, block: Block, levels: Float32[np.ndarray, " q"]) -> Bool[np.ndarray, "q m"]:
     """Which candidates score at least as high as a query's level: by quick scores, and by exact ones where these leave it open."""
     scores, error = block.approximate(queries)
-    asked = levels.astype(np.float64)
+    thresholds = levels.astype(np.float64)
     # Quick scores by distance are minus its square.
-    asked = -np.square(asked) if queries.similarity == "distance" else asked
+    thresholds = -np.square(thresholds) if queries.similarity == "distance" else thresholds
     # Bounds in float32, as the scores are, each on its own side of the wider number.
-    high = np.nextafter((asked + error).astype(np.float32), np.float32(np.inf))[:, None]
-    low = np.nextafter((asked - error).astype(np.float32), np.float32(-np.inf))[:, None]
+    high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))[:, None]
+    low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))[:, None]
     above = scores >= high
-    query, place = np.nonzero((scores >= low) & ~above)
-    above[query, place] = block.exact(queries, query, place) >= levels[query]
+    query, column = np.nonzero((scores >= low) & ~above)
+    above[query, column] = block.exact(queries, query, column) >= levels[query]
     return np.asarray(above)

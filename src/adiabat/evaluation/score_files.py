@@ -24,19 +24,19 @@ from pydantic import BaseModel
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import open_parquet, reading, write_parquet, writing_to
 from adiabat.results.suite_result import Kind
-from adiabat.stats.samples import Cells, Sample, Statistic, TaskScores, Trained
+from adiabat.stats.samples import GridSample, Sample, Statistic, TaskScores, TrainingOverlap
 
 FORMAT = 1
 METADATA = b"adiabat"
-ENDING = ".parquet"
-AGAIN = "make it anew with adiabat evaluate"
+SUFFIX = ".parquet"
+REMEDY = "make it anew with adiabat evaluate"
 """What to do about a damaged file."""
 
 SCORES = "scores"
 """Folder of a result in which they lie, by model."""
 
 TRAINED = ("query trained on", "relevant documents", "relevant documents trained on")
-"""Columns of `Trained`."""
+"""Columns of `TrainingOverlap`."""
 
 LONGEST_NAME = 150
 """Bytes of the name of a folder or file."""
@@ -45,27 +45,27 @@ SIDES = ("model", "baseline")
 """Folders of scores of an evaluation of one model."""
 
 
-TAME = re.compile(r"[a-z]+|(?:[a-z_]+=[a-z0-9.+_-]+, )*seed=[0-9]+")
+PLAIN_NAME = re.compile(r"[a-z]+|(?:[a-z_]+=[a-z0-9.+_-]+, )*seed=[0-9]+")
 """Names of runs that stay apart when folders are named by them."""
 
-LONGEST_TAME = 100
+LONGEST_PLAIN_NAME = 100
 """Characters of a folder's name before digits are added."""
 
 
 def folder_names(names: Sequence[str]) -> list[str]:
     """Names of folders that can be told apart on any disk, each the same in whatever order they come."""
     plain = [_cut(re.sub(r"[^\w.+-]+", "-", name).strip("-.")) or "unnamed" for name in names]
-    alike = Counter(name.casefold() for name in plain)
-    shown = [
-        short if alike[short.casefold()] == 1 else f"{short}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+    counts = Counter(name.casefold() for name in plain)
+    unique = [
+        short if counts[short.casefold()] == 1 else f"{short}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
         for short, name in zip(plain, names, strict=True)
     ]
-    seen: Counter[str] = Counter()
-    for place, name in enumerate(shown):
-        seen[name] += 1
-        if seen[name] > 1:
-            shown[place] = f"{name}-{seen[name]}"
-    return shown
+    used: Counter[str] = Counter()
+    for number, name in enumerate(unique):
+        used[name] += 1
+        if used[name] > 1:
+            unique[number] = f"{name}-{used[name]}"
+    return unique
 
 
 def _cut(name: str) -> str:
@@ -73,12 +73,12 @@ def _cut(name: str) -> str:
     return name.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore")
 
 
-def folder_of(name: str) -> str:
+def run_folder_name(name: str) -> str:
     """Folder of what belongs to a run: another one for every run, on any disk."""
     plain = folder_names([name])[0]
-    if TAME.fullmatch(name) and len(name) <= LONGEST_TAME:
+    if PLAIN_NAME.fullmatch(name) and len(name) <= LONGEST_PLAIN_NAME:
         return plain
-    return f"{plain[:LONGEST_TAME]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+    return f"{plain[:LONGEST_PLAIN_NAME]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str, Any]) -> None:
@@ -88,7 +88,7 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
         columns["text"] = _strings(scores.texts)
     for sample in scores.samples:
         columns |= _columns_of(sample)
-    for cells in scores.cells:
+    for cells in scores.grids:
         columns[_name_of_cells(cells)] = _lists(cells)
     if scores.trained is not None:
         columns |= {name: pa.array(values) for name, values in _trained_columns(scores.trained).items() if values is not None}
@@ -106,12 +106,12 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
         record: What `read_record` gave of it; None reads that too.
     """
     record = read_record(path) if record is None else record
-    with reading(path, remedy=AGAIN):
-        table = open_parquet(path, remedy=AGAIN).read()
+    with reading(path, remedy=REMEDY):
+        table = open_parquet(path, remedy=REMEDY).read()
         if len(table) != record["units"] or not record["samples"]:
             raise ValueError(f"{len(table):,} rows and {len(record['samples'])} measures, of {record['units']:,} units")
-        samples = [_sample(table, one) for one in record["samples"]]
-        cells = [_cells(table, one) for one in record["cells"]]
+        samples = [_sample(table, description) for description in record["samples"]]
+        cells = [_cells(table, description) for description in record["cells"]]
         texts = table["text"].to_pylist() if "text" in table.column_names else ()
         return TaskScores(
             task=record["task"],
@@ -121,7 +121,7 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
             samples=samples,
             texts=texts,
             documents=record["documents"],
-            cells=cells,
+            grids=cells,
             facts=record["facts"],
             notes=tuple(record["notes"]),
             trained=_trained(table, record.get("trained_unknown")),
@@ -132,13 +132,13 @@ def read_record(path: Path) -> dict[str, Any]:
     """What stands in a file beside its rows."""
     if not path.exists():
         raise DataError(f"{path} must be a file of scores, got no such file; run adiabat evaluate first")
-    with reading(path, remedy=AGAIN):
-        metadata = open_parquet(path, remedy=AGAIN).schema_arrow.metadata or {}
+    with reading(path, remedy=REMEDY):
+        metadata = open_parquet(path, remedy=REMEDY).schema_arrow.metadata or {}
         record = json.loads(metadata.get(METADATA, b"null"))
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        found = record.get("format") if isinstance(record, dict) else None
-        raise DataError(f"{path}: format of scores must be {FORMAT}, got {found}; {AGAIN}")
-    with reading(path, remedy=AGAIN):
+        version = record.get("format") if isinstance(record, dict) else None
+        raise DataError(f"{path}: format of scores must be {FORMAT}, got {version}; {REMEDY}")
+    with reading(path, remedy=REMEDY):
         _Record.model_validate(record)
     return record
 
@@ -160,59 +160,59 @@ class _Record(BaseModel):
 
 
 @contextmanager
-def scores_kept(kept: Sequence[tuple[str, TaskScores]], folder: Path, *, models: Mapping[str, str]) -> Iterator[None]:
+def replacing_scores(scored: Sequence[tuple[str, TaskScores]], folder: Path, *, models: Mapping[str, str]) -> Iterator[None]:
     """Keep the scores of an evaluation beside its result: both take the place of what stood there, or neither."""
-    scores, part, former = (folder / name for name in (SCORES, f".{SCORES}", f".former-{SCORES}"))
+    scores, staging, backup = (folder / name for name in (SCORES, f".{SCORES}", f".former-{SCORES}"))
     try:
-        shutil.rmtree(part, ignore_errors=True)
-        if former.exists() and not scores.exists():
+        shutil.rmtree(staging, ignore_errors=True)
+        if backup.exists() and not scores.exists():
             # A process was killed between the two moves.
-            former.rename(scores)
+            backup.rename(scores)
         for side, model in models.items():
-            own = [scored for of, scored in kept if of == side]
-            for one, name in zip(own, folder_names([one.task for one in own]), strict=True):
-                write_scores(one, part / side / f"{name}{ENDING}", key="", about={"model": model})
-        with _in_place_of(scores, part, former):
+            side_scores = [each_scores for scored_side, each_scores in scored if scored_side == side]
+            for task_scores, name in zip(side_scores, folder_names([task_scores.task for task_scores in side_scores]), strict=True):
+                write_scores(task_scores, staging / side / f"{name}{SUFFIX}", key="", about={"model": model})
+        with _in_place_of(scores, staging, backup):
             yield
     except OSError as fault:
         raise DataError(f"{scores} must be writable, got {fault.strerror or fault}; free space there or name another folder") from fault
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 @contextmanager
-def _in_place_of(folder: Path, part: Path, former: Path) -> Iterator[None]:
+def _in_place_of(folder: Path, staging: Path, backup: Path) -> Iterator[None]:
     """Put a folder in the place of another; where what comes next fails, the other one is back."""
-    shutil.rmtree(former, ignore_errors=True)
+    shutil.rmtree(backup, ignore_errors=True)
     if folder.exists():
-        folder.rename(former)
+        folder.rename(backup)
     try:
-        part.rename(folder)
+        staging.rename(folder)
         yield
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
-        if former.exists():
-            former.rename(folder)
+        if backup.exists():
+            backup.rename(folder)
         raise
-    shutil.rmtree(former, ignore_errors=True)
+    shutil.rmtree(backup, ignore_errors=True)
 
 
-def require_no_others(folder: Path) -> None:
+def refuse_foreign_scores(folder: Path) -> None:
     """Refuse a folder in which something else keeps its scores: those of an evaluation would take their place."""
     ended = (folder / "result.json").exists()
-    own = {folder / SCORES / side for side in SIDES} if ended else set()
-    found = next((path for path in sorted((folder / SCORES).rglob("*")) if path.is_file() and path.parent not in own), None)
-    if found:
-        raise JobError(f"--out must hold no scores but those of an evaluation before, got {found}; choose another directory")
+    replaceable = {folder / SCORES / side for side in SIDES} if ended else set()
+    foreign = next((path for path in sorted((folder / SCORES).rglob("*")) if path.is_file() and path.parent not in replaceable), None)
+    if foreign:
+        raise JobError(f"--out must hold no scores but those of an evaluation before, got {foreign}; choose another directory")
 
 
-def scores_in(folder: Path) -> Iterator[Path]:
+def score_files(folder: Path) -> Iterator[Path]:
     """Every file of scores below a folder.
 
     Yields:
         Paths, sorted.
     """
-    yield from sorted(path for path in folder.rglob(f"*{ENDING}") if not path.name.startswith("."))
+    yield from sorted(path for path in folder.rglob(f"*{SUFFIX}") if not path.name.startswith("."))
 
 
 def _strings(texts: Sequence[str]) -> pa.Array:
@@ -224,7 +224,7 @@ def _name_of(sample: Sample) -> str:
     return f"{sample.measure} by {sample.similarity}" if sample.similarity else sample.measure
 
 
-def _name_of_cells(cells: Cells) -> str:
+def _name_of_cells(cells: GridSample) -> str:
     return f"cells: {cells.comparison} by {cells.similarity}"
 
 
@@ -238,7 +238,7 @@ def _columns_of(sample: Sample) -> dict[str, Any]:
     return columns
 
 
-def _lists(cells: Cells) -> pa.Array:
+def _lists(cells: GridSample) -> pa.Array:
     """One list for each unit, rows of the grid one after the other."""
     flat = np.ascontiguousarray(cells.values.reshape(-1, cells.values.shape[-1]).T)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])
@@ -246,15 +246,15 @@ def _lists(cells: Cells) -> pa.Array:
 
 def _described(scores: TaskScores) -> dict[str, Any]:
     samples = [
-        {"measure": one.measure, "similarity": one.similarity, "statistic": one.statistic, "proportion": one.proportion}
-        | {"lower_is_better": one.lower_is_better, "bounds": one.bounds, "pseudo_values": one.pseudo_values}
-        for one in scores.samples
+        {"measure": measure.measure, "similarity": measure.similarity, "statistic": measure.statistic, "proportion": measure.proportion}
+        | {"lower_is_better": measure.lower_is_better, "bounds": measure.bounds, "pseudo_values": measure.pseudo_values}
+        for measure in scores.samples
     ]
     cells = [
-        {"comparison": one.comparison, "similarity": one.similarity, "rows": one.rows, "columns": one.columns}
-        | {"lower_is_better": one.lower_is_better, "total": one.total}
-        | {"errors": None if one.errors is None else one.errors.tolist()}
-        for one in scores.cells
+        {"comparison": measure.comparison, "similarity": measure.similarity, "rows": measure.rows, "columns": measure.columns}
+        | {"lower_is_better": measure.lower_is_better, "total": measure.total}
+        | {"errors": None if measure.errors is None else measure.errors.tolist()}
+        for measure in scores.grids
     ]
     plain = {"task": scores.task, "kind": scores.kind, "unit": scores.unit, "units": len(scores.units), "documents": scores.documents}
     if scores.trained is not None:
@@ -262,17 +262,17 @@ def _described(scores: TaskScores) -> dict[str, Any]:
     return {**plain, "facts": dict(scores.facts), "notes": list(scores.notes), "samples": samples, "cells": cells}
 
 
-def _trained_columns(trained: Trained) -> dict[str, np.ndarray | None]:
+def _trained_columns(trained: TrainingOverlap) -> dict[str, np.ndarray | None]:
     return dict(zip(TRAINED, (trained.queries, trained.relevant, trained.documents), strict=True))
 
 
-def _trained(table: pa.Table, unknown: str | None) -> Trained | None:
+def _trained(table: pa.Table, unknown: str | None) -> TrainingOverlap | None:
     if unknown is None:
         return None
     queries, relevant, documents = (table[name].to_numpy() if name in table.column_names else None for name in TRAINED)
     if queries is None or relevant is None or queries.dtype != np.bool_:
         raise ValueError(f"no counts of {TRAINED[0]}, though the model is of a job")
-    return Trained(queries, relevant, documents, unknown)
+    return TrainingOverlap(queries, relevant, documents, unknown)
 
 
 def _sample(table: pa.Table, record: Mapping[str, Any]) -> Sample:
@@ -297,10 +297,10 @@ def _numbers(table: pa.Table, name: str) -> Float[np.ndarray, " n"]:
     return values
 
 
-def _cells(table: pa.Table, record: Mapping[str, Any]) -> Cells:
+def _cells(table: pa.Table, record: Mapping[str, Any]) -> GridSample:
     rows, columns = tuple(record["rows"]), tuple(record["columns"])
     errors = None if record["errors"] is None else np.array(record["errors"], dtype=np.int64)
-    bare = Cells(
+    bare = GridSample(
         **{**record, "rows": rows, "columns": columns, "errors": errors}, values=np.empty((len(rows), len(columns), 0), dtype=np.float32)
     )
     lists = table[_name_of_cells(bare)].combine_chunks()

@@ -120,10 +120,10 @@ def best_thresholds(scores: Float[np.ndarray, " n"], together: Bool[np.ndarray, 
     """Try every observed similarity as the threshold, and one above them all."""
     levels, level_of = np.unique(-scores, return_inverse=True)
     hits = np.cumsum(np.bincount(level_of, weights=together))
-    taken = np.cumsum(np.bincount(level_of))
+    accepted = np.cumsum(np.bincount(level_of))
     positives, negatives = int(together.sum()), int((~together).sum())
-    accuracy = np.concatenate([[negatives], hits + negatives - (taken - hits)]) / scores.size
-    f1 = 2 * hits / (taken + positives)
+    accuracy = np.concatenate([[negatives], hits + negatives - (accepted - hits)]) / scores.size
+    f1 = 2 * hits / (accepted + positives)
     thresholds = np.concatenate([[np.nextafter(-levels[0], np.inf)], -levels])
     best, best_f1 = int(accuracy.argmax()), int(f1.argmax())
     return BestThresholds(float(accuracy[best]), float(thresholds[best]), float(f1[best_f1]), float(thresholds[best_f1 + 1]))
@@ -133,9 +133,9 @@ def unknown_words(encoder: Encoder, words: Sequence[str]) -> list[str]:
     """Words of which the tokenizer keeps nothing: it has its unknown token for them, or no token at all."""
     distinct = list(dict.fromkeys(words))
     tokenizer = encoder.tokenizer
-    every = tokenizer(distinct, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False)["input_ids"]
+    token_lists = tokenizer(distinct, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False)["input_ids"]
     unknown = []
-    for word, tokens in zip(distinct, every, strict=True):
+    for word, tokens in zip(distinct, token_lists, strict=True):
         known = [token for token in tokens if token != tokenizer.unk_token_id]
         # Some put a mark of the word's beginning before the unknown token; it decodes to nothing.
         if len(known) < max(1, len(tokens)) and not str(tokenizer.decode(known)).strip():
@@ -156,19 +156,27 @@ def _embedded(
 
 def _correlations(vectors: PairVectors, pairs: ScoredPairs, model: DualEncoder, *, sets: Sequence[str] | None) -> list[Sample]:
     """One sample for each similarity; groups are the sets, where they are told apart."""
-    groups = None if sets is None else np.array([sets.index(one) for one in pairs.sets])
+    groups = None if sets is None else np.array([sets.index(similarity) for similarity in pairs.sets])
     return [
-        Sample("Spearman", pair_similarities(*vectors, similarity=one), one, pairs.scores, "spearman", groups=groups, bounds=CORRELATION)
-        for one in similarities_of(model)
+        Sample(
+            "Spearman",
+            pair_similarities(*vectors, similarity=similarity),
+            similarity,
+            pairs.scores,
+            "spearman",
+            groups=groups,
+            bounds=CORRELATION,
+        )
+        for similarity in similarities_of(model)
     ]
 
 
 def _require_two_similarities(samples: Sequence[Sample], sets: Sequence[str], name: str) -> None:
     for sample in samples:
-        for number, one in enumerate(sets):
+        for number, set_name in enumerate(sets):
             values = sample.values if sample.groups is None else sample.values[sample.groups == number]
             if np.ptp(values) == 0:
-                of = f" of {one}" if one else ""
+                of = f" of {set_name}" if set_name else ""
                 raise DataError(
                     f"{name}: the model must find some pairs{of} more similar than others, or there is nothing to rank, got a "
                     f"{sample.similarity} of {values[0]:g} for all {len(values):,}; look whether its vectors are all the same"
@@ -182,8 +190,8 @@ def _by_set(sample: Sample, sets: Sequence[str]) -> dict[str, float]:
     alone = {}
     for number, name in enumerate(sets):
         rows = sample.groups == number
-        one = Sample(sample.measure, sample.values[rows], sample.similarity, sample.reference[rows], sample.statistic)
-        alone[f"Spearman: {name}"] = float(value_of(one)[0])
+        set_sample = Sample(sample.measure, sample.values[rows], sample.similarity, sample.reference[rows], sample.statistic)
+        alone[f"Spearman: {name}"] = float(value_of(set_sample)[0])
     return alone
 
 
@@ -196,17 +204,17 @@ def _pairs_with(pairs: ScoredPairs, words: set[str]) -> int:
     return sum(a in words or b in words for a, b in zip(pairs.a, pairs.b, strict=True))
 
 
-def _share(pairs: ScoredPairs, words: set[str], what: str) -> dict[str, float]:
-    return {what: float(len(words)), f"pairs with {what}": float(_pairs_with(pairs, words))}
+def _share(pairs: ScoredPairs, words: set[str], label: str) -> dict[str, float]:
+    return {label: float(len(words)), f"pairs with {label}": float(_pairs_with(pairs, words))}
 
 
 def _word_notes(pairs: ScoredPairs, unknown: set[str], blank: set[str]) -> list[str]:
-    every = len({*pairs.a, *pairs.b})
-    told = (
+    distinct = len({*pairs.a, *pairs.b})
+    remarks = (
         (unknown, "are unknown to the tokenizer, which cannot tell them apart"),
         (blank, "have a zero vector: their similarity counts as 0"),
     )
-    return [f"{len(words):,} of {every:,} words, in {_pairs_with(pairs, words):,} pairs, {what}" for words, what in told if words]
+    return [f"{len(words):,} of {distinct:,} words, in {_pairs_with(pairs, words):,} pairs, {remark}" for words, remark in remarks if words]
 
 
 def _numbers(pairs: ScoredPairs | LabelledPairs) -> list[str]:

@@ -19,7 +19,7 @@ Draws = Float[np.ndarray, " r"]
 Statistic = Callable[[Counts], Draws]
 Pairs = Int[np.ndarray, "k 2"]
 
-LEAST_DENOMINATOR = 0.01
+MIN_DENOMINATOR = 0.01
 """Cosine of a query and another's positive below which, in size, their ratio says more of rounding than of towers."""
 
 WITHIN = 0.1
@@ -29,7 +29,7 @@ BINS = 40
 RATIO_RANGE = (-1.0, 3.0)
 """What a histogram of ratios shows at the most; the rest is counted at its ends."""
 
-LEAST_VARIANCE = 1e-10
+MIN_VARIANCE = 1e-10
 """Mean squared distance of unit vectors to their mean up to which they are one vector and rounding: float32's is about 1e-14."""
 
 
@@ -46,12 +46,12 @@ def unit_rows(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n e"]:
     return np.asarray(wide / np.linalg.norm(wide, axis=1, keepdims=True))
 
 
-def lengths_of(vectors: Float[np.ndarray, "n e"], *, what: str) -> Float[np.ndarray, " n"]:
+def lengths_of(vectors: Float[np.ndarray, "n e"], *, name: str) -> Float[np.ndarray, " n"]:
     """Euclidean lengths.
 
     Args:
         vectors: Any.
-        what: They are, for the message.
+        name: They are, for the message.
 
     Returns:
         One for each.
@@ -62,7 +62,7 @@ def lengths_of(vectors: Float[np.ndarray, "n e"], *, what: str) -> Float[np.ndar
     broken = int((~np.isfinite(vectors).all(axis=1)).sum())
     if broken:
         raise DataError(
-            f"{what} must be finite, got NaN or infinity in {broken:,} of {len(vectors):,}; "
+            f"{name} must be finite, got NaN or infinity in {broken:,} of {len(vectors):,}; "
             "a model whose training broke down gives them: take an earlier one, or rebuild the store"
         )
     return np.asarray(np.linalg.norm(vectors.astype(np.float64), axis=1))
@@ -182,10 +182,10 @@ def median_of_pairs(values: Float[np.ndarray, " k"], pairs: Pairs) -> Statistic:
     if not len(values):
         return lambda counts: np.full(len(counts), np.nan)
     order = np.argsort(values, kind="stable")
-    ascending, left, right = values[order], pairs[order, 0], pairs[order, 1]
+    ascending, first, second = values[order], pairs[order, 0], pairs[order, 1]
 
     def value(counts: Counts) -> Draws:
-        reached = np.cumsum(counts[:, left] * counts[:, right], axis=1)
+        reached = np.cumsum(counts[:, first] * counts[:, second], axis=1)
         half = reached[:, -1:] / 2
         middle = (ascending[(reached >= half).argmax(axis=1)] + ascending[(reached > half).argmax(axis=1)]) / 2
         return np.where(reached[:, -1] > 0, middle, np.nan)
@@ -208,13 +208,13 @@ class Ratios:
     @property
     def defined(self) -> Bool[np.ndarray, " k"]:
         """Where the denominator is not too near 0."""
-        return np.asarray(np.abs(self.positives) >= LEAST_DENOMINATOR)
+        return np.asarray(np.abs(self.positives) >= MIN_DENOMINATOR)
 
     @property
     def values(self) -> Float[np.ndarray, " d"]:
         """``(q_i . q_j) / (q_i . p_j)`` where it is defined."""
-        kept = self.defined
-        return np.asarray(self.queries[kept] / self.positives[kept])
+        defined = self.defined
+        return np.asarray(self.queries[defined] / self.positives[defined])
 
 
 def ratios_of(queries: Float[np.ndarray, "n e"], positives: Float[np.ndarray, "n e"], pairs: Pairs) -> Ratios:
@@ -232,9 +232,9 @@ def ratios_of(queries: Float[np.ndarray, "n e"], positives: Float[np.ndarray, "n
         Moiseev et al. 2023 (SamToNe), figure 6.
     """
     # A sum over pairs at once would hold a vector for each.
-    parts = np.array_split(pairs, max(1, len(pairs) // 4096))
-    to_queries = [cosines_of(queries[part[:, 0]], queries[part[:, 1]]) for part in parts]
-    to_positives = [cosines_of(queries[part[:, 0]], positives[part[:, 1]]) for part in parts]
+    blocks = np.array_split(pairs, max(1, len(pairs) // 4096))
+    to_queries = [cosines_of(queries[block[:, 0]], queries[block[:, 1]]) for block in blocks]
+    to_positives = [cosines_of(queries[block[:, 0]], positives[block[:, 1]]) for block in blocks]
     return Ratios(np.concatenate(to_queries), np.concatenate(to_positives))
 
 
@@ -278,7 +278,7 @@ def spectrum_of(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " s"]:
         Descending, of sum 1; empty where the vectors do not vary.
     """
     centred = vectors - vectors.mean(axis=0)
-    if np.square(centred).sum(axis=1).mean() <= LEAST_VARIANCE:
+    if np.square(centred).sum(axis=1).mean() <= MIN_VARIANCE:
         return np.empty(0)
     # Both products have the same eigenvalues, zeros apart.
     gram = centred @ centred.T if len(centred) < centred.shape[1] else centred.T @ centred
@@ -298,8 +298,8 @@ def effective_rank(shares: Float[np.ndarray, " s"]) -> float:
     Reference:
         Roy and Vetterli 2007, of the eigenvalues of the covariance.
     """
-    kept = shares[shares > 0]
-    return float(np.exp(-(kept * np.log(kept)).sum()))
+    positive = shares[shares > 0]
+    return float(np.exp(-(positive * np.log(positive)).sum()))
 
 
 def cosine_edges(values: Float[np.ndarray, " v"]) -> Float[np.ndarray, " b"]:

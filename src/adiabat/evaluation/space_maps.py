@@ -6,10 +6,10 @@ from jaxtyping import Float, Int
 from adiabat.core.errors import MissingDependencyError
 from adiabat.evaluation.space_geometry import Counts, Draws, Statistic
 
-BEGINNING = 9e-5
+INITIAL_SPREAD = 9e-5
 """Standard deviation of the places that t-SNE starts from: below 1e-4, from which on points move too little (Kobak and Berens 2019)."""
 
-LEAST_PERPLEXITY = 2.0
+MIN_PERPLEXITY = 2.0
 
 
 def require_maps() -> None:
@@ -20,22 +20,22 @@ def require_maps() -> None:
         raise MissingDependencyError("openTSNE", extra="maps", purpose="the map of adiabat space --map") from error
 
 
-def first_places(vectors: Float[np.ndarray, "n e"], *, seed: int) -> Float[np.ndarray, "n 2"]:
+def initial_map(vectors: Float[np.ndarray, "n e"], *, seed: int) -> Float[np.ndarray, "n 2"]:
     """Where the points of a map start: along the first two principal components, with a little noise that parts equal points."""
     centred = vectors - vectors.mean(axis=0)
     # The signs of singular vectors are arbitrary: the largest component of each shall be positive.
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
     axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
-    places = np.zeros((len(centred), 2))
-    places[:, : len(axes)] = centred @ axes.T
-    spread = float(places[:, 0].std())
-    noise = np.random.default_rng(seed).normal(scale=BEGINNING / 100, size=places.shape)
-    return np.asarray(places * (BEGINNING / spread if spread > 0 else 0.0) + noise)
+    points = np.zeros((len(centred), 2))
+    points[:, : len(axes)] = centred @ axes.T
+    spread = float(points[:, 0].std())
+    noise = np.random.default_rng(seed).normal(scale=INITIAL_SPREAD / 100, size=points.shape)
+    return np.asarray(points * (INITIAL_SPREAD / spread if spread > 0 else 0.0) + noise)
 
 
-def fitting_perplexity(perplexity: float, points: int) -> float:
+def fit_perplexity(perplexity: float, points: int) -> float:
     """The most that a map of few points can have: three times as many neighbours are looked at."""
-    return max(LEAST_PERPLEXITY, min(perplexity, float((points - 1) // 3)))
+    return max(MIN_PERPLEXITY, min(perplexity, float((points - 1) // 3)))
 
 
 def tower_map(
@@ -142,14 +142,14 @@ def auc_of(queries: Float[np.ndarray, " n"], documents: Float[np.ndarray, " n"],
         Hanley and McNeil 1982.
     """
     members = [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
-    wins = [_wins(queries[own], documents[own]) for own in members]
+    wins = [_wins(queries[rows], documents[rows]) for rows in members]
 
     def value(counts: Counts) -> Draws:
         won, compared = np.zeros(len(counts)), np.zeros(len(counts))
-        for own, table in zip(members, wins, strict=True):
-            drawn = counts[:, own]
-            won += np.einsum("rn,rn->r", drawn @ table, drawn)
-            compared += np.square(drawn.sum(axis=1))
+        for rows, table in zip(members, wins, strict=True):
+            fold_counts = counts[:, rows]
+            won += np.einsum("rn,rn->r", fold_counts @ table, fold_counts)
+            compared += np.square(fold_counts.sum(axis=1))
         return won / compared
 
     return value

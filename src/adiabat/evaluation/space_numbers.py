@@ -16,7 +16,7 @@ from adiabat.stats.resampling import Interval, percentile_interval, resampling_c
 BLOCK_CELLS = 2**22
 """Numbers that a statistic holds of the resamples at a time: 32 MB."""
 
-ABOUT: Mapping[str, tuple[str, str]] = {
+FORMULAS: Mapping[str, tuple[str, str]] = {
     "cosine to nearest document": ("mean over queries of max_d cos(q, d), over all documents", "Moiseev et al. 2023 (SamToNe), figure 5"),
     "cosine to positive": ("mean over queries of cos(q, p)", "defined here"),
     "alignment": ("mean over queries of |q − p|², vectors at unit length", "Wang and Isola 2020, equation 1"),
@@ -54,7 +54,7 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class UnitResampling:
     """How units are drawn anew.
 
     Attributes:
@@ -80,7 +80,7 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SpaceResampling:
     """What both models are measured on.
 
     Attributes:
@@ -92,21 +92,21 @@ class Plan:
 
     pairs: Pairs
     folds: Int[np.ndarray, " n"]
-    queries: Drawing
-    documents: Drawing
+    queries: UnitResampling
+    documents: UnitResampling
 
     @classmethod
-    def of(cls, clusters: Int[np.ndarray, " n"], documents: int, *, pairs: int, folds: int, resamples: int, seed: int) -> "Plan":
+    def of(cls, clusters: Int[np.ndarray, " n"], documents: int, *, pairs: int, folds: int, resamples: int, seed: int) -> "SpaceResampling":
         """Draw what is left to chance."""
         return cls(
             spaces_of.random_pairs(clusters, pairs, seed=seed),
             fold_of(clusters, folds, seed=seed),
-            Drawing(clusters, resamples, seed),
-            Drawing(np.arange(documents), resamples, seed),
+            UnitResampling(clusters, resamples, seed),
+            UnitResampling(np.arange(documents), resamples, seed),
         )
 
 
-def ratios(space: Space, plan: Plan) -> Ratios:
+def ratios(space: Space, plan: SpaceResampling) -> Ratios:
     """Numerators and denominators of the ratio.
 
     Returns:
@@ -115,13 +115,13 @@ def ratios(space: Space, plan: Plan) -> Ratios:
     return spaces_of.ratios_of(space.queries, space.positives, plan.pairs)
 
 
-def numbers_of(after: Space, before: Space | None, plan: Plan) -> list[SpaceNumber]:
-    """Every number of `ABOUT`, of both towers or of each, with intervals where it is a mean over the sample."""
+def space_numbers(after: Space, before: Space | None, plan: SpaceResampling) -> list[SpaceNumber]:
+    """Every number of `FORMULAS`, of both towers or of each, with intervals where it is a mean over the sample."""
     spaces = [after] if before is None else [after, before]
     return [*_of_pairs(spaces, plan), *_of_tower("queries", spaces, plan.queries), *_of_tower("documents", spaces, plan.documents)]
 
 
-def _of_pairs(spaces: Sequence[Space], plan: Plan) -> list[SpaceNumber]:
+def _of_pairs(spaces: Sequence[Space], plan: SpaceResampling) -> list[SpaceNumber]:
     """Numbers of queries beside documents."""
     builders: Mapping[str, Callable[[Space], Statistic]] = {
         "cosine to nearest document": lambda space: spaces_of.mean_of(space.nearest),
@@ -137,23 +137,23 @@ def _of_pairs(spaces: Sequence[Space], plan: Plan) -> list[SpaceNumber]:
     return [*measured, _number("distance of tower means", "both", means)]
 
 
-def _ratio_median(space: Space, plan: Plan) -> Statistic:
-    found = ratios(space, plan)
-    return spaces_of.median_of_pairs(found.values, plan.pairs[found.defined])
+def _ratio_median(space: Space, plan: SpaceResampling) -> Statistic:
+    pair_ratios = ratios(space, plan)
+    return spaces_of.median_of_pairs(pair_ratios.values, plan.pairs[pair_ratios.defined])
 
 
-def _ratio_share(space: Space, plan: Plan) -> Statistic:
-    found = ratios(space, plan)
-    near = np.abs(found.values - 1) <= spaces_of.WITHIN
-    return spaces_of.mean_of_pairs(near.astype(np.float64), plan.pairs[found.defined])
+def _ratio_share(space: Space, plan: SpaceResampling) -> Statistic:
+    pair_ratios = ratios(space, plan)
+    near = np.abs(pair_ratios.values - 1) <= spaces_of.WITHIN
+    return spaces_of.mean_of_pairs(near.astype(np.float64), plan.pairs[pair_ratios.defined])
 
 
-def _ratio_gap(space: Space, plan: Plan) -> Statistic:
-    found = ratios(space, plan)
-    return spaces_of.mean_of_pairs(found.queries - found.positives, plan.pairs)
+def _ratio_gap(space: Space, plan: SpaceResampling) -> Statistic:
+    pair_ratios = ratios(space, plan)
+    return spaces_of.mean_of_pairs(pair_ratios.queries - pair_ratios.positives, plan.pairs)
 
 
-def _of_tower(of: Whose, spaces: Sequence[Space], drawing: Drawing) -> list[SpaceNumber]:
+def _of_tower(of: Whose, spaces: Sequence[Space], drawing: UnitResampling) -> list[SpaceNumber]:
     """Numbers of one tower's vectors among themselves."""
 
     def vectors(space: Space) -> Float[np.ndarray, "v e"]:
@@ -173,18 +173,20 @@ def _of_tower(of: Whose, spaces: Sequence[Space], drawing: Drawing) -> list[Spac
 
 
 def _estimated(
-    name: str, of: Whose, build: Callable[[Space], Statistic], spaces: Sequence[Space], drawing: Drawing, *, columns: int = 0
+    name: str, of: Whose, build: Callable[[Space], Statistic], spaces: Sequence[Space], drawing: UnitResampling, *, columns: int = 0
 ) -> SpaceNumber:
     """A number with its intervals; tables of one model are gone before those of the other are made."""
-    found = [_drawn(build, space, drawing, columns) for space in spaces]
-    values = [value if math.isfinite(value) else None for value, _ in found]
-    draws = [own for _, own in found]
-    intervals = [None if value is None else _interval(own) for value, own in zip(values, draws, strict=True)]
+    estimates = [_drawn(build, space, drawing, columns) for space in spaces]
+    values = [value if math.isfinite(value) else None for value, _ in estimates]
+    draws = [model_draws for _, model_draws in estimates]
+    intervals = [None if value is None else _interval(model_draws) for value, model_draws in zip(values, draws, strict=True)]
     both = len(values) == 2 and None not in values
     return _number(name, of, values, intervals, _interval(draws[0] - draws[1]) if both else None)
 
 
-def _drawn(build: Callable[[Space], Statistic], space: Space, drawing: Drawing, columns: int) -> tuple[float, Float[np.ndarray, " r"]]:
+def _drawn(
+    build: Callable[[Space], Statistic], space: Space, drawing: UnitResampling, columns: int
+) -> tuple[float, Float[np.ndarray, " r"]]:
     statistic = build(space)
     value = float(statistic(np.ones((1, len(drawing.clusters))))[0])
     return value, np.concatenate([statistic(counts) for counts in drawing.blocks(columns)])
@@ -192,8 +194,8 @@ def _drawn(build: Callable[[Space], Statistic], space: Space, drawing: Drawing, 
 
 def _interval(draws: Float[np.ndarray, " r"]) -> Interval | None:
     """Over the resamples in which the number is defined, where they are nearly all."""
-    kept = draws[np.isfinite(draws)]
-    return percentile_interval(kept) if len(kept) > 0.99 * len(draws) else None
+    defined = draws[np.isfinite(draws)]
+    return percentile_interval(defined) if len(defined) > 0.99 * len(draws) else None
 
 
 def _number(
@@ -204,7 +206,7 @@ def _number(
     difference_interval: Interval | None = None,
 ) -> SpaceNumber:
     """The record; of values and intervals the first is after, the second, where there is one, before."""
-    formula, source = ABOUT[name]
+    formula, source = FORMULAS[name]
     after, before = values[0], values[1] if len(values) > 1 else None
     return SpaceNumber(
         name=name,

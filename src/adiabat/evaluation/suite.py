@@ -11,10 +11,10 @@ from adiabat.config.tasks import SuiteSettings
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import now, versions
-from adiabat.evaluation.measured_models import Corpora, Subject
-from adiabat.evaluation.score_files import ENDING, SCORES, folder_names, read_record, read_scores, scores_in, write_scores
-from adiabat.evaluation.suite_findings import Measured, findings_of
-from adiabat.evaluation.task_kinds import Prepared, prepare
+from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
+from adiabat.evaluation.score_files import SCORES, SUFFIX, folder_names, read_record, read_scores, score_files, write_scores
+from adiabat.evaluation.suite_findings import ModelScores, findings_of
+from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
 from adiabat.models.device import device_name, device_of
 from adiabat.results.suite_result import SuiteModel, SuiteResult
 from adiabat.stats.samples import TaskScores
@@ -24,59 +24,59 @@ STORES = "stores"
 
 
 @dataclass(slots=True)
-class Clock:
+class ScoreCounts:
     """Seconds of scoring, those of earlier calls among them; and how many scores were found made, how many by other versions."""
 
     seconds: float = 0.0
-    made: int = 0
-    found: int = 0
-    others: Counter[str] = field(default_factory=Counter)
+    computed: int = 0
+    reused: int = 0
+    other_versions: Counter[str] = field(default_factory=Counter)
 
     def notes(self) -> list[str]:
         """What was not measured as this call would have."""
-        every = self.found + self.made
-        return [f"{count:,} of {every:,} scores were kept from a call with {other}" for other, count in self.others.items()]
+        total = self.reused + self.computed
+        return [f"{count:,} of {total:,} scores were kept from a call with {other}" for other, count in self.other_versions.items()]
 
 
 def evaluate_suite(
-    subjects: Sequence[tuple[Subject, ...]], settings: SuiteSettings, folder: Path, *, command: str, watch: Watch
+    models: Sequence[tuple[MeasuredModel, ...]], settings: SuiteSettings, folder: Path, *, command: str, watch: Watch
 ) -> SuiteResult:
     """Measure models on the tasks of a suite, and compare them."""
-    names = [runs[0].name for runs in subjects]
+    names = [runs[0].name for runs in models]
     _require_baseline(settings.suite.baseline, names)
-    tasks = prepare(settings, watch)
-    if not any(task.lexical or not run.is_lexical for task in tasks for runs in subjects for run in runs):
+    tasks = load_tasks(settings, watch)
+    if not any(task.lexical or not run.is_bm25 for task in tasks for runs in models for run in runs):
         raise ConfigError(
             f"at least one model must be able to do a task, got {', '.join(names)}; BM25 ranks for retrieval and triplets alone"
         )
-    clock = Clock()
+    counts = ScoreCounts()
     stores = Path(settings.suite.stores) if settings.suite.stores else folder / STORES
     used = versions(device_name(device_of(settings.run.device)))
-    scored = Scoring(tasks, Corpora(stores, watch), clock, used, watch)
-    measured = [scored.model(runs, folder / SCORES / name) for runs, name in zip(subjects, folder_names(names), strict=True)]
-    if clock.found:
-        watch.note(f"{clock.found:,} of {clock.found + clock.made:,} scores were there already, in {folder / SCORES}")
+    scoring = Scoring(tasks, CorpusStores(stores, watch), counts, used, watch)
+    scores = [scoring.model(runs, folder / SCORES / name) for runs, name in zip(models, folder_names(names), strict=True)]
+    if counts.reused:
+        watch.note(f"{counts.reused:,} of {counts.reused + counts.computed:,} scores were there already, in {folder / SCORES}")
     started = time.monotonic()
-    found = findings_of(
-        measured, baseline=settings.suite.baseline, seed=settings.run.seed, resamples=settings.measure.resamples, watch=watch
+    findings = findings_of(
+        scores, baseline=settings.suite.baseline, seed=settings.run.seed, resamples=settings.measure.resamples, watch=watch
     )
     return SuiteResult(
         title=settings.suite.name,
         command=command,
         created=now(),
-        seconds=clock.seconds + time.monotonic() - started,
+        seconds=counts.seconds + time.monotonic() - started,
         seed=settings.run.seed,
         versions=used,
-        tasks=found.tasks,
-        models=[one.about for one in measured],
-        scores=found.scores,
-        pairings=found.pairings,
+        tasks=findings.tasks,
+        models=[model_scores.model for model_scores in scores],
+        scores=findings.scores,
+        pairings=findings.pairings,
         baseline=settings.suite.baseline,
         resamples=settings.measure.resamples,
-        grids=found.grids,
-        units=found.units,
-        facts=found.facts,
-        notes=[*clock.notes(), *found.notes],
+        grids=findings.grids,
+        units=findings.units,
+        facts=findings.facts,
+        notes=[*counts.notes(), *findings.notes],
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs={task.name: {"sha256": task.sha256, "source": task.source} for task in tasks},
     )
@@ -94,56 +94,56 @@ class Scoring:
     Attributes:
         tasks: To be done.
         corpora: Where vectors of documents are kept.
-        clock: Counts what was made and what was there.
+        counts: Counts what was made and what was there.
         versions: Of packages and the device, to keep with scores.
         watch: Told how far it is.
     """
 
-    tasks: Sequence[Prepared]
-    corpora: Corpora
-    clock: Clock
+    tasks: Sequence[LoadedTask]
+    corpora: CorpusStores
+    counts: ScoreCounts
     versions: Mapping[str, str]
     watch: Watch
 
-    def model(self, runs: Sequence[Subject], folder: Path) -> Measured:
+    def model(self, runs: Sequence[MeasuredModel], folder: Path) -> ModelScores:
         """Score every run of a model."""
-        places = [folder] if len(runs) == 1 else [folder / f"run-{number}" for number in range(1, len(runs) + 1)]
-        for surplus in sorted({path.parent for path in scores_in(folder)} - set(places)):
+        folders = [folder] if len(runs) == 1 else [folder / f"run-{number}" for number in range(1, len(runs) + 1)]
+        for surplus in sorted({path.parent for path in score_files(folder)} - set(folders)):
             self.watch.note(f"{surplus} holds scores of a run that is not listed now; compare-runs would count it, so remove it")
         about: SuiteModel | None = None
         scores: list[Mapping[str, TaskScores]] = []
-        for number, (run, place) in enumerate(zip(runs, places, strict=True), start=1):
-            about = about or run.about(runs)
-            scores.append(self.run(run, place, {} if len(runs) == 1 else {"run": number}))
+        for number, (run, run_folder) in enumerate(zip(runs, folders, strict=True), start=1):
+            about = about or run.describe(runs)
+            scores.append(self.run(run, run_folder, {} if len(runs) == 1 else {"run": number}))
             # Its weights: the next model needs the memory.
             vars(run).pop("towers", None)
         assert about is not None
-        return Measured(about, scores)
+        return ModelScores(about, scores)
 
-    def run(self, subject: Subject, folder: Path, which: Mapping[str, int] | None = None) -> dict[str, TaskScores]:
+    def run(self, model: MeasuredModel, folder: Path, which: Mapping[str, int] | None = None) -> dict[str, TaskScores]:
         """Score one run of a model on every task that it can do; what was scored before is read.
 
         Args:
             which: Number of the run, to keep with the scores; None keeps none.
         """
-        asked = [task for task in self.tasks if task.lexical or not subject.is_lexical]
-        found = {}
-        for number, (task, name) in enumerate(zip(asked, folder_names([task.name for task in asked]), strict=True)):
-            self.watch.progress(f"{subject.name}: {task.name}", number, len(asked))
-            found[task.name] = self._score(subject, task, folder / f"{name}{ENDING}", which or {})
-        return found
+        tasks = [task for task in self.tasks if task.lexical or not model.is_bm25]
+        scores = {}
+        for number, (task, name) in enumerate(zip(tasks, folder_names([task.name for task in tasks]), strict=True)):
+            self.watch.progress(f"{model.name}: {task.name}", number, len(tasks))
+            scores[task.name] = self._score(model, task, folder / f"{name}{SUFFIX}", which or {})
+        return scores
 
-    def _score(self, subject: Subject, task: Prepared, path: Path, which: Mapping[str, int]) -> TaskScores:
-        if (kept := self._kept(task.key(subject), path)) is not None:
-            return replace(kept, task=task.name)
+    def _score(self, model: MeasuredModel, task: LoadedTask, path: Path, which: Mapping[str, int]) -> TaskScores:
+        if (stored := self._kept(task.key(model), path)) is not None:
+            return replace(stored, task=task.name)
         started = time.monotonic()
-        scores = task.score(subject, self.corpora, self.watch)
+        scores = task.score(model, self.corpora, self.watch)
         seconds = time.monotonic() - started
-        self.clock.made += 1
-        self.clock.seconds += seconds
-        about: dict[str, Any] = {"model": subject.name, "source": subject.model, "state": subject.key, **which}
+        self.counts.computed += 1
+        self.counts.seconds += seconds
+        about: dict[str, Any] = {"model": model.name, "source": model.model, "state": model.key, **which}
         about |= {"seconds": seconds, "created": now(), "versions": dict(self.versions)}
-        write_scores(scores, path, key=task.key(subject), about=about)
+        write_scores(scores, path, key=task.key(model), about=about)
         return scores
 
     def _kept(self, key: str, path: Path) -> TaskScores | None:
@@ -158,9 +158,9 @@ class Scoring:
         except DataError as fault:
             self.watch.note(f"{fault}: measured anew")
             return None
-        self.clock.found += 1
-        self.clock.seconds += float(record["about"]["seconds"])
+        self.counts.reused += 1
+        self.counts.seconds += float(record["about"]["seconds"])
         then = record["about"].get("versions", {})
         if unlike := [f"{name} {then[name]}" for name in then if self.versions.get(name) != then[name]]:
-            self.clock.others[", ".join(unlike)] += 1
+            self.counts.other_versions[", ".join(unlike)] += 1
         return scores

@@ -17,9 +17,9 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.evaluation.trained_queries import trained_on
 from adiabat.results.evaluation_result import TrainedOn
 from adiabat.results.suite_result import Fact, Pairing, Score, SuiteGrid, SuiteModel, SuiteTask, UnitRow, equal_values
-from adiabat.stats.language_grid_stats import compare_cells
+from adiabat.stats.language_grid_stats import compare_grids
 from adiabat.stats.paired import changes_over_runs
-from adiabat.stats.samples import Cells, Sample, TaskScores
+from adiabat.stats.samples import GridSample, Sample, TaskScores
 from adiabat.stats.significance import benjamini_hochberg
 from adiabat.stats.statistics import value_of
 
@@ -31,18 +31,23 @@ TEXT_SHOWN = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ModelScores:
     """One model with the scores of its runs, in which the seed alone differs.
 
     Attributes:
-        about: The model.
+        model: The model.
         runs: For each run, its scores by the name of the task.
     """
 
-    about: SuiteModel
+    model: SuiteModel
     runs: Sequence[Mapping[str, TaskScores]]
 
-    def on(self, task: str) -> list[TaskScores]:
+    @property
+    def name(self) -> str:
+        """Of the model."""
+        return self.model.name
+
+    def scores_of(self, task: str) -> list[TaskScores]:
         """Scores of every run on a task."""
         return [run[task] for run in self.runs if task in run]
 
@@ -60,45 +65,45 @@ class Findings:
     notes: list[str]
 
 
-def findings_of(models: Sequence[Measured], *, baseline: str | None, seed: int, resamples: int, watch: Watch = SILENT) -> Findings:
+def findings_of(models: Sequence[ModelScores], *, baseline: str | None, seed: int, resamples: int, watch: Watch = SILENT) -> Findings:
     """Compare models on every task that they were measured on.
 
     Args:
         baseline: Name of the model that all others are compared with; None takes the best of each task.
     """
-    found = Findings([], [], [], [], [], [], [])
+    findings = Findings([], [], [], [], [], [], [])
     tasks = list(dict.fromkeys(name for model in models for run in model.runs for name in run))
     for number, task in enumerate(tasks):
         watch.progress(f"comparing on {task}", number, len(tasks))
-        present = [model for model in models if model.on(task)]
+        present = [model for model in models if model.scores_of(task)]
         _require_same_units(task, present)
-        found.tasks.append(_described(task, present))
-        found.facts.extend(_facts(task, present))
-        found.notes.extend(f"{task}: {one.said}" for one in _trained_on(task, present))
-        found.scores.extend(_levels(task, present, seed=seed, resamples=resamples))
-        found.units.extend(_units(task, present))
+        findings.tasks.append(_described(task, present))
+        findings.facts.extend(_facts(task, present))
+        findings.notes.extend(f"{task}: {overlap.said}" for overlap in _trained_on(task, present))
+        findings.scores.extend(_levels(task, present, seed=seed, resamples=resamples))
+        findings.units.extend(_units(task, present))
         present = [model for model in present if _is_proof(task, model)]
         if not present:
             continue
         against = _reference(task, present, baseline)
         others = [model for model in present if model is not against]
-        found.pairings.extend(_pairings(task, others, against, seed=seed, resamples=resamples))
-        choice = _choice(against.about.name, len(present), baseline)
-        found.grids.extend(_grids(task, present, against, choice=choice, seed=seed, resamples=resamples))
+        findings.pairings.extend(_pairings(task, others, against, seed=seed, resamples=resamples))
+        choice = _choice(against.name, len(present), baseline)
+        findings.grids.extend(_grids(task, present, against, choice=choice, seed=seed, resamples=resamples))
     watch.progress("comparing", len(tasks), len(tasks))
-    return replace(found, pairings=_corrected(found.pairings, baseline))
+    return replace(findings, pairings=_corrected(findings.pairings, baseline))
 
 
-def _require_same_units(task: str, models: Sequence[Measured]) -> None:
-    first = models[0].on(task)[0]
+def _require_same_units(task: str, models: Sequence[ModelScores]) -> None:
+    first = models[0].scores_of(task)[0]
     faults = [
-        f"{model.about.name} {fault}"
+        f"{model.name} {fault}"
         for model in models
-        for scores in model.on(task)
-        if (fault := _unlike(scores, first) or _unlike_runs(scores, model.on(task)[0]))
+        for scores in model.scores_of(task)
+        if (fault := _unlike(scores, first) or _unlike_runs(scores, model.scores_of(task)[0]))
     ]
     if faults:
-        name = models[0].about.name
+        name = models[0].name
         raise DataError(
             f"{task} must be measured alike on the same units for all models as for {name}, got {several(faults)}; measure them anew"
         )
@@ -128,32 +133,32 @@ def _stored(texts: Sequence[str]) -> list[bytes]:
 
 def _unlike_runs(scores: TaskScores, first: TaskScores) -> str | None:
     """Why two runs of one model cannot be averaged."""
-    if [one.key for one in scores.samples] != [one.key for one in first.samples]:
+    if [sample.key for sample in scores.samples] != [sample.key for sample in first.samples]:
         return "has runs with unlike measures"
     return None
 
 
 def _grids_of(scores: TaskScores) -> list[tuple[str, Sequence[str], Sequence[str]]]:
     """What is compared in which languages, by the similarity that carries the verdict: vectors of unit length have no other."""
-    return [(one.comparison, one.rows, one.columns) for one in scores.cells if one.similarity == scores.samples[0].similarity]
+    return [(grid.comparison, grid.rows, grid.columns) for grid in scores.grids if grid.similarity == scores.samples[0].similarity]
 
 
 def _languages(scores: TaskScores) -> str:
-    return ", ".join(scores.cells[0].rows) if scores.cells else "none"
+    return ", ".join(scores.grids[0].rows) if scores.grids else "none"
 
 
-def _equal(one: Real[np.ndarray, " n"] | None, other: Real[np.ndarray, " m"] | None) -> bool:
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
+def _equal(values: Real[np.ndarray, " n"] | None, reference: Real[np.ndarray, " m"] | None) -> bool:
+    return values is reference or (values is not None and reference is not None and np.array_equal(values, reference))
 
 
-def _described(task: str, models: Sequence[Measured]) -> SuiteTask:
-    scores = models[0].on(task)[0]
+def _described(task: str, models: Sequence[ModelScores]) -> SuiteTask:
+    scores = models[0].scores_of(task)[0]
     main = scores.samples[0]
-    said = {model.about.name: list(dict.fromkeys(note for one in model.on(task) for note in one.notes)) for model in models}
+    notes_of = {model.name: list(dict.fromkeys(note for scores in model.scores_of(task) for note in scores.notes)) for model in models}
     # A note that every model has is the task's.
-    common = [note for note in scores.notes if all(note in notes for notes in said.values())]
-    others = dict.fromkeys(note for notes in said.values() for note in notes if note not in common)
-    own = [f"{', '.join(name for name, notes in said.items() if note in notes)}: {note}" for note in others]
+    common = [note for note in scores.notes if all(note in notes for notes in notes_of.values())]
+    others = dict.fromkeys(note for notes in notes_of.values() for note in notes if note not in common)
+    specific = [f"{', '.join(name for name, notes in notes_of.items() if note in notes)}: {note}" for note in others]
     return SuiteTask(
         name=scores.task,
         kind=scores.kind,
@@ -163,83 +168,92 @@ def _described(task: str, models: Sequence[Measured]) -> SuiteTask:
         measure=main.measure,
         similarity=main.similarity,
         lower_is_better=main.lower_is_better,
-        languages=list(scores.cells[0].rows) if scores.cells else [],
-        notes=[*common, *own],
+        languages=list(scores.grids[0].rows) if scores.grids else [],
+        notes=[*common, *specific],
     )
 
 
-def _facts(task: str, models: Sequence[Measured]) -> Iterator[Fact]:
+def _facts(task: str, models: Sequence[ModelScores]) -> Iterator[Fact]:
     """Further figures of each model, in the mean over its runs."""
     for model in models:
-        runs = model.on(task)
-        for name in dict.fromkeys(name for one in runs for name in one.facts):
-            yield Fact(model.about.name, task, name, float(np.mean([one.facts.get(name, 0.0) for one in runs])))
-    for found in _trained_on(task, models):
-        counts = {"queries trained on": found.trained_queries, "relevant documents trained on": found.trained_relevant}
-        yield from (Fact(found.model, task, name, float(count)) for name, count in counts.items() if count is not None)
+        runs = model.scores_of(task)
+        for name in dict.fromkeys(name for scores in runs for name in scores.facts):
+            yield Fact(model.name, task, name, float(np.mean([scores.facts.get(name, 0.0) for scores in runs])))
+    for overlap in _trained_on(task, models):
+        counts = {"queries trained on": overlap.trained_queries, "relevant documents trained on": overlap.trained_relevant}
+        yield from (Fact(overlap.model, task, name, float(count)) for name, count in counts.items() if count is not None)
 
 
-def _is_proof(task: str, model: Measured) -> bool:
+def _is_proof(task: str, model: ModelScores) -> bool:
     """Whether no run of a model was trained on more than a few of the units."""
-    return all(scores.is_proof for scores in model.on(task))
+    return all(scores.is_proof for scores in model.scores_of(task))
 
 
-def _trained_on(task: str, models: Sequence[Measured]) -> list[TrainedOn]:
+def _trained_on(task: str, models: Sequence[ModelScores]) -> list[TrainedOn]:
     """What the models of jobs were trained on, each count of a model once."""
-    return list(dict.fromkeys(found for model in models for scores in model.on(task) for found in trained_on(model.about.name, scores)))
+    return list(
+        dict.fromkeys(overlap for model in models for scores in model.scores_of(task) for overlap in trained_on(model.name, scores))
+    )
 
 
-def _levels(task: str, models: Sequence[Measured], *, seed: int, resamples: int) -> Iterator[Score]:
-    proof = {model.about.name: _is_proof(task, model) for model in models}
-    for alike in _of_equal_runs(task, models):
-        measures = [(model.about.name, runs) for model in alike for runs in zip(*(one.samples for one in model.on(task)), strict=True)]
+def _levels(task: str, models: Sequence[ModelScores], *, seed: int, resamples: int) -> Iterator[Score]:
+    proof = {model.name: _is_proof(task, model) for model in models}
+    for group in _of_equal_runs(task, models):
+        measures = [
+            (model.name, runs)
+            for model in group
+            for runs in zip(*(run_scores.samples for run_scores in model.scores_of(task)), strict=True)
+        ]
         changes = changes_over_runs([runs for _, runs in measures], None, seed=seed, resamples=resamples)
         for (name, _), change in zip(measures, changes, strict=True):
             about = (change.measure, change.similarity, change.after, change.after_interval, change.lower_is_better)
             yield Score(task, name, *about, is_proof=proof[name])
 
 
-def _of_equal_runs(task: str, models: Sequence[Measured]) -> list[list[Measured]]:
+def _of_equal_runs(task: str, models: Sequence[ModelScores]) -> list[list[ModelScores]]:
     """Models that may share their resamples, for drawing them takes most of the time: those of as many runs as each other."""
-    alike: dict[int, list[Measured]] = {}
+    by_runs: dict[int, list[ModelScores]] = {}
     for model in models:
-        alike.setdefault(len(model.on(task)), []).append(model)
-    return list(alike.values())
+        by_runs.setdefault(len(model.scores_of(task)), []).append(model)
+    return list(by_runs.values())
 
 
-def _main(task: str, model: Measured) -> list[Sample]:
+def _main(task: str, model: ModelScores) -> list[Sample]:
     """The main measure of each run."""
-    return [scores.samples[0] for scores in model.on(task)]
+    return [scores.samples[0] for scores in model.scores_of(task)]
 
 
-def _reference(task: str, models: Sequence[Measured], baseline: str | None) -> Measured:
+def _reference(task: str, models: Sequence[ModelScores], baseline: str | None) -> ModelScores:
     """Whom the others are compared with."""
-    if named := next((model for model in models if model.about.name == baseline), None):
-        return named
+    if baseline_model := next((model for model in models if model.name == baseline), None):
+        return baseline_model
     sign = -1 if _main(task, models[0])[0].lower_is_better else 1
     values = [sign * float(np.mean([value_of(sample) for sample in _main(task, model)])) for model in models]
     # Of equal models the first is meant.
     return next(model for model, value in zip(models, values, strict=True) if equal_values(value, max(values)))
 
 
-def _pairings(task: str, models: Sequence[Measured], against: Measured, *, seed: int, resamples: int) -> Iterator[Pairing]:
-    for alike in _of_equal_runs(task, models):
-        after = [_main(task, model) for model in alike]
+def _pairings(task: str, models: Sequence[ModelScores], against: ModelScores, *, seed: int, resamples: int) -> Iterator[Pairing]:
+    for group in _of_equal_runs(task, models):
+        after = [_main(task, model) for model in group]
         # BM25 and vectors rank by similarities of their own; what is compared is where the relevant documents come.
-        before = [[replace(one, similarity=runs[0].similarity) for one in _main(task, against)] for runs in after]
+        before = [[replace(sample, similarity=runs[0].similarity) for sample in _main(task, against)] for runs in after]
         changes = changes_over_runs(after, before, seed=seed, resamples=resamples)
-        for model, change in zip(alike, changes, strict=True):
-            yield Pairing(task, model.about.name, against.about.name, change, significant=False)
+        for model, change in zip(group, changes, strict=True):
+            yield Pairing(task, model.name, against.name, change, significant=False)
 
 
 def _corrected(pairings: Sequence[Pairing], baseline: str | None) -> list[Pairing]:
     """Benjamini-Hochberg over all of them; a best model was chosen from the same units, so all pairs of a task count."""
-    others = Counter(one.task for one in pairings)
-    chosen = [_choice(one.against, others[one.task] + 1, baseline) for one in pairings]
-    known = (1.0 if one.change.p is None else one.change.p for one in pairings)
+    others = Counter(pairing.task for pairing in pairings)
+    chosen = [_choice(pairing.against, others[pairing.task] + 1, baseline) for pairing in pairings]
+    known = (1.0 if pairing.change.p is None else pairing.change.p for pairing in pairings)
     values = [min(1.0, weight * p) for weight, p in zip(chosen, known, strict=True)]
     holds = benjamini_hochberg(np.array(values, dtype=np.float64))
-    return [replace(one, significant=bool(held) and one.change.verdict != "no evidence") for one, held in zip(pairings, holds, strict=True)]
+    return [
+        replace(pairing, significant=bool(rejected) and pairing.change.verdict != "no evidence")
+        for pairing, rejected in zip(pairings, holds, strict=True)
+    ]
 
 
 def _choice(against: str, models: int, baseline: str | None) -> float:
@@ -247,39 +261,43 @@ def _choice(against: str, models: int, baseline: str | None) -> float:
     return 1.0 if against == baseline else models / 2
 
 
-def _grids(task: str, models: Sequence[Measured], against: Measured, *, choice: float, seed: int, resamples: int) -> Iterator[SuiteGrid]:
+def _grids(
+    task: str, models: Sequence[ModelScores], against: ModelScores, *, choice: float, seed: int, resamples: int
+) -> Iterator[SuiteGrid]:
     for model in models:
-        for place, cells in enumerate(model.on(task)[0].cells):
-            if cells.similarity != model.on(task)[0].samples[0].similarity:
+        for number, grid_sample in enumerate(model.scores_of(task)[0].grids):
+            if grid_sample.similarity != model.scores_of(task)[0].samples[0].similarity:
                 continue
             # Exchanging units alone is silent on seeds, so runs of several get values and no verdicts.
-            several_runs = len(model.on(task)) > 1 or len(against.on(task)) > 1
-            before = None if model is against or several_runs else replace(_mean_cells(task, against, place), similarity=cells.similarity)
-            grid = compare_cells(_mean_cells(task, model, place), before, seed=seed, resamples=resamples, choice=choice)
-            rows, columns = list(cells.rows), list(cells.columns)
-            name = None if before is None else against.about.name
-            yield SuiteGrid(task, model.about.name, name, rows, columns, cells.lower_is_better, grid)
+            several_runs = len(model.scores_of(task)) > 1 or len(against.scores_of(task)) > 1
+            before = (
+                None if model is against or several_runs else replace(_mean_cells(task, against, number), similarity=grid_sample.similarity)
+            )
+            grid = compare_grids(_mean_cells(task, model, number), before, seed=seed, resamples=resamples, choice=choice)
+            rows, columns = list(grid_sample.rows), list(grid_sample.columns)
+            name = None if before is None else against.name
+            yield SuiteGrid(task, model.name, name, rows, columns, grid_sample.lower_is_better, grid)
 
 
-def _mean_cells(task: str, model: Measured, place: int) -> Cells:
+def _mean_cells(task: str, model: ModelScores, number: int) -> GridSample:
     """One comparison of a grid, in the mean over runs."""
-    every = [scores.cells[place] for scores in model.on(task)]
-    if len(every) == 1:
-        return every[0]
-    values = np.stack([cells.values for cells in every]).mean(axis=0, dtype=np.float64).astype(np.float32)
+    grids = [scores.grids[number] for scores in model.scores_of(task)]
+    if len(grids) == 1:
+        return grids[0]
+    values = np.stack([grid.values for grid in grids]).mean(axis=0, dtype=np.float64).astype(np.float32)
     # Errors are those of one run.
-    return replace(every[0], values=values, errors=None, total=0)
+    return replace(grids[0], values=values, errors=None, total=0)
 
 
-def _units(task: str, models: Sequence[Measured]) -> Iterator[UnitRow]:
+def _units(task: str, models: Sequence[ModelScores]) -> Iterator[UnitRow]:
     """Where models differ most; only where a unit has a value of its own."""
     main = _main(task, models[0])[0]
     if len(models) < 2 or main.statistic != "mean" or main.pseudo_values:
         return
-    scores = models[0].on(task)[0]
+    scores = models[0].scores_of(task)[0]
     values = np.stack([_unit_values(task, model) for model in models])
     spread = np.where(np.isfinite(values).all(axis=0), np.ptp(values, axis=0), -1.0)
-    names = [model.about.name for model in models]
+    names = [model.name for model in models]
     for unit in np.argsort(-spread, kind="stable")[:UNITS_SHOWN].tolist():
         if spread[unit] <= 0:
             return
@@ -287,10 +305,10 @@ def _units(task: str, models: Sequence[Measured]) -> Iterator[UnitRow]:
         yield UnitRow(task, scores.units[unit], text, dict(zip(names, values[:, unit].tolist(), strict=True)))
 
 
-def _unit_values(task: str, model: Measured) -> Float[np.ndarray, " n"]:
+def _unit_values(task: str, model: ModelScores) -> Float[np.ndarray, " n"]:
     """Value of each unit in the mean over runs; NaN for a unit that has no weight."""
-    every = []
+    run_values = []
     for sample in _main(task, model):
         weight = np.ones(sample.values.shape) if sample.reference is None else sample.reference
-        every.append(np.divide(sample.values, weight, out=np.full(sample.values.shape, np.nan), where=weight > 0))
-    return np.asarray(np.mean(every, axis=0))
+        run_values.append(np.divide(sample.values, weight, out=np.full(sample.values.shape, np.nan), where=weight > 0))
+    return np.asarray(np.mean(run_values, axis=0))

@@ -34,12 +34,12 @@ def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
 
 def ranking_notes(model: DualEncoder, chosen: Sequence[Similarity]) -> list[str]:
     """What a model's texts are compared by, where that is not plain."""
-    main, own = IN_WORDS[chosen[0]], IN_WORDS[model.similarity]
+    used, stated = IN_WORDS[chosen[0]], IN_WORDS[model.similarity]
     if model.unit and len(chosen) == 1:
         return [UNIT_LENGTH]
-    if main != own:
-        return [f"the main measure compares by {main}; the similarity that {model.name} states is {own}"]
-    return [] if main == "cosine" else [f"the main measure compares by {main}, the similarity that the model states"]
+    if used != stated:
+        return [f"the main measure compares by {used}; the similarity that {model.name} states is {stated}"]
+    return [] if used == "cosine" else [f"the main measure compares by {used}, the similarity that the model states"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class System:
 
 
 @dataclass(frozen=True)
-class LexicalSystem:
+class BM25System:
     """BM25 over a corpus, whose documents it finds by id and by text as a store does.
 
     Attributes:
@@ -126,9 +126,9 @@ class LexicalSystem:
             One per row.
         """
         assert self.read is not None
-        wanted = dict.fromkeys(rows.tolist())
-        found = {row: document.text for row, document in enumerate(self.read()) if row in wanted}
-        return [found[row] for row in rows.tolist()]
+        rows_wanted = dict.fromkeys(rows.tolist())
+        text_of = {row: document.text for row, document in enumerate(self.read()) if row in rows_wanted}
+        return [text_of[row] for row in rows.tolist()]
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
@@ -137,7 +137,7 @@ class LexicalSystem:
     @cached_property
     def _row_of_text(self) -> dict[str, int]:
         # Of documents of one text the first is meant.
-        return {found: row for row, found in reversed(list(enumerate(self.text_ids)))}
+        return {known_id: row for row, known_id in reversed(list(enumerate(self.text_ids)))}
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
         """Rows of documents.
@@ -152,28 +152,28 @@ class LexicalSystem:
         return {text: row for text in texts if (row := self._row_of_text.get(text_id(text))) is not None}
 
 
-def open_baseline_stores(places: Sequence[str | Path], *, baseline: bool) -> list[Store]:
+def open_baseline_stores(paths: Sequence[str | Path], *, baseline: bool) -> list[Store]:
     """Open the stores in which a baseline may find its documents."""
-    if places and not baseline:
-        raise ConfigError(f"--baseline-store must come with --baseline, got {', '.join(map(str, places))} alone; name the baseline")
-    return [Store.open(place) for place in dict.fromkeys(places)]
+    if paths and not baseline:
+        raise ConfigError(f"--baseline-store must come with --baseline, got {', '.join(map(str, paths))} alone; name the baseline")
+    return [Store.open(path) for path in dict.fromkeys(paths)]
 
 
-def refuse_idle(stores: Sequence[Store], used: Sequence[Store]) -> None:
+def refuse_unused_stores(stores: Sequence[Store], used: Sequence[Store]) -> None:
     """Refuse stores of a baseline that it has no use for."""
     for store in stores:
-        if not any(store is one for one in used):
+        if not any(store is used_store for used_store in used):
             raise StoreError(f"--baseline-store {store.path} must be of use to the baseline, got no data set that needs it; leave it out")
 
 
-def stores_read(store: Store, before: System | None) -> dict[str, str]:
+def store_inputs(store: Store, before: System | None) -> dict[str, str]:
     """Where the vectors came from, for a result file."""
     stores = {"": store} if before is None or before.store is store else {"": store, "baseline_": before.store}
-    places = {f"{whose}store": str(one.path) for whose, one in stores.items()}
-    return {**places, **{f"{whose}store_sha256": one.manifest.sha256 for whose, one in stores.items()}}
+    inputs = {f"{prefix}store": str(store.path) for prefix, store in stores.items()}
+    return {**inputs, **{f"{prefix}store_sha256": store.manifest.sha256 for prefix, store in stores.items()}}
 
 
-def baseline_of(baseline: DualEncoder, fingerprint: Fingerprint, store: Store, others: Sequence[Store]) -> System:
+def baseline_system(baseline: DualEncoder, fingerprint: Fingerprint, store: Store, others: Sequence[Store]) -> System:
     """The baseline with documents of its own: those of the model under test where one tower made both, else the same in another store."""
     differences = store.differences(fingerprint)
     if not differences:
@@ -182,14 +182,14 @@ def baseline_of(baseline: DualEncoder, fingerprint: Fingerprint, store: Store, o
     for other in fitting:
         if other.same_documents(store):
             return System(baseline, other)
-    wanted = f"the documents of {store.path} must be stored by the baseline {baseline.name} too, whose document tower is another"
+    requirement = f"the documents of {store.path} must be stored by the baseline {baseline.name} too, whose document tower is another"
     if not others:
         raise StoreError(
-            f"{wanted} ({'; '.join(differences)}), got no --baseline-store; "
+            f"{requirement} ({'; '.join(differences)}), got no --baseline-store; "
             f"embed the same corpus by adiabat embed {baseline.name} CORPUS --out DIR and add --baseline-store DIR"
         )
     faults = [_misfit(other, store, other in fitting, baseline) for other in others]
-    raise StoreError(f"{wanted}, got {'; '.join(faults)}; embed the same corpus by adiabat embed {baseline.name} CORPUS --out DIR")
+    raise StoreError(f"{requirement}, got {'; '.join(faults)}; embed the same corpus by adiabat embed {baseline.name} CORPUS --out DIR")
 
 
 def _misfit(other: Store, store: Store, fits: bool, baseline: DualEncoder) -> str:

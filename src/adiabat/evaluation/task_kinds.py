@@ -41,26 +41,25 @@ from adiabat.data.records import Document, LanguageGridSet, grid_id
 from adiabat.data.table_rows import table_name
 from adiabat.evaluation.labels import score_bitext, score_classification, score_clustering
 from adiabat.evaluation.language_grid_tasks import score_nli_grid, score_question_grid
-from adiabat.evaluation.measured_models import Corpora, CorpusAtHand, Subject
+from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel, TaskCorpus
 from adiabat.evaluation.mteb_task import require_task, score_mteb
 from adiabat.evaluation.retrieval import score_retrieval
-from adiabat.evaluation.retrieval_data import Task as RetrievalData
-from adiabat.evaluation.retrieval_data import read_tasks
+from adiabat.evaluation.retrieval_data import RetrievalTaskData, read_retrieval_tasks
 from adiabat.evaluation.similarity import score_pair_classification, score_sts, score_words
-from adiabat.evaluation.systems import LexicalSystem, System
+from adiabat.evaluation.systems import BM25System, System
 from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import TaskScores
 from adiabat.store.corpus_files import digest_documents
 from adiabat.store.vector_store import Store
 
-Score = Callable[[Subject, Corpora, Watch], TaskScores]
+Score = Callable[[MeasuredModel, CorpusStores, Watch], TaskScores]
 
 VERSION = 2
 """Of how tasks are scored: scores that were kept under another are made anew."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class LoadedTask:
     """One task, read and found sound.
 
     Attributes:
@@ -77,30 +76,30 @@ class Prepared:
     score: Score
     lexical: bool = False
 
-    def key(self, subject: Subject) -> str:
+    def key(self, subject: MeasuredModel) -> str:
         """SHA-256 of what scores follow from."""
         return _sha256([VERSION, self.sha256, subject.key])
 
 
-def prepare(settings: SuiteSettings, watch: Watch) -> list[Prepared]:
+def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
     """Read all tasks."""
     if not settings.tasks:
         raise ConfigError("tasks must be given, got none; list them under [[tasks]]")
     faults: list[str] = []
-    found: dict[int, Prepared] = {}
+    loaded: dict[int, LoadedTask] = {}
     ranked = {number: section for number, section in enumerate(settings.tasks) if isinstance(section, RetrievalTask)}
     with _gathering(faults):
-        read = read_tasks(list(ranked.values()), watch) if ranked else []
+        read = read_retrieval_tasks(list(ranked.values()), watch) if ranked else []
         for number, task in zip(ranked, read, strict=True):
-            found[number] = _retrieval(task, ranked[number], settings.measure)
+            loaded[number] = _retrieval(task, ranked[number], settings.measure)
     for number, section in enumerate(settings.tasks):
         watch.progress("reading tasks", number, len(settings.tasks))
         if number not in ranked:
             with _gathering(faults, about=f"task {section.name or getattr(section, 'data', '') or getattr(section, 'task', '')}: "):
-                found[number] = _READERS[type(section)](section, settings.run.seed)
+                loaded[number] = _READERS[type(section)](section, settings.run.seed)
     if faults:
         raise DataError(several(faults))
-    tasks = [found[number] for number in range(len(settings.tasks))]
+    tasks = [loaded[number] for number in range(len(settings.tasks))]
     names = [task.name for task in tasks]
     if again := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"tasks must have names of their own, got {', '.join(again)} more than once; give them tasks.name")
@@ -116,8 +115,8 @@ def _gathering(faults: list[str], *, about: str = "") -> Iterator[None]:
         faults.append(f"{about}{fault}")
 
 
-def _sha256(parts: object) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=_plain).encode("utf-8", "surrogatepass")).hexdigest()
+def _sha256(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=_plain).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _plain(value: object) -> object:
@@ -129,20 +128,20 @@ def _digest(data: Any, section: Any, *further: object) -> str:
     return _sha256([asdict(data), section.model_dump(mode="json", exclude={"name"}), *further])
 
 
-def _retrieval(task: RetrievalData, section: RetrievalTask, common: RankingMeasureSection) -> Prepared:
-    own = {"measures": section.measures, "drop_same_id": section.drop_same_id}
+def _retrieval(task: RetrievalTaskData, section: RetrievalTask, common: RankingMeasureSection) -> LoadedTask:
+    overrides = {"measures": section.measures, "drop_same_id": section.drop_same_id}
     listed = {"negatives": "listed", "depth": MeasureSection().depth} if section.kind == "triplets" else {"negatives": "store"}
-    given = {name: value for name, value in own.items() if value is not None}
-    measure = MeasureSection().model_copy(update={**common.model_dump(), **given, **listed})
+    overridden = {name: value for name, value in overrides.items() if value is not None}
+    measure = MeasureSection().model_copy(update={**common.model_dump(), **overridden, **listed})
     # Other vectors of the same model, such as rounded ones, give other scores.
-    stores = [Store.open(place).manifest.sha256 for place in section.stores]
+    digests = [Store.open(path).manifest.sha256 for path in section.stores]
     documents = task.corpus
-    at_hand = tuple(map(Path, section.stores))
-    corpus = CorpusAtHand(table_name(documents.source), task.corpus_sha256, documents.documents, at_hand, documents.blank)
+    stores = tuple(map(Path, section.stores))
+    corpus = TaskCorpus(table_name(documents.source), task.corpus_sha256, documents.documents, stores, documents.blank)
 
-    def score(subject: Subject, corpora: Corpora, watch: Watch) -> TaskScores:
-        system: System | LexicalSystem
-        if subject.is_lexical:
+    def score(subject: MeasuredModel, corpora: CorpusStores, watch: Watch) -> TaskScores:
+        system: System | BM25System
+        if subject.is_bm25:
             system = corpora.words(corpus, stemmer=subject.stemmer)
             examples = task.addressed(system)
         else:
@@ -152,11 +151,11 @@ def _retrieval(task: RetrievalData, section: RetrievalTask, common: RankingMeasu
 
     settings = section.model_dump(mode="json", exclude={"name", "stores"})
     decisive = measure.model_dump(mode="json", exclude={"resamples"})
-    sha256 = _sha256([task.examples_sha256, task.corpus_sha256, settings, decisive, *stores])
-    return Prepared(task.name, section.data, sha256, score, lexical=True)
+    sha256 = _sha256([task.examples_sha256, task.corpus_sha256, settings, decisive, *digests])
+    return LoadedTask(task.name, section.data, sha256, score, lexical=True)
 
 
-def _nli_grid(section: NliGridTask, _: int) -> Prepared:
+def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
     grid = read_examples(section.data)
     if not isinstance(grid, LanguageGridSet):
         raise DataError(
@@ -164,30 +163,30 @@ def _nli_grid(section: NliGridTask, _: int) -> Prepared:
             'name such pairs, or write kind = "retrieval"'
         )
     require_every_label(grid, source=section.data)
-    wanted = replace(in_languages(grid, section.languages), name=section.name or grid.name)
+    selected = replace(in_languages(grid, section.languages), name=section.name or grid.name)
 
     def documents() -> Iterator[Document]:
-        for pair, hypothesis in enumerate(wanted.hypotheses):
-            yield from (Document(grid_id(pair, language), hypothesis[language]) for language in wanted.languages)
+        for pair, hypothesis in enumerate(selected.hypotheses):
+            yield from (Document(grid_id(pair, language), hypothesis[language]) for language in selected.languages)
 
-    corpus = CorpusAtHand(table_name(section.data), digest_documents(documents()), documents)
+    corpus = TaskCorpus(table_name(section.data), digest_documents(documents()), documents)
 
-    def score(subject: Subject, corpora: Corpora, watch: Watch) -> TaskScores:
+    def score(subject: MeasuredModel, corpora: CorpusStores, watch: Watch) -> TaskScores:
         stored = corpora.store(subject.towers, corpus)
-        return score_nli_grid(subject.towers, wanted, hypotheses=stored, trained=subject.trained, watch=watch)
+        return score_nli_grid(subject.towers, selected, hypotheses=stored, trained=subject.trained, watch=watch)
 
-    return Prepared(wanted.name, section.data, _digest(wanted, section), score)
+    return LoadedTask(selected.name, section.data, _digest(selected, section), score)
 
 
-def _question_grid(section: QuestionGridTask, _: int) -> Prepared:
+def _question_grid(section: QuestionGridTask, _: int) -> LoadedTask:
     grid = read_question_grid(section.data, section.corpus, key=section.key, languages=section.languages, name=section.name)
     return _of_texts(section, grid, lambda model, _, watch: score_question_grid(model, grid, watch=watch))
 
 
-def _of_texts(section: Any, data: Any, score: Callable[[DualEncoder, str, Watch], TaskScores], *further: object) -> Prepared:
+def _of_texts(section: Any, data: Any, score: Callable[[DualEncoder, str, Watch], TaskScores], *further: object) -> LoadedTask:
     """A task without a corpus, of data that has a name."""
     name = section.name or data.name
-    return Prepared(name, section.data, _digest(data, section, *further), lambda subject, _, watch: score(subject.towers, name, watch))
+    return LoadedTask(name, section.data, _digest(data, section, *further), lambda subject, _, watch: score(subject.towers, name, watch))
 
 
 def _scored_pairs(section: StsTask | WordsTask, *, sets: str | None = None) -> ScoredPairs:
@@ -196,17 +195,17 @@ def _scored_pairs(section: StsTask | WordsTask, *, sets: str | None = None) -> S
     )
 
 
-def _sts(section: StsTask, _: int) -> Prepared:
+def _sts(section: StsTask, _: int) -> LoadedTask:
     pairs = _scored_pairs(section)
     return _of_texts(section, pairs, lambda model, name, watch: score_sts(model, pairs, side=section.side, name=name, watch=watch))
 
 
-def _words(section: WordsTask, _: int) -> Prepared:
+def _words(section: WordsTask, _: int) -> LoadedTask:
     pairs = _scored_pairs(section, sets=section.set)
     return _of_texts(section, pairs, lambda model, name, watch: score_words(model, pairs, side=section.side, name=name, watch=watch))
 
 
-def _pair_classification(section: PairClassificationTask, _: int) -> Prepared:
+def _pair_classification(section: PairClassificationTask, _: int) -> LoadedTask:
     pairs = read_labelled_pairs(
         section.data, a=section.a, b=section.b, label=section.label, positive=section.positive, split=section.split, where=section.where
     )
@@ -217,12 +216,12 @@ def _pair_classification(section: PairClassificationTask, _: int) -> Prepared:
     return _of_texts(section, pairs, score)
 
 
-def _bitext(section: BitextTask, _: int) -> Prepared:
+def _bitext(section: BitextTask, _: int) -> LoadedTask:
     texts = read_parallel_texts(section.data, a=section.a, b=section.b, split=section.split, where=section.where)
     return _of_texts(section, texts, lambda model, name, watch: score_bitext(model, texts, side=section.side, name=name, watch=watch))
 
 
-def _classification(section: ClassificationTask, seed: int) -> Prepared:
+def _classification(section: ClassificationTask, seed: int) -> LoadedTask:
     training = read_labelled_texts(section.data, text=section.text, label=section.label, split=section.split, where=section.where)
     test = read_labelled_texts(section.test, text=section.text, label=section.label, split=section.test_split, where=section.test_where)
     require_separable(training, test)
@@ -243,29 +242,29 @@ def _classification(section: ClassificationTask, seed: int) -> Prepared:
     return _of_texts(section, training, score, asdict(test), seed, version("scikit-learn"))
 
 
-def _clustering(section: ClusteringTask, seed: int) -> Prepared:
+def _clustering(section: ClusteringTask, seed: int) -> LoadedTask:
     texts = read_labelled_texts(section.data, text=section.text, label=section.label, split=section.split, where=section.where)
     require_separable(texts)
 
     def score(model: DualEncoder, name: str, watch: Watch) -> TaskScores:
         return score_clustering(
-            model, texts, side=section.side, name=name, restarts=section.restarts, most=section.most, seed=seed, watch=watch
+            model, texts, side=section.side, name=name, restarts=section.restarts, max_texts=section.most, seed=seed, watch=watch
         )
 
     return _of_texts(section, texts, score, seed, version("scikit-learn"))
 
 
-def _mteb(section: MtebTask, _: int) -> Prepared:
+def _mteb(section: MtebTask, _: int) -> LoadedTask:
     require_task(section.task)
     name = section.name or section.task
 
-    def score(subject: Subject, _: Corpora, watch: Watch) -> TaskScores:
+    def score(subject: MeasuredModel, _: CorpusStores, watch: Watch) -> TaskScores:
         return score_mteb(subject.towers, section.task, name=name, watch=watch)
 
-    return Prepared(name, f"mteb: {section.task}", _sha256([section.task, version("mteb")]), score)
+    return LoadedTask(name, f"mteb: {section.task}", _sha256([section.task, version("mteb")]), score)
 
 
-_READERS: Mapping[type, Callable[[Any, int], Prepared]] = {
+_READERS: Mapping[type, Callable[[Any, int], LoadedTask]] = {
     NliGridTask: _nli_grid,
     QuestionGridTask: _question_grid,
     StsTask: _sts,

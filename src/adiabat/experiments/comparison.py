@@ -10,7 +10,7 @@ from adiabat.config.reader import keys_of
 from adiabat.core.progress import SILENT, Watch
 from adiabat.dual_encoder.tower_setup import Loader
 from adiabat.dual_encoder.train_checks import FREE_MEMORY
-from adiabat.evaluation.retrieval_data import Task, read_tasks
+from adiabat.evaluation.retrieval_data import RetrievalTaskData, read_retrieval_tasks
 from adiabat.experiments.comparison_outcome import outcome_of
 from adiabat.experiments.comparison_rows import ROWS, rows_at
 from adiabat.experiments.comparison_runs import Grid
@@ -33,7 +33,7 @@ def compare(load: Loader, settings: CompareSettings, *, resume: bool = False, co
     going_on = is_described(folder, "candidates")
     if note := require_begun(folder, "comparison", begun=going_on, resume=resume):
         watch.note(note)
-    tasks = read_tasks(settings.tasks, watch)
+    tasks = read_retrieval_tasks(settings.tasks, watch)
     wanted = _description(settings, candidates, tasks)
 
     def description() -> dict[str, Any]:
@@ -52,7 +52,7 @@ def compare(load: Loader, settings: CompareSettings, *, resume: bool = False, co
     return found
 
 
-def _description(settings: CompareSettings, candidates: list[Candidate], tasks: list[Task]) -> dict[str, Any]:
+def _description(settings: CompareSettings, candidates: list[Candidate], tasks: list[RetrievalTaskData]) -> dict[str, Any]:
     """Everything that decides what runs give. It has no table ``[job]``: the directory is no job, and has some inside."""
     exclude: dict[str, Any] = {"job": {"out"}, "run": {"seed"}, "digests": True}
     shared = settings.compare.model_dump(exclude={"out", "seeds", "keep_models"})
@@ -66,7 +66,7 @@ def _description(settings: CompareSettings, candidates: list[Candidate], tasks: 
     )
 
 
-def _described(task: Task) -> dict[str, Any]:
+def _described(task: RetrievalTaskData) -> dict[str, Any]:
     """Files may have moved; what they hold must be the same."""
     section = task.section.model_dump(exclude={"name", "data", "corpus"})
     return {**section, "examples_sha256": task.examples_sha256, "corpus_sha256": task.corpus_sha256}

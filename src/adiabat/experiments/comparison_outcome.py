@@ -13,7 +13,7 @@ from adiabat.experiments.comparison_rows import Row, TaskRow
 from adiabat.experiments.comparison_runs import Grid
 from adiabat.results.comparison_result import ComparedTask, Comparison, Contrast, Level, Standing, Start
 from adiabat.results.evaluation_result import Verdict
-from adiabat.stats.samples import MOST_TRAINED
+from adiabat.stats.samples import MAX_TRAINED_SHARE
 from adiabat.stats.variant_ranking import (
     Differences,
     Draws,
@@ -187,7 +187,7 @@ def _is_proof(rows: Sequence[Row]) -> bool:
 
 
 def _few(task: TaskRow) -> bool:
-    return task.trained <= MOST_TRAINED * len(task.values)
+    return task.trained <= MAX_TRAINED_SHARE * len(task.values)
 
 
 def _measures(rows: Sequence[Row]) -> dict[str, float]:

@@ -26,7 +26,7 @@ from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.dual_encoder.tower_setup import Loader, build, merged
 from adiabat.dual_encoder.train import check_pairs, train
 from adiabat.evaluation.retrieval import score_retrieval
-from adiabat.evaluation.retrieval_data import Corpus, Task, left_out_was_said
+from adiabat.evaluation.retrieval_data import Corpus, RetrievalTaskData, without_skip_warnings
 from adiabat.evaluation.systems import System
 from adiabat.experiments.comparison_rows import Key, Row, TaskRow, digests_of
 from adiabat.experiments.comparison_spec import Candidate
@@ -49,7 +49,7 @@ from adiabat.training.run_record import finished
 
 
 def measure_on(
-    tasks: Sequence[Task],
+    tasks: Sequence[RetrievalTaskData],
     model: DualEncoder,
     folder: Path,
     *,
@@ -64,7 +64,7 @@ def measure_on(
     """
     found: dict[str, TaskScores] = {}
     folder.mkdir(parents=True, exist_ok=True)
-    with left_out_was_said():
+    with without_skip_warnings():
         for number, corpus in enumerate(dict.fromkeys(task.corpus for task in tasks)):
             system = System(model, _embedded(model, corpus, folder / f"corpus-{number}", watch))
             for task in (one for one in tasks if one.corpus == corpus):
@@ -75,11 +75,11 @@ def measure_on(
     return {task.name: found[task.name] for task in tasks}
 
 
-def drawn_texts(tasks: Sequence[Task], count: int) -> list[str]:
+def drawn_texts(tasks: Sequence[RetrievalTaskData], count: int) -> list[str]:
     """Documents of the tasks, drawn at random, equally many of each corpus as far as it goes."""
     corpora = list(dict.fromkeys(task.corpus for task in tasks))
     drawn = list[str]()
-    with left_out_was_said():
+    with without_skip_warnings():
         for corpus in corpora:
             drawn += _sample(corpus.documents(), -(-count // len(corpora)))
     return drawn[:count]
@@ -182,7 +182,7 @@ class Grid:
     folder: Path
     settings: CompareSettings
     candidates: Sequence[Candidate]
-    tasks: Sequence[Task]
+    tasks: Sequence[RetrievalTaskData]
     rows: Rows[Key, Row]
     load: Loader
     command: str

@@ -9,7 +9,7 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import ConfigError, several
 from adiabat.dual_encoder.train import check
 from adiabat.models.device import device_of
-from adiabat.stats.ranking_measures import require_relevant_alone
+from adiabat.stats.ranking_measures import require_relevant_only
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def _faults(settings: CompareSettings, candidates: list[Candidate]) -> Iterator[
     if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
         yield f"adiabat compare must run in one process, got {processes}; start it without a launcher"
     try:
-        require_relevant_alone(settings.measure.measures)
+        require_relevant_only(settings.measure.measures)
     except ConfigError as fault:
         yield str(fault)
     try:

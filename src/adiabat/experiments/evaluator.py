@@ -16,13 +16,13 @@ from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, write_json
 from adiabat.core.progress import Watch
 from adiabat.data.trained_texts import TrainedTexts
-from adiabat.evaluation.measured_models import Subject
-from adiabat.evaluation.score_files import SCORES, folder_of
+from adiabat.evaluation.measured_models import MeasuredModel
+from adiabat.evaluation.score_files import SCORES, run_folder_name
 from adiabat.evaluation.suite import Scoring
-from adiabat.evaluation.trained_queries import trained_on, without_marks, without_verdicts
+from adiabat.evaluation.trained_queries import trained_on, without_grid_verdicts, without_verdicts
 from adiabat.models.towers import DualEncoder
 from adiabat.results.sweep_result import Drift, TaskOutcome
-from adiabat.stats.language_grid_stats import compare_cells
+from adiabat.stats.language_grid_stats import compare_grids
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import TaskScores
 from adiabat.store.vector_store import Store
@@ -116,15 +116,15 @@ class Bench:
         return drift_of(self.start_reading, reading, groups=self.probes.groups)
 
     def _scores(self, model: DualEncoder, name: str, trained: TrainedTexts | None = None) -> dict[str, TaskScores]:
-        subject = Subject(name, name, EncoderSection(), lambda *_: model, lambda _: trained)
-        return self.scoring.run(subject, self.folder / SCORES / folder_of(name))
+        subject = MeasuredModel(name, name, EncoderSection(), lambda *_: model, lambda _: trained)
+        return self.scoring.run(subject, self.folder / SCORES / run_folder_name(name))
 
     def _read(self, model: DualEncoder, probes: ProbeSet, name: str, start: Reading | None) -> Reading:
         reading = read_tower(model, probes, self.store, depth=self.settings.probes.depth, start=start, watch=self.watch)
         folder = self.folder / READINGS
         folder.mkdir(parents=True, exist_ok=True)
         # For those who look closer; nothing is read from it here.
-        np.savez(folder / f"{folder_of(name)}.npz", vectors=reading.vectors, rows=reading.rows, scores=reading.scores)
+        np.savez(folder / f"{run_folder_name(name)}.npz", vectors=reading.vectors, rows=reading.rows, scores=reading.scores)
         return reading
 
 
@@ -138,18 +138,18 @@ def _noise_at(path: Path) -> dict[str, float] | None:
 
 
 def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int) -> TaskOutcome:
-    pairs = zip(after.cells, before.cells, strict=True)
-    grids = [compare_cells(now, was, seed=seed, resamples=resamples) for now, was in pairs]
+    pairs = zip(after.grids, before.grids, strict=True)
+    grids = [compare_grids(now, was, seed=seed, resamples=resamples) for now, was in pairs]
     changes = paired_changes(after.samples, before.samples, seed=seed, resamples=resamples)
     if not after.is_proof:
-        changes, grids = without_verdicts(changes), without_marks(grids)
+        changes, grids = without_verdicts(changes), without_grid_verdicts(grids)
     return TaskOutcome(
         task=after.task,
         kind=after.kind,
         unit=after.unit,
         units=len(after.units),
         changes=changes,
-        languages=list(after.cells[0].rows) if after.cells else [],
+        languages=list(after.grids[0].rows) if after.grids else [],
         grids=grids,
         notes=[*after.notes, *(found.said for found in trained_on("the run", after) if found.trained_queries)],
     )

@@ -24,7 +24,7 @@ from adiabat.models.device import device_of
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.finish import write_report
 from adiabat.runs.run_config import FREE_RUNS, without_none
-from adiabat.stats.ranking_measures import require_relevant_alone
+from adiabat.stats.ranking_measures import require_relevant_only
 from adiabat.store.input_checks import require_inputs
 from adiabat.training.blocks import blocks_of
 
@@ -89,7 +89,7 @@ def _check(settings: ScalingSettings) -> None:
     wanted = {"scaling.out": section.out, "scaling.budgets": section.budgets, "models": settings.models, "job.data": data}
     if missing := [f"{name} must be given, got none" for name, value in wanted.items() if not value]:
         raise ConfigError(f"{several(missing)}; write it into the file, or add --out for the directory")
-    require_relevant_alone(settings.measure.measures)
+    require_relevant_only(settings.measure.measures)
     device_of(settings.run.device)
     store = settings.towers.vectors
     require_inputs([one.path for one in settings.data.listed(settings.job.data)], stores=[] if store is None else [store])

@@ -15,9 +15,9 @@ from adiabat.core.provenance import versions
 from adiabat.dual_encoder.text_cache import is_trained
 from adiabat.dual_encoder.tower_setup import build
 from adiabat.dual_encoder.train import train
-from adiabat.evaluation.measured_models import Corpora, Subject
-from adiabat.evaluation.suite import STORES, Clock, Scoring
-from adiabat.evaluation.task_kinds import Prepared, prepare
+from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
+from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
+from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
 from adiabat.experiments.scaling_variants import Planned
 from adiabat.experiments.trials import Runner
 from adiabat.models.device import device_name, device_of, peak_memory, reset_peak_memory
@@ -46,9 +46,11 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
         return self.settings.scaling.keep_models
 
     @cached_property
-    def tasks(self) -> list[Prepared]:
+    def tasks(self) -> list[LoadedTask]:
         """What trained models are measured on, read and found sound."""
-        return prepare(SuiteSettings(tasks=self.settings.tasks, measure=self.settings.measure), self.watch) if self.settings.tasks else []
+        if not self.settings.tasks:
+            return []
+        return load_tasks(SuiteSettings(tasks=self.settings.tasks, measure=self.settings.measure), self.watch)
 
     @cached_property
     def _counted(self) -> dict[Way, PassedParameters]:
@@ -132,8 +134,8 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
         device = device_of(run.settings.run.device)
         name, stores = str(job.folder), job.folder / STORES
         model = self.load(name, run.settings.encoder.of_saved(name)).to(device)
-        scoring = Scoring(self.tasks, Corpora(stores, self.watch), Clock(), versions(device_name(device)), self.watch)
-        found = scoring.run(Subject(run.name, run.name, EncoderSection(), lambda *_: model), job.folder / "scores")
+        scoring = Scoring(self.tasks, CorpusStores(stores, self.watch), ScoreCounts(), versions(device_name(device)), self.watch)
+        found = scoring.run(MeasuredModel(run.name, run.name, EncoderSection(), lambda *_: model), job.folder / "scores")
         shutil.rmtree(stores, ignore_errors=True)
         values = {task: float(value_of(scores.samples[0])[0]) for task, scores in found.items()}
         for task in (task for task, value in values.items() if not math.isfinite(value)):

@@ -14,7 +14,7 @@ from adiabat.core.errors import ConfigError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.dual_encoder.tower_setup import Loader
-from adiabat.evaluation.task_kinds import Prepared
+from adiabat.evaluation.task_kinds import LoadedTask
 from adiabat.experiments import dual_variants as both
 from adiabat.experiments.evaluator import NOISE, READINGS
 from adiabat.experiments.grid import Planned, plan_runs
@@ -25,7 +25,7 @@ from adiabat.models.device import device_name, device_of
 from adiabat.results.sweep_result import SweepResult, SweepRun
 from adiabat.runs.finish import write_report
 from adiabat.runs.run_config import FREE_RUNS, without_none
-from adiabat.stats.ranking_measures import require_relevant_alone
+from adiabat.stats.ranking_measures import require_relevant_only
 from adiabat.store.input_checks import require_inputs
 from adiabat.store.vector_store import refuse_swapped
 
@@ -61,7 +61,7 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
         described,
         rows_at,
         begun=begun,
-        prepare=lambda waiting: runner.measure_start(),
+        load_tasks=lambda waiting: runner.measure_start(),
         executor=(settings.sweep.engine, "sweep.engine"),
         place=device_of(settings.run.device),
         outcome=lambda row: f"{row.status} after {row.steps:,} steps",
@@ -81,7 +81,7 @@ def _checked(settings: SweepSettings) -> list[Planned]:
         raise ConfigError(several(faults))
     refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order="MODEL STORE DATA")
     require_inputs([str(settings.job.data)], stores=[str(settings.job.store)])
-    require_relevant_alone(settings.measure.measures)
+    require_relevant_only(settings.measure.measures)
     runs = plan_runs(settings)
     for run in runs:
         check_settings(run.settings)
@@ -90,7 +90,7 @@ def _checked(settings: SweepSettings) -> list[Planned]:
     return runs
 
 
-def _targets(settings: SweepSettings, tasks: Sequence[Prepared]) -> list[str]:
+def _targets(settings: SweepSettings, tasks: Sequence[LoadedTask]) -> list[str]:
     names = [task.name for task in tasks]
     if unknown := [name for name in settings.sweep.targets if name not in names]:
         raise ConfigError(f"sweep.targets must be names of tasks, got {', '.join(unknown)}; the tasks are {', '.join(names)}")
@@ -174,7 +174,7 @@ def _result(runner: SweepRunner, runs: Sequence[SweepRun], targets: Sequence[str
         title=f"{settings.sweep.name}: tuning the query tower of {settings.job.model}",
         command=command,
         created=now(),
-        seconds=sum(run.seconds for run in runs) + runner.clock.seconds,
+        seconds=sum(run.seconds for run in runs) + runner.counts.seconds,
         seed=settings.run.seed,
         versions=versions(device_name(device_of(settings.run.device))),
         model=str(settings.job.model),
@@ -185,5 +185,5 @@ def _result(runner: SweepRunner, runs: Sequence[SweepRun], targets: Sequence[str
         noise=runner.bench.noise,
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs=inputs,
-        notes=[*runner.clock.notes(), *([] if probes is None else probes.notes)],
+        notes=[*runner.counts.notes(), *([] if probes is None else probes.notes)],
     )

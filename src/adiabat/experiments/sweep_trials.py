@@ -16,9 +16,9 @@ from adiabat.core.errors import JobError
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import versions
 from adiabat.dual_encoder.train import train
-from adiabat.evaluation.measured_models import Corpora
-from adiabat.evaluation.suite import STORES, Clock, Scoring
-from adiabat.evaluation.task_kinds import Prepared, prepare
+from adiabat.evaluation.measured_models import CorpusStores
+from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
+from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
 from adiabat.experiments.dual_variants import train_settings
 from adiabat.experiments.evaluator import Bench
 from adiabat.experiments.grid import Planned
@@ -45,9 +45,9 @@ class SweepRunner(Runner[Planned, SweepRun]):
     settings: SweepSettings
 
     @cached_property
-    def tasks(self) -> list[Prepared]:
+    def tasks(self) -> list[LoadedTask]:
         """What tuned towers are measured on, read and found sound."""
-        return prepare(SuiteSettings(tasks=self.settings.tasks, measure=self.settings.measure), self.watch)
+        return load_tasks(SuiteSettings(tasks=self.settings.tasks, measure=self.settings.measure), self.watch)
 
     @cached_property
     def inputs(self) -> dict[str, str]:
@@ -76,17 +76,17 @@ class SweepRunner(Runner[Planned, SweepRun]):
         return self.ground.store_at(self.settings.probes.store)
 
     @cached_property
-    def clock(self) -> Clock:
+    def counts(self) -> ScoreCounts:
         """Of the scoring."""
-        return Clock()
+        return ScoreCounts()
 
     @cached_property
     def bench(self) -> Bench:
         """What every tuned tower is measured on."""
         settings = self.settings
         place = device_of(settings.run.device)
-        corpora = Corpora(Path(settings.sweep.stores) if settings.sweep.stores else self.folder / STORES, self.watch)
-        scoring = Scoring(self.tasks, corpora, self.clock, versions(device_name(place)), self.watch)
+        corpora = CorpusStores(Path(settings.sweep.stores) if settings.sweep.stores else self.folder / STORES, self.watch)
+        scoring = Scoring(self.tasks, corpora, self.counts, versions(device_name(place)), self.watch)
         return Bench(self.folder, settings, self.ground.model.to(place), scoring, self.probes, self.probed, self.watch)
 
     def measure_start(self) -> None:

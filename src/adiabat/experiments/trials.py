@@ -14,7 +14,7 @@ from torch import device
 from adiabat.core.errors import BudgetError, DivergedError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch, once
 from adiabat.dual_encoder.tower_setup import Loader
-from adiabat.evaluation.score_files import folder_of
+from adiabat.evaluation.score_files import run_folder_name
 from adiabat.experiments.executors import Executor, map_trials
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.row_files import Rows
@@ -152,7 +152,7 @@ class Runner(ABC, Generic[TrialT, RowT]):
 
     def job(self, trial: TrialT) -> Job:
         """Where a run is made."""
-        return Job(self.folder / RUNS / folder_of(trial.name))
+        return Job(self.folder / RUNS / run_folder_name(trial.name))
 
     def make(self, trial: TrialT) -> RowT:
         """Train and measure; a run that diverges, lacks memory or cannot pay for a step leaves a row that says so."""
@@ -204,7 +204,7 @@ def run_trials(
     rows_at: Callable[[Path], Rows[str, RowT]],
     *,
     begun: bool,
-    prepare: Callable[[Sequence[TrialT]], None] = lambda waiting: None,
+    load_tasks: Callable[[Sequence[TrialT]], None] = lambda waiting: None,
     executor: tuple[Executor, str],
     place: device,
     outcome: Callable[[RowT], str],
@@ -213,7 +213,7 @@ def run_trials(
 
     Args:
         describe: Gives the description of the experiment, or refuses another one's.
-        prepare: Called before the first run with the runs that are to be made.
+        load_tasks: Called before the first run with the runs that are to be made.
         executor: Name of the executor, and of the setting that chose it.
         place: Where runs are made.
         outcome: Says what a run did.
@@ -222,7 +222,7 @@ def run_trials(
         rows = rows_at(runner.folder / ROWS)
         todo = {trial.name: trial for trial in waiting(runner, trials, rows)}
         if todo:
-            prepare(list(todo.values()))
+            load_tasks(list(todo.values()))
             name, setting = executor
             apart = replace(runner, folder=runner.folder.resolve(), watch=SILENT)
             made = map_trials(runner.make, apart, list(todo.values()), executor=name, setting=setting, on_gpu=place.type == "cuda")

@@ -20,14 +20,16 @@ from jaxtyping import Bool, Float
 from adiabat.results.evaluation_result import GridComparison
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.resampling import RESAMPLES
-from adiabat.stats.samples import Cells
+from adiabat.stats.samples import GridSample
 from adiabat.stats.significance import Z_CRITICAL, benjamini_hochberg, sign_flip_p_values, two_proportion_z
 
 DISCOVERY_RATE = 0.05
 """Of the correction over the cells of a comparison."""
 
 
-def compare_cells(after: Cells, before: Cells | None, *, seed: int, resamples: int = RESAMPLES, choice: float = 1.0) -> GridComparison:
+def compare_grids(
+    after: GridSample, before: GridSample | None, *, seed: int, resamples: int = RESAMPLES, choice: float = 1.0
+) -> GridComparison:
     """Tables of one comparison, and which cells changed.
 
     Args:
@@ -46,19 +48,19 @@ def compare_cells(after: Cells, before: Cells | None, *, seed: int, resamples: i
     Reference:
         Vasilyev et al. 2024.
     """
-    now = cell_values(after)
-    result = GridComparison(after.comparison, after.similarity, after=now.tolist())
+    values = cell_values(after)
+    result = GridComparison(after.comparison, after.similarity, after=values.tolist())
     if before is None:
         return result
     _check_fit(after, before, resamples)
-    was = cell_values(before)
-    better = now < was if after.lower_is_better else now > was
+    baseline = cell_values(before)
+    better = values < baseline if after.lower_is_better else values > baseline
     verdicts = np.where(_changed(after, before, choice, seed, resamples), np.where(better, "better", "worse"), "no evidence")
-    rows = zip(was.tolist(), now.tolist(), strict=True)
+    rows = zip(baseline.tolist(), values.tolist(), strict=True)
     improved_z, worsened_z = _counts_by_z(after, before)
     return replace(
         result,
-        before=was.tolist(),
+        before=baseline.tolist(),
         improvement=[[improvement(b, a, lower_is_better=after.lower_is_better) for b, a in zip(*row, strict=True)] for row in rows],
         verdicts=verdicts.tolist(),
         improved=int((verdicts == "better").sum()),
@@ -68,7 +70,7 @@ def compare_cells(after: Cells, before: Cells | None, *, seed: int, resamples: i
     )
 
 
-def cell_values(cells: Cells) -> Float[np.ndarray, "a b"]:
+def cell_values(cells: GridSample) -> Float[np.ndarray, "a b"]:
     """The value of every cell.
 
     Args:
@@ -82,7 +84,7 @@ def cell_values(cells: Cells) -> Float[np.ndarray, "a b"]:
     return np.asarray(cells.values.mean(axis=-1, dtype=np.float64))
 
 
-def flips_for(cells: int, *, wanted: int) -> int:
+def flips_for(cells: int, *, requested: int) -> int:
     """How many sign flips a comparison of so many cells is given.
 
     The least p-value that R flips can give is ``1 / (R + 1)``, and the strictest step of Benjamini-Hochberg over n cells asks for
@@ -90,43 +92,43 @@ def flips_for(cells: int, *, wanted: int) -> int:
 
     Args:
         cells: Compared at once.
-        wanted: Asked for.
+        requested: Asked for.
 
     Returns:
-        `wanted`, or ``n / 0.05`` where that is more.
+        `requested`, or ``n / 0.05`` where that is more.
     """
-    return max(wanted, math.ceil(cells / DISCOVERY_RATE))
+    return max(requested, math.ceil(cells / DISCOVERY_RATE))
 
 
-def flips_notes(cells: int, *, wanted: int) -> list[str]:
+def flips_notes(cells: int, *, requested: int) -> list[str]:
     """What a reader should know of the number of flips.
 
     Args:
         cells: Compared at once; 0 where there is no baseline.
-        wanted: Asked for.
+        requested: Asked for.
 
     Returns:
         One sentence, or none where signs were flipped as often as asked.
     """
-    given = flips_for(cells, wanted=wanted)
-    if given == wanted:
+    flips = flips_for(cells, requested=requested)
+    if flips == requested:
         return []
     return [
-        f"signs were flipped {given:,} times in the cells of the grid, not measure.resamples = {wanted:,}: "
+        f"signs were flipped {flips:,} times in the cells of the grid, not measure.resamples = {requested:,}: "
         f"so few could not tell a single changed pair of languages among {cells:,}"
     ]
 
 
-def _changed(after: Cells, before: Cells, choice: float, seed: int, resamples: int) -> Bool[np.ndarray, "a b"]:
-    """Cells whose change holds against all the others'."""
+def _changed(after: GridSample, before: GridSample, choice: float, seed: int, resamples: int) -> Bool[np.ndarray, "a b"]:
+    """GridSample whose change holds after the correction over all."""
     shape = after.values.shape
     differences = (after.values.astype(np.float64) - before.values).reshape(-1, shape[-1]).T
-    flips = flips_for(math.ceil(differences.shape[1] * choice), wanted=resamples)
+    flips = flips_for(math.ceil(differences.shape[1] * choice), requested=resamples)
     p_values = np.minimum(1.0, choice * sign_flip_p_values(differences, seed=seed, flips=flips))
     return benjamini_hochberg(p_values, rate=DISCOVERY_RATE).reshape(shape[:2])
 
 
-def _counts_by_z(after: Cells, before: Cells) -> tuple[int, int] | tuple[None, None]:
+def _counts_by_z(after: GridSample, before: GridSample) -> tuple[int, int] | tuple[None, None]:
     """The source's counts of improved and worsened cells."""
     if after.errors is None or before.errors is None:
         return None, None
@@ -136,13 +138,13 @@ def _counts_by_z(after: Cells, before: Cells) -> tuple[int, int] | tuple[None, N
     return int((z < -Z_CRITICAL).sum()), int((z > Z_CRITICAL).sum())
 
 
-def _check_fit(after: Cells, before: Cells, resamples: int) -> None:
+def _check_fit(after: GridSample, before: GridSample, resamples: int) -> None:
     if resamples <= 0:
         raise ValueError(f"resamples must be above 0, got {resamples}")
     counted = ("total",) if after.errors is not None and before.errors is not None else ()
     for name in ("comparison", "similarity", "rows", "columns", "lower_is_better", *counted):
-        one, other = getattr(after, name), getattr(before, name)
-        if one != other:
-            raise ValueError(f"after and before must have the same {name}, got {one} and {other}")
+        tested, baseline = getattr(after, name), getattr(before, name)
+        if tested != baseline:
+            raise ValueError(f"after and before must have the same {name}, got {tested} and {baseline}")
     if after.values.shape != before.values.shape:
         raise ValueError(f"after and before must be over the same units, got {after.values.shape[-1]} and {before.values.shape[-1]}")

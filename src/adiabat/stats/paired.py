@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from adiabat.results.evaluation_result import Change, Test
-from adiabat.stats.paired_samples import Counterparts, Replicates, require_comparable, shares_of, weights_of
+from adiabat.stats.paired_samples import PairedMeasure, Replicates, require_comparable, shares_of, weights_of
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.resampling import (
     CONFIDENCE,
@@ -28,7 +28,7 @@ from adiabat.stats.resampling import (
     small_sample,
     student_quantile,
 )
-from adiabat.stats.run_effects import DrawnRuns, RunEffect
+from adiabat.stats.run_effects import RunEffect, RunResamples
 from adiabat.stats.samples import Bounds, Sample
 from adiabat.stats.significance import bootstrap_p_value, rank_exchange_p_value, sign_flip_p_values, two_proportion_z, verdict_of
 from adiabat.stats.statistics import values_of
@@ -62,7 +62,7 @@ def paired_changes(after: Sequence[Sample], before: Sequence[Sample] | None, *, 
         Efron and Tibshirani 1993, chapter 14; Smucker et al. 2007.
     """
     return changes_over_runs(
-        [[one] for one in after], None if before is None else [[one] for one in before], seed=seed, resamples=resamples
+        [[sample] for sample in after], None if before is None else [[sample] for sample in before], seed=seed, resamples=resamples
     )
 
 
@@ -90,64 +90,64 @@ def changes_over_runs(after: Sequence[Runs], before: Sequence[Runs] | None, *, s
     measures = _counterparts(after, before)
     if not measures:
         return []
-    runs = DrawnRuns.draw(measures[0].runs, resamples=resamples, generator=np.random.default_rng([seed, 2]))
+    runs = RunResamples.draw(measures[0].runs, resamples=resamples, generator=np.random.default_rng([seed, 2]))
     p_values = _p_values(measures, seed=seed, flips=resamples)
     changes: dict[int, Change] = {}
-    for places in _drawn_alike(measures):
-        some = [measures[i] for i in places]
-        found, drawn = _values(some, None), _draws(some, seed=seed, resamples=resamples)
-        for i, value, draws in zip(places, found, drawn, strict=True):
-            changes[i] = _change(measures[i], value, draws, runs, p_values.get(i))
+    for indices in _drawn_alike(measures):
+        group = [measures[i] for i in indices]
+        values, draws = _values(group, None), _draws(group, seed=seed, resamples=resamples)
+        for i, value, replicates in zip(indices, values, draws, strict=True):
+            changes[i] = _change(measures[i], value, replicates, runs, p_values.get(i))
     return [changes[i] for i in range(len(measures))]
 
 
-def _counterparts(after: Sequence[Runs], before: Sequence[Runs] | None) -> list[Counterparts]:
-    others: Sequence[Runs] = [()] * len(after) if before is None else before
-    if len(others) != len(after):
-        raise ValueError(f"before must be of the same {len(after)} measures as after, got {len(others)}")
+def _counterparts(after: Sequence[Runs], before: Sequence[Runs] | None) -> list[PairedMeasure]:
+    baselines: Sequence[Runs] = [()] * len(after) if before is None else before
+    if len(baselines) != len(after):
+        raise ValueError(f"before must be of the same {len(after)} measures as after, got {len(baselines)}")
     if any(not runs for runs in (*after, *(before or ()))):
         raise ValueError("every measure must have at least one run, got none")
-    measures = [Counterparts(tuple(one), tuple(other)) for one, other in zip(after, others, strict=True)]
+    measures = [PairedMeasure(tuple(runs), tuple(baseline_runs)) for runs, baseline_runs in zip(after, baselines, strict=True)]
     require_comparable(measures)
     return measures
 
 
-def _drawn_alike(measures: Sequence[Counterparts]) -> list[list[int]]:
+def _drawn_alike(measures: Sequence[PairedMeasure]) -> list[list[int]]:
     """Places of the measures whose resamples are the same: those that have the same groups."""
-    alike: dict[bytes | None, list[int]] = {}
-    for i, one in enumerate(measures):
-        groups = one.first.groups
-        alike.setdefault(None if groups is None else groups.astype(np.int64).tobytes(), []).append(i)
-    return list(alike.values())
+    by_groups: dict[bytes | None, list[int]] = {}
+    for i, measure in enumerate(measures):
+        groups = measure.first.groups
+        by_groups.setdefault(None if groups is None else groups.astype(np.int64).tobytes(), []).append(i)
+    return list(by_groups.values())
 
 
-def _values(measures: Sequence[Counterparts], counts: Iterable[Float[np.ndarray, "b n"]] | None) -> list[Replicates]:
+def _values(measures: Sequence[PairedMeasure], counts: Iterable[Float[np.ndarray, "b n"]] | None) -> list[Replicates]:
     """All together, on each of the resamples; None: as they are."""
-    samples = [one.samples for one in measures]
-    every = [sample for some in samples for sample in some]
-    columns = values_of(every) if counts is None else np.concatenate([values_of(every, block) for block in counts])
-    ends = np.cumsum([len(some) for some in samples])[:-1]
-    return [one.replicates(each) for one, each in zip(measures, np.split(columns, ends, axis=1), strict=True)]
+    samples = [measure.samples for measure in measures]
+    all_samples = [sample for group in samples for sample in group]
+    columns = values_of(all_samples) if counts is None else np.concatenate([values_of(all_samples, block) for block in counts])
+    ends = np.cumsum([len(group) for group in samples])[:-1]
+    return [measure.replicates(part) for measure, part in zip(measures, np.split(columns, ends, axis=1), strict=True)]
 
 
-def _draws(measures: Sequence[Counterparts], *, seed: int, resamples: int) -> list[Replicates]:
+def _draws(measures: Sequence[PairedMeasure], *, seed: int, resamples: int) -> list[Replicates]:
     """Values on each resample."""
     first = measures[0].first
     return _values(measures, resampling_counts(first.values.size, resamples=resamples, seed=seed, groups=first.groups))
 
 
-def _p_values(measures: Sequence[Counterparts], *, seed: int, flips: int) -> dict[int, float]:
+def _p_values(measures: Sequence[PairedMeasure], *, seed: int, flips: int) -> dict[int, float]:
     """By exchanging scores, of every measure that this is possible for."""
-    exchanged = {i: one for i, one in enumerate(measures) if one.runs == (1, 1)}
-    differences = {i: shares_of(difference) for i, one in exchanged.items() if (difference := one.difference) is not None}
+    exchanged = {i: measure for i, measure in enumerate(measures) if measure.runs == (1, 1)}
+    differences = {i: shares_of(difference) for i, measure in exchanged.items() if (difference := measure.difference) is not None}
     p_values: dict[int, float] = {}
     if differences:
-        found = sign_flip_p_values(np.stack(list(differences.values()), axis=1), seed=seed, flips=flips)
-        p_values.update(zip(differences, found.tolist(), strict=True))
-    for i, one in exchanged.items():
-        if one.first.statistic == "spearman":
-            columns = (one.first.values, one.before[0].values, weights_of(one.first))
-            p_values[i] = rank_exchange_p_value(*columns, groups=one.first.groups, seed=seed, flips=flips)
+        flipped = sign_flip_p_values(np.stack(list(differences.values()), axis=1), seed=seed, flips=flips)
+        p_values.update(zip(differences, flipped.tolist(), strict=True))
+    for i, measure in exchanged.items():
+        if measure.first.statistic == "spearman":
+            columns = (measure.first.values, measure.before[0].values, weights_of(measure.first))
+            p_values[i] = rank_exchange_p_value(*columns, groups=measure.first.groups, seed=seed, flips=flips)
     return p_values
 
 
@@ -235,18 +235,18 @@ def _clipped(interval: Interval | None, bounds: Bounds | None) -> Interval | Non
     return low, high
 
 
-def _change(one: Counterparts, found: Replicates, draws: Replicates, runs: DrawnRuns, p: float | None) -> Change:
+def _change(measure: PairedMeasure, values: Replicates, draws: Replicates, runs: RunResamples, p: float | None) -> Change:
     """The record of one measure."""
-    first = one.first
-    after, before, difference = _quantities(one, found, draws, runs)
+    first = measure.first
+    after, before, difference = _quantities(measure, values, draws, runs)
     level = _clipped(after.interval(), first.bounds)
     change = Change(first.measure, first.similarity, first.lower_is_better, after=after.value, after_interval=level)
-    if not one.before:
+    if not measure.before:
         return change
     interval = _clipped(difference.wide_interval(), _bounds_of_difference(first))
     test: Test = "bootstrap" if p is None else "sign flips"
-    p = _bootstrap_p(one, difference.draws) if p is None else p
-    effect, gained, lost = _of_units(one)
+    p = _bootstrap_p(measure, difference.draws) if p is None else p
+    effect, gained, lost = _of_units(measure)
     return replace(
         change,
         before=before.value,
@@ -255,7 +255,7 @@ def _change(one: Counterparts, found: Replicates, draws: Replicates, runs: Drawn
         difference_interval=interval,
         improvement_interval=_clipped(_percent_interval(difference, before, first), _bounds_of_improvement(first)),
         p=p,
-        z=_z(one),
+        z=_z(measure),
         verdict=verdict_of(interval, p_value=p, lower_is_better=first.lower_is_better),
         test=test,
         effect=effect,
@@ -265,14 +265,18 @@ def _change(one: Counterparts, found: Replicates, draws: Replicates, runs: Drawn
     )
 
 
-def _quantities(one: Counterparts, found: Replicates, draws: Replicates, runs: DrawnRuns) -> tuple[_Quantity, _Quantity, _Quantity]:
+def _quantities(
+    measure: PairedMeasure, values: Replicates, draws: Replicates, runs: RunResamples
+) -> tuple[_Quantity, _Quantity, _Quantity]:
     """After, before and difference; the last two are 0 where there is no other model."""
-    without = one.replicates(np.stack([jackknife(sample) for sample in one.samples], axis=1))
-    after, before = runs.effects([found.after, found.before], [draws.after, draws.before])
-    groups, weighty = jackknife_groups(one.first), _weighty(one.first)
-    parts = zip(found.means(), draws.means(), (after, before, after.less(before)), without.means(), strict=True)
-    kept = groups if groups is None else groups[weighty]
-    first, second, third = (_quantity(float(value[0]), units, effect, left[weighty], runs, kept) for value, units, effect, left in parts)
+    without = measure.replicates(np.stack([jackknife(sample) for sample in measure.samples], axis=1))
+    after, before = runs.effects([values.after, values.before], [draws.after, draws.before])
+    groups, weighty = jackknife_groups(measure.first), _weighty(measure.first)
+    quantities = zip(values.means(), draws.means(), (after, before, after.less(before)), without.means(), strict=True)
+    weighted_groups = groups if groups is None else groups[weighty]
+    first, second, third = (
+        _quantity(float(value[0]), units, effect, left_out[weighty], runs, weighted_groups) for value, units, effect, left_out in quantities
+    )
     return first, second, third
 
 
@@ -286,15 +290,15 @@ def _quantity(
     units: Float[np.ndarray, " r"],
     effect: RunEffect,
     without: Float[np.ndarray, " m"],
-    runs: DrawnRuns,
+    runs: RunResamples,
     groups: Int[np.ndarray, " m"] | None,
 ) -> _Quantity:
     """Draws of units and of runs together, what both have in them taken off the first."""
     if not effect.shift.any():
         return _Quantity(value, units, units, units, without, groups, runs.freedom)
     variance = _deviation(units) ** 2
-    left = max(0.0, 1 - effect.variance / variance) if variance > 0 else 0.0
-    units = value + (units - value) * math.sqrt(left)
+    share = max(0.0, 1 - effect.variance / variance) if variance > 0 else 0.0
+    units = value + (units - value) * math.sqrt(share)
     return _Quantity(value, units, units + effect.shift, units + runs.widening * effect.shift, without, groups, runs.freedom)
 
 
@@ -320,7 +324,8 @@ def _percent_interval(difference: _Quantity, before: _Quantity, sample: Sample) 
     draws, without = percent * _ratios(difference.draws, before.draws), percent * _ratios(difference.without, before.without)
     # Standard errors come from the tangent: those of the ratio itself hang on the few resamples whose baseline is nearly 0.
     units, runs = (
-        percent / before.value * (one - ratio * other) for one, other in ((difference.units, before.units), (difference.runs, before.runs))
+        percent / before.value * (difference_draws - ratio * before_draws)
+        for difference_draws, before_draws in ((difference.units, before.units), (difference.runs, before.runs))
     )
     if not np.isinf(draws).any():
         return _Quantity(percent * ratio, units, runs, draws, without, before.groups, difference.run_freedom).wide_interval()
@@ -335,43 +340,45 @@ def _ratios(differences: Float[np.ndarray, " r"], before: Float[np.ndarray, " r"
         return np.asarray(np.divide(differences, before, out=differences * np.inf, where=before > 0))
 
 
-def _bootstrap_p(one: Counterparts, draws: Float[np.ndarray, " r"]) -> float:
+def _bootstrap_p(measure: PairedMeasure, draws: Float[np.ndarray, " r"]) -> float:
     defined = draws[~np.isnan(draws)]
     if not defined.size:
         return 1.0
-    return bootstrap_p_value(int((defined <= 0).sum()), int((defined >= 0).sum()), resamples=defined.size, changed=_changed(one))
+    return bootstrap_p_value(int((defined <= 0).sum()), int((defined >= 0).sum()), resamples=defined.size, changed=_changed(measure))
 
 
-def _changed(one: Counterparts) -> int:
+def _changed(measure: PairedMeasure) -> int:
     """Units that differ between the models: in the mean over runs, or between those two runs that differ on most."""
-    if (difference := one.difference) is not None:
+    if (difference := measure.difference) is not None:
         return int(np.count_nonzero(difference.values[weights_of(difference) > 0]))
-    return max(_units_apart(after, before) for after in one.after for before in one.before)
+    return max(_units_apart(after, before) for after in measure.after for before in measure.before)
 
 
-def _units_apart(one: Sample, other: Sample) -> int:
+def _units_apart(first: Sample, second: Sample) -> int:
     """Units whose values differ; of clusters, the fewest that would have to move for both to be the same, whatever their numbers."""
-    if one.statistic != "v-measure":
-        return int((one.values != other.values).sum())
+    if first.statistic != "v-measure":
+        return int((first.values != second.values).sum())
     from scipy.optimize import linear_sum_assignment
 
-    (names, row), (others, column) = (np.unique(sample.values, return_inverse=True) for sample in (one, other))
+    (names, row), (others, column) = (np.unique(sample.values, return_inverse=True) for sample in (first, second))
     shared = np.zeros((names.size, others.size), dtype=np.int64)
     np.add.at(shared, (row, column), 1)
-    return one.values.size - int(shared[linear_sum_assignment(shared, maximize=True)].sum())
+    return first.values.size - int(shared[linear_sum_assignment(shared, maximize=True)].sum())
 
 
-def _z(one: Counterparts) -> float | None:
+def _z(measure: PairedMeasure) -> float | None:
     """The source's test, which knows of one run against one."""
-    if not one.first.proportion or one.runs != (1, 1):
+    if not measure.first.proportion or measure.runs != (1, 1):
         return None
-    before, after, total = (round(float(each.sum())) for each in (one.before[0].values, one.first.values, weights_of(one.first)))
+    before, after, total = (
+        round(float(total_of.sum())) for total_of in (measure.before[0].values, measure.first.values, weights_of(measure.first))
+    )
     return two_proportion_z(before, after, total)
 
 
-def _of_units(one: Counterparts) -> tuple[float | None, int | None, int | None]:
+def _of_units(measure: PairedMeasure) -> tuple[float | None, int | None, int | None]:
     """Effect size, units gained, units lost: those two only where a unit's value is its own."""
-    difference = one.difference
+    difference = measure.difference
     if difference is None:
         return None, None, None
     shares = shares_of(difference)[weights_of(difference) > 0]

@@ -36,7 +36,7 @@ class Replicates:
 
 
 @dataclass(frozen=True, slots=True)
-class Counterparts:
+class PairedMeasure:
     """One measure of a model, and of what it is compared with.
 
     Attributes:
@@ -62,7 +62,7 @@ class Counterparts:
         """Differences of units, of which the value is the difference of the values; None for statistics that have no such thing."""
         if not self.before or self.first.statistic != "mean":
             return None
-        after, before = (np.stack([one.values for one in side]).mean(axis=0, dtype=np.float64) for side in (self.after, self.before))
+        after, before = (np.stack([sample.values for sample in side]).mean(axis=0, dtype=np.float64) for side in (self.after, self.before))
         return replace(self.first, values=_less(after, before))
 
     @property
@@ -80,9 +80,9 @@ class Counterparts:
         Returns:
             The same by name.
         """
-        after, before, rest = np.split(columns, np.cumsum(self.runs), axis=1)
-        if rest.size:
-            return Replicates(after, before, rest[:, 0])
+        after, before, differences = np.split(columns, np.cumsum(self.runs), axis=1)
+        if differences.size:
+            return Replicates(after, before, differences[:, 0])
         difference = _less(after.mean(axis=1), before.mean(axis=1)) if self.before else np.zeros(len(after))
         return Replicates(after, before, difference)
 
@@ -116,7 +116,7 @@ def shares_of(sample: Sample) -> Float[np.ndarray, " n"]:
     return shares
 
 
-def require_comparable(measures: Sequence[Counterparts]) -> None:
+def require_comparable(measures: Sequence[PairedMeasure]) -> None:
     """Refuse what would end as NaN in a report, or compare what cannot be.
 
     Args:
@@ -125,12 +125,12 @@ def require_comparable(measures: Sequence[Counterparts]) -> None:
     Raises:
         ValueError: At the first fault, naming measure and value.
     """
-    for one in measures:
-        if one.runs != measures[0].runs:
-            raise ValueError(f"{one.first.measure} must have as many runs as the first measure, {measures[0].runs}, got {one.runs}")
-        for sample in (*one.after, *one.before):
+    for measure in measures:
+        if measure.runs != measures[0].runs:
+            raise ValueError(f"{measure.first.measure} must have as many runs as the first measure, {measures[0].runs}, got {measure.runs}")
+        for sample in (*measure.after, *measure.before):
             _require_value(sample, units=measures[0].first.values.size)
-            _require_same(sample, one.first)
+            _require_same(sample, measure.first)
 
 
 def _require_value(sample: Sample, *, units: int) -> None:
@@ -139,9 +139,9 @@ def _require_value(sample: Sample, *, units: int) -> None:
         raise ValueError(f"{name} must be measured on at least one unit, got none")
     if sample.values.size != units:
         raise ValueError(f"{name} must be of the same {units} units as the first measure, got {sample.values.size}")
-    for what, values in (("values", sample.values), ("reference", weights)):
+    for column, values in (("values", sample.values), ("reference", weights)):
         if values is not None and not np.isfinite(values).all():
-            raise ValueError(f"{name} {what} must be finite, got {values[~np.isfinite(values)][0]}")
+            raise ValueError(f"{name} {column} must be finite, got {values[~np.isfinite(values)][0]}")
     if weights is None and sample.statistic != "mean":
         raise ValueError(f"{name} must have a reference to take its {sample.statistic} with, got None")
     if weights is not None and sample.statistic in ("mean", "average precision") and (weights < 0).any():
@@ -152,13 +152,13 @@ def _require_value(sample: Sample, *, units: int) -> None:
 
 def _require_same(sample: Sample, first: Sample) -> None:
     """What a measure is, and what it is taken with, is one for all models and runs."""
-    for what in ("measure", "similarity", "statistic", "lower_is_better", "proportion"):
-        if getattr(sample, what) != getattr(first, what):
-            raise ValueError(f"{what} must be {getattr(first, what)!r} for both models, got {getattr(sample, what)!r}")
-    for what, one, other in (("reference", sample.reference, first.reference), ("groups", sample.groups, first.groups)):
-        same = one is other or (one is not None and other is not None and np.array_equal(one, other))
+    for name in ("measure", "similarity", "statistic", "lower_is_better", "proportion"):
+        if getattr(sample, name) != getattr(first, name):
+            raise ValueError(f"{name} must be {getattr(first, name)!r} for both models, got {getattr(sample, name)!r}")
+    for name, values, first_values in (("reference", sample.reference, first.reference), ("groups", sample.groups, first.groups)):
+        same = values is first_values or (values is not None and first_values is not None and np.array_equal(values, first_values))
         if not same:
-            raise ValueError(f"{first.measure} {what} must be the same for both models, got different ones; measure both on the same data")
+            raise ValueError(f"{first.measure} {name} must be the same for both models, got different ones; measure both on the same data")
 
 
 def _less(after: Float[np.ndarray, " n"], before: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

@@ -11,22 +11,22 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from adiabat.core.ragged import Ragged
-from adiabat.stats.ranking_measures import PairCounts, pnd_shares, require_relevant_alone, untied_measures
+from adiabat.stats.ranking_measures import PairCounts, pnd_shares, require_relevant_only, untied_measures
 from adiabat.stats.samples import SHARE, Sample
 
 Pattern = tuple[int, tuple[tuple[int, int], ...]]
 """Length of a ranking, and place and grade of each relevant document in order; those that are not in it have its length for a place."""
 
 
-def measures_of_places(
-    places: Ragged, grades: Ragged, found: Int[np.ndarray, " q"], measures: Sequence[str]
+def measures_of_ranks(
+    ranks: Ragged, grades: Ragged, retrieved: Int[np.ndarray, " q"], measures: Sequence[str]
 ) -> dict[str, Float[np.ndarray, " q"]]:
     """Ranking measures of every query.
 
     Args:
-        places: Of each query's relevant documents, each its own, from 0; one from `found` on is not in the ranking.
+        ranks: Of each query's relevant documents, each its own, from 0; one from `retrieved` on is not in the ranking.
         grades: Of each of them, above 0.
-        found: How many documents each query's ranking has.
+        retrieved: How many documents each query's ranking has.
         measures: Names as for `adiabat.stats.ranking_measures.ranking_measures`.
 
     Returns:
@@ -40,25 +40,25 @@ def measures_of_places(
     Reference:
         Vasilyev et al. 2024; Moiseev et al. 2023.
     """
-    require_relevant_alone(measures)
-    if not len(places) == len(grades) == len(found):
-        raise ValueError(f"places, grades and found must be of the same queries, got {len(places)}, {len(grades)} and {len(found)}")
-    patterns, pattern_of = _patterns(places, grades, found)
+    require_relevant_only(measures)
+    if not len(ranks) == len(grades) == len(retrieved):
+        raise ValueError(f"places, grades and found must be of the same queries, got {len(ranks)}, {len(grades)} and {len(retrieved)}")
+    patterns, pattern_of = _patterns(ranks, grades, retrieved)
     values = _judged(patterns, measures)
     return {name: each[pattern_of] for name, each in values.items()}
 
 
-def _patterns(places: Ragged, grades: Ragged, found: Int[np.ndarray, " q"]) -> tuple[list[Pattern], Int[np.ndarray, " q"]]:
+def _patterns(ranks: Ragged, grades: Ragged, retrieved: Int[np.ndarray, " q"]) -> tuple[list[Pattern], Int[np.ndarray, " q"]]:
     """Those that there are, and which of them each query has."""
     patterns: list[Pattern] = []
-    pattern_of = np.zeros(len(found), dtype=np.int64)
-    shown = np.minimum(places.values, np.repeat(found, places.lengths))
-    for length in np.unique(places.lengths).tolist():
-        queries = np.flatnonzero(places.lengths == length)
-        entries = places.offsets[queries][:, None] + np.arange(length)
-        order = np.lexsort((grades.values[entries], shown[entries]), axis=1)
+    pattern_of = np.zeros(len(retrieved), dtype=np.int64)
+    capped = np.minimum(ranks.values, np.repeat(retrieved, ranks.lengths))
+    for length in np.unique(ranks.lengths).tolist():
+        queries = np.flatnonzero(ranks.lengths == length)
+        entries = ranks.offsets[queries][:, None] + np.arange(length)
+        order = np.lexsort((grades.values[entries], capped[entries]), axis=1)
         entries = np.take_along_axis(entries, order, axis=1)
-        rows = np.concatenate([found[queries][:, None], shown[entries], grades.values[entries]], axis=1)
+        rows = np.concatenate([retrieved[queries][:, None], capped[entries], grades.values[entries]], axis=1)
         distinct, number = np.unique(rows, axis=0, return_inverse=True)
         pattern_of[queries] = len(patterns) + number.ravel()
         patterns += [(row[0], tuple(zip(row[1 : length + 1], row[length + 1 :], strict=True))) for row in distinct.tolist()]
@@ -67,10 +67,10 @@ def _patterns(places: Ragged, grades: Ragged, found: Int[np.ndarray, " q"]) -> t
 
 def _judged(patterns: Sequence[Pattern], measures: Sequence[str]) -> dict[str, Float[np.ndarray, " p"]]:
     """Documents go by their place; patterns of one length share one ranking."""
-    rankings = {length: {str(place): float(length - place) for place in range(length)} for length in {length for length, _ in patterns}}
+    rankings = {length: {str(rank): float(length - rank) for rank in range(length)} for length in {length for length, _ in patterns}}
     run = {str(number): rankings[length] for number, (length, _) in enumerate(patterns)}
     qrels = {
-        str(number): {str(place) if place < length else f"beyond {which}": grade for which, (place, grade) in enumerate(relevant)}
+        str(number): {str(rank) if rank < length else f"beyond {which}": grade for which, (rank, grade) in enumerate(relevant)}
         for number, (length, relevant) in enumerate(patterns)
     }
     return untied_measures(run, qrels, measures)

@@ -223,8 +223,8 @@ def ranking_measures(
         MacAvaney et al. 2022 (ir-measures).
     """
     judged = {query_id: {doc_id: int(grade) for doc_id, grade in grades.items()} for query_id, grades in qrels.items()}
-    found = {query_id: run[query_id] for query_id in judged if query_id in run}
-    return untied_measures(trec_eval_run(found) if ties == "trec_eval" else pessimistic_run(found, judged), judged, measures)
+    judged_run = {query_id: run[query_id] for query_id in judged if query_id in run}
+    return untied_measures(trec_eval_run(judged_run) if ties == "trec_eval" else pessimistic_run(judged_run, judged), judged, measures)
 
 
 def untied_measures(
@@ -243,10 +243,10 @@ def untied_measures(
     Raises:
         ConfigError: If a name is unknown or incomplete; all such names are listed.
     """
-    wanted = _parsed(measures)
+    parsed = _parsed(measures)
     row_of = {query_id: row for row, query_id in enumerate(qrels)}
     retrieved = {query_id: scores for query_id, scores in run.items() if scores}
-    values = {measure: np.zeros(len(row_of)) for measure in wanted.values()}
+    values = {measure: np.zeros(len(row_of)) for measure in parsed.values()}
     # A measure's hash is made of its text anew each time, which costs more than to judge a query: each object is looked up once.
     columns: dict[int, tuple[Measure, Float[np.ndarray, " q"]]] = {}
     for metric in _judged(list(values), retrieved, qrels) if retrieved else ():
@@ -255,14 +255,17 @@ def untied_measures(
         # Queries without results are left at 0 here, so that a provider's own default never stands in for them.
         if metric.query_id in retrieved:
             columns[id(metric.measure)][1][row_of[metric.query_id]] = metric.value
-    return {name: values[measure].copy() for name, measure in wanted.items()}
+    return {name: values[measure].copy() for name, measure in parsed.items()}
 
 
 def _judged(measures: "Sequence[Measure]", run: dict[str, dict[str, float]], qrels: dict[str, dict[str, int]]) -> "Iterator[Metric]":
     """What ir-measures says, each measure by the first of its programs that knows it: its own way of choosing takes twice as long."""
-    left = list(measures)
+    remaining = list(measures)
     for provider in _providers():
-        known, left = [one for one in left if provider.supports(one)], [one for one in left if not provider.supports(one)]
+        known, remaining = (
+            [measure for measure in remaining if provider.supports(measure)],
+            [measure for measure in remaining if not provider.supports(measure)],
+        )
         if known:
             yield from provider.iter_calc(known, qrels, run)
 
@@ -282,7 +285,7 @@ def largest_cutoff(measures: Sequence[str]) -> int:
     return max((int(measure.params.get("cutoff", 0)) for measure in _parsed(measures).values()), default=0)
 
 
-def require_relevant_alone(measures: Sequence[str]) -> None:
+def require_relevant_only(measures: Sequence[str]) -> None:
     """Refuse measures for which it is not enough to know where the relevant documents stand, and unknown ones.
 
     ``Bpref``, ``infAP``, ``Judged`` and whatever has ``judged_only=True`` or a gain for grade 0 also depend on the documents that were
@@ -330,7 +333,7 @@ def _told_apart(names: Sequence[str]) -> "tuple[dict[str, Measure], list[str]]":
     """The ir-measures object of each name that has one, and a phrase for each that has none."""
     import ir_measures
 
-    known: dict[str, Measure] = {}
+    parsed: dict[str, Measure] = {}
     faults: list[str] = []
     for name in dict.fromkeys(names):
         try:
@@ -342,10 +345,10 @@ def _told_apart(names: Sequence[str]) -> "tuple[dict[str, Measure], list[str]]":
         except (ValueError, NameError, TypeError, KeyError, AssertionError):
             supported = False
         if supported:
-            known[name] = measure
+            parsed[name] = measure
         else:
             faults.append(f"measure must be a complete name that ir-measures can compute, got {name!r}; write one like nDCG@10, RR or P@1")
-    return known, faults
+    return parsed, faults
 
 
 def _has_whole_numbers(measure: "Measure") -> bool:

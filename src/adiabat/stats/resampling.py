@@ -22,7 +22,7 @@ LARGEST_BIAS = 0.8
 """Standard errors between a value and the middle of its draws, up to which BCa corrects: at 0.8 one of its ends comes to lie on the draw
 that 2 in 10,000 exceed, and further out it would hang on the one most extreme draw."""
 
-LEFT_OUT = 2000
+MAX_JACKKNIFE = 2000
 """Values that the jackknife computes at the most; where there are more units, it leaves out several of them at a time."""
 
 # Counts held at a time: 32 MB as 64-bit floats. A product with fewer rows spends its time on moving the other factor.
@@ -61,9 +61,9 @@ def resampling_counts(
     generator = np.random.default_rng(seed)
     members = None if groups is None else members_of(groups, units)
     for start in range(0, resamples, rows):
-        drawn = _draw(generator, min(rows, resamples - start), units, members)
-        counts = np.empty(drawn.shape)
-        for row, units_drawn in enumerate(drawn):
+        draws = _draw(generator, min(rows, resamples - start), units, members)
+        counts = np.empty(draws.shape)
+        for row, units_drawn in enumerate(draws):
             counts[row] = np.bincount(units_drawn, minlength=units)
         yield counts
 
@@ -80,7 +80,7 @@ def _draw(generator: np.random.Generator, rows: int, units: int, members: list[I
 def jackknife(sample: Sample) -> Float[np.ndarray, " m"]:
     """The sample's value without each of its units: from the sums for a mean, by computing it again for any other statistic.
 
-    Where computing it again would mean more than `LEFT_OUT` values, each is of the sample without several units of one group. What the
+    Where computing it again would mean more than `MAX_JACKKNIFE` values, each is of the sample without several units of one group. What the
     acceleration is made from stays the same then: of independent units, third and second moments of influences add up.
 
     Args:
@@ -91,12 +91,12 @@ def jackknife(sample: Sample) -> Float[np.ndarray, " m"]:
     """
     if sample.statistic == "mean":
         return _means_without(sample)
-    parts = _parts(sample)
-    values = np.empty(parts.max() + 1)
-    rows = max(1, _SMALL_BLOCK_CELLS // parts.size)
+    blocks = _parts(sample)
+    values = np.empty(blocks.max() + 1)
+    rows = max(1, _SMALL_BLOCK_CELLS // blocks.size)
     for start in range(0, values.size, rows):
         numbers = np.arange(start, min(start + rows, values.size))
-        values[numbers] = value_of(sample, (parts != numbers[:, None]).astype(np.float64))
+        values[numbers] = value_of(sample, (blocks != numbers[:, None]).astype(np.float64))
     return values
 
 
@@ -122,31 +122,31 @@ def _means_without(sample: Sample) -> Float[np.ndarray, " n"]:
     means = [sample.values[units].sum() / weights[units].sum() for units in members]
     for units, mean in zip(members, means, strict=True):
         values, weight = sample.values[units], weights[units]
-        left = weight.sum() - weight
+        remaining = weight.sum() - weight
         # A weight that is all there is leaves nothing, or what rounding made of nothing.
-        some = left > 1e-9 * weight.sum()
-        changed = np.divide(values.sum() - values, left, out=np.full(left.shape, np.nan), where=some)
+        enough = remaining > 1e-9 * weight.sum()
+        changed = np.divide(values.sum() - values, remaining, out=np.full(remaining.shape, np.nan), where=enough)
         without[units] = (sum(means) - mean + changed) / len(members)
     return without
 
 
 def _parts(sample: Sample) -> Groups:
-    """Number of the part that each unit is left out with: one for each unit, or `LEFT_OUT` in all, none of two groups."""
-    parts, used = np.empty(sample.values.size, dtype=np.int64), 0
+    """Number of the part that each unit is left out with: one for each unit, or `MAX_JACKKNIFE` in all, none of two groups."""
+    blocks, used = np.empty(sample.values.size, dtype=np.int64), 0
     for units in members_of(sample.groups, sample.values.size):
-        count = math.ceil(units.size * min(1, LEFT_OUT / sample.values.size))
-        parts[units] = used + np.arange(units.size) % count
+        count = math.ceil(units.size * min(1, MAX_JACKKNIFE / sample.values.size))
+        blocks[units] = used + np.arange(units.size) % count
         used += count
-    return parts
+    return blocks
 
 
-def acceleration(left_out: Float[np.ndarray, " m"], groups: Groups | None = None) -> float:
+def acceleration(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None) -> float:
     """How fast the standard error of a value changes with the value: a skewness of the influence that single units have.
 
     ``a = sum u^3 / (6 (sum u^2)^(3/2))``, with ``u = (m - 1) / m (mean - value)`` in each group of m values.
 
     Args:
-        left_out: From `jackknife`; what is not finite is passed over.
+        jackknifed: From `jackknife`; what is not finite is passed over.
         groups: From `jackknife_groups`.
 
     Returns:
@@ -156,8 +156,8 @@ def acceleration(left_out: Float[np.ndarray, " m"], groups: Groups | None = None
         Efron and Tibshirani 1993, equation 14.15; Davison and Hinkley 1997, section 5.3 (several groups).
     """
     above = below = 0.0
-    for part in members_of(groups, left_out.size):
-        values = left_out[part][np.isfinite(left_out[part])]
+    for members in members_of(groups, jackknifed.size):
+        values = jackknifed[members][np.isfinite(jackknifed[members])]
         if values.size > 1:
             influence = (values.mean() - values) * (values.size - 1) / values.size
             above += float((influence**3).sum())
@@ -166,29 +166,29 @@ def acceleration(left_out: Float[np.ndarray, " m"], groups: Groups | None = None
     return above / denominator if denominator > 0 else 0.0
 
 
-def small_sample(left_out: Float[np.ndarray, " m"], groups: Groups | None = None) -> tuple[float, float]:
+def small_sample(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None) -> tuple[float, float]:
     """What few units do to a standard error: resamples of n units vary by ``(n - 1) / n`` of the variance, and it is itself a guess.
 
     Of several groups the variances are added, each with its own n (Welch 1938; Satterthwaite 1946).
 
     Args:
-        left_out: From `jackknife`, of the units that have any weight; what is not finite is passed over.
+        jackknifed: From `jackknife`, of the units that have any weight; what is not finite is passed over.
         groups: From `jackknife_groups`.
 
     Returns:
         By how much the standard deviation of resamples is to be widened, and the degrees of freedom that it is known with: n - 1 in one
         group; 1 and 0 where no group has two units, so that nothing is known.
     """
-    parts = [left_out[part][np.isfinite(left_out[part])] for part in members_of(groups, left_out.size)]
-    sizes = np.array([part.size for part in parts if part.size > 1], dtype=np.float64)
+    groups_of_values = [jackknifed[values][np.isfinite(jackknifed[values])] for values in members_of(groups, jackknifed.size)]
+    sizes = np.array([values.size for values in groups_of_values if values.size > 1], dtype=np.float64)
     if not sizes.size:
         return 1.0, 0.0
     # The squares of the influences of `acceleration` add up to the variance of resamples.
-    drawn = np.array([part.var() * (part.size - 1) ** 2 / part.size for part in parts if part.size > 1])
-    if not drawn.any():
+    resampled = np.array([values.var() * (values.size - 1) ** 2 / values.size for values in groups_of_values if values.size > 1])
+    if not resampled.any():
         return 1.0, float((sizes - 1).sum())
-    true = drawn * sizes / (sizes - 1)
-    return math.sqrt(true.sum() / drawn.sum()), float(true.sum() ** 2 / (true**2 / (sizes - 1)).sum())
+    true = resampled * sizes / (sizes - 1)
+    return math.sqrt(true.sum() / resampled.sum()), float(true.sum() ** 2 / (true**2 / (sizes - 1)).sum())
 
 
 def bca_interval(value: float, draws: Float[np.ndarray, " r"], *, acceleration: float = 0.0, confidence: float = CONFIDENCE) -> Interval:
@@ -227,11 +227,11 @@ def bca_interval(value: float, draws: Float[np.ndarray, " r"], *, acceleration: 
     bias = _bias(value, defined)
     for level in ((1 - confidence) / 2, (1 + confidence) / 2):
         moved = bias + normal.inv_cdf(level)
-        left = 1 - acceleration * moved
-        if abs(bias) > LARGEST_BIAS or left <= 0:
+        denominator = 1 - acceleration * moved
+        if abs(bias) > LARGEST_BIAS or denominator <= 0:
             half = -normal.inv_cdf((1 - confidence) / 2) * float(defined.std())
             return value - half, value + half
-        ends.append(normal.cdf(bias + moved / left))
+        ends.append(normal.cdf(bias + moved / denominator))
     low, high = np.quantile(defined, ends)
     return float(low), float(high)
 

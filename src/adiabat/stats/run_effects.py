@@ -28,37 +28,37 @@ class RunEffect:
     """What runs do to the mean over the runs of one model, or to a difference of two.
 
     Attributes:
-        shift: What other runs would have added, in each resample; without `DrawnRuns.widening`.
+        shift: What other runs would have added, in each resample; without `RunResamples.widening`.
         variance: How much of the variance over resamples of units comes from runs being better on different units.
     """
 
     shift: Float[np.ndarray, " r"]
     variance: float
 
-    def less(self, other: "RunEffect") -> "RunEffect":
+    def less(self, baseline: "RunEffect") -> "RunEffect":
         """That of a difference.
 
         Args:
-            other: Of what is taken off.
+            baseline: Of what is taken off.
 
         Returns:
             The effect on the difference.
         """
-        return RunEffect(self.shift - other.shift, self.variance + other.variance)
+        return RunEffect(self.shift - baseline.shift, self.variance + baseline.variance)
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnRuns:
+class RunResamples:
     """Which runs each resample takes.
 
     Attributes:
         runs: How many runs each model has.
-        places: Of as many deviations in the pool as there are runs of models that have several, the first model's first.
+        indices: Of as many deviations in the pool as there are runs of models that have several, the first model's first.
         widening: Factor on what was drawn, ``sqrt(f / chi2_f)``.
     """
 
     runs: tuple[int, ...]
-    places: Int[np.ndarray, "r p"]
+    indices: Int[np.ndarray, "r p"]
     widening: Float[np.ndarray, " r"]
 
     @property
@@ -67,7 +67,7 @@ class DrawnRuns:
         return sum(count - 1 for count in self.runs if count > 1)
 
     @classmethod
-    def draw(cls, runs: Sequence[int], *, resamples: int, generator: np.random.Generator) -> "DrawnRuns":
+    def draw(cls, runs: Sequence[int], *, resamples: int, generator: np.random.Generator) -> "RunResamples":
         """Choose runs for every resample; measures of the same models share them.
 
         Args:
@@ -78,19 +78,19 @@ class DrawnRuns:
         Returns:
             The choice.
         """
-        alone = cls(tuple(runs), np.zeros((resamples, 0), dtype=np.int64), np.ones(resamples))
+        unvaried = cls(tuple(runs), np.zeros((resamples, 0), dtype=np.int64), np.ones(resamples))
         pool = sum(count for count in runs if count > 1)
         if not pool:
-            return alone
-        places = generator.integers(0, pool, size=(resamples, pool))
-        widening = np.sqrt(alone.freedom / generator.chisquare(alone.freedom, size=resamples))
-        return replace(alone, places=places, widening=widening)
+            return unvaried
+        indices = generator.integers(0, pool, size=(resamples, pool))
+        widening = np.sqrt(unvaried.freedom / generator.chisquare(unvaried.freedom, size=resamples))
+        return replace(unvaried, indices=indices, widening=widening)
 
-    def effects(self, found: Sequence[Float[np.ndarray, "1 _"]], draws: Sequence[Float[np.ndarray, "r _"]]) -> list[RunEffect]:
+    def effects(self, values: Sequence[Float[np.ndarray, "1 _"]], draws: Sequence[Float[np.ndarray, "r _"]]) -> list[RunEffect]:
         """What runs do to one measure.
 
         Args:
-            found: Value of each run, for each model.
+            values: Value of each run, for each model.
             draws: The same on each resample of the units.
 
         Returns:
@@ -100,11 +100,11 @@ class DrawnRuns:
         effects = [RunEffect(np.zeros(len(self.widening)), 0.0) for _ in self.runs]
         if not several:
             return effects
-        pool = np.concatenate([_deviations(found[i])[0] for i in several])
+        pool = np.concatenate([_deviations(values[i])[0] for i in several])
         variance = float(np.mean([np.nanvar(_deviations(draws[i]), axis=0).mean() for i in several]))
         ends = np.cumsum([self.runs[i] for i in several])[:-1]
-        for i, drawn in zip(several, np.split(pool[self.places], ends, axis=1), strict=True):
-            effects[i] = RunEffect(drawn.mean(axis=1), variance / self.runs[i])
+        for i, deviations in zip(several, np.split(pool[self.indices], ends, axis=1), strict=True):
+            effects[i] = RunEffect(deviations.mean(axis=1), variance / self.runs[i])
         return effects
 
 

@@ -75,7 +75,7 @@ def ranking_bounds(measure: str) -> Bounds | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class GridSample:
     """One comparison of a language grid, unit by unit in every cell; the value of a cell is the mean over its units.
 
     Attributes:
@@ -100,12 +100,12 @@ class Cells:
     total: int = 0
 
 
-MOST_TRAINED = 0.1
+MAX_TRAINED_SHARE = 0.1
 """Share of units that a model may have been trained on before its value is no proof of anything."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainingOverlap:
     """What of each unit the job of the measured model trained or validated on.
 
     Attributes:
@@ -123,8 +123,8 @@ class Trained:
 
     @property
     def is_proof(self) -> bool:
-        """Whether the model was trained on few enough of the units, `MOST_TRAINED` of them at the most."""
-        return int(self.queries.sum()) <= MOST_TRAINED * self.queries.size
+        """Whether the model was trained on few enough of the units, `MAX_TRAINED_SHARE` of them at the most."""
+        return int(self.queries.sum()) <= MAX_TRAINED_SHARE * self.queries.size
 
     @property
     def unseen(self) -> Bool[np.ndarray, " n"]:
@@ -132,17 +132,17 @@ class Trained:
         assert self.documents is not None, "where documents are not known, neither is what is left"
         return np.asarray(~self.queries & (self.documents == 0))
 
-    def take(self, kept: Int[np.ndarray, " k"]) -> "Trained":
+    def take(self, rows: Int[np.ndarray, " k"]) -> "TrainingOverlap":
         """Some of the units.
 
         Args:
-            kept: Which.
+            rows: Which.
 
         Returns:
             They alone.
         """
-        documents = None if self.documents is None else self.documents[kept]
-        return Trained(self.queries[kept], self.relevant[kept], documents, self.unknown)
+        documents = None if self.documents is None else self.documents[rows]
+        return TrainingOverlap(self.queries[rows], self.relevant[rows], documents, self.unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class TaskScores:
         samples: All over the same units; the first carries the verdict.
         texts: Of each unit, for people to look at: a query, a pair with a line end between its texts; empty where there is none.
         documents: How many the queries were compared with; 0 where there is no corpus.
-        cells: Only for a grid, over the same units.
+        grids: Only for a grid, over the same units.
         facts: Further figures, such as ``out-of-vocabulary words``, by name.
         notes: Plain sentences: what was left out, or needs saying.
         trained: What of the units the job of the model was trained on; None where the model is of no job, or that is not counted.
@@ -171,10 +171,10 @@ class TaskScores:
     samples: Sequence[Sample]
     texts: Sequence[str] = ()
     documents: int = 0
-    cells: Sequence[Cells] = ()
+    grids: Sequence[GridSample] = ()
     facts: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    trained: Trained | None = None
+    trained: TrainingOverlap | None = None
     ladder: Sequence[Sample] = ()
 
     @property
@@ -182,30 +182,30 @@ class TaskScores:
         """Whether a verdict may rest on them: False where the model is known to have been trained on more than a few of the units."""
         return self.trained is None or self.trained.is_proof
 
-    def take(self, kept: Int[np.ndarray, " n"]) -> "TaskScores":
+    def take(self, rows: Int[np.ndarray, " n"]) -> "TaskScores":
         """Some of the units.
 
         Args:
-            kept: Which, in the order wanted.
+            rows: Which, in the order wanted.
 
         Returns:
             They alone; of a grid whose cells count errors, the values stay pseudo-values of the whole and the counts are gone.
         """
         samples = [
             replace(
-                one,
-                values=one.values[kept],
-                reference=None if one.reference is None else one.reference[kept],
-                groups=None if one.groups is None else one.groups[kept],
+                sample,
+                values=sample.values[rows],
+                reference=None if sample.reference is None else sample.reference[rows],
+                groups=None if sample.groups is None else sample.groups[rows],
             )
-            for one in self.samples
+            for sample in self.samples
         ]
         return replace(
             self,
-            units=[self.units[place] for place in kept],
-            texts=[self.texts[place] for place in kept] if self.texts else (),
+            units=[self.units[row] for row in rows],
+            texts=[self.texts[row] for row in rows] if self.texts else (),
             samples=samples,
-            cells=[replace(one, values=one.values[:, :, kept], errors=None, total=0) for one in self.cells],
-            trained=None if self.trained is None else self.trained.take(kept),
+            grids=[replace(sample, values=sample.values[:, :, rows], errors=None, total=0) for sample in self.grids],
+            trained=None if self.trained is None else self.trained.take(rows),
             ladder=(),
         )

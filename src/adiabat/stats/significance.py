@@ -124,16 +124,16 @@ def rank_exchange_p_value(
     """
     members = members_of(groups, after.size)
     ranked = [_RankSums.of(after[units], before[units], reference[units]) for units in members]
-    found = abs(sum(one.difference(np.zeros((1, 3)))[0] for one in ranked))
+    observed = abs(sum(ranks.difference(np.zeros((1, 3)))[0] for ranks in ranked))
     columns = np.zeros((after.size, 3 * len(members)))
-    for i, (units, one) in enumerate(zip(members, ranked, strict=True)):
-        columns[units, 3 * i : 3 * i + 3] = one.moved
+    for i, (units, ranks) in enumerate(zip(members, ranked, strict=True)):
+        columns[units, 3 * i : 3 * i + 3] = ranks.moved
     reached = 0
     for exchanged in exchanges(after.size, seed=seed, flips=flips, columns=columns.shape[1]):
         sums = exchanged @ columns
-        apart = np.abs(sum(one.difference(sums[:, 3 * i : 3 * i + 3]) for i, one in enumerate(ranked)))
+        apart = np.abs(sum(ranks.difference(sums[:, 3 * i : 3 * i + 3]) for i, ranks in enumerate(ranked)))
         # Ranks of which none differ any more have no correlation: they count as having reached it.
-        reached += int((~(apart < found - 1e-9)).sum())
+        reached += int((~(apart < observed - 1e-9)).sum())
     return (1 + reached) / (flips + 1)
 
 
@@ -271,9 +271,9 @@ class _RankSums:
     @classmethod
     def of(cls, after: Float[np.ndarray, " n"], before: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"]) -> "_RankSums":
         # Ranks around 0 and of size 1, so that their sums lose no digits.
-        one, other, third = (2 * ranks_of(values) / (after.size + 1) - 1 for values in (after, before, reference))
-        first, second = (np.stack([ranks, ranks**2, ranks * third], axis=1) for ranks in (one, other))
-        return cls(first.sum(axis=0), second.sum(axis=0), second - first, after.size, float((third**2).mean()))
+        after_ranks, before_ranks, reference_ranks = (2 * ranks_of(values) / (after.size + 1) - 1 for values in (after, before, reference))
+        first, second = (np.stack([ranks, ranks**2, ranks * reference_ranks], axis=1) for ranks in (after_ranks, before_ranks))
+        return cls(first.sum(axis=0), second.sum(axis=0), second - first, after.size, float((reference_ranks**2).mean()))
 
     def difference(self, moved: Float[np.ndarray, "b 3"]) -> Float[np.ndarray, " b"]:
         return np.asarray(self._correlation(self.after + moved) - self._correlation(self.before - moved))

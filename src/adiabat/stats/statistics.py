@@ -64,15 +64,15 @@ def values_of(samples: Sequence[Sample], counts: Counts | None = None) -> Float[
     """
     if not samples:
         raise ValueError("samples must be at least one, got none")
-    given = np.ones((1, samples[0].values.size)) if counts is None else counts
+    draws = np.ones((1, samples[0].values.size)) if counts is None else counts
     for sample in samples:
-        _check(sample, given.shape[1])
-    values = np.empty((given.shape[0], len(samples)))
+        _check(sample, draws.shape[1])
+    values = np.empty((draws.shape[0], len(samples)))
     plain = [i for i, sample in enumerate(samples) if sample.statistic == "mean" and sample.groups is None]
     if plain:
-        values[:, plain] = _means([samples[i] for i in plain], given)
+        values[:, plain] = _means([samples[i] for i in plain], draws)
     for i in set(range(len(samples))) - set(plain):
-        values[:, i] = _in_blocks(samples[i], given)
+        values[:, i] = _in_blocks(samples[i], draws)
     return values
 
 
@@ -106,10 +106,10 @@ def members_of(groups: Int[np.ndarray, " n"] | None, units: int) -> list[Int[np.
 def _means(samples: Sequence[Sample], counts: Counts) -> Float[np.ndarray, "r k"]:
     """Each reference is multiplied once, however many samples share it."""
     references = {id(sample.reference): sample.reference for sample in samples}
-    places = {key: len(samples) + i for i, key in enumerate(references)}
-    weights = [np.ones(counts.shape[1]) if one is None else one for one in references.values()]
+    columns = {key: len(samples) + i for i, key in enumerate(references)}
+    weights = [np.ones(counts.shape[1]) if weight is None else weight for weight in references.values()]
     sums = counts @ np.stack([*(sample.values for sample in samples), *weights], axis=1, dtype=np.float64)
-    return _ratio(sums[:, : len(samples)], sums[:, [places[id(sample.reference)] for sample in samples]])
+    return _ratio(sums[:, : len(samples)], sums[:, [columns[id(sample.reference)] for sample in samples]])
 
 
 def _in_blocks(sample: Sample, counts: Counts) -> Values:
@@ -121,8 +121,8 @@ def _in_blocks(sample: Sample, counts: Counts) -> Values:
     for start in range(0, counts.shape[0], rows):
         block = slice(start, start + rows)
         for units in members:
-            drawn = counts[block] if sample.groups is None else counts[block][:, units]
-            values[block] += statistic(sample.values[units], reference[units], drawn) / len(members)
+            draws = counts[block] if sample.groups is None else counts[block][:, units]
+            values[block] += statistic(sample.values[units], reference[units], draws) / len(members)
     return values
 
 
@@ -133,27 +133,27 @@ def _mean(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], c
 def _spearman(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts) -> Values:
     # Mid-ranks have the same mean whatever ties: half of one more than there are units.
     middle = (counts.sum(axis=1, keepdims=True) + 1) / 2
-    one, other = _ranks(values, counts) - middle, _ranks(reference, counts) - middle
-    drawn = counts * one
-    covariance, variance = np.einsum("rn,rn->r", drawn, other), np.einsum("rn,rn->r", drawn, one)
-    return _ratio(covariance, np.sqrt(variance * np.einsum("rn,rn,rn->r", counts, other, other)))
+    value_ranks, reference_ranks = _ranks(values, counts) - middle, _ranks(reference, counts) - middle
+    weighted = counts * value_ranks
+    covariance, variance = np.einsum("rn,rn->r", weighted, reference_ranks), np.einsum("rn,rn->r", weighted, value_ranks)
+    return _ratio(covariance, np.sqrt(variance * np.einsum("rn,rn,rn->r", counts, reference_ranks, reference_ranks)))
 
 
 def _ranks(values: Float[np.ndarray, " n"], counts: Counts) -> Counts:
     """Mid-rank of each unit among all that were drawn, every one as often as it was."""
     _, tied = np.unique(values, return_inverse=True)
-    drawn = _summed(tied, counts)
-    return np.asarray((np.cumsum(drawn, axis=1) - (drawn - 1) / 2)[:, tied])
+    draws = _summed(tied, counts)
+    return np.asarray((np.cumsum(draws, axis=1) - (draws - 1) / 2)[:, tied])
 
 
 def _average_precision(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts) -> Values:
     _, tied = np.unique(-values, return_inverse=True)
-    drawn, found = _summed(tied, counts), _summed(tied, counts * reference)
-    found_so_far = np.cumsum(found, axis=1)
-    drawn_so_far = np.cumsum(drawn, axis=1)
+    draws, relevant = _summed(tied, counts), _summed(tied, counts * reference)
+    relevant_so_far = np.cumsum(relevant, axis=1)
+    drawn_so_far = np.cumsum(draws, axis=1)
     # Where nothing has been drawn so far, nothing was found either.
-    precision = np.divide(found_so_far, drawn_so_far, out=np.zeros(drawn.shape), where=drawn_so_far > 0)
-    return _ratio(np.einsum("rm,rm->r", found, precision), found_so_far[:, -1])
+    precision = np.divide(relevant_so_far, drawn_so_far, out=np.zeros(draws.shape), where=drawn_so_far > 0)
+    return _ratio(np.einsum("rm,rm->r", relevant, precision), relevant_so_far[:, -1])
 
 
 def _v_measure(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts) -> Values:
@@ -162,13 +162,15 @@ def _v_measure(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n
     _, both = np.unique(label * (cluster.max() + 1) + cluster, return_inverse=True)
     clusters, labels, joint = (_entropy(_summed(which, counts)) for which in (cluster, label, both))
     shared = np.maximum(clusters + labels - joint, 0)
-    homogeneity, completeness = (np.divide(shared, whole, out=np.ones(whole.shape), where=whole > 0) for whole in (labels, clusters))
+    homogeneity, completeness = (
+        np.divide(shared, entropy, out=np.ones(entropy.shape), where=entropy > 0) for entropy in (labels, clusters)
+    )
     total = homogeneity + completeness
     return np.asarray(np.divide(2 * homogeneity * completeness, total, out=np.zeros(total.shape), where=total > 0))
 
 
-def _entropy(drawn: Float[np.ndarray, "r m"]) -> Values:
-    shares = drawn / drawn.sum(axis=1, keepdims=True)
+def _entropy(draws: Float[np.ndarray, "r m"]) -> Values:
+    shares = draws / draws.sum(axis=1, keepdims=True)
     return np.asarray(-np.einsum("rm,rm->r", shares, np.log(shares, out=np.zeros(shares.shape), where=shares > 0)))
 
 

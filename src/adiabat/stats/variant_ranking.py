@@ -29,7 +29,7 @@ from jaxtyping import Bool, Float, Int
 
 from adiabat.stats.resampling import CONFIDENCE, resampling_counts
 
-LEAST_CHANGED = 6
+MIN_CHANGED = 6
 """Queries that must differ before two candidates are called different: fewer could all have differed the same way by chance."""
 
 Scores = Sequence[Float[np.ndarray, "_ _ _"]]
@@ -94,13 +94,13 @@ def draw(scores: Scores, *, trained: int, seed: int, resamples: int) -> Draws:
     *streams, last = np.random.SeedSequence(seed).generate_state(len(scores) + 1).tolist()
     random = np.random.default_rng(last)
     # A run that is drawn brings its scores on all tasks, so the same ones are drawn for each.
-    drawn = random.integers(0, trained * runs, size=(resamples, trained * runs))
+    chosen = random.integers(0, trained * runs, size=(resamples, trained * runs))
     freedom = trained * (runs - 1)
     scale = np.sqrt(freedom / random.chisquare(freedom, size=resamples)) if freedom else np.zeros(resamples)
     tasks, plain = [], []
-    for one, stream in zip(scores, streams, strict=True):
-        means = _query_means(one, seed=stream, resamples=resamples)
-        centre, moved = means.mean(axis=2), _moved(means[:, :trained], drawn)
+    for task_scores, stream in zip(scores, streams, strict=True):
+        means = _query_means(task_scores, seed=stream, resamples=resamples)
+        centre, moved = means.mean(axis=2), _moved(means[:, :trained], chosen)
         moved = np.pad(moved, [(0, 0), (0, centre.shape[1] - trained)])
         tasks.append(centre + scale[:, None] * moved)
         plain.append(centre + moved)
@@ -110,10 +110,12 @@ def draw(scores: Scores, *, trained: int, seed: int, resamples: int) -> Draws:
 def _check(scores: Scores, trained: int) -> None:
     if not scores:
         raise ValueError("scores must be of at least one task, got none")
-    for one in scores:
-        if one.shape[:2] != scores[0].shape[:2] or not one.size:
-            raise ValueError(f"scores must be of the same candidates and runs on at least one query, got {[one.shape for one in scores]}")
-        if not np.isfinite(one).all():
+    for task_scores in scores:
+        if task_scores.shape[:2] != scores[0].shape[:2] or not task_scores.size:
+            raise ValueError(
+                f"scores must be of the same candidates and runs on at least one query, got {[task_scores.shape for task_scores in scores]}"
+            )
+        if not np.isfinite(task_scores).all():
             raise ValueError("scores must be finite numbers, got others")
     if not 1 <= trained <= len(scores[0]):
         raise ValueError(f"trained must be 1 to {len(scores[0])}, got {trained}")
@@ -127,13 +129,13 @@ def _query_means(scores: Float[np.ndarray, "c s q"], *, seed: int, resamples: in
     return np.concatenate([counts @ flat for counts in blocks]).reshape(resamples, *scores.shape[:2])
 
 
-def _moved(means: Float[np.ndarray, "r c s"], drawn: Int[np.ndarray, "r cs"]) -> Float[np.ndarray, "r c"]:
+def _moved(means: Float[np.ndarray, "r c s"], chosen: Int[np.ndarray, "r cs"]) -> Float[np.ndarray, "r c"]:
     """What the drawn runs add to each candidate's mean: deviations of one pool, widened by ``sqrt(S / (S - 1))``."""
     resamples, _, runs = means.shape
     if runs == 1:
         return np.zeros(means.shape[:2])
     deviations = (means - means.mean(axis=2, keepdims=True)) * np.sqrt(runs / (runs - 1))
-    return np.asarray(np.take_along_axis(deviations.reshape(resamples, -1), drawn, axis=1).reshape(means.shape).mean(axis=2))
+    return np.asarray(np.take_along_axis(deviations.reshape(resamples, -1), chosen, axis=1).reshape(means.shape).mean(axis=2))
 
 
 def overall(scores: Scores) -> Float[np.ndarray, "c s"]:
@@ -145,7 +147,7 @@ def overall(scores: Scores) -> Float[np.ndarray, "c s"]:
     Returns:
         One for each candidate and run.
     """
-    return np.asarray(np.mean([one.mean(axis=2) for one in scores], axis=0))
+    return np.asarray(np.mean([task_scores.mean(axis=2) for task_scores in scores], axis=0))
 
 
 def run_deviation(scores: Scores) -> float | None:
@@ -213,7 +215,7 @@ def differences(scores: Scores, draws: Draws, first: Int[np.ndarray, " p"], seco
     deviations = np.abs(scaled[:, first] - scaled[:, second] - values)[:, moving] / errors[moving]
     factor = float(np.quantile(deviations.max(axis=1), CONFIDENCE)) if moving.any() else 0.0
     low, high = values - factor * errors, values + factor * errors
-    enough = changed_queries(scores, first, second) >= LEAST_CHANGED
+    enough = changed_queries(scores, first, second) >= MIN_CHANGED
     return Differences(values, low, high, ((low > 0) | (high < 0)) & enough)
 
 
@@ -228,7 +230,7 @@ def changed_queries(scores: Scores, first: Int[np.ndarray, " p"], second: Int[np
     Returns:
         One count per pair, over all tasks.
     """
-    return np.asarray(sum((one.mean(axis=1)[first] != one.mean(axis=1)[second]).sum(axis=1) for one in scores))
+    return np.asarray(sum((task_scores.mean(axis=1)[first] != task_scores.mean(axis=1)[second]).sum(axis=1) for task_scores in scores))
 
 
 def pairs_of(count: int) -> tuple[Int[np.ndarray, " p"], Int[np.ndarray, " p"]]:

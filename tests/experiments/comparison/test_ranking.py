@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from adiabat.stats.resampling import resampling_counts
 from adiabat.stats.variant_ranking import (
-    LEAST_CHANGED,
+    MIN_CHANGED,
     Draws,
     best_shares,
     changed_queries,
@@ -185,7 +185,7 @@ def test_candidates_that_are_the_same_on_every_query_are_not_called_different() 
     assert (found.values.tolist(), found.distinct.tolist()) == ([0.0], [False])
 
 
-@pytest.mark.parametrize(("changed", "distinct"), [(LEAST_CHANGED - 1, False), (LEAST_CHANGED, True)])
+@pytest.mark.parametrize(("changed", "distinct"), [(MIN_CHANGED - 1, False), (MIN_CHANGED, True)])
 def test_few_changed_queries_are_no_evidence_however_alike_they_changed(changed: int, distinct: bool) -> None:
     task = np.zeros((2, 1, changed))
     task[1] = 0.5

@@ -15,7 +15,7 @@ from adiabat.config.shared import EncoderSection, EvaluateSettings, MeasureSecti
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.records import Document
-from adiabat.evaluation.retrieval_data import Task, read_tasks
+from adiabat.evaluation.retrieval_data import RetrievalTaskData, read_retrieval_tasks
 from adiabat.experiments.comparison_runs import _sample, drawn_texts, measure_on
 from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import Sample, TaskScores
@@ -45,8 +45,8 @@ def listed(folder: Path, **more: Any) -> TaskSection:
     return checked(TaskSection, {"data": str(folder / "listed.jsonl"), **more})
 
 
-def read(*sections: TaskSection) -> list[Task]:
-    return read_tasks(sections, SILENT)
+def read(*sections: TaskSection) -> list[RetrievalTaskData]:
+    return read_retrieval_tasks(sections, SILENT)
 
 
 def samples_of(one: TaskScores, other: TaskScores) -> Iterator[tuple[Sample, Sample]]:

@@ -7,7 +7,7 @@ import pytest
 from adiabat.config.reader import checked
 from adiabat.config.sweeps import SweepSettings
 from adiabat.core.errors import ConfigError
-from adiabat.evaluation.score_files import folder_of
+from adiabat.evaluation.score_files import run_folder_name
 from adiabat.experiments.grid import plan_runs
 
 
@@ -91,13 +91,13 @@ def test_runs_of_one_name_are_refused() -> None:
     ],
 )
 def test_every_run_has_a_folder_of_its_own(names: list[str]) -> None:
-    folders = [folder_of(name) for name in names]
+    folders = [run_folder_name(name) for name in names]
     assert len({folder.casefold() for folder in folders}) == 2
     assert all(len(folder.encode()) < 150 and "/" not in folder for folder in folders)
 
 
 def test_a_run_of_plain_values_has_a_folder_that_says_so() -> None:
-    assert folder_of("learning_rate=1e-08, batch_size=7, seed=0") == "learning_rate-1e-08-batch_size-7-seed-0"
+    assert run_folder_name("learning_rate=1e-08, batch_size=7, seed=0") == "learning_rate-1e-08-batch_size-7-seed-0"
 
 
 def test_a_combination_that_makes_no_run_is_named() -> None:

@@ -344,7 +344,7 @@ def test_targets_are_names_of_tasks_and_the_first_where_none_is_named(done: Done
 def test_what_can_be_seen_without_data_is_told_first(
     world: Path, tables: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner_module, "prepare", _stop)
+    monkeypatch.setattr(runner_module, "load_tasks", _stop)
     with pytest.raises(ConfigError, match=told):
         run(settings_of(world, **tables))
     assert not (world / "out").exists()
