@@ -100,7 +100,7 @@ def test_tasks_of_one_alone_are_named(tmp_path: Path) -> None:
     b = kept(tmp_path / "b", ranked(VALUES[1]))
     result = compared(a, b)
     assert [task.name for task in result.tasks] == ["asked"]
-    assert result.notes == (f"only in {a}, and so not compared: more",)
+    assert result.notes == [f"only in {a}, and so not compared: more"]
 
 
 def test_without_a_task_in_common_there_is_nothing_to_compare(tmp_path: Path) -> None:
