@@ -21,7 +21,7 @@ def test_a_job_says_what_it_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     objective = ground.objective(prepared_tower(problem.fresh().query, settings_of())[0], settings_of())
     costs = [objective.cost(step) for step in range(record.steps)]
     assert record.flops == pytest.approx(sum(one.flops for one in costs))
-    batches = [objective._stream.rows(step, settings_of().tune.batch_size) for step in range(12)]
+    batches = [objective.sampler.rows(step) for step in range(12)]
     tokens = sum(int(objective.tokens.lengths[picked].sum()) for picked in batches)
     assert record.flops == pytest.approx(training_flops(passed_parameters(objective.encoder), float(tokens)))
     # The third epoch was the last that it may have.
