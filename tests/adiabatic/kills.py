@@ -58,6 +58,7 @@ def run(folder: Path, moment: str) -> None:
 
 def main() -> None:
     """Fork one job per moment, and report how each ended."""
+    torch.set_num_threads(1)
     # What torch imports with its first optimizer is imported once, not in each child.
     torch.optim.SGD([torch.zeros(1)]).step()
     for moment in MOMENTS:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from safetensors.torch import load_file
 
 from adiabat.adiabatic.negatives import negative_chooser
 from adiabat.adiabatic.stored_loss import StoredDocuments
@@ -22,17 +21,14 @@ from adiabat.experiments.rate_search import rate_for_run
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
-from adiabat.models.loading import load
 from adiabat.models.token_cache import TokenTable
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
-from adiabat.results.record import read_result
-from adiabat.runs.run_log import read_log
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.build import build_store
 from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
-from tests.tiny import files_of, tiny_dual, tiny_encoder
+from tests.tiny import tiny_dual, tiny_encoder
 
 WIDTH = 16
 
@@ -175,31 +171,3 @@ def run(
         resume=resume,
         watch=Watch(note=said.append),
     )
-
-
-def weights_of(encoder: Encoder) -> dict[str, bytes]:
-    """Every bit of an encoder."""
-    return {name: weights.detach().numpy().tobytes() for name, weights in encoder.named_parameters()}
-
-
-def log_of(out: Path) -> list[dict[str, Any]]:
-    """Rows of a job's log, but the seconds."""
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in read_log(out / "log.jsonl")]
-
-
-def everything(out: Path) -> dict[str, Any]:
-    """What a finished job leaves, but the seconds and the time of day."""
-    newest = max((out / "checkpoints").iterdir())
-    tensors = {name: tensor.numpy().tobytes() for name, tensor in load_file(newest / "state.safetensors").items()}
-    result = read_result(out / "result.json").training
-    assert result is not None
-    return {
-        "model": files_of(out / "model"),
-        "query": weights_of(load(out / "model").query),
-        "document": weights_of(load(out / "model").document),
-        "checkpoint": (newest.name, tensors),
-        "log": log_of(out),
-        "errors": result.validation_errors,
-        "best": result.best_epoch,
-        "layers": result.layers,
-    }

@@ -26,21 +26,9 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
-from tests.adiabatic.problem import Problem, everything, log_of, run, settings_of, weights_of, write_problem
-from tests.pages import without_pages
+from tests.adiabatic.problem import Problem, run, settings_of
+from tests.jobs import everything, log_of, weights_of
 from tests.tiny import tiny_dual, tiny_encoder
-
-
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    return write_problem(tmp_path_factory.mktemp("problem"))
-
-
-@pytest.fixture(autouse=True)
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages have tests of their own, and take longer than these jobs."""
-    without_pages(monkeypatch)
-
 
 # --- What a job does ---
 

@@ -11,20 +11,9 @@ from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, MissingDependencyError, ModelError, StoreError
 from adiabat.models.towers import DualEncoder
 from adiabat.training import finish_run
-from tests.adiabatic.problem import Problem, everything, run, settings_of, write_problem
-from tests.pages import without_pages
+from tests.adiabatic.problem import Problem, run, settings_of
+from tests.jobs import everything
 from tests.tiny import tiny_dual
-
-
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    return write_problem(tmp_path_factory.mktemp("problem"))
-
-
-@pytest.fixture(autouse=True)
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages have tests of their own, and take longer than these jobs."""
-    without_pages(monkeypatch)
 
 
 def never_load() -> NoReturn:
@@ -52,12 +41,6 @@ def test_settings_and_directories_at_fault_are_refused_before_data_or_model_are_
     with pytest.raises(ConfigError, match=r"blocks\["):
         begin(tmp_path / "job", settings_of(tune={"freeze": ["blocks[a]"]}))
     assert not (tmp_path / "job").exists()
-
-
-def test_a_directory_that_holds_a_job_is_refused_before_the_model_is_loaded(problem: Problem, tmp_path: Path) -> None:
-    run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}))
-    with pytest.raises(JobError, match="holds a job already; go on with it by --resume"):
-        tune(never_load, problem.store, str(problem.data), tmp_path / "job", settings=settings_of(), model_name="tiny")
 
 
 def test_a_fault_in_the_data_is_said_before_the_model_is_loaded(problem: Problem, tmp_path: Path) -> None:

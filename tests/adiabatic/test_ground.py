@@ -10,13 +10,7 @@ from adiabat.adiabatic.tune_setup import tunable_tower
 from adiabat.adiabatic.tuning_context import Ground
 from adiabat.config.tuning import TuneSettings
 from adiabat.models.towers import DualEncoder
-from tests.adiabatic.problem import Problem, settings_of, write_problem
-
-
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    """A store and examples."""
-    return write_problem(tmp_path_factory.mktemp("problem"))
+from tests.adiabatic.problem import Problem, settings_of
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:

@@ -15,24 +15,11 @@ from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.training.limits import InterruptionError
 from adiabat.training.loop import Loop
-from tests.adiabatic.problem import Problem, log_of, run, settings_of, weights_of, write_problem
-from tests.pages import without_pages
+from tests.adiabatic.problem import Problem, run, settings_of
+from tests.jobs import log_of, weights_of
 from tests.tiny import tiny_dual
 
 SLOW = {"learning_rate": 3e-4, "keep": "last"}
-
-
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    """A store, examples, and probes beside them."""
-    folder = tmp_path_factory.mktemp("problem")
-    (folder / "probes.txt").write_text("".join(f"probe {number} of nothing\n" for number in range(24)), encoding="utf-8")
-    return write_problem(folder)
-
-
-@pytest.fixture(autouse=True)
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pages(monkeypatch)
 
 
 def guarded(problem: Problem, *, tune: dict[str, Any] | None = None, **guard: Any) -> TuneSettings:
@@ -57,9 +44,7 @@ def turns_of(out: Path) -> list[float]:
 def watched(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job whose drift is measured and not limited."""
     out = tmp_path_factory.mktemp("watched") / "job"
-    with pytest.MonkeyPatch.context() as patch:
-        without_pages(patch)
-        run(problem, out, guarded(problem))
+    run(problem, out, guarded(problem))
     return out
 
 

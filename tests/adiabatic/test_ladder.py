@@ -22,25 +22,16 @@ from adiabat.runs.run_config import read_description
 from adiabat.runs.run_dir import Job
 from adiabat.training.limits import InterruptionError
 from adiabat.training.loop import Loop
-from tests.adiabatic.problem import Problem, log_of, run, settings_of, weights_of, write_problem
-from tests.pages import without_pages
+from tests.adiabatic.problem import Problem, run, settings_of
+from tests.jobs import log_of, weights_of
 from tests.runs.before import forget
 
 LADDER = {"low": 3e-5, "high": 3e-2, "count": 4, "steps": 9, "looks": 3}
 """Rates a factor of ten apart, with three looks at each."""
 
 
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    """A store, examples, and probes beside them."""
-    folder = tmp_path_factory.mktemp("problem")
-    (folder / "probes.txt").write_text("".join(f"probe {number} of nothing\n" for number in range(24)), encoding="utf-8")
-    return write_problem(folder)
-
-
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pages(monkeypatch)
     monkeypatch.setattr(ladder, "write_report", lambda result, folder: None)
 
 
@@ -79,9 +70,7 @@ def whole(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> dict[fl
     found = {}
     for rate in laddered(problem).ladder.rates:
         out = tmp_path_factory.mktemp("whole") / "job"
-        with pytest.MonkeyPatch.context() as patch:
-            without_pages(patch)
-            run(problem, out, laddered(problem, rate=rate, tune={"batches_per_epoch": 3, "max_epochs": 3, "keep": "last"}))
+        run(problem, out, laddered(problem, rate=rate, tune={"batches_per_epoch": 3, "max_epochs": 3, "keep": "last"}))
         found[rate] = [row[f"validation_{TURN}"] for row in log_of(out) if row["step"] and "validation_loss" in row]
     return found
 

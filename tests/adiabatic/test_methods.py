@@ -16,21 +16,9 @@ from adiabat.core.progress import SILENT
 from adiabat.models.adapters import train_biases_only
 from adiabat.models.loading import load
 from adiabat.results.evaluation_result import TrainingRecord
-from tests.adiabatic.problem import WIDTH, Problem, everything, run, settings_of, write_problem
-from tests.pages import without_pages
+from tests.adiabatic.problem import WIDTH, Problem, run, settings_of
 
 TEXTS = ["about paper 4, 3", "about note 1, 9", ""]
-
-
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    """A store and examples."""
-    return write_problem(tmp_path_factory.mktemp("problem"))
-
-
-@pytest.fixture(autouse=True)
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pages(monkeypatch)
 
 
 def method(name: str, rank: int = 4, **tune: Any) -> TuneSettings:
@@ -94,13 +82,6 @@ def test_adapters_follow_the_seed(problem: Problem, tmp_path: Path) -> None:
     ]
     assert all(np.array_equal(one, two) for one, two in zip(drawn[0], drawn[1], strict=True))
     assert not all(np.array_equal(one, two) for one, two in zip(drawn[0], drawn[2], strict=True))
-
-
-def test_a_job_with_adapters_resumes_exactly(problem: Problem, tmp_path: Path) -> None:
-    run(problem, tmp_path / "whole", method("lora"))
-    run(problem, tmp_path / "cut", method("lora", max_epochs=2))
-    run(problem, tmp_path / "cut", method("lora"), resume=True)
-    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
 
 
 def test_a_rank_that_no_layer_has_room_for_is_refused_before_anything_is_written(problem: Problem, tmp_path: Path) -> None:

@@ -26,24 +26,10 @@ from adiabat.results.record import read_result
 from adiabat.store.vector_store import Store
 from adiabat.training.limits import InterruptionError
 from adiabat.training.loop import Loop
-from tests.adiabatic.problem import Problem, log_of, run, settings_of, weights_of, write_problem
-from tests.pages import without_pages
+from tests.adiabatic.problem import Problem, run, settings_of
+from tests.jobs import log_of, weights_of
 
 FAST = {"learning_rate": 3e-3, "keep": "last"}
-
-
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    """A store, examples, and two files of texts beside them."""
-    folder = tmp_path_factory.mktemp("problem")
-    for name in ("probes", "rehearsed"):
-        (folder / f"{name}.txt").write_text("".join(f"{name} {number} of nothing\n" for number in range(24)), encoding="utf-8")
-    return write_problem(folder)
-
-
-@pytest.fixture(autouse=True)
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pages(monkeypatch)
 
 
 def settings(
@@ -73,9 +59,7 @@ def guard_of(problem: Problem, most: float | None) -> Guard:
 def plain(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job that nothing holds."""
     out = tmp_path_factory.mktemp("plain") / "job"
-    with pytest.MonkeyPatch.context() as patch:
-        without_pages(patch)
-        run(problem, out, settings(problem))
+    run(problem, out, settings(problem))
     return out
 
 

@@ -1,6 +1,5 @@
 """Tuning jobs that are cut short, and what resuming them gives."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,35 +9,20 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-import torch
 
-from adiabat.adiabatic.stored_loss import StoredDocuments
-from adiabat.core.errors import InUseError, JobError
-from adiabat.core.files import sole_writer
+from adiabat.core.errors import JobError
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.runs import finish
 from adiabat.runs.finish import write_report
 from adiabat.runs.run_dir import Job
-from adiabat.training.limits import InterruptionError
 from tests.adiabatic.kills import MOMENTS
-from tests.adiabatic.problem import Problem, everything, killable_settings, run, settings_of, write_problem
-from tests.pages import without_pages
+from tests.adiabatic.problem import Problem, killable_settings, run, settings_of
+from tests.jobs import everything
 from tests.runs.before import forget
 from tests.tiny import tiny_dual
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    return write_problem(tmp_path_factory.mktemp("problem"))
-
-
-@pytest.fixture(autouse=True)
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages have tests of their own, and take longer than these jobs."""
-    without_pages(monkeypatch)
 
 
 def test_jobs_killed_at_several_moments_are_resumed_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
@@ -55,55 +39,6 @@ def test_jobs_killed_at_several_moments_are_resumed_bit_for_bit(problem: Problem
         assert not (tmp_path / moment / "model").exists()
         run(here, tmp_path / moment, settings, resume=True)
         assert everything(tmp_path / moment) == expected
-
-
-def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    loss = StoredDocuments.loss
-
-    def interrupted(self: StoredDocuments, now: int) -> torch.Tensor:
-        if now == step:
-            os.kill(os.getpid(), signal.SIGINT)
-        return loss(self, now)
-
-    monkeypatch.setattr(StoredDocuments, "loss", interrupted)
-
-
-@pytest.mark.parametrize("optimizer", ["adamax", "adamax-no-momentum", "adadelta", "sgd"])
-def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: str
-) -> None:
-    settings = settings_of(tune={"optimizer": optimizer, "dropout": True, "loss": "in_batch_softmax", "negatives": "hardest"})
-    run(problem, tmp_path / "whole", settings)
-    for place, step in enumerate((1, 7)):
-        with monkeypatch.context() as patch:
-            interrupt_at(step, patch)
-            with pytest.raises(InterruptionError, match=f"stopped at step {step + 1}; run the same command with --resume to go on"):
-                run(problem, tmp_path / "cut", settings, resume=place > 0)
-        assert not (tmp_path / "cut" / "model").exists()
-    run(problem, tmp_path / "cut", settings, resume=True)
-    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
-
-
-def test_a_finished_job_that_is_resumed_ends_at_once_with_the_same_result(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = run(problem, tmp_path / "job")
-    expected = everything(tmp_path / "job")
-
-    def never(self: StoredDocuments, step: int) -> NoReturn:
-        raise AssertionError("a step was taken")
-
-    monkeypatch.setattr(StoredDocuments, "loss", never)
-    again = run(problem, tmp_path / "job", resume=True)
-    assert again.training == first.training
-    assert everything(tmp_path / "job") == expected
-
-
-def test_a_finished_job_goes_on_to_a_later_end_as_one_that_never_stopped(problem: Problem, tmp_path: Path) -> None:
-    run(problem, tmp_path / "whole", settings_of(tune={"max_epochs": 3}))
-    run(problem, tmp_path / "longer", settings_of(tune={"max_epochs": 1}))
-    run(problem, tmp_path / "longer", settings_of(tune={"max_epochs": 3}), resume=True)
-    assert everything(tmp_path / "longer") == everything(tmp_path / "whole")
 
 
 def test_a_job_of_before_settings_existed_goes_on_as_one_that_never_stopped(problem: Problem, tmp_path: Path) -> None:
@@ -136,14 +71,6 @@ def test_a_job_that_has_a_model_has_its_result_and_one_cut_short_between_is_comp
     assert everything(job) == everything(tmp_path / "new")
 
 
-def test_two_processes_cannot_work_at_one_job(problem: Problem, tmp_path: Path) -> None:
-    run(problem, tmp_path / "job")
-    expected = everything(tmp_path / "job")
-    with sole_writer(tmp_path / "job"), pytest.raises(InUseError, match="job must have one writer at a time"):
-        run(problem, tmp_path / "job", resume=True)
-    assert everything(tmp_path / "job") == expected
-
-
 def test_resuming_with_another_setting_store_model_or_data_names_what_differs(problem: Problem, tmp_path: Path) -> None:
     run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}))
     with pytest.raises(JobError, match=r"tune.margin was 0.3, is 0.4; repeat the first command"):
@@ -165,12 +92,6 @@ def test_a_setting_left_out_when_resuming_is_named_before_the_data_are_read(prob
     own.data.unlink()
     with pytest.raises(JobError, match=r"got a difference: tune.margin was 0.4, is 0.3; repeat the first command with all its settings"):
         run(own, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
-
-
-def test_resuming_what_is_not_there_says_that_it_begins(problem: Problem, tmp_path: Path) -> None:
-    notes: list[str] = []
-    run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True, notes=notes)
-    assert notes[0] == f"--resume found no job to go on with, {tmp_path / 'job'} does not exist: beginning a new one from the start"
 
 
 def test_a_job_goes_on_wherever_its_inputs_lie_but_not_with_another_prompt(problem: Problem, tmp_path: Path) -> None:

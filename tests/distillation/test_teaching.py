@@ -22,7 +22,7 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.saving import save
 from adiabat.store.vector_store import Store
 from tests.commands import one_thread
-from tests.tiny import files_of, tiny_dual
+from tests.tiny import tiny_dual
 
 WORDS = ("red", "blue", "green", "old", "new", "cat", "dog", "house", "tree", "river")
 SENTENCES = [f"the {one} {other} of {number}" for number, (one, other) in enumerate((a, b) for a in WORDS[:5] for b in WORDS)]
@@ -235,15 +235,6 @@ def test_what_was_cut_short_goes_on_and_computes_no_vector_again(monkeypatch: py
         held_out = {json.loads(line)["query"] for line in file}
     assert set(seen) == held_out
     assert logged("job") == logged("whole")
-
-
-@pytest.mark.usefixtures("here")
-def test_a_finished_student_that_is_resumed_keeps_its_files() -> None:
-    settings = fitting(train={"steps": 2})
-    adiabat.distill_fit(settings=settings)
-    before = files_of(Path("job/model"))
-    adiabat.distill_fit(settings=settings, resume=True)
-    assert files_of(Path("job/model")) == before
 
 
 def logged(job: str) -> list[tuple[int, float]]:

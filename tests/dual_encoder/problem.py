@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file
 from torch import Tensor
 
 from adiabat.config.dual_training import TrainSection, TrainSettings
@@ -20,12 +19,9 @@ from adiabat.dual_encoder.tower_setup import build
 from adiabat.dual_encoder.train import train
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
-from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
-from adiabat.results.record import read_result
-from adiabat.runs.run_log import read_log
-from tests.tiny import files_of, tiny_dual
+from tests.tiny import tiny_dual
 
 WIDTH = 16
 Row = tuple[str, Sequence[str], Sequence[str]]
@@ -165,32 +161,3 @@ def run(settings: TrainSettings, *, resume: bool = False, notes: list[str] | Non
     """Train on a problem."""
     said = [] if notes is None else notes
     return train(from_memory, settings, resume=resume, watch=Watch(note=said.append))
-
-
-def weights_of(encoder: Encoder) -> dict[str, bytes]:
-    """Every bit of an encoder."""
-    return {name: weights.detach().numpy().tobytes() for name, weights in encoder.named_parameters()}
-
-
-def log_of(out: Path) -> list[dict[str, Any]]:
-    """Rows of a job's log, but the seconds."""
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in read_log(out / "log.jsonl")]
-
-
-def everything(out: Path) -> dict[str, Any]:
-    """What a finished job leaves, but the seconds and the time of day."""
-    newest = max((out / "checkpoints").iterdir())
-    tensors = {name: tensor.numpy().tobytes() for name, tensor in load_file(newest / "state.safetensors").items()}
-    result = read_result(out / "result.json").training
-    assert result is not None
-    towers = load(out / "model")
-    return {
-        "model": files_of(out / "model"),
-        "query": weights_of(towers.query),
-        "document": weights_of(towers.document),
-        "checkpoint": (newest.name, tensors),
-        "log": log_of(out),
-        "best": result.best_epoch,
-        "layers": result.layers,
-        "steps": result.steps,
-    }

@@ -16,7 +16,8 @@ from adiabat.dual_encoder.tower_setup import Built, build, merged, named_weights
 from adiabat.models.loading import load
 from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder
-from tests.dual_encoder.problem import WIDTH, from_memory, model, settings_of, weights_of
+from tests.dual_encoder.problem import WIDTH, from_memory, model, settings_of
+from tests.jobs import weights_of
 from tests.models.static_models import write_static
 
 TEXTS = ["one text", "another one", "a third, which is longer"]

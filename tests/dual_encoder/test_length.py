@@ -19,13 +19,7 @@ from adiabat.models.tokens import TokenBatch
 from adiabat.scaling_laws.flops import training_flops
 from adiabat.training.distributed import ALONE
 from adiabat.training.flop_count import operations_of, passed_parameters
-from tests.dual_encoder.problem import Problem, from_memory, job_settings, run, write_problem
-
-
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    """Pairs and a tiny model."""
-    return write_problem(tmp_path_factory.mktemp("problem"))
+from tests.dual_encoder.problem import Problem, from_memory, job_settings, run
 
 
 @pytest.mark.parametrize(("budget", "steps"), [(1.0, 1), (2.9, 1), (3.0, 2), (5.9, 2), (6.0, 3), (100.0, 13)])

@@ -1,6 +1,5 @@
 """Which pairs make each batch, from settings; and whole jobs over several sources, topics and tags."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,7 @@ from adiabat.data.pair_sets import PairSet
 from adiabat.dual_encoder.batch_plan import in_small_groups, left_out_note, mixture_note, mixture_of, sampler_of, unnamed
 from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.dual_encoder.train import train
-from adiabat.results.evaluation_result import Result
-from adiabat.training.limits import InterruptionError
-from tests.dual_encoder.problem import everything, from_memory, settings_of, write_rows
-from tests.dual_encoder.test_training_resuming import interrupt_at
-from tests.pages import without_pages
+from tests.dual_encoder.problem import from_memory, settings_of, write_rows
 
 TOPICS = ("cooking", "travel", "chess")
 
@@ -168,34 +163,6 @@ def test_one_topic_for_all_is_refused(tmp_path: Path, group: str) -> None:
 def test_settings_that_do_not_fit_are_refused(tables: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         checked(TrainSettings, tables)
-
-
-def test_a_mixture_that_is_cut_short_goes_on_with_the_batches_that_it_would_have_had(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_pages(monkeypatch)
-
-    def settings(out: Path) -> TrainSettings:
-        given = settings_for(
-            tmp_path,
-            job={"model": "tiny", "out": str(out)},
-            mixture={"rule": "equal", "exhausted": "cycle", "one_source_per_batch": True},
-            batches={"group": "topic", "no_duplicates": True, "curriculum_steps": 20},
-            train={"batch_size": 4, "steps": 24, "validate_every": 8, "learning_rate": 1e-3},
-            run={"log_every": 1},
-        )
-        return given
-
-    whole: Result | None = train(from_memory, settings(tmp_path / "whole"))
-    assert whole is not None
-    with monkeypatch.context() as patch:
-        interrupt_at(13, patch)
-        with pytest.raises(InterruptionError):
-            train(from_memory, settings(tmp_path / "cut"))
-    train(from_memory, settings(tmp_path / "cut"), resume=True)
-    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
-    record = json.loads((tmp_path / "whole" / "result.json").read_text())["training"]
-    assert record["passes"] < 1.0
 
 
 def test_tags_that_no_pair_has_are_refused_though_there_are_topics(tmp_path: Path) -> None:

@@ -11,15 +11,9 @@ from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.results.record import read_result
 from adiabat.runs.run_config import read_description
 from adiabat.runs.run_dir import Job
-from tests.dual_encoder.problem import HELD_OUT, job_settings, log_of, model, objective_of, run, write_problem
+from tests.dual_encoder.problem import HELD_OUT, job_settings, model, objective_of, run, write_problem
 from tests.dual_encoder.test_objective_validation import sets_of
-from tests.pages import without_pages
-
-
-@pytest.fixture(autouse=True)
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages have tests of their own, and take longer than these jobs."""
-    without_pages(monkeypatch)
+from tests.jobs import log_of
 
 
 def recorded(folder: Path, **tables: dict[str, Any]) -> TrainingRecord:

@@ -26,15 +26,9 @@ from adiabat.dual_encoder.train import train
 from adiabat.dual_encoder.train_checks import require_ready
 from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.training.limits import InterruptionError
-from tests.dual_encoder.problem import everything, from_memory, log_of, pair_sets, settings_of, write_rows
+from tests.dual_encoder.problem import from_memory, pair_sets, settings_of, write_rows
 from tests.dual_encoder.streamed import SIZES, stream_settings
-from tests.dual_encoder.test_training_resuming import interrupt_at
-from tests.pages import without_pages
-
-
-@pytest.fixture(autouse=True)
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pages(monkeypatch)
+from tests.jobs import everything, interrupt_at, log_of
 
 
 def objective_of(settings: TrainSettings) -> PairContrast:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.dual_encoder.killed import JOBS, MOMENTS, SEQUENCE
-from tests.dual_encoder.problem import everything
+from tests.jobs import everything
 
 ROOT = Path(__file__).resolve().parents[2]
 

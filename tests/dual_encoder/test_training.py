@@ -21,32 +21,10 @@ from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.training.distributed import ALONE
-from tests.dual_encoder.problem import (
-    Problem,
-    everything,
-    from_memory,
-    job_settings,
-    log_of,
-    model,
-    run,
-    weights_of,
-    write_problem,
-    write_rows,
-)
-from tests.pages import without_pages
+from tests.dual_encoder.problem import Problem, from_memory, job_settings, model, run, write_problem, write_rows
+from tests.jobs import everything, log_of, weights_of
 
 TEXTS = ["about paper 4", "anything", "a text that is rather longer than the others"]
-
-
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    return write_problem(tmp_path_factory.mktemp("problem"))
-
-
-@pytest.fixture(autouse=True)
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages have tests of their own, and take longer than these jobs."""
-    without_pages(monkeypatch)
 
 
 def never(name: str, section: EncoderSection) -> DualEncoder:
@@ -311,6 +289,8 @@ def test_data_that_does_not_fit_the_loss_is_refused_before_a_model_is_loaded(tmp
     settings = job_settings(Problem(tmp_path), tmp_path / "new", train={"loss": "triplet"})
     with pytest.raises(DataError, match="every query must list a negative where train.loss is triplet"):
         prepared(never, settings, ALONE)
+    with pytest.raises(DataError, match='validation must list negatives where train.error_unit is "pairs"'):
+        prepared(never, job_settings(Problem(tmp_path), tmp_path / "new", train={"error_unit": "pairs"}), ALONE)
     write_rows(tmp_path / "dev.jsonl", [{"query": "q", "positive": "p"}])
     here = write_problem(tmp_path)
     settings = job_settings(here, tmp_path / "new", train={"loss": "triplet"}, data={"validation": str(tmp_path / "dev.jsonl")})

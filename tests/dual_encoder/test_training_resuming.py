@@ -1,115 +1,21 @@
 """Training jobs that are cut short, or go on: what resuming them gives, and with what they may not go on."""
 
 import json
-import os
-import signal
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
-import torch
 
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.shared import EncoderSection
-from adiabat.core.errors import ConfigError, DataError, InUseError, JobError
-from adiabat.core.files import sole_writer
-from adiabat.dual_encoder.contrastive_objective import PairContrast
+from adiabat.core.errors import JobError
 from adiabat.dual_encoder.train import train
 from adiabat.models.towers import DualEncoder
 from adiabat.runs.output_dir import open_job
-from adiabat.training.limits import InterruptionError
-from tests.dual_encoder.problem import Problem, everything, from_memory, job_settings, log_of, model, run, write_problem, write_rows
-from tests.pages import without_pages
+from tests.dual_encoder.problem import Problem, from_memory, job_settings, model, run, write_problem, write_rows
+from tests.jobs import everything, log_of
 
 CONSTANT: dict[str, Any] = {"schedule": "constant", "warmup_fraction": 0.0}
-
-
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    return write_problem(tmp_path_factory.mktemp("problem"))
-
-
-@pytest.fixture(autouse=True)
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages have tests of their own, and take longer than these jobs."""
-    without_pages(monkeypatch)
-
-
-def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    loss = PairContrast.loss
-
-    def interrupted(self: PairContrast, now: int) -> torch.Tensor:
-        if now == step:
-            os.kill(os.getpid(), signal.SIGINT)
-        return loss(self, now)
-
-    monkeypatch.setattr(PairContrast, "loss", interrupted)
-
-
-WAYS: dict[str, dict[str, Any]] = {
-    "all that can go wrong": {
-        "train": {
-            "temperature_schedule": "learned",
-            "keep": "best",
-            "negatives_per_query": 1,
-            "schedule": "cosine",
-            "learning_rate": 0.015,
-        },
-        "towers": {"kind": "shared_projection", "projection_width": 8},
-        "memory": {"cached": True, "chunk_tokens": 60},
-    },
-    "adapters": {"train": {"method": {"kind": "lora", "rank": 4}, "optimizer": "adafactor", "loss": "samtone", "same_tower": "both"}},
-    "frozen documents": {"train": {"guide": "self", "optimizer": "sgd"}, "towers": {"kind": "asymmetric", "frozen": "document"}},
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    run(job_settings(problem, tmp_path / "whole", **WAYS[way]))
-    settings = job_settings(problem, tmp_path / "cut", **WAYS[way])
-    for place, step in enumerate((1, 9)):
-        with monkeypatch.context() as patch:
-            interrupt_at(step, patch)
-            with pytest.raises(InterruptionError, match=f"stopped at step {step + 1}; run the same command with --resume to go on"):
-                run(settings, resume=place > 0)
-        assert not (tmp_path / "cut" / "model").exists()
-    run(settings, resume=True)
-    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
-
-
-def test_a_job_that_was_killed_goes_on_from_its_last_checkpoint(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(job_settings(problem, tmp_path / "whole"))
-    loss = PairContrast.loss
-
-    def dying(self: PairContrast, step: int) -> torch.Tensor:
-        if step == 7:
-            raise SystemExit
-        return loss(self, step)
-
-    settings = job_settings(problem, tmp_path / "cut", run={"checkpoint_seconds": 1e-3})
-    with monkeypatch.context() as patch:
-        patch.setattr(PairContrast, "loss", dying)
-        with pytest.raises(SystemExit):
-            run(settings)
-    run(settings, resume=True)
-    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
-
-
-def test_a_finished_job_that_is_resumed_ends_at_once_with_the_same_result(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = job_settings(problem, tmp_path / "job")
-    first = run(settings)
-    expected = everything(tmp_path / "job")
-
-    def never(self: PairContrast, step: int) -> NoReturn:
-        raise AssertionError("a step was taken")
-
-    monkeypatch.setattr(PairContrast, "loss", never)
-    assert run(settings, resume=True).training == first.training
-    assert everything(tmp_path / "job") == expected
 
 
 # --- A later end ---
@@ -246,30 +152,6 @@ def test_a_job_of_several_sources_goes_on_wherever_they_lie_and_not_with_others(
         run(settings("pairs.jsonl", "moved.jsonl"), resume=True)
 
 
-def test_a_job_stands_in_the_way_of_another_unless_it_is_to_be_resumed(problem: Problem, tmp_path: Path) -> None:
-    settings = job_settings(problem, tmp_path / "job", train={"steps": 1})
-    run(settings)
-    with pytest.raises(JobError, match="holds a job already; go on with it by --resume"):
-        run(settings)
-
-
-def test_two_processes_cannot_work_at_one_job(problem: Problem, tmp_path: Path) -> None:
-    settings = job_settings(problem, tmp_path / "job", train={"steps": 1})
-    run(settings)
-    with sole_writer(tmp_path / "job"), pytest.raises(InUseError, match="job must have one writer at a time"):
-        run(settings, resume=True)
-
-
-@pytest.mark.parametrize(("made", "why"), [(False, "does not exist"), (True, "is empty")])
-def test_resuming_what_is_not_there_says_first_that_it_begins(problem: Problem, tmp_path: Path, made: bool, why: str) -> None:
-    notes: list[str] = []
-    if made:
-        (tmp_path / "job").mkdir()
-    run(job_settings(problem, tmp_path / "job", train={"steps": 1}), resume=True, notes=notes)
-    assert notes[0] == f"--resume found no job to go on with, {tmp_path / 'job'} {why}: beginning a new one from the start"
-    assert len(notes) > 1
-
-
 # --- Two signals ---
 
 
@@ -317,14 +199,3 @@ def test_an_idle_limit_may_change_when_a_job_goes_on_but_not_to_one_that_it_has_
     assert log_of(tmp_path / "longer") == log_of(tmp_path / "whole")
     with pytest.raises(JobError, match=r"train\.idle_epochs must be at least \d, or the run would have ended before, got 1"):
         run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 1}), resume=True)
-
-
-def test_errors_in_pairs_need_listed_negatives(tmp_path: Path) -> None:
-    write_rows(tmp_path / "pairs.jsonl", [{"query": f"q {n}", "positive": f"text {n}"} for n in range(30)])
-    with pytest.raises(DataError, match='validation must list negatives where train.error_unit is "pairs"'):
-        run(job_settings(Problem(tmp_path), tmp_path / "job", train={"error_unit": "pairs"}))
-
-
-def test_an_idle_limit_has_no_effect_on_the_last_weights(problem: Problem, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="train.idle_epochs has no effect"):
-        job_settings(problem, tmp_path / "job", train={"idle_epochs": 3})

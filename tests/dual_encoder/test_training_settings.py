@@ -14,20 +14,8 @@ from adiabat.dual_encoder.train import _loop, prepared, schedule_of
 from adiabat.dual_encoder.train_checks import steps_of
 from adiabat.runs.run_dir import Job
 from adiabat.training.distributed import ALONE
-from tests.dual_encoder.problem import Problem, everything, from_memory, job_settings, log_of, run, write_problem, write_rows
-from tests.pages import without_pages
-
-
-@pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    return write_problem(tmp_path_factory.mktemp("problem"))
-
-
-@pytest.fixture(autouse=True)
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages have tests of their own, and take longer than these jobs."""
-    without_pages(monkeypatch)
-
+from tests.dual_encoder.problem import Problem, from_memory, job_settings, run, write_rows
+from tests.jobs import everything, log_of
 
 # --- Length and schedule ---
 

@@ -15,8 +15,9 @@ from adiabat.config.shared import EncoderSection
 from adiabat.core.checksums import CHECKED
 from adiabat.models.loading import load
 from tests.commands import one_thread
-from tests.dual_encoder.problem import from_memory, log_of, write_problem
+from tests.dual_encoder.problem import from_memory, write_problem
 from tests.dual_encoder.together import JOBS, run_all
+from tests.jobs import log_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

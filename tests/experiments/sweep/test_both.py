@@ -16,8 +16,9 @@ from adiabat.experiments.grid import plan_runs
 from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.results.record import read_result
 from adiabat.runs.run_dir import Job
-from tests.adiabatic.problem import problem_model, weights_of
+from tests.adiabatic.problem import problem_model
 from tests.experiments.sweep.world import load, run, settings_of, write_world
+from tests.jobs import weights_of
 
 TOWERS: list[dict[str, Any]] = [{"name": "query"}, {"name": "both", "towers": "both"}]
 ALL = {"negatives_per_query": 3}

@@ -1,0 +1,32 @@
+"""The problem that most tests of this folder tune on, one thread, and no pages."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.adiabatic.problem import Problem, write_problem
+from tests.commands import one_thread
+from tests.pages import without_pages
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_page() -> Iterator[None]:
+    """Pages have tests of their own, and take longer than these jobs."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_pages(patch)
+        yield
+
+
+@pytest.fixture(scope="session")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    """A store, examples, and two files of texts beside them."""
+    folder = tmp_path_factory.mktemp("problem")
+    for name in ("probes", "rehearsed"):
+        (folder / f"{name}.txt").write_text("".join(f"{name} {number} of nothing\n" for number in range(24)), encoding="utf-8")
+    return write_problem(folder)
