@@ -96,7 +96,7 @@ def test_of_the_processes_of_a_machine_the_first_tells_a_mistake(world: Path) ->
     ],
 )
 def test_python_users_are_told_the_same(world: Path, tables: dict[str, Any], error: type[AdiabatError], told: str) -> None:
-    for begin in (adiabat.train, lambda given: require_ready(given, resume=False)):
+    for begin in (lambda given: adiabat.train(settings=given), lambda given: require_ready(given, resume=False)):
         with pytest.raises(error, match=told):
             begin(settings(**tables))
     assert not (world / "new").exists()
