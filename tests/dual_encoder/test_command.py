@@ -35,6 +35,11 @@ learning_rate = 1e-3
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_page() -> None:
+    """These jobs write pages."""
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     here = tmp_path_factory.mktemp("world")
