@@ -141,7 +141,7 @@ def test_a_query_finds_nothing_and_the_terminal_says_why(
 def test_measuring_counts_such_queries_as_lost_and_says_how_many(here: Path) -> None:
     embedded()
     notes: list[str] = []
-    result = adiabat.evaluate("model", "store", "pairs.jsonl", watch=Watch(note=notes.append))
+    result = adiabat.evaluate("model", "store", "pairs.jsonl", progress=Watch(note=notes.append))
     assert any("2 of 18 queries hold no token that the model knows" in note for note in (*notes, *result.datasets[0].notes))
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from adiabat.api.compare_runs_verb import compare_runs as compare_runs
     from adiabat.api.compare_verb import compare as compare
     from adiabat.api.data_verb import make as make
+    from adiabat.api.demo_run import demo_files as demo_files
     from adiabat.api.distill_verb import distill_ablate as distill_ablate
     from adiabat.api.distill_verb import distill_fit as distill_fit
     from adiabat.api.distill_verb import distill_multilingual as distill_multilingual
@@ -38,9 +39,39 @@ if TYPE_CHECKING:
     from adiabat.api.train_verb import estimate as estimate
     from adiabat.api.train_verb import train as train
     from adiabat.api.tune_verb import tune as tune
+    from adiabat.config.budgets import PlanSettings as PlanSettings
+    from adiabat.config.budgets import ScalingSettings as ScalingSettings
+    from adiabat.config.dataset_settings import ArxivSettings as ArxivSettings
+    from adiabat.config.dataset_settings import HotpotqaSettings as HotpotqaSettings
+    from adiabat.config.dataset_settings import InspectSettings as InspectSettings
+    from adiabat.config.dataset_settings import MineSettings as MineSettings
+    from adiabat.config.dataset_settings import MsmarcoSettings as MsmarcoSettings
+    from adiabat.config.dataset_settings import SquadSettings as SquadSettings
+    from adiabat.config.dataset_settings import XnliSettings as XnliSettings
+    from adiabat.config.distillation import AblateSettings as AblateSettings
+    from adiabat.config.distillation import DistillStaticSettings as DistillStaticSettings
+    from adiabat.config.distillation import FitSettings as FitSettings
+    from adiabat.config.distillation import MultilingualSettings as MultilingualSettings
+    from adiabat.config.dual_training import TrainSettings as TrainSettings
     from adiabat.config.shared import EmbedSettings as EmbedSettings
     from adiabat.config.shared import EncoderSection as EncoderSection
+    from adiabat.config.shared import EvaluateSettings as EvaluateSettings
+    from adiabat.config.shared import SearchSettings as SearchSettings
+    from adiabat.config.sweeps import SweepSettings as SweepSettings
+    from adiabat.config.tasks import CompareRunsSettings as CompareRunsSettings
+    from adiabat.config.tasks import SpaceSettings as SpaceSettings
+    from adiabat.config.tasks import SuiteSettings as SuiteSettings
+    from adiabat.config.tuning import TuneSettings as TuneSettings
     from adiabat.core.errors import AdiabatError as AdiabatError
+    from adiabat.core.errors import BudgetError as BudgetError
+    from adiabat.core.errors import ConfigError as ConfigError
+    from adiabat.core.errors import DataError as DataError
+    from adiabat.core.errors import DivergedError as DivergedError
+    from adiabat.core.errors import InUseError as InUseError
+    from adiabat.core.errors import JobError as JobError
+    from adiabat.core.errors import MissingDependencyError as MissingDependencyError
+    from adiabat.core.errors import ModelError as ModelError
+    from adiabat.core.errors import StoreError as StoreError
     from adiabat.models.model_names import load as load
     from adiabat.models.towers import DualEncoder as DualEncoder
     from adiabat.store.vector_store import Store as Store

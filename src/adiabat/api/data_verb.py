@@ -46,7 +46,7 @@ def make(
     Example:
         >>> made = adiabat.make("squad", "train-v1.1.json", out="squad")
         >>> made.documents
-        1
+        2
     """
     kind_of_settings, module = maker_of(kind)
     chosen = settings_of(kind_of_settings, settings, options, section=module, function="make")

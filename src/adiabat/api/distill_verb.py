@@ -1,6 +1,7 @@
 """`adiabat.distill_static`, `.distill_fit`, `.distill_multilingual`, `.distill_pair` and `.distill_ablate`: students of a teacher."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,16 @@ def distill_static(
         TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
-        >>> student = adiabat.distill_static(tiny, out="static", dims=16)
+        >>> student = adiabat.distill_static("demo", out="static", dims=16)
         >>> student.dims
         16
     """
     chosen = settings_of(DistillStaticSettings, settings, options, section="static", function="distill_static")
     require_model(teacher, "teacher")
+    folder = Path(path_of(out, "out"))
     with called("distill_static", progress) as call:
-        return static_jobs.distill_static(teacher, Path(path_of(out, "out")), settings=chosen, command=call.command, watch=call.watch)
+        result = static_jobs.distill_static(teacher, folder, settings=chosen, command=call.command, watch=call.watch)
+    return replace(result, folder=folder)
 
 
 def distill_fit(
@@ -81,7 +84,8 @@ def distill_fit(
         TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
-        >>> student = adiabat.distill_fit(tiny, tiny, out="student", texts="corpus.jsonl", steps=2, batch_size=4)
+        >>> options = {"validation_fraction": 0.2, "batch_size": 4, "steps": 2}
+        >>> student = adiabat.distill_fit("demo", "demo", out="student", texts="corpus.jsonl", **options)
         >>> student.training.steps
         2
     """
@@ -89,7 +93,8 @@ def distill_fit(
     given = _given(teachers, student, out, lessons)
     chosen = settings_of(FitSettings, settings, {**options, **given}, section="train", function="distill_fit")
     with called("distill_fit", progress) as call:
-        return static_jobs.distill_fit(chosen, resume=resume, command=call.command, watch=call.watch)
+        result = static_jobs.distill_fit(chosen, resume=resume, command=call.command, watch=call.watch)
+    return replace(result, folder=Path(str(chosen.distill.out)))
 
 
 def distill_multilingual(
@@ -124,14 +129,16 @@ def distill_multilingual(
 
     Example:
         >>> rows = [{"en": f"text {number}", "de": f"Text {number}"} for number in range(20)]
-        >>> student = adiabat.distill_multilingual(tiny, tiny, out="student", parallel=rows, steps=2, batch_size=4)
+        >>> options = {"validation_fraction": 0.2, "batch_size": 4, "steps": 2}
+        >>> student = adiabat.distill_multilingual("demo", "demo", out="student", parallel=rows, **options)
         >>> student.training.steps
         2
     """
     given = _given(teachers, student, out, {"parallel": sources_of(parallel, "parallel")})
     chosen = settings_of(MultilingualSettings, settings, {**options, **given}, section="train", function="distill_multilingual")
     with called("distill_multilingual", progress) as call:
-        return static_jobs.distill_multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
+        result = static_jobs.distill_multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
+    return replace(result, folder=Path(str(chosen.distill.out)))
 
 
 def distill_pair(query: Model, document: Model, out: PathLike, *, settings: EncoderSection | None = None) -> DualEncoder:
@@ -151,9 +158,9 @@ def distill_pair(query: Model, document: Model, out: PathLike, *, settings: Enco
         TypeError: If an argument has a type that is not listed.
 
     Example:
-        >>> pair = adiabat.distill_pair(tiny, tiny, out="pair")
-        >>> pair.width
-        32
+        >>> pair = adiabat.distill_pair("demo", "demo", out="pair")
+        >>> pair.query is pair.document
+        False
     """
     require_model(query, "query")
     require_model(document, "document")
@@ -189,7 +196,7 @@ def distill_ablate(
         TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
-        >>> result = adiabat.distill_ablate(tiny, out="steps", suite="suite.toml", dims=16)
+        >>> result = adiabat.distill_ablate("demo", out="steps", suite="suite.toml", dims=16)
         >>> len(result.models)
         5
     """
@@ -200,14 +207,15 @@ def distill_ablate(
     options = options if out is None else {**options, "out": path_of(out, "out")}
     chosen = settings_of(AblateSettings, settings, options, section="ablate", function="distill_ablate")
     with called("distill_ablate", progress) as call:
-        return run_ablation(
+        result = run_ablation(
             path_of(teacher, "teacher"),
             chosen,
-            measure=lambda suite, folder: evaluate_suite((), suite, out=folder, command=call.command, watch=call.watch),
+            measure=lambda suite, folder: evaluate_suite((), suite, out=folder, progress=call.watch),
             resume=resume,
             command=call.command,
             watch=call.watch,
         )
+    return replace(result, folder=Path(str(chosen.ablate.out)) / "suite")
 
 
 def _given(teachers: Any, student: Any, out: Any, lessons: Mapping[str, Sequence[str]]) -> dict[str, Any]:

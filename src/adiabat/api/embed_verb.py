@@ -63,8 +63,8 @@ def embed(
     Example:
         >>> papers = [{"_id": "a", "text": "Graph neural networks"}, {"_id": "b", "text": "Protein folding"}]
         >>> store = adiabat.embed("demo", papers, out="papers")
-        >>> store.count, store.width
-        (2, 384)
+        >>> store.count
+        2
     """
     chosen = settings_of(EmbedSettings, settings, options, section="store", function="embed")
     require_model(model, "model")
@@ -108,7 +108,7 @@ def import_vectors(
 
     Example:
         >>> import numpy as np
-        >>> vectors = np.random.default_rng(0).normal(size=(2, 384))
+        >>> vectors = np.random.default_rng(0).normal(size=(2, 8))
         >>> store = adiabat.import_vectors(vectors, ids=["a", "b"], texts=["Graphs", "Proteins"], out="imported")
         >>> store.doc_ids([0, 1])
         ['a', 'b']

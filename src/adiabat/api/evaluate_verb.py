@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of
+from adiabat.api.call import Progress, called
 from adiabat.config.shared import EvaluateSettings
-from adiabat.core.progress import SILENT, Watch
 from adiabat.evaluation.evaluate import evaluate_datasets, read_dataset
 from adiabat.evaluation.score_files import refuse_foreign_scores, replacing_scores
 from adiabat.evaluation.systems import open_baseline_stores
@@ -27,67 +27,87 @@ from adiabat.store.vector_store import Store, refuse_swapped
 
 def evaluate(
     model: Model,
-    store: str | Path,
-    data: str | Path,
+    store: PathLike,
+    data: Data,
     *,
     baseline: Model | None = None,
-    baseline_stores: Sequence[str | Path] = (),
-    retain: Sequence[tuple[str | Path, str | Path]] = (),
+    baseline_stores: Sequence[PathLike] = (),
+    retain: Sequence[tuple[PathLike, Data]] = (),
     split: str | None = None,
-    out: str | Path | None = None,
-    settings: EvaluateSettings | None = None,
-    command: str = "adiabat.evaluate(...)",
-    watch: Watch = SILENT,
+    out: PathLike | None = None,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
 ) -> Result:
     """Measure a model on a data set, against a baseline, and on retention sets that must not get worse.
 
     Args:
-        model: Under test.
+        model: Model under test.
         store: Document vectors of its document tower.
-        data: The target data set.
-        baseline: What it is compared with.
-        baseline_stores: Where its own document tower, if it is another than the model's, stored the documents of the target and of the
-            retention sets: in the same order.
-        retain: (store, data) of each retention set.
-        split: Of the target; None takes ``data.split`` of the settings, or the usual one.
-        out: Directory for ``result.json``, ``report.html`` and, in ``scores``, what was scored on each query; None writes nothing.
-        settings: None takes the defaults.
-        command: For the report.
-        watch: Whom to tell.
+        data: The target: queries with positives.
+        baseline: Model to compare with.
+        baseline_stores: Document vectors of the baseline, if its document tower differs: of the target, then of the retention sets.
+        retain: Store and data of each retention set.
+        split: Of the target; None takes ``data.split`` of the settings, else ``test``.
+        out: Directory for ``result.json``, ``report.html`` and, in ``scores``, the scores of each query; None writes nothing.
+        settings: `EvaluateSettings`, a TOML file or nested dicts; ``adiabat settings evaluate`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``measures=["nDCG@10"]``, ``negatives="store"`` or ``device="cuda"``.
 
     Returns:
-        The result; where `model` is a job, with the record of its tuning.
+        The result; of a job, with the record of its tuning.
 
     Raises:
-        AdiabatError: If anything the user gave is wrong.
+        AdiabatError: If models, stores, data, settings or directory are unusable.
+        TypeError: If an argument has a type that is not listed, or a setting is unknown.
+
+    Example:
+        >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
+        >>> evaluation = adiabat.evaluate("demo", store, "test.jsonl", out="evaluation", resamples=100)
+        >>> evaluation.datasets[0].queries
+        20
+        >>> evaluation.page.name
+        'report.html'
     """
-    settings = settings or EvaluateSettings()
-    # A measure that cannot be had is refused before anything is read.
-    require_relevant_only(settings.measure.measures)
-    # So is a damaged record of the job.
+    chosen = settings_of(EvaluateSettings, settings, options, section="measure", function="evaluate")
+    models = [model] if baseline is None else [model, baseline]
+    for entry, argument in zip(models, ("model", "baseline"), strict=False):
+        require_model(entry, argument)
+    # Measures and the job's record are checked before anything is read.
+    require_relevant_only(chosen.measure.measures)
     tuning = _training_record(model)
-    refuse_swapped(store, model, data, order="MODEL STORE DATA")
-    others = open_baseline_stores(baseline_stores, baseline=baseline is not None)
-    # Data sets of one store share it.
-    stores = {str(place): Store.open(place) for place in dict.fromkeys([str(store), *(str(place) for place, _ in retain)])}
-    read = partial(read_dataset, settings=settings, baseline_stores=others)
-    target = read(stores[str(store)], str(data), role="target", split=split or settings.data.split)
-    datasets = [target, *(read(stores[str(place)], str(what), role="retain", split=None) for place, what in retain)]
-    with claimed(None if out is None else Path(out)) as folder:
+    refuse_swapped(path_of(store, "store"), model, data, order="MODEL STORE DATA")
+    others = open_baseline_stores([path_of(entry, "baseline_stores") for entry in baseline_stores], baseline=baseline is not None)
+    sets = [(path_of(place, "store"), data_of(rows, "data")) for place, rows in [(store, data), *retain]]
+    stores = {place: Store.open(place) for place in dict.fromkeys(place for place, _ in sets)}
+    splits = [split or chosen.data.split, *[None] * len(retain)]
+    datasets = [
+        read_dataset(
+            stores[place], rows, role="retain" if number else "target", split=splits[number], settings=chosen, baseline_stores=others
+        )
+        for number, (place, rows) in enumerate(sets)
+    ]
+    with called("evaluate", progress) as call, claimed(optional_path(out, "out")) as folder:
         if folder:
             refuse_foreign_scores(folder)
-        tested = load(model, settings=settings.encoder, device=settings.run.device)
-        before = None if baseline is None else load(baseline, settings=settings.encoder, device=settings.run.device)
-        title = f"{tested.name} on {datasets[0].examples.name}"
-        kept: list[tuple[str, TaskScores]] = []
-        asked: dict[str, Any] = {"settings": settings, "title": title, "command": command, "watch": watch, "save_scores": kept.append}
-        trained = [trained_by(name_of(one)) for one in (model, baseline) if one is not None]
-        result = evaluate_datasets(tested, before, datasets, trained=trained, **asked)
-        result = replace(result, training=tuning)
+        loaded = [load(entry, settings=chosen.encoder, device=chosen.run.device) for entry in models]
+        scores: list[tuple[str, TaskScores]] = []
+        result = evaluate_datasets(
+            loaded[0],
+            None if baseline is None else loaded[1],
+            datasets,
+            trained=[trained_by(name_of(entry)) for entry in models],
+            settings=chosen,
+            title=f"{loaded[0].name} on {datasets[0].examples.name}",
+            command=call.command,
+            watch=call.watch,
+            save_scores=scores.append,
+        )
+        result = replace(result, training=tuning, folder=folder)
         if folder:
             if (folder / "result.json").exists():
-                watch.note(f"the evaluation that stood in {folder} is replaced")
-            with replacing_scores(kept, folder, models={"model": tested.name, "baseline": before.name if before else ""}):
+                call.watch.note(f"the evaluation that stood in {folder} is replaced")
+            with replacing_scores(scores, folder, models={"model": loaded[0].name, "baseline": "" if baseline is None else loaded[1].name}):
                 write_report(result, folder)
     return result
 

@@ -45,7 +45,7 @@ def mine(
         TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
-        >>> mined = adiabat.mine("test.jsonl", "corpus.jsonl", out="mined.jsonl")
+        >>> mined = adiabat.mine([{"query": "document 3", "pos": ["d3"]}], "corpus.jsonl", out="mined.jsonl")
         >>> mined.out.exists()
         True
     """

@@ -33,6 +33,11 @@ class SearchResult(Sequence[Hit]):
     Attributes:
         query: The text.
         hits: Name of each model to its hits.
+
+    Example:
+        >>> store = adiabat.embed("demo", ["Nodes and edges."], out="store")
+        >>> [hit.text for hit in adiabat.search(store, "graphs", model="demo")]
+        ['Nodes and edges.']
     """
 
     query: str
@@ -96,7 +101,7 @@ def search(
 
     Example:
         >>> store = adiabat.embed("demo", ["Graph neural networks", "Protein folding"], out="store")
-        >>> found = adiabat.search(store, "How do proteins fold?", model="demo", k=1)
+        >>> found = adiabat.search(store, "Protein folding", model="demo", k=1)
         >>> found[0].text
         'Protein folding'
         >>> found.to_frame()["rank"].tolist()

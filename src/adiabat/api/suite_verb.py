@@ -1,12 +1,14 @@
 """`adiabat.evaluate_suite`: several models on several tasks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from adiabat.config.reader import read_settings
+from adiabat.api.arguments import PathLike, SettingsLike, path_of, settings_of
+from adiabat.api.call import Progress, called
 from adiabat.config.tasks import SuiteSettings, suite_file
-from adiabat.core.progress import SILENT, Watch
 from adiabat.evaluation.measured_models import resolve_models
 from adiabat.evaluation.suite import evaluate_suite as run_suite
 from adiabat.models.model_names import load_with, require_name
@@ -18,43 +20,48 @@ from adiabat.stats.ranking_measures import require_relevant_only
 
 
 def evaluate_suite(
-    models: Sequence[str],
-    settings: SuiteSettings | str | Path,
-    *,
-    out: str | Path,
-    command: str = "adiabat.evaluate_suite(...)",
-    watch: Watch = SILENT,
+    models: Sequence[PathLike], suite: SettingsLike, out: PathLike, *, progress: Progress = None, **options: Any
 ) -> SuiteResult:
-    """Measure any number of models on a suite of tasks, and say which are best, by how much, and how sure that is.
+    """Measure any number of models on a suite of tasks: which are best, by how much, and how sure that is.
 
-    What every model scored on every unit is kept in `out` as soon as it is there: the same call goes on after it was cut short, and adds
-    models or tasks to what was measured before.
+    Scores of each query are saved in `out` at once: the same call resumes after an interruption, and adds models or tasks to those
+    measured before.
 
     Args:
-        models: Names of models, ``bm25`` or ``bm25:LANGUAGE``; those of ``[[models]]`` come before them.
-        settings: Tasks, and what is said of them: a TOML file, or the name of a suite that comes with adiabat, such as ``mteb-eight``; or
-            settings as they are read.
+        models: Names of models, ``bm25`` or ``bm25:LANGUAGE``; ``[[models]]`` of the suite come before them.
+        suite: A TOML file of tasks, the name of a suite that comes with adiabat (``mteb-eight``), `SuiteSettings`, or nested dicts;
+            ``adiabat settings suite`` lists the settings.
         out: Directory for ``result.json``, the page, tables, scores, and vectors of corpora.
-        command: For the report.
-        watch: Whom to tell.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``baseline="demo"`` or ``device="cuda"``.
 
     Returns:
-        The result, as in ``result.json``.
+        The result.
 
     Raises:
-        AdiabatError: If anything the user gave is wrong.
+        AdiabatError: If models, tasks, settings or directory are unusable.
+        TypeError: If an argument has a type that is not listed, or a setting is unknown.
+
+    Example:
+        >>> result = adiabat.evaluate_suite(["demo", "bm25"], "suite.toml", out="measured")
+        >>> [model.name for model in result.models]
+        ['demo', 'bm25']
+        >>> sorted(set(result.to_frame()["task"]))
+        ['test']
     """
-    if not isinstance(settings, SuiteSettings):
-        settings = read_settings(SuiteSettings, suite_file(str(settings)))
-    # A measure that cannot be had is refused before anything is read.
+    if isinstance(suite, str):
+        suite = suite_file(suite)
+    settings = settings_of(SuiteSettings, suite, options, section="suite", function="evaluate_suite")
+    # A measure that cannot be computed is refused before anything is read.
     for measures in [settings.measure.measures, *(getattr(task, "measures", None) or () for task in settings.tasks)]:
         require_relevant_only(measures)
     loader = partial(load_with, device=settings.run.device)
-    subjects = resolve_models(settings.models, models, settings.encoder, loader, trained_by)
+    names = [path_of(model, "a model of models") for model in models]
+    subjects = resolve_models(settings.models, names, settings.encoder, loader, trained_by)
     for model in dict.fromkeys(run.model for runs in subjects for run in runs if not run.is_bm25):
         require_name(model)
-    with claimed(Path(out), kind="suite") as folder:
+    with called("evaluate_suite", progress) as call, claimed(Path(path_of(out, "out")), kind="suite") as folder:
         assert folder is not None
-        result = run_suite(subjects, settings, folder, command=command, watch=watch)
+        result = run_suite(subjects, settings, folder, command=call.command, watch=call.watch)
         write_report(result, folder)
-    return result
+    return replace(result, folder=folder)

@@ -1,5 +1,7 @@
 """`adiabat.train` and `adiabat.estimate`: both towers trained, and the cost of a run."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, settings_of
@@ -51,7 +53,8 @@ def train(
     """
     chosen = _settings(model, data, out, settings, options, "train")
     with called("train", progress) as call:
-        return run_training(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
+        result = run_training(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
+    return None if result is None else replace(result, folder=Path(str(chosen.job.out)))
 
 
 def estimate(

@@ -1,6 +1,7 @@
 """`adiabat.tune`: a query tower tuned against stored vectors."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def tune(
     require_model(model, "model")
     folder = Path(path_of(out, "out"))
     with called("tune", progress) as call:
-        return run_tuning(
+        result = run_tuning(
             lambda: load(model, settings=chosen.encoder),
             Path(path_of(store, "store")),
             data_of(data, "data"),
@@ -68,6 +69,7 @@ def tune(
             command=call.command,
             watch=call.watch,
         )
+    return replace(result, folder=folder)
 
 
 def _find_rate(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from adiabat.api.progress_display import say
-from adiabat.cli.options import AsJson, Assignments, Config, Seed, command_line, settings_of, show_suite
+from adiabat.cli.options import AsJson, Assignments, Config, Seed, command_line, settings_of, show
 
 
 def compare_runs(
@@ -36,4 +36,4 @@ def compare_runs(
     # Of what was kept, they were told when it was measured; what is said of runs is new.
     for sentence in (note for task in found.tasks for note in task.notes if qrels is not None):
         say(f"note: {sentence}")
-    show_suite(found, out, as_json=as_json)
+    show(found, as_json=as_json, location=None if out is None else out / "report.html")

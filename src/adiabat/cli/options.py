@@ -17,8 +17,7 @@ from adiabat.config.reader import S, read_settings
 from adiabat.core.errors import AdiabatError
 
 if TYPE_CHECKING:
-    from adiabat.results.evaluation_result import Result
-    from adiabat.results.suite_result import SuiteResult
+    from adiabat.results.record import Record
 
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file of settings.", show_default=False)]
 Assignments = Annotated[
@@ -80,33 +79,15 @@ def answer(result: str | dict[str, Any]) -> None:
     print(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, indent=2))
 
 
-def show_result(result: "Result") -> None:
-    """Print the table and the notes of a result, on stderr."""
-    from adiabat.report.evaluation_headline import caveats
-    from adiabat.report.evaluation_table import result_table
+def show(record: "Record", *, as_json: bool, location: Path | str | None) -> None:
+    """Print the table and the notes of a record on stderr; its location, or with ``--json`` all of it, on stdout."""
+    from adiabat.report.summaries import notes, terminal_table
 
-    PEOPLE.print(result_table(result))
-    for sentence in caveats(result):
+    PEOPLE.print(terminal_table(record))
+    for sentence in notes(record):
         say(f"note: {sentence}")
-    if result.training is not None and not result.datasets:
-        # The run printed them hours ago, and some limit what the figures prove.
-        for sentence in result.training.notes:
-            say(f"note: {sentence}")
-
-
-def show_suite(result: "SuiteResult", out: Path | None, *, as_json: bool) -> None:
-    """Print the tables of a suite on stderr, and its page or JSON on stdout."""
-    from adiabat.report.evaluation_headline import RANKINGS
-    from adiabat.report.suite_table import suite_table
-
-    PEOPLE.print(suite_table(result))
-    mains = (result.main_score(task.name, model.name) for task in result.tasks for model in result.models)
-    for model, by in dict.fromkeys((main.model, main.similarity) for main in mains if main is not None and main.similarity in RANKINGS):
-        say(f"note: {model} was compared by {RANKINGS[by]}")
-    for sentence in result.notes:
-        say(f"note: {sentence}")
-    if as_json or out is not None:
-        answer(result.to_json() if as_json else str(Path(str(out)) / "report.html"))
+    if as_json or location is not None:
+        answer(record.to_json() if as_json else str(location))
 
 
 def rank() -> int:

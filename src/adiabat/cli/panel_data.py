@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from adiabat.api.progress_display import say
-from adiabat.cli.options import AsJson, Assignments, Config, Seed, answer, settings_of, show_result
+from adiabat.cli.options import AsJson, Assignments, Config, Seed, answer, settings_of, show
 from adiabat.config.section import Section
 from adiabat.config.settings_template import template
 from adiabat.core.errors import ConfigError
@@ -95,5 +95,4 @@ def demo(
     from adiabat.api.demo_run import run_demo
 
     result = run_demo(out)
-    show_result(result)
-    answer(result.to_json() if as_json else str(out / "report.html"))
+    show(result, as_json=as_json, location=out / "report.html")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from adiabat.api.progress_display import say
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Resume, Seed, answer, settings_of, show_result, show_suite
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Resume, Seed, answer, settings_of, show
 
 distill = typer.Typer(no_args_is_help=True, help="Train small or multilingual students of a teacher.")
 
@@ -90,8 +90,7 @@ def fit(
     import adiabat
 
     result = adiabat.distill_fit(settings=settings, resume=resume)
-    show_result(result)
-    answer(result.to_json() if as_json else str(settings.distill.out))
+    show(result, as_json=as_json, location=settings.distill.out)
 
 
 @distill.command()
@@ -133,8 +132,7 @@ def multilingual(
     import adiabat
 
     result = adiabat.distill_multilingual(settings=settings, resume=resume)
-    show_result(result)
-    answer(result.to_json() if as_json else str(settings.distill.out))
+    show(result, as_json=as_json, location=settings.distill.out)
 
 
 @distill.command()
@@ -189,4 +187,4 @@ def ablate(
     import adiabat
 
     result = adiabat.distill_ablate(teacher, settings=settings, resume=resume)
-    show_suite(result, Path(str(settings.ablate.out)) / "suite", as_json=as_json)
+    show(result, as_json=as_json, location=result.page)

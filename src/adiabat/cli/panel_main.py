@@ -17,8 +17,7 @@ from adiabat.cli.options import (
     Split,
     answer,
     settings_of,
-    show_result,
-    show_suite,
+    show,
 )
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import counted
@@ -165,8 +164,7 @@ def evaluate(
         out=out,
         settings=settings,
     )
-    show_result(result)
-    answer(result.to_json() if as_json else str(out / "report.html"))
+    show(result, as_json=as_json, location=out / "report.html")
 
 
 def _refuse_unused(options: Mapping[str, object], beside: str) -> None:
@@ -192,7 +190,7 @@ def _evaluate_suite(
     settings = settings_of(SuiteSettings, suite_file(suite), assignments, seed=seed, device=device, texts=texts)
     import adiabat
 
-    show_suite(adiabat.evaluate_suite(models, settings, out=out), out, as_json=as_json)
+    show(adiabat.evaluate_suite(models, settings, out=out), as_json=as_json, location=out / "report.html")
 
 
 def fold_retain(arguments: Sequence[str]) -> list[str]:

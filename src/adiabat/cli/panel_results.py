@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from adiabat.api.progress_display import PEOPLE, shown_progress
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, Split, answer, command_line, settings_of
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, Split, settings_of, show
 
 
 def space(
@@ -35,22 +34,9 @@ def space(
     """Measure how query and document vectors are spread: separation, uniformity, alignment and anisotropy."""
     from adiabat.config.tasks import SpaceSettings
 
-    wanted = [*(assignments or ()), *(["space.map=true"] if draw_map else [])]
-    settings = settings_of(SpaceSettings, config, wanted, seed=seed, device=device, split=split)
+    numbers = {"space.map": "true" if draw_map else None}
+    settings = settings_of(SpaceSettings, config, assignments, seed=seed, device=device, split=split, numbers=numbers)
     import adiabat
-    from adiabat.report.space_table import space_table
 
-    with shown_progress() as watch:
-        found = adiabat.space(
-            model,
-            store,
-            queries,
-            baseline=baseline,
-            baseline_store=baseline_store,
-            out=out,
-            settings=settings,
-            command=command_line(),
-            watch=watch,
-        )
-    PEOPLE.print(space_table(found))
-    answer(found.to_json() if as_json else str(out / "report.html"))
+    result = adiabat.space(model, store, queries, baseline=baseline, baseline_store=baseline_store, out=out, settings=settings)
+    show(result, as_json=as_json, location=result.page)

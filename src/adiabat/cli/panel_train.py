@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from adiabat.api.progress_display import say
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Resume, Seed, Split, answer, rank, settings_of, show_result, told_once
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Resume, Seed, Split, answer, rank, settings_of, show, told_once
 from adiabat.core.errors import DataError
 from adiabat.core.text import counted
 
@@ -51,8 +51,7 @@ def train(
         return
     result = adiabat.train(settings=settings, resume=resume)
     if result is not None:
-        show_result(result)
-        answer(result.to_json() if as_json else str(settings.job.out))
+        show(result, as_json=as_json, location=settings.job.out)
 
 
 def mine(

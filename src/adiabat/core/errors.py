@@ -9,7 +9,15 @@ from collections.abc import Iterable
 
 
 class AdiabatError(Exception):
-    """Root of the tree: what a caller catches to catch all of it."""
+    """Root of the tree: catch it to catch every mistake of a user.
+
+    Example:
+        >>> try:
+        ...     adiabat.load("nowhere/model")
+        ... except adiabat.AdiabatError as error:
+        ...     print(type(error).__name__)
+        ModelError
+    """
 
 
 class ConfigError(AdiabatError, ValueError):

@@ -53,6 +53,11 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
         ModelError: If it cannot be loaded.
         ConfigError: If the model cannot have a setting that was given.
         JobError: If it is a job that is not finished.
+        TypeError: If `model` has another type.
+
+    Example:
+        >>> adiabat.load("demo").encode_query(["What is a graph?"]).dtype
+        dtype('float32')
     """
     torch_device = device_of(device)
     section = settings or RankingEncoderSection()

@@ -31,6 +31,11 @@ class DualEncoder:
             with the same projection on top (ADE-SPL).
         name: What the user called it.
         root: The root configuration it was loaded with: other prompts, the default one, the similarity. Kept for saving.
+
+    Example:
+        >>> model = adiabat.load("demo")
+        >>> model.encode_document(["Nodes and edges."]).shape == (1, model.width)
+        True
     """
 
     query: Encoder

@@ -1,7 +1,7 @@
 """What a comparison of data sets or backbones leaves behind: plain data for ``result.json``, of which tables and pages are made."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from adiabat.results.evaluation_result import Verdict
 from adiabat.results.record import Record
@@ -157,6 +157,8 @@ class Comparison(Record):
             seed.
         resamples: Of the bootstrap.
     """
+
+    ROWS: ClassVar[str] = "standings"
 
     compared: Compared
     seeds: list[int]

@@ -3,7 +3,8 @@
 Plots and pages are made from these records, never from live models.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from adiabat.results.record import Record
@@ -336,3 +337,24 @@ class Result(Record):
     datasets: list[DatasetResult] = field(default_factory=list)
     examples: list[ChangedQuery] = field(default_factory=list)
     kind: Literal["evaluation", "training"] = "evaluation"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each data set and measure; of a training run without any, a row for each validation."""
+        if self.datasets:
+            return [
+                {"dataset": dataset.name, "role": dataset.role, "kind": dataset.kind, "queries": dataset.queries, **asdict(change)}
+                for dataset in self.datasets
+                for change in dataset.changes
+            ]
+        record = self.training
+        points: dict[int, dict[str, Any]] = {}
+        if record is not None:
+            figures: dict[str, Sequence[tuple[int, float]]] = {
+                "loss": record.validation_loss,
+                "errors": record.validation_errors,
+                **record.measures,
+            }
+            for name, values in figures.items():
+                for epoch, value in values:
+                    points.setdefault(epoch, {"epoch": epoch})[name] = value
+        return list(points.values())

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
-    """Make a DataFrame with a row for each mapping; pandas is imported here, since it is optional."""
+    """Make a DataFrame with a row for each mapping; keys of nested ones are joined by dots."""
     try:
         import pandas
     except ImportError as error:
         raise MissingDependencyError("pandas", extra="frames", purpose="to_frame()") from error
-    return pandas.DataFrame(list(rows))
+    return pandas.json_normalize(list(rows))

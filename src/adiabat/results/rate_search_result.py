@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -49,6 +49,8 @@ class SafeRate(Record):
         rate: The largest that stayed inside with every seed; None where none did.
         rungs: Runs that were made, in their order.
     """
+
+    ROWS: ClassVar[str] = "rungs"
 
     model: str
     measure: str

@@ -3,16 +3,20 @@
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from pydantic import TypeAdapter, ValidationError
 
-from adiabat.core.errors import DataError, several
+from adiabat.core.errors import DataError, JobError, several
 from adiabat.core.files import make_folder, read_json, sealed_json, write_together
 from adiabat.core.text import printable
+from adiabat.results.frames import frame_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 FORMAT = 4
 """Version of the layout of all records; version 0.1 wrote 1 to 3."""
@@ -48,7 +52,11 @@ class Record:
         inputs: Input files and stores by role, such as ``target`` or ``retain 1``, with the SHA-256 of stored vectors.
         notes: Sentences that a reader must know.
         format: Version of this layout.
+        folder: Where it was written or read; None where it was not. It is no part of ``result.json``.
     """
+
+    ROWS: ClassVar[str] = ""
+    """Field whose entries are the rows of `to_frame`."""
 
     kind: str
     title: str
@@ -61,10 +69,37 @@ class Record:
     inputs: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     format: int = FORMAT
+    folder: Path | None = field(default=None, compare=False, repr=False)
+
+    def __fspath__(self) -> str:
+        if self.folder is None:
+            raise JobError("this result was not written, so it has no path; give the function that made it out=DIR")
+        return str(self.folder)
+
+    @property
+    def page(self) -> Path:
+        """Path of ``report.html``."""
+        return Path(self) / "report.html"
+
+    def summary(self) -> str:
+        """The headline, the table and the notes of the page as text."""
+        # Pages stand above records, and are loaded where one is shown.
+        text: str = import_module("adiabat.report.summaries").summary(self)
+        return text
+
+    def to_frame(self) -> "DataFrame":
+        """A pandas DataFrame of the figures: a row for each data set and measure, model and task, or run."""
+        return frame_of(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of `to_frame` as plain data."""
+        return [asdict(entry) for entry in getattr(self, self.ROWS)] if self.ROWS else [self.to_json()]
 
     def to_json(self) -> dict[str, Any]:
         """Nested plain data, ready for `json.dump`."""
-        return asdict(self)
+        plain = asdict(self)
+        del plain["folder"]
+        return plain
 
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -125,7 +160,7 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
         raise DataError(f"{path}: {several(faults)}; repeat the command that wrote it") from error
     if faults:
         raise DataError(f"{path}: {several(faults)}; repeat the command that wrote it")
-    return read
+    return replace(read, folder=path.parent)
 
 
 def _not_finite(plain: Any) -> list[str]:

@@ -1,7 +1,7 @@
 """What a scaling experiment leaves behind: a row for each run, and the whole for ``result.json`` (Ziarko et al. 2024)."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from adiabat.results.record import Record
 from adiabat.scaling_laws.flops import PassedParameters
@@ -343,6 +343,8 @@ class ScalingResult(Record):
         advice: What to train; None of a scaling experiment.
         crossings: Where a family's methods change places, near to the budgets of its runs.
     """
+
+    ROWS: ClassVar[str] = "runs"
 
     loss: LossOf
     runs: list[ScalingRun]

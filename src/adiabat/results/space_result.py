@@ -1,7 +1,7 @@
 """What an analysis of embedding spaces leaves behind: plain data for ``result.json``, of which tables and pages are made."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from adiabat.results.record import Record
 
@@ -134,6 +134,8 @@ class SpaceResult(Record):
         distributions: Of cosines and ratios.
         map: None where it was not asked for.
     """
+
+    ROWS: ClassVar[str] = "numbers"
 
     model: str
     baseline: str | None

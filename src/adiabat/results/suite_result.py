@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from adiabat.results.evaluation_result import Change, GridComparison
 from adiabat.results.record import Record
@@ -198,6 +198,8 @@ class SuiteResult(Record):
         units: Those on which models differ most, per task.
         facts: What else is known of single models on a task; records of earlier versions have none.
     """
+
+    ROWS: ClassVar[str] = "scores"
 
     tasks: list[SuiteTask]
     models: list[SuiteModel]

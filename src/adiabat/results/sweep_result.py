@@ -4,7 +4,7 @@ Reference: Vasilyev et al. 2024.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange
 from adiabat.results.record import Record
@@ -131,6 +131,8 @@ class SweepResult(Record):
         noise: Measure of drift to how far the untuned tower drifts when only the writing of the probes changes (`adiabat.adiabatic.drift`);
             empty where drift was not measured.
     """
+
+    ROWS: ClassVar[str] = "runs"
 
     model: str
     targets: list[str]

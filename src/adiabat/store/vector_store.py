@@ -38,7 +38,13 @@ IDS_PER_BLOCK = 65_536
 
 
 class Store:
-    """A finished store. Everything it reads goes through buffers of the caller's size, so its memory does not grow with the corpus."""
+    """A finished store of document vectors. It reads through buffers of the caller's size: its memory does not grow with the corpus.
+
+    Example:
+        >>> store = adiabat.Store.open(adiabat.embed("demo", "corpus.jsonl", out="store"))
+        >>> store.gather([0, 1]).shape == (2, store.width)
+        True
+    """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         """Open the files of a store whose manifest has been read; `Store.open` is the way in."""

@@ -1,0 +1,54 @@
+"""A record as text: its table, with the headline below, and the notes of its page."""
+
+import io
+from importlib import import_module
+
+from rich.console import Console, RenderableType
+
+from adiabat.report.evaluation_headline import RANKINGS, caveats
+from adiabat.results.evaluation_result import Result
+from adiabat.results.record import Record
+from adiabat.results.suite_result import SuiteResult
+
+WIDTH = 100
+"""Columns of a summary."""
+
+_TABLES = {
+    **dict.fromkeys(("training", "evaluation"), "evaluation_table:result_table"),
+    "suite": "suite_table:suite_table",
+    "sweep": "sweep_table:sweep_tables",
+    "rate-search": "rate_search_table:safe_rate_table",
+    **dict.fromkeys(("scaling", "plan"), "scaling_table:scaling_tables"),
+    "space": "space_table:space_table",
+    "comparison": "comparison_table:comparison_tables",
+}
+"""Kind of a record to the function that makes its table."""
+
+
+def summary(record: Record) -> str:
+    """Table, headline and notes as plain text."""
+    text = io.StringIO()
+    console = Console(file=text, width=WIDTH, highlight=False, color_system=None)
+    console.print(terminal_table(record) if record.kind in _TABLES else record.title)
+    lines = [*text.getvalue().splitlines(), *(f"note: {sentence}" for sentence in notes(record))]
+    return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+
+def terminal_table(record: Record) -> RenderableType:
+    """The table of a record, with the headline below it."""
+    module, _, function = _TABLES[record.kind].partition(":")
+    table: RenderableType = getattr(import_module(f"adiabat.report.{module}"), function)(record)
+    return table
+
+
+def notes(record: Record) -> list[str]:
+    """Sentences that limit what the table proves."""
+    if isinstance(record, SuiteResult):
+        mains = [record.main_score(task.name, model.name) for task in record.tasks for model in record.models]
+        ranked = dict.fromkeys((main.model, main.similarity) for main in mains if main is not None and main.similarity in RANKINGS)
+        return [*(f"{model} was compared by {RANKINGS[by]}" for model, by in ranked), *record.notes]
+    if isinstance(record, Result):
+        # Those of a training run were printed hours ago.
+        trained = record.training.notes if record.training is not None and not record.datasets else ()
+        return [*caveats(record), *trained]
+    return []

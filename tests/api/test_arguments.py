@@ -1,0 +1,225 @@
+"""What public functions take: paths or what lies there, rows in memory, settings by keyword; and what they refuse."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas
+import pytest
+
+import adiabat
+from adiabat.api.arguments import data_of, path_of, settings_of, sources_of
+from adiabat.config.distillation import FitSettings
+from adiabat.config.reader import checked
+from adiabat.config.shared import EmbedSettings, EvaluateSettings
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.errors import ConfigError, DataError, JobError, StoreError
+from adiabat.core.progress import Watch
+from adiabat.data.records import text_id
+from adiabat.results.record import read_result
+from tests.commands import write_world
+
+ROWS = [{"_id": "a", "text": "one", "year": 1}, {"_id": "b", "text": "two", "year": None}]
+
+
+def tune_settings(settings: Any = None, **options: Any) -> TuneSettings:
+    return settings_of(TuneSettings, settings, options, section="tune", function="tune")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ROWS,
+        tuple(ROWS),
+        (row for row in ROWS),
+        datasets.Dataset.from_list(ROWS),
+        pandas.DataFrame({"_id": ["a", "b"], "text": ["one", "two"], "year": pandas.Series([1, None], dtype=object)}),
+    ],
+    ids=["list", "tuple", "generator", "Dataset", "DataFrame"],
+)
+def test_rows_in_memory_are_a_file_named_by_its_content(rows: Any) -> None:
+    path = Path(data_of(rows, "data"))
+    assert [json.loads(line) for line in path.read_text().splitlines()] == ROWS
+    assert data_of(ROWS, "data") == str(path)
+    assert data_of([*ROWS, ROWS[0]], "data") != str(path)
+
+
+def test_cells_of_numpy_and_missing_numbers_are_plain() -> None:
+    frame = pandas.DataFrame({"query": ["q"], "pos": [np.array(["a", "b"])], "score": [np.float32(0.5)], "label": [float("nan")]})
+    (row,) = (json.loads(line) for line in Path(data_of(frame, "data")).read_text().splitlines())
+    assert row == {"query": "q", "pos": ["a", "b"], "score": 0.5, "label": None}
+
+
+def test_texts_of_a_corpus_go_by_their_hash() -> None:
+    (row,) = (json.loads(line) for line in Path(data_of(["one"], "corpus")).read_text().splitlines())
+    assert row == {"_id": text_id("one"), "text": "one"}
+
+
+def test_sources_are_one_path_several_or_rows() -> None:
+    assert sources_of("a.jsonl", "texts") == ["a.jsonl"]
+    assert sources_of(["a.jsonl", Path("b.jsonl")], "texts") == ["a.jsonl", "b.jsonl"]
+    assert sources_of(ROWS, "texts") == [data_of(ROWS, "texts")]
+    assert sources_of((), "texts") == []
+
+
+@pytest.mark.parametrize("value", [7, None, {"query": "q"}, b"x", [1, 2], datasets.DatasetDict(train=datasets.Dataset.from_list(ROWS))])
+def test_what_is_no_data_is_named_with_its_type(value: Any) -> None:
+    kind = "int" if isinstance(value, list) else type(value).__name__
+    with pytest.raises(TypeError, match=rf"data must be .*, got .*\({kind}\)$"):
+        data_of(value, "data")
+    assert data_of("hf:name", "data") == "hf:name"
+
+
+def test_no_rows_are_refused() -> None:
+    with pytest.raises(DataError, match="data must hold at least one row"):
+        data_of([], "data")
+
+
+def test_a_keyword_is_a_setting_or_a_section() -> None:
+    settings = tune_settings(learning_rate=2e-6, seed=3, run={"device": "cpu"}, validation=Path("dev.jsonl"), max_epochs=None)
+    assert (settings.tune.learning_rate, settings.run.seed, settings.run.device) == (2e-6, 3, "cpu")
+    assert (settings.data.validation, settings.tune.max_epochs) == ("dev.jsonl", TuneSettings().tune.max_epochs)
+
+
+def test_keywords_are_laid_over_a_file_over_dicts_and_over_settings(tmp_path: Path) -> None:
+    file = tmp_path / "tune.toml"
+    file.write_text("[tune]\nbatch_size = 5\nmax_epochs = 2\n")
+    table = {"tune": {"batch_size": 5, "max_epochs": 2}}
+    for given in (file, str(file), table, checked(TuneSettings, table)):
+        settings = tune_settings(given, batch_size=7, tune={"max_epochs": 3})
+        assert (settings.tune.batch_size, settings.tune.max_epochs) == (7, 3)
+    assert table == {"tune": {"batch_size": 5, "max_epochs": 2}}
+
+
+def test_wrong_settings_are_all_told_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"2 faults: .*tune\.batch_size.*tune\.max_epochs"):
+        tune_settings(batch_size=0, max_epochs=-1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "said"),
+    [
+        (None, {"batchsize": 3}, r"tune\(\) has no argument or setting batchsize; did you mean batch_size\?"),
+        (None, {"run": 3}, r"run must be a dict of settings, got 3 \(int\)"),
+        (7, {}, r"settings must be TuneSettings, a path of a TOML file or a dict, got 7 \(int\)"),
+        (EvaluateSettings(), {}, r"settings must be TuneSettings, a path of a TOML file or a dict, got EvaluateSettings"),
+    ],
+)
+def test_a_keyword_or_settings_of_another_kind_are_refused(settings: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        tune_settings(settings, **options)
+
+
+def test_a_key_of_several_sections_asks_for_one() -> None:
+    with pytest.raises(TypeError, match=r'takes pooling in several sections; write teacher={"pooling": ...} or encoder={"pooling": ...}'):
+        settings_of(FitSettings, None, {"pooling": "cls"}, section="train", function="distill_fit")
+    assert settings_of(FitSettings, None, {"pooling": "cls"}, section="teacher", function="distill_fit").teacher.pooling == "cls"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_world(tmp_path)
+    return tmp_path
+
+
+def test_what_a_function_returns_stands_for_its_path(here: Path) -> None:
+    store = adiabat.embed("model", "corpus.jsonl", "store")
+    options = {"max_epochs": 1, "batches_per_epoch": 2, "validation_fraction": 0.4}
+    job = adiabat.tune("model", store, "pairs.jsonl", out="job", **options)
+    assert job is not None
+    assert (path_of(store, "store"), path_of(job, "model")) == ("store", "job")
+    evaluation = adiabat.evaluate(job, store, "pairs.jsonl", baseline="model", retain=[(store, "pairs.jsonl")], out="out", resamples=100)
+    assert evaluation.page == Path("out/report.html")
+    assert evaluation.page.is_file()
+    assert read_result(Path("out/result.json")).page == evaluation.page
+    assert job.command == "adiabat.tune(...)"
+    assert list(adiabat.search(store, "hello", model=job, compare=["model"], k=2).hits) == ["job", "model"]
+    vectors = adiabat.load(job).encode_query(["hello"])
+    assert (vectors.dtype, vectors.shape) == (np.float32, (1, 32))
+
+
+def test_a_result_is_a_text_and_a_frame(here: Path) -> None:
+    evaluation = adiabat.evaluate("model", "store", "pairs.jsonl", baseline="model", resamples=100)
+    lines = [" ".join(line.split()) for line in evaluation.summary().splitlines()]
+    assert lines[0] == "model on pairs"
+    assert any("target: pairs" in line and "no evidence" in line for line in lines)
+    assert lines[-1].startswith("note: ")
+    frame = evaluation.to_frame()
+    assert set(frame["dataset"]) == {"pairs"}
+    assert frame.set_index("measure").loc["P@1", "after"] == evaluation.datasets[0].changes[-1].after
+    found = adiabat.search("store", "hello", model="model", k=3)
+    assert found.to_frame()["doc_id"].tolist() == [hit.doc_id for hit in found]
+    with pytest.raises(JobError, match="was not written"):
+        evaluation.page  # noqa: B018
+
+
+def test_rows_in_memory_are_tuned_on_and_measured(here: Path) -> None:
+    papers = pandas.read_json("corpus.jsonl", lines=True)
+    store = adiabat.embed("model", papers, out="frame")
+    assert store.same_documents(adiabat.embed("model", "corpus.jsonl", out="store"))
+    pairs = [json.loads(line) for line in Path("pairs.jsonl").read_text().splitlines()]
+    options = {"max_epochs": 1, "batches_per_epoch": 2, "validation_fraction": 0.4}
+    notes: list[str] = []
+    adiabat.tune("model", store, pairs, out="job", progress=Watch(note=notes.append), **options)
+    adiabat.tune("model", store, pairs, out="job", resume=True, **options)
+    assert any("20 queries" in note or "queries of rows-" in note for note in notes)
+    assert adiabat.evaluate("job", store, datasets.Dataset.from_list(pairs), resamples=100).datasets[0].queries == 20
+
+
+@pytest.mark.parametrize("kind", ["array", "list", "frame", "column", "Dataset"])
+def test_vectors_in_memory_are_imported(here: Path, kind: str) -> None:
+    store = adiabat.embed("model", "corpus.jsonl", "exact", dtype="float32", precision="fp32")
+    vectors, ids, texts = np.asarray(store.vectors), store.doc_ids(range(20)), store.texts(range(20))
+    column = {"_id": ids, "vector": list(vectors)}
+    given: dict[str, tuple[Any, Any]] = {
+        "array": (vectors, ids),
+        "list": (vectors.tolist(), np.array(ids)),
+        "frame": (pandas.DataFrame(vectors, index=ids), None),
+        "column": (pandas.DataFrame(column), None),
+        "Dataset": (datasets.Dataset.from_dict({"_id": ids, "vector": vectors.tolist()}), None),
+    }
+    values, names = given[kind]
+    corpus = texts if names is not None else "corpus.jsonl"
+    imported = adiabat.import_vectors(values, "new", ids=names, texts=corpus, model="model", dtype="float32")
+    assert imported.fingerprint == store.fingerprint
+    assert imported.same_documents(store)
+    np.testing.assert_array_equal(imported.vectors, vectors)
+
+
+def test_vectors_that_are_none_or_do_not_fit_are_refused(here: Path) -> None:
+    for value in (7, ["a"], np.ones(3), [[1, 2]]):
+        with pytest.raises(TypeError, match="vectors must be a path, an array"):
+            adiabat.import_vectors(value, "new")
+    with pytest.raises(DataError, match="ids and texts must be equally many, got 1 ids and 2 texts"):
+        adiabat.import_vectors(np.ones((1, 3)), "new", ids=["a"], texts=["a", "b"])
+    with pytest.raises(StoreError, match="ids and vectors must be equally many"):
+        adiabat.import_vectors(np.ones((2, 3)), "new", ids=["a"])
+    assert adiabat.import_vectors(np.ones((1, 3)), "new", ids=["a"]).fingerprint is None
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: adiabat.tune(3, "store", "pairs.jsonl", "new"), r"model must be a model: .*, got 3 \(int\)"),
+        (lambda: adiabat.tune("model", 3, "pairs.jsonl", "new"), r"store must be a path, .*, got 3 \(int\)"),
+        (lambda: adiabat.embed("model", "corpus.jsonl", 3), r"out must be a path, .*, got 3 \(int\)"),
+        (lambda: adiabat.search("store", ["a"], model="model"), r"query must be a text, got \['a'\] \(list\)"),
+        (lambda: adiabat.embed("model", "corpus.jsonl", "new", progress=3), r"progress must be True, False or None, got 3 \(int\)"),
+        (lambda: adiabat.load(3), r"model must be .*, got 3 \(int\)"),
+        (lambda: adiabat.load("model").encode_query("a"), r"texts must be a list of texts, got 'a' \(str\)"),
+    ],
+)
+def test_a_wrong_type_is_one_clear_error(here: Path, call: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        call()
+
+
+def test_progress_is_shown_where_it_is_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    adiabat.embed("model", "corpus.jsonl", "store")
+    assert capsys.readouterr().err == ""
+    adiabat.embed("model", "corpus.jsonl", "store", progress=True)
+    assert "finished before" in capsys.readouterr().err
+    assert settings_of(EmbedSettings, None, {}, section="store", function="embed") == EmbedSettings()

@@ -1,0 +1,90 @@
+"""The example in the docstring of each public name runs, and prints what it shows."""
+
+import doctest
+import inspect
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+
+import adiabat
+from adiabat.config.section import Section
+from adiabat.core.errors import AdiabatError
+from adiabat.models import model_names
+from tests.commands import one_thread
+from tests.tiny import save_tiny
+
+SUITE = """
+[[tasks]]
+kind = "retrieval"
+name = "test"
+data = "test.jsonl"
+corpus = "corpus.jsonl"
+[measure]
+resamples = 100
+"""
+SQUAD = {
+    "title": "T",
+    "paragraphs": [
+        {
+            "context": "Nodes are joined by edges. Trees are graphs.",
+            "qas": [{"id": "1", "question": "What?", "answers": [{"text": "Nodes", "answer_start": 0}]}],
+        }
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("examples")
+    corpus = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(20)]
+    pairs = [{"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 20}"]} for number in range(20)]
+    for name, rows in {"corpus": corpus, "train": pairs, "test": pairs}.items():
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    (folder / "suite.toml").write_text(SUITE, encoding="utf-8")
+    (folder / "train-v1.1.json").write_text(json.dumps({"version": "1.1", "data": [SQUAD]}), encoding="utf-8")
+    save_tiny(folder / "model")
+    return folder
+
+
+def is_kind_of_others(name: str) -> bool:
+    """Settings and the children of AdiabatError show nothing that their base does not."""
+    public = getattr(adiabat, name)
+    return inspect.isclass(public) and issubclass(public, Section | AdiabatError) and public is not AdiabatError
+
+
+PENDING = {"compare", "compare_runs", "plan", "safe_rate", "scaling", "sweep"}
+NAMES = [name for name in adiabat.__all__ if name != "__version__"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not is_kind_of_others(name) and name not in PENDING])
+def test_the_example_runs_and_prints_what_it_shows(name: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model `demo` of the examples is a tiny one here."""
+    shutil.copytree(world, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(model_names, "demo_model_folder", lambda: tmp_path / "model")
+    finder, runner = (
+        doctest.DocTestFinder(recurse=False),
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE),
+    )
+    (example,) = finder.find(getattr(adiabat, name), name, globs={"adiabat": adiabat})
+    assert example.examples, f"adiabat.{name} must have an example in its docstring"
+    said: list[str] = []
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runner.run(example, out=said.append)
+    assert not runner.summarize(verbose=False).failed, "".join(said)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if is_kind_of_others(name)])
+def test_settings_and_errors_say_what_they_are_for(name: str) -> None:
+    public = getattr(adiabat, name)
+    assert public.__doc__
+    assert not issubclass(public, Section) or public()
+
+
+def test_the_names_that_are_public() -> None:
+    assert {"embed", "tune", "train", "evaluate", "search", "load", "import_vectors", "Store", "AdiabatError", "TuneSettings"} <= {*NAMES}
+    assert len(NAMES) == len({*NAMES})
