@@ -1,6 +1,6 @@
-"""Low-rank adapters: what is trained, what is computed, and that what is saved is a plain model."""
+"""Low-rank adapters, and biases alone: which weights are trained, what is computed, and that a saved model is a plain one."""
 
-import ast
+import copy
 import math
 import re
 from collections.abc import Iterator
@@ -15,8 +15,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from adiabat.core.errors import ConfigError, ModelError
-from adiabat.models import adapters
-from adiabat.models.adapters import add_lora, merge_adapters
+from adiabat.models.adapters import add_lora, merge_adapters, train_biases_only
 from adiabat.models.device import autocast
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import freeze, frozen_parameters
@@ -129,15 +128,6 @@ def test_adapters_of_layers_in_training_are_in_training() -> None:
     assert all(part.training for part in backbone.modules())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_adapters_are_trained(kind: Kind) -> None:
-    encoder = with_lora(kind)
-    embed(encoder).square().sum(dim=0)[0].backward()
-    for name, weights in encoder.backbone.named_parameters():
-        assert (weights.grad is not None) == ("lora_" in name), name
-    assert not any("pooler" in name for name in trainable_names(encoder.backbone))
-
-
 def test_how_many_numbers_are_trained_is_as_counted_by_hand() -> None:
     # Two blocks, each with four layers of 32 to 32, one of 32 to 64 and one back.
     assert add_lora(tiny_backbone("bert"), rank=3) == 2 * 3 * (4 * (32 + 32) + 2 * (32 + 64))
@@ -208,11 +198,6 @@ def test_merging_heeds_no_autocast() -> None:
     assert all(torch.equal(found[name], weights) for name, weights in wanted.items())
 
 
-def test_a_backbone_without_adapters_is_merged_already() -> None:
-    backbone = tiny_backbone()
-    assert merge_adapters(backbone) is backbone
-
-
 def test_adapters_that_transformers_added_are_merged_too(tmp_path: Path) -> None:
     from peft import LoraConfig
 
@@ -225,27 +210,6 @@ def test_adapters_that_transformers_added_are_merged_too(tmp_path: Path) -> None
 @pytest.mark.parametrize("cached", [False, True])
 def test_two_threads_give_the_gradients_of_one_pass(kind: Kind, cached: bool) -> None:
     assert_side_passes_agree(trained(with_lora(kind)), Chunking(12, cached))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_encoding_in_threads_is_as_in_one(kind: Kind, precision: str) -> None:
-    encoder = trained(with_lora(kind))
-    with torch.inference_mode(), autocast(encoder.device, precision):
-        one = np.stack([encoder(encoder.collate(encoder.tokenize([text], side="query"), side="query"))[0].numpy() for text in TEXTS])
-    with two_threads():
-        many = encoder.encode(TEXTS, side="query", precision=precision, token_budget=1)
-    np.testing.assert_allclose(many, one, atol=1e-6)
-
-
-def test_the_seed_decides_how_adapters_begin() -> None:
-    states = [with_lora().backbone.state_dict() for _ in range(2)]
-    assert all(torch.equal(states[0][name], weights) for name, weights in states[1].items())
-    torch.manual_seed(4)
-    other = tiny_backbone()
-    add_lora(other, rank=4)
-    name = "encoder.layer.0.output.dense.lora_A.default.weight"
-    assert not torch.equal(other.get_parameter(name), states[0][name])
 
 
 @pytest.mark.parametrize(
@@ -272,12 +236,6 @@ def test_adapters_are_not_put_on_adapters() -> None:
     encoder = with_lora()
     with pytest.raises(ModelError, match="backbone must be without adapters, got one that has some; merge them first"):
         add_lora(encoder.backbone, rank=2)
-
-
-def test_peft_is_imported_only_where_adapters_are() -> None:
-    tree = ast.parse(Path(adapters.__file__).read_text(encoding="utf-8"))
-    assert [node.module for node in tree.body if isinstance(node, ast.ImportFrom) and "peft" in str(node.module)] == []
-    assert [node for node in tree.body if isinstance(node, ast.Import) and "peft" in ast.unparse(node)] == []
 
 
 # Freezing by name, with adapters.
@@ -321,11 +279,6 @@ def test_freezing_first_or_afterwards_is_the_same_for_adapters() -> None:
     assert trainable_names(first) == trainable_names(last)
 
 
-def test_freezing_all_adapters_leaves_nothing_to_train() -> None:
-    with pytest.raises(ModelError, match="must leave something to train"):
-        freeze(with_lora().backbone, ["blocks"])
-
-
 def test_adapters_beside_a_models_weights_are_merged_when_it_is_loaded_so_that_saving_keeps_the_whole(tmp_path: Path) -> None:
     encoder = trained(with_lora())
     whole = Encoder(merge_adapters(encoder.backbone), encoder.tokenizer, encoder.settings)
@@ -342,3 +295,87 @@ def test_adapters_beside_a_models_weights_are_merged_when_it_is_loaded_so_that_s
     torch.testing.assert_close(embed(loaded), embed(whole), atol=1e-5, rtol=0)
     save(DualEncoder(loaded, loaded), tmp_path / "again")
     torch.testing.assert_close(embed(load(tmp_path / "again").query), embed(whole), atol=1e-5, rtol=0)
+
+
+WITH_BIASES: tuple[Kind, ...] = ("bert", "xlm-roberta", "gpt-neox", "llama")
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 50, "intermediate_size": 64, "num_attention_heads": 2}
+GROUPED = {**SIZES, "num_key_value_heads": 1, "head_dim": 16, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+
+@pytest.mark.parametrize("kind", WITH_BIASES)
+def test_only_biases_are_trained(kind: Kind) -> None:
+    encoder = tiny_encoder(kind)
+    count = train_biases_only(encoder.backbone)
+    embed(encoder).square().sum(dim=0)[0].backward()
+    with_gradient = {name: weights for name, weights in encoder.backbone.named_parameters() if weights.grad is not None}
+    assert set(with_gradient) == trainable_names(encoder.backbone)
+    assert all(name.endswith(".bias") and not name.startswith("pooler.") for name in with_gradient)
+    assert count == sum(weights.numel() for weights in with_gradient.values())
+
+
+def test_the_biases_of_bert_are_as_counted_by_hand() -> None:
+    # Norm of the embeddings; per block four of attention, 64 and 32 of the feed-forward, two norms.
+    assert train_biases_only(tiny_backbone("bert")) == 32 + 2 * (4 * 32 + 64 + 32 + 2 * 32)
+
+
+def test_biases_of_any_name_are_biases() -> None:
+    backbone = tiny_backbone()
+    backbone.encoder.register_parameter("q_bias", nn.Parameter(torch.zeros(3)))
+    backbone.encoder.register_parameter("bias_table", nn.Parameter(torch.zeros(3)))
+    train_biases_only(backbone)
+    assert "encoder.q_bias" in trainable_names(backbone)
+    assert "encoder.bias_table" not in trainable_names(backbone)
+
+
+def test_llama_is_given_zero_biases_and_computes_what_it_did_bit_for_bit() -> None:
+    encoder = tiny_encoder("llama")
+    before, names, state = embed(encoder), {name for name, _ in encoder.backbone.named_parameters()}, torch.get_rng_state()
+    count = train_biases_only(encoder.backbone)
+    added = {name for name, _ in encoder.backbone.named_parameters()} - names
+    layers = [f"self_attn.{one}_proj" for one in "qkvo"] + [f"mlp.{one}_proj" for one in ("gate", "up", "down")]
+    assert added == {f"layers.{block}.{layer}.bias" for block in range(2) for layer in layers}
+    assert count == 2 * (32 + 16 + 16 + 32 + 64 + 64 + 32)
+    assert torch.equal(embed(encoder), before)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert encoder.backbone.config.attention_bias
+    assert encoder.backbone.config.mlp_bias
+
+
+@pytest.mark.parametrize(
+    ("family", "config", "ends"),
+    [
+        (tf.Qwen3Model, tf.Qwen3Config(**GROUPED), {"_proj"}),
+        (tf.ModernBertModel, tf.ModernBertConfig(**{**GROUPED, "cls_token_id": 1, "sep_token_id": 2}), {"Wqkv", "Wo", "Wi", "norm"}),
+    ],
+)
+def test_other_families_are_given_the_biases_that_their_configuration_knows(
+    family: type[tf.PreTrainedModel], config: tf.PretrainedConfig, ends: set[str]
+) -> None:
+    backbone = family(copy.deepcopy(config)).eval()
+    tokens = torch.arange(5, 15).reshape(2, 5)
+    before = backbone(input_ids=tokens).last_hidden_state
+    assert train_biases_only(backbone) > 0
+    assert torch.equal(backbone(input_ids=tokens).last_hidden_state, before)
+    assert {name for name, _ in backbone.named_parameters()} == {name for name, _ in family(backbone.config).named_parameters()}
+    stems = {name.removesuffix(".bias") for name in trainable_names(backbone)}
+    assert {end for end in ends if any(stem.endswith(end) for stem in stems)} == ends
+
+
+@pytest.mark.parametrize("kind", ["t5", "mistral"])
+def test_a_family_without_biases_says_what_to_do_instead(kind: str) -> None:
+    backbone = tiny_backbone("t5") if kind == "t5" else tf.MistralModel(tf.MistralConfig(**GROUPED))
+    with pytest.raises(ModelError, match=f"must have biases where they alone are trained, got one of type {kind}.*; use LoRA") as caught:
+        train_biases_only(backbone)
+    assert "\n" not in str(caught.value)
+    assert all(weights.requires_grad for weights in backbone.parameters())
+
+
+@pytest.mark.parametrize("kind", WITH_BIASES)
+def test_freezing_first_or_afterwards_is_the_same_for_biases(kind: Kind) -> None:
+    first, last = tiny_backbone(kind), tiny_backbone(kind)
+    patterns = ["embeddings", "blocks[0]", "output.dense"]
+    freeze(first, patterns)
+    count = train_biases_only(first)
+    train_biases_only(last)
+    assert count == freeze(last, patterns).trainable > 0
+    assert trainable_names(first) == trainable_names(last)

@@ -136,7 +136,8 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@EVERY
+# One of each kind: padded and packed, relative positions, encoder half, sliding windows, a decoder, another width of states, no positions.
+@pytest.mark.parametrize("name", ["bert", "deberta-v3", "t5", "modernbert", "llama-bidirectional", "gemma3", "opt", "mpt"])
 def test_whole_jobs_end_with_a_model_of_their_own(name: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Pages and memory have tests of their own.
     without_pages(monkeypatch)

@@ -11,7 +11,6 @@ from transformers import AlbertConfig, FunnelConfig, ModernBertConfig, ModernBer
 
 from adiabat.core.errors import ConfigError
 from adiabat.models.backbone import Trust, first_blocks, load_backbone
-from adiabat.models.freezing import frozen_parameters
 from adiabat.models.loading import load
 from adiabat.models.saving import save
 from tests.tiny import KINDS, VOCABULARY, Kind, edit, save_tiny, tiny_backbone, tiny_tokenizer
@@ -51,15 +50,6 @@ def test_the_first_blocks_are_those_of_the_whole_transformer(kind: Kind, blocks:
         # The last of them is listed with its norm.
         expected = whole.get_submodule(NORMS[kind])(after) if kind in NORMS and blocks < 3 else after
     torch.testing.assert_close(states(kept), expected, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_weights_of_other_blocks_are_loaded(kind: Kind, tmp_path: Path) -> None:
-    tiny_backbone(kind, layers=3).save_pretrained(tmp_path)
-    whole, kept = load_backbone(tmp_path, Trust()), load_backbone(tmp_path, Trust(), blocks=1)
-    others = frozen_parameters(whole, ["blocks[1:]"])
-    assert others
-    assert {name for name, _ in kept.named_parameters()} == {name for name, _ in whole.named_parameters()} - set(others)
 
 
 def modern_bert(folder: Path) -> Path:
@@ -106,10 +96,6 @@ def test_what_was_cut_is_saved_and_loaded_like_any_other(kind: Kind, shared: boo
     assert load(tmp_path / "cut", blocks=2).fingerprint() == model.fingerprint()
 
 
-def test_all_blocks_are_the_model_itself(tmp_path: Path) -> None:
-    assert load(save_tiny(tmp_path), blocks=2).fingerprint() == load(tmp_path).fingerprint()
-
-
 @pytest.mark.parametrize("blocks", [0, 3])
 def test_blocks_that_are_not_there_are_refused(blocks: int, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"encoder.blocks must be from 1 to 2, the blocks that the backbone has, got {blocks}"):
@@ -127,13 +113,6 @@ def test_blocks_that_are_not_there_are_refused(blocks: int, tmp_path: Path) -> N
 def test_a_family_whose_blocks_depend_on_their_number_is_refused(config: AlbertConfig | FunnelConfig, told: str) -> None:
     with pytest.raises(ConfigError, match=rf"encoder.blocks must be left out for a backbone of {told}"):
         first_blocks(config, 1)
-
-
-def test_the_configuration_that_is_cut_stays_as_it_is() -> None:
-    config = ModernBertConfig(num_hidden_layers=4)
-    before = config.to_json_string()
-    assert first_blocks(config, 1).num_hidden_layers == 1
-    assert config.to_json_string() == before
 
 
 def test_a_model_that_lacks_weights_of_the_blocks_kept_is_still_refused(tmp_path: Path) -> None:

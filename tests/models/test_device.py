@@ -1,22 +1,35 @@
-"""Names of devices."""
+"""Names of devices, the peak of memory, and bfloat16 only where the device has it and vectors stay as they were."""
 
+import ctypes
 import platform
+import sys
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 import torch
+from jaxtyping import Float
 
 from adiabat.core.errors import ConfigError
-from adiabat.models.device import device_name, device_of
+from adiabat.models import device as precision
+from adiabat.models.device import (
+    MINIMUM_COSINE,
+    PROBE,
+    Precision,
+    device_name,
+    device_of,
+    emulation_note,
+    minimum_cosine,
+    peak_memory,
+    reset_peak_memory,
+    settled_precision,
+)
+from tests.tiny import KINDS, Kind, tiny_encoder
 
 
 def gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-
-
-def test_auto_is_the_cpu_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus(monkeypatch, 0)
-    assert device_of("auto") == torch.device("cpu")
 
 
 def test_auto_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +63,165 @@ def test_a_cpu_is_called_by_its_architecture_and_threads(monkeypatch: pytest.Mon
     assert device_name(torch.device("cpu")) == f"CPU {platform.machine()}, {told}"
 
 
-def test_a_gpu_is_called_by_its_product_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"Fast One {device.index}")
-    assert device_name(torch.device("cuda", 3)) == "Fast One 3"
+CPU = torch.device("cpu")
+MUCH, PIECE = 300_000_000, 30_000
+
+
+def test_what_is_held_for_a_while_is_seen() -> None:
+    reset_peak_memory(CPU)
+    before = peak_memory(CPU)
+    held = np.ones(MUCH, dtype=np.uint8)
+    assert peak_memory(CPU) - before > 0.9 * MUCH
+    del held
+    assert peak_memory(CPU) - before > 0.9 * MUCH
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lets the mark begin anew")
+def test_what_was_held_before_is_forgotten() -> None:
+    held = np.ones(MUCH, dtype=np.uint8)
+    high = peak_memory(CPU)
+    del held
+    reset_peak_memory(CPU)
+    assert high - peak_memory(CPU) > 0.8 * MUCH
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the GNU C library alone gives back on demand")
+def test_what_an_allocator_keeps_free_is_not_counted() -> None:
+    # Pieces that come from the heap, with one at its end that stays: the heap cannot shrink of itself.
+    pieces = [np.ones(PIECE, dtype=np.uint8) for _ in range(MUCH // PIECE)]
+    last = np.ones(PIECE, dtype=np.uint8)
+    del pieces
+    high = peak_memory(CPU)
+    reset_peak_memory(CPU)
+    assert high - peak_memory(CPU) > 0.8 * MUCH
+    assert last.all()
+
+
+CPU = torch.device("cpu")
+
+
+def with_native_bf16(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
+    monkeypatch.setattr(precision, "native_bf16", lambda device: native)
+
+
+def rotated(angle: float) -> Float[np.ndarray, "n e"]:
+    return np.tile(np.array([[np.cos(angle), np.sin(angle)]], dtype=np.float32), (len(PROBE), 1))
+
+
+def encoder_turned_by(angle: float) -> "Recorder":
+    return Recorder({"fp32": rotated(0.0), "bf16": rotated(angle)})
+
+
+class Recorder:
+    """Gives fixed vectors per precision and keeps what it was asked for."""
+
+    def __init__(self, vectors: dict[Precision, Float[np.ndarray, "n e"]]) -> None:
+        self.vectors = vectors
+        self.asked: list[Precision] = []
+
+    def __call__(self, texts: Sequence[str], one: Precision) -> Float[np.ndarray, "n e"]:
+        assert tuple(texts) == PROBE
+        self.asked.append(one)
+        return self.vectors[one]
+
+
+def test_minimum_cosine_is_the_worst_row_worked_by_hand() -> None:
+    one = np.array([[1.0, 0.0], [3.0, 4.0]], dtype=np.float32)
+    other = np.array([[2.0, 0.0], [4.0, 3.0]], dtype=np.float32)
+    assert minimum_cosine(one, other) == pytest.approx(24 / 25)
+
+
+def test_bf16_where_it_is_emulated_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_native_bf16(monkeypatch, False)
+    told = "store.precision = bf16 is only emulated on this cpu device, which takes many times as long as fp32"
+    assert emulation_note(CPU, "bf16", setting="store.precision") == told
+    assert emulation_note(CPU, "fp32") == emulation_note(CPU, "auto") == ""
+    with_native_bf16(monkeypatch, True)
+    assert emulation_note(CPU, "bf16") == ""
+
+
+def test_harmless_bf16_is_chosen_where_it_is_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_native_bf16(monkeypatch, True)
+    assert settled_precision(encoder_turned_by(np.arccos(0.99995)), CPU) == "bf16"
+
+
+def test_harmful_bf16_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_native_bf16(monkeypatch, True)
+    assert settled_precision(encoder_turned_by(np.arccos(0.9998)), CPU) == "fp32"
+
+
+def test_emulated_bf16_is_not_even_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_native_bf16(monkeypatch, False)
+    recorder = encoder_turned_by(0.0)
+    assert settled_precision(recorder, CPU) == "fp32"
+    assert recorder.asked == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bf16_vectors_of_a_tiny_model_stay_near_float32(kind: Kind) -> None:
+    encoder = tiny_encoder(kind)
+    whole = encoder.encode(PROBE, side="document", precision="fp32")
+    half = encoder.encode(PROBE, side="document", precision="bf16")
+    assert half.dtype == np.float32
+    assert not np.array_equal(whole, half)
+    assert minimum_cosine(whole, half) > 0.99
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_auto_keeps_the_promised_cosine(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_native_bf16(monkeypatch, True)
+    encoder = tiny_encoder(kind)
+    chosen = encoder.encode(PROBE, side="document", precision="auto")
+    assert minimum_cosine(encoder.encode(PROBE, side="document", precision="fp32"), chosen) >= MINIMUM_COSINE
+
+
+def test_auto_falls_back_to_float32_for_weights_that_bf16_spoils(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_native_bf16(monkeypatch, True)
+    encoder = tiny_encoder("bert")
+    with torch.no_grad():
+        # Sharp attention turns rounding into other choices of token.
+        for name, weights in encoder.backbone.named_parameters():
+            if "query" in name or "key" in name:
+                weights.mul_(100)
+    assert encoder.settle("auto") == "fp32"
+    chosen = encoder.encode(PROBE, side="query", precision="auto")
+    np.testing.assert_array_equal(chosen, encoder.encode(PROBE, side="query", precision="fp32"))
+
+
+def test_auto_is_found_out_once_per_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_native_bf16(monkeypatch, False)
+    encoder = tiny_encoder()
+    assert encoder.settle("auto") == "fp32"
+    with_native_bf16(monkeypatch, True)
+    assert encoder.settle("auto") == "fp32"
+
+
+def test_a_model_of_nan_settles_on_float32_and_shows_its_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_native_bf16(monkeypatch, True)
+    encoder = tiny_encoder()
+    with torch.no_grad():
+        next(encoder.backbone.parameters()).fill_(float("nan"))
+    assert encoder.settle("auto") == "fp32"
+    assert np.isnan(encoder.encode(["a"], side="query")).all()
+
+
+def test_an_encoder_that_fails_in_bfloat16_settles_on_float32_and_one_out_of_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_native_bf16(monkeypatch, True)
+
+    def failing(words: str) -> Callable[[Sequence[str], Precision], np.ndarray]:
+        def encode(texts: Sequence[str], precision: Precision) -> np.ndarray:
+            if precision == "bf16":
+                raise RuntimeError(words)
+            return np.ones((len(texts), 2), dtype=np.float32)
+
+        return encode
+
+    assert settled_precision(failing("value cannot be converted to type c10::BFloat16 without overflow"), CPU) == "fp32"
+    with pytest.raises(RuntimeError, match="DefaultCPUAllocator"):
+        settled_precision(failing("DefaultCPUAllocator: can't allocate memory"), CPU)
+
+
+def test_bf16_that_gives_nan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_native_bf16(monkeypatch, True)
+    broken = Recorder({"fp32": rotated(0.0), "bf16": np.full_like(rotated(0.0), np.nan)})
+    assert settled_precision(broken, CPU) == "fp32"

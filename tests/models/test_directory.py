@@ -1,4 +1,4 @@
-"""Directories: what we save sentence-transformers loads, what it saves we load, and nothing in a directory runs unasked."""
+"""Directories: what we save sentence-transformers loads, what it saves we load, with its limits and prompts."""
 
 import json
 import shutil
@@ -13,22 +13,18 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as peers
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
-from torch import nn
-from transformers import BertTokenizer, T5Config, T5Model
+from transformers import BertTokenizer
 
-from adiabat.data.records import Side
-from adiabat.models.embedding_head import POOLINGS, EncoderSettings, Pooling, Projection
-from adiabat.models.encoder import Encoder
+from adiabat.data.records import SIDES, Side
+from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load, override
 from adiabat.models.saving import save
-from adiabat.models.st_files import NAMES_OF_POOLING, OLD_POOLING_FLAGS
+from adiabat.models.st_files import OLD_POOLING_FLAGS
 from adiabat.models.towers import DualEncoder
-from tests.tiny import KINDS, VOCABULARY, Kind, edit, files_of, save_plain, save_tiny, tiny_dual, tiny_encoder, tiny_tokenizer, write
+from tests.tiny import KINDS, Kind, edit, files_of, save_plain, save_tiny, tiny_dual, tiny_encoder, write
 
 TEXTS = ["Where does the river rise?", "река", "مرحبا", "a", "word " * 60, "  spaces "]
 SETTINGS = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
-PEER_NAMES = {ours: theirs for theirs, ours in NAMES_OF_POOLING.items()}
-SIDES: tuple[Side, Side] = ("query", "document")
 
 
 def peer_encode(peer: SentenceTransformer, side: Side) -> np.ndarray:
@@ -46,56 +42,6 @@ def assert_same_vectors(model: DualEncoder, peer: SentenceTransformer) -> None:
 
 
 # What we save, sentence-transformers loads.
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-@pytest.mark.parametrize("projection", [None, 12], ids=["plain", "projected"])
-def test_a_saved_model_gives_equal_vectors_in_sentence_transformers(pooling: Pooling, projection: int | None, tmp_path: Path) -> None:
-    model = tiny_dual(settings=replace(SETTINGS, pooling=pooling), projection=projection)
-    save(model, tmp_path)
-    assert_same_vectors(model, peer_of(tmp_path))
-    assert_same_vectors(load(tmp_path), peer_of(tmp_path))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shared", [True, False], ids=["shared", "pair"])
-def test_every_layout_is_saved_and_loaded(kind: Kind, shared: bool, tmp_path: Path) -> None:
-    model = tiny_dual(kind, settings=SETTINGS, projection=9, shared=shared)
-    save(model, tmp_path)
-    assert_same_vectors(model, peer_of(tmp_path))
-    assert_same_vectors(load(tmp_path), peer_of(tmp_path))
-
-
-def test_vectors_without_unit_length_stay_so(tmp_path: Path) -> None:
-    model = tiny_dual(settings=replace(SETTINGS, normalize=False), projection=9)
-    save(model, tmp_path)
-    loaded = load(tmp_path)
-    assert not loaded.query.settings.normalize
-    assert np.ptp(np.linalg.norm(loaded.encode(TEXTS, side="query", precision="fp32"), axis=1)) > 0.01
-    assert_same_vectors(loaded, peer_of(tmp_path))
-
-
-def test_settings_survive(tmp_path: Path) -> None:
-    settings = EncoderSettings("weighted_mean", False, 33, "find: ", "text: ", False)
-    loaded = load(save_tiny(tmp_path, settings=settings))
-    assert loaded.query.settings == settings
-    assert loaded.shared
-    assert loaded.name == str(tmp_path)
-    assert not loaded.query.training
-
-
-def test_several_projections_keep_their_order_and_activations(tmp_path: Path) -> None:
-    plain = tiny_encoder(settings=SETTINGS)
-    torch.manual_seed(0)
-    steps = [Projection(nn.Linear(32, 20), nn.GELU()), Projection(nn.Linear(20, 10, bias=False), nn.Identity())]
-    encoder = Encoder(plain.backbone, plain.tokenizer, SETTINGS, steps).eval()
-    save(DualEncoder(encoder, encoder), tmp_path)
-    loaded = load(tmp_path)
-    assert loaded.width == 10
-    np.testing.assert_array_equal(
-        loaded.encode(TEXTS, side="query", precision="fp32"), encoder.encode(TEXTS, side="query", precision="fp32")
-    )
-    assert_same_vectors(loaded, peer_of(tmp_path))
 
 
 def test_a_tuned_pair_leaves_the_document_tower_untouched_bit_for_bit(tmp_path: Path) -> None:
@@ -117,13 +63,6 @@ def test_a_tuned_pair_leaves_the_document_tower_untouched_bit_for_bit(tmp_path: 
     assert_same_vectors(tuned, peer_of(tmp_path / "tuned"))
 
 
-def test_saving_twice_gives_the_same_model(tmp_path: Path) -> None:
-    model = tiny_dual(settings=SETTINGS, projection=9, shared=False)
-    save(model, tmp_path)
-    save(load(tmp_path), tmp_path)
-    assert [load(tmp_path).fingerprint(side) for side in SIDES] == [model.fingerprint(side) for side in SIDES]
-
-
 def test_what_is_written_does_not_depend_on_what_was_encoded_before(tmp_path: Path) -> None:
     model = tiny_dual(settings=SETTINGS)
     for name, limit in (("first", 7), ("second", 9)):
@@ -138,34 +77,6 @@ def test_what_is_written_does_not_depend_on_what_was_encoded_before(tmp_path: Pa
 # What sentence-transformers saves, we load.
 
 
-def peer_modules(folder: Path, pooling: Pooling, *extra: nn.Module) -> list[nn.Module]:
-    return [peers.Transformer(str(save_plain(folder))), peers.Pooling(32, pooling_mode=PEER_NAMES[pooling]), *extra]
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_a_model_that_sentence_transformers_saved_gives_equal_vectors(pooling: Pooling, tmp_path: Path) -> None:
-    torch.manual_seed(1)
-    dense = peers.Dense(32, 7, bias=pooling != "cls", activation_function=nn.ReLU() if pooling == "max" else nn.Tanh())
-    modules = peer_modules(tmp_path / "backbone", pooling, dense, peers.Normalize())
-    peer = SentenceTransformer(modules=modules, device="cpu", prompts={"query": "q: ", "document": "d: "})
-    peer.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
-    assert "pooling_mode" in json.loads((tmp_path / "saved/1_Pooling/config.json").read_text())
-    model = load(tmp_path / "saved")
-    assert (model.query.settings.pooling, model.width) == (pooling, 7)
-    assert_same_vectors(model, peer_of(tmp_path / "saved"))
-
-
-def test_a_prompt_left_out_of_the_pooling_by_sentence_transformers_is_left_out_by_us(tmp_path: Path) -> None:
-    transformer = peers.Transformer(str(save_plain(tmp_path / "backbone")))
-    pooling = peers.Pooling(32, pooling_mode="mean", include_prompt=False)
-    peer = SentenceTransformer(modules=[transformer, pooling], device="cpu", prompts={"query": "query: ", "document": ""})
-    peer.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
-    model = load(tmp_path / "saved")
-    assert not model.query.settings.pool_prompt
-    assert not model.query.settings.normalize
-    assert_same_vectors(model, peer)
-
-
 def router(folder: Path, query_seed: int, document_seed: int) -> SentenceTransformer:
     routes = {}
     for side, seed in (("query", query_seed), ("document", document_seed)):
@@ -176,21 +87,6 @@ def router(folder: Path, query_seed: int, document_seed: int) -> SentenceTransfo
         routes[side] = [peers.Transformer(str(path)), peers.Pooling(32, pooling_mode="mean")]
     both = peers.Router.for_query_document(query_modules=routes["query"], document_modules=routes["document"])
     return SentenceTransformer(modules=[both, peers.Normalize()], device="cpu")
-
-
-def test_a_router_that_sentence_transformers_saved_gives_equal_vectors(tmp_path: Path) -> None:
-    router(tmp_path, 1, 2).save_pretrained(str(tmp_path / "saved"), create_model_card=False)
-    model = load(tmp_path / "saved")
-    assert not model.shared
-    assert model.query.settings.normalize
-    assert_same_vectors(model, peer_of(tmp_path / "saved"))
-
-
-def test_routes_of_the_same_modules_are_one_tower(tmp_path: Path) -> None:
-    router(tmp_path, 1, 2).save_pretrained(str(tmp_path / "saved"), create_model_card=False)
-    structure = json.loads((tmp_path / "saved/router_config.json").read_text())["structure"]
-    edit(tmp_path / "saved", "router_config.json", structure={"query": structure["document"], "document": structure["document"]})
-    assert load(tmp_path / "saved").shared
 
 
 def test_routes_that_share_a_transformer_share_it_after_loading_and_after_saving(tmp_path: Path) -> None:
@@ -260,14 +156,6 @@ def test_other_names_of_the_document_prompt_are_found(prompts: dict[str, str | N
     assert (settings.query_prompt, settings.document_prompt) == ("q: ", "p: ")
 
 
-@pytest.mark.parametrize("prompts", [None, {}, {"query": None, "document": ""}])
-def test_prompts_that_are_not_there_are_empty(prompts: dict[str, str | None] | None, tmp_path: Path) -> None:
-    save_tiny(tmp_path)
-    edit(tmp_path, "config_sentence_transformers.json", prompts=prompts)
-    settings = load(tmp_path).query.settings
-    assert (settings.query_prompt, settings.document_prompt) == ("", "")
-
-
 # Plain Hugging Face directories.
 
 
@@ -285,25 +173,6 @@ def test_settings_of_the_user_come_first(tmp_path: Path) -> None:
     chosen: dict[str, str | bool | int] = {"pooling": "last", "normalize": False, "max_tokens": 40, "query_prompt": "q: "}
     model = load(save_plain(tmp_path), settings=chosen)
     assert model.query.settings == EncoderSettings("last", False, 40, "q: ")
-
-
-def test_settings_of_the_user_reach_both_towers(tmp_path: Path) -> None:
-    model = load(save_tiny(tmp_path, shared=False), settings={"max_tokens": 40})
-    assert (model.query.settings.max_tokens, model.document.settings.max_tokens) == (40, 40)
-
-
-def test_only_the_encoder_half_of_a_t5_is_loaded(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    whole = T5Model(T5Config(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, pad_token_id=1))
-    whole.save_pretrained(tmp_path)
-    tiny_tokenizer("t5").save_pretrained(tmp_path)
-    model = load(tmp_path)
-    assert type(model.query.backbone).__name__ == "T5EncoderModel"
-    expected = Encoder(whole.encoder, tiny_tokenizer("t5"), EncoderSettings())
-    expected.train(False)
-    np.testing.assert_allclose(
-        model.encode(TEXTS, side="query", precision="fp32"), expected.encode(TEXTS, side="query", precision="fp32"), atol=1e-6
-    )
 
 
 def test_half_precision_weights_are_loaded_as_float32(tmp_path: Path) -> None:
@@ -355,3 +224,44 @@ def test_lower_casing_beside_the_tokenizer_is_done_once_and_survives_saving(buil
     assert again.query.tokenize(texts, side="query") == lowered
     assert again.fingerprint() == model.fingerprint()
     np.testing.assert_allclose(peer_of(tmp_path / "again").encode(texts), model.encode(texts, side="query", precision="fp32"), atol=1e-5)
+
+
+def test_routes_of_the_same_modules_are_one_tower(tmp_path: Path) -> None:
+    router(tmp_path, 1, 2).save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    structure = json.loads((tmp_path / "saved/router_config.json").read_text())["structure"]
+    edit(tmp_path / "saved", "router_config.json", structure={"query": structure["document"], "document": structure["document"]})
+    assert load(tmp_path / "saved").shared
+
+
+def test_a_limit_of_the_user_is_that_of_both_sides(tmp_path: Path) -> None:
+    edit(save_tiny(tmp_path), "sentence_bert_config.json", query_length=9, document_length=30)
+    settings = load(tmp_path, settings={"max_tokens": 20}).query.settings
+    assert (settings.limit("query"), settings.limit("document")) == (20, 20)
+    assert override(load(tmp_path), {"max_tokens": 21}).query.settings.limit("query") == 21
+
+
+def test_towers_of_one_backbone_with_limits_of_their_own_keep_them(tmp_path: Path) -> None:
+    model = load(save_tiny(tmp_path / "one"))
+    query = model.query.with_settings(replace(model.query.settings, query_max_tokens=9))
+    save(DualEncoder(query, model.document), tmp_path / "two")
+    again = load(tmp_path / "two")
+    assert [again.tower(side).settings.limit(side) for side in SIDES] == [9, model.document.settings.max_tokens]
+    peer = SentenceTransformer(str(tmp_path / "two"), device="cpu")
+    for side, encode in zip(SIDES, (peer.encode_query, peer.encode_document), strict=True):
+        text = "a text that is longer than nine tokens"
+        np.testing.assert_allclose(again.encode([text], side=side, precision="fp32")[0], encode(text), atol=1e-5)
+
+
+# XLM-R keeps two rows of its positions for padding; T5 has relative positions, and so no limit of its own.
+@pytest.mark.parametrize(
+    ("kind", "tokenizer_limit", "limit"),
+    [("bert", 50, 50), ("bert", 10**30, 600), ("bert", 700, 600), ("xlm-roberta", 10**30, 598), ("t5", 10**30, 512)],
+)
+def test_a_text_is_cut_at_the_lesser_of_the_limits(kind: Kind, tokenizer_limit: int, limit: int, tmp_path: Path) -> None:
+    edit(save_plain(tmp_path, kind), "tokenizer_config.json", model_max_length=tokenizer_limit)
+    assert load(tmp_path).query.settings.max_tokens == limit
+
+
+def test_rotary_positions_may_go_past_their_trained_length(tmp_path: Path) -> None:
+    model = load(save_plain(tmp_path, "llama"), settings={"max_tokens": 700})
+    assert np.isfinite(model.encode(["a" * 800], side="query", precision="fp32")).all()

@@ -178,14 +178,6 @@ def test_a_pickled_adapter_is_not_read(tmp_path: Path) -> None:
         load(folder)
 
 
-def test_an_adapter_alone_has_the_usual_settings_of_a_plain_model(tmp_path: Path) -> None:
-    folder = spoiled_adapter(tmp_path / "model")
-    listed = load(folder).fingerprint()
-    for name in ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"):
-        (folder / name).unlink()
-    assert load(folder).fingerprint() == listed
-
-
 # What a file may not reach.
 
 

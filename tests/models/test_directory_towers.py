@@ -1,6 +1,8 @@
-"""Architectures on disk: sentence-transformers gives our embeddings, and what both towers share stays shared, there and here."""
+"""Pairs of towers on disk: sentence-transformers gives our embeddings, and weights of both towers stay shared, there and here."""
 
+import ast
 import json
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,9 +16,9 @@ from torch import nn
 from adiabat.data.records import Side
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load
-from adiabat.models.saving import save
+from adiabat.models.saving import QUERY_ARGUMENTS, model_card, save
 from adiabat.models.towers import DualEncoder, TowerKind, build_towers
-from tests.tiny import Kind, edit, tiny_backbone, tiny_dual, tiny_tokenizer
+from tests.tiny import Kind, tiny_backbone, tiny_dual, tiny_encoder, tiny_tokenizer
 
 TEXTS = ["Where does the river rise?", "река", "مرحبا", "a", "word " * 30]
 SETTINGS = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
@@ -88,13 +90,6 @@ def test_a_shared_projection_is_named_in_both_routes_and_stays_one_object(tmp_pa
     assert routes["query"][0] is not routes["document"][0]
 
 
-def test_projections_of_their_own_stay_their_own(tmp_path: Path) -> None:
-    save(trained("asymmetric"), tmp_path)
-    model = load(tmp_path)
-    weights = [tower.projections[-1].get_parameter("linear.weight") for tower in (model.query, model.document)]
-    assert (weights[0] - weights[1]).abs().max() > 0.01
-
-
 @pytest.mark.parametrize("kind", TOWERS)
 def test_saving_what_was_loaded_writes_the_same_files(kind: TowerKind, tmp_path: Path) -> None:
     save(trained(kind), tmp_path / "one")
@@ -145,17 +140,44 @@ def test_a_projection_that_sentence_transformers_shares_is_shared_here(on_top: b
     assert_same_vectors(model, peer_of(tmp_path / "ours"))
 
 
-def test_routes_of_one_backbone_and_one_projection_under_two_poolings_keep_both_shared(tmp_path: Path) -> None:
-    save(trained("shared_projection"), tmp_path / "one")
-    structure = json.loads((tmp_path / "one/router_config.json").read_text())["structure"]
-    structure["document"][0] = structure["query"][0]
-    edit(tmp_path / "one", structure["document"][1] + "/config.json", pooling_mode_mean_tokens=False, pooling_mode_cls_token=True)
-    edit(tmp_path / "one", "router_config.json", structure=structure)
-    model = load(tmp_path / "one")
-    save(model, tmp_path / "two")
-    again = load(tmp_path / "two")
-    assert len(list((tmp_path / "two").rglob("model.safetensors"))) == 2
-    assert again.query.backbone is again.document.backbone
-    assert again.query.projections[-1] is again.document.projections[-1]
-    assert (again.query.settings.pooling, again.document.settings.pooling) == ("mean", "cls")
-    assert_same_vectors(again, peer_of(tmp_path / "two"))
+SENTENCES = ["a document about the sea", "another one", "what is salt?"]
+PROMPTED = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
+
+
+@pytest.fixture(params=[EncoderSettings(max_tokens=64), PROMPTED], ids=["plain", "prompts"])
+def towers(request: pytest.FixtureRequest) -> DualEncoder:
+    """A tuned query tower beside the document tower, of a model whose default prompt was that of queries."""
+    pair = (tiny_encoder(seed=seed, settings=request.param) for seed in (1, 0))
+    return DualEncoder(*pair, "pair", {"default_prompt_name": "query"})
+
+
+def test_plain_encode_gives_documents_and_the_query_task_gives_queries(towers: DualEncoder, tmp_path: Path) -> None:
+    save(towers, tmp_path / "model")
+    peer = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    documents, queries = (towers.encode(SENTENCES, side=side, precision="fp32") for side in ("document", "query"))
+    assert np.abs(documents - queries).max() > 0.1
+    np.testing.assert_allclose(peer.encode(SENTENCES), documents, atol=1e-5)
+    np.testing.assert_allclose(peer.encode_document(SENTENCES), documents, atol=1e-5)
+    np.testing.assert_allclose(peer.encode_query(SENTENCES), queries, atol=1e-5)
+    np.testing.assert_allclose(peer.encode(SENTENCES, **ast.literal_eval(QUERY_ARGUMENTS)), queries, atol=1e-5)
+
+
+def test_a_saved_pair_is_loaded_and_saved_again_alike(towers: DualEncoder, tmp_path: Path) -> None:
+    save(towers, tmp_path / "one")
+    save(load(tmp_path / "one"), tmp_path / "other")
+    for name in ("router_config.json", "config_sentence_transformers.json", "README.md"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+    stated = json.loads((tmp_path / "one" / "config_sentence_transformers.json").read_text(encoding="utf-8"))
+    assert stated["default_prompt_name"] == ("document" if towers.document.settings.document_prompt else None)
+
+
+def test_the_card_names_prompts_similarity_and_lengths_that_a_caller_must_give(tmp_path: Path) -> None:
+    loose = EncoderSettings(max_tokens=64, normalize=False, query_prompt="query: ", document_prompt="passage: ")
+    towers = DualEncoder(tiny_encoder(seed=1, settings=loose), tiny_encoder(settings=loose), "pair", {"similarity_fn_name": "dot"})
+    card = model_card(towers)
+    assert "compared by dot product (`dot`)" in card
+    assert """TunedQueries("PATH", query_instruction='query: ', text_instruction='passage: ', normalize=False)""" in card
+    for block in re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL):
+        compile(block, "card", "exec")
+    save(tiny_dual(), tmp_path / "shared")
+    assert not (tmp_path / "shared" / "README.md").exists()

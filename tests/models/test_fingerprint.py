@@ -1,8 +1,7 @@
 """What makes encoders interchangeable, and how a difference is told."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,7 @@ from adiabat.core.errors import StoreError
 from adiabat.models.embedding_head import EncoderSettings, Projection
 from adiabat.models.encoder import Encoder
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.models.loading import load
-from adiabat.models.saving import save
-from tests.tiny import KINDS, Kind, tiny_dual, tiny_encoder
+from tests.tiny import tiny_encoder
 
 SETTINGS = EncoderSettings(max_tokens=64)
 PRINT = Fingerprint("bert", "a" * 64, "b" * 64, "mean", True, "passage: ", 512, 384)
@@ -49,21 +46,6 @@ def other_tokenizer(encoder: Encoder) -> Encoder:
 
 def set_to(changes: dict[str, Any]) -> Callable[[Encoder], Encoder]:
     return lambda encoder: encoder.with_settings(replace(encoder.settings, **changes))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shared", [True, False])
-def test_saving_and_loading_keeps_the_fingerprint(kind: Kind, shared: bool, tmp_path: Path) -> None:
-    model = tiny_dual(kind, settings=replace(SETTINGS, document_prompt="passage: "), projection=8, shared=shared)
-    save(model, tmp_path)
-    loaded = load(tmp_path)
-    assert loaded.shared == shared
-    assert loaded.fingerprint("query") == model.fingerprint("query")
-    assert loaded.fingerprint("document") == model.fingerprint("document")
-
-
-def test_the_same_seed_gives_the_same_fingerprint() -> None:
-    assert tiny_encoder().fingerprint() == tiny_encoder().fingerprint()
 
 
 def test_encoding_does_not_change_the_fingerprint() -> None:
@@ -131,33 +113,6 @@ def test_the_query_prompt_counts_for_queries_alone() -> None:
     assert plain.fingerprint("query").differences(prompted.fingerprint("query")) == ['prompt "" in the store, "query: " in the encoder']
 
 
-def test_the_limit_of_queries_counts_for_queries_alone() -> None:
-    plain, cut = (tiny_encoder(settings=replace(SETTINGS, query_max_tokens=limit)) for limit in (None, 9))
-    assert cut.fingerprint("document") == plain.fingerprint("document")
-    assert plain.fingerprint("query").differences(cut.fingerprint("query")) == ["max_tokens 64 in the store, 9 in the encoder"]
-
-
-def test_the_pooler_head_does_not_count() -> None:
-    encoder = tiny_encoder()
-    before = encoder.fingerprint()
-    with torch.no_grad():
-        encoder.backbone.get_submodule("pooler").get_submodule("dense").get_parameter("weight").add_(1)
-    assert encoder.fingerprint() == before
-
-
-def test_another_family_is_named() -> None:
-    phrases = tiny_encoder("bert").fingerprint().differences(tiny_encoder("xlm-roberta").fingerprint())
-    assert 'backbone "bert" in the store, "xlm-roberta" in the encoder' in phrases
-
-
-def test_the_width_is_that_of_the_vectors() -> None:
-    assert tiny_encoder(width=32, projection=8).fingerprint().width == 8
-
-
-def test_equal_fingerprints_have_no_differences() -> None:
-    assert PRINT.differences(replace(PRINT)) == []
-
-
 def test_differences_show_both_values_and_cut_hashes() -> None:
     other = replace(PRINT, weights="c" * 64, prompt="", max_tokens=256, normalize=False)
     assert PRINT.differences(other) == [
@@ -166,19 +121,6 @@ def test_differences_show_both_values_and_cut_hashes() -> None:
         'prompt "passage: " in the store, "" in the encoder',
         "max_tokens 512 in the store, 256 in the encoder",
     ]
-
-
-@pytest.mark.parametrize("name", [part.name for part in fields(Fingerprint)])
-def test_every_part_counts(name: str) -> None:
-    value = getattr(PRINT, name)
-    changes: dict[str, Any] = {name: not value if isinstance(value, bool) else value * 2}
-    other = replace(PRINT, **changes)
-    assert len(PRINT.differences(other)) == 1
-    assert other != PRINT
-
-
-def test_json_gives_it_back() -> None:
-    assert Fingerprint.from_json(PRINT.to_json()) == PRINT
 
 
 @pytest.mark.parametrize("spoil", [{"prompt": None}, {"colour": "red"}], ids=["missing", "unknown"])

@@ -23,7 +23,6 @@ from adiabat.models.static import StaticBackbone, StaticTokenizer
 from adiabat.models.token_cache import TokenTable, embed_all
 from adiabat.models.tokenizer import require_pad_token
 from adiabat.models.towers import DualEncoder, build_towers
-from adiabat.profiling.text_lengths import ModelTokens
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import side_passes
 from tests.commands import lines
@@ -50,20 +49,6 @@ def test_a_text_is_the_mean_of_its_tokens():
     found = encode(static_encoder(table, settings=PLAIN), ["cat dog", "cat cat dog", "dog"])
     np.testing.assert_array_equal(found, [[2.5, 1.5], [3.0, 1.0], [1.0, 3.0]])
     np.testing.assert_allclose(encode(static_encoder(table), ["cat cat dog"]), [[0.948683, 0.316228]], atol=1e-6)
-
-
-def test_vectors_are_those_of_a_plain_loop():
-    table = word_table()
-    draw = np.random.default_rng(3)
-    texts = [" ".join(draw.choice(WORDS[4:], draw.integers(1, 30))) for _ in range(300)]
-    expected = [np.mean([table[WORDS.index(word)].numpy() for word in text.split()], axis=0) for text in texts]
-    np.testing.assert_allclose(encode(static_encoder(table, settings=PLAIN), texts), expected, atol=1e-6)
-
-
-def test_neither_the_order_nor_the_number_of_times_a_text_is_repeated_counts():
-    encoder = static_encoder()
-    found = encode(encoder, ["the cat on the moon", "moon the on cat the", "the cat on the moon " * 7])
-    np.testing.assert_allclose(found, found[[0, 0, 0]], atol=1e-6)
 
 
 def test_a_text_alone_has_the_vector_that_it_has_among_others():
@@ -99,13 +84,6 @@ def test_unknown_tokens_are_left_out_after_the_limit_and_letters_are_cut_before_
     assert tokenizer(letters_per_token=1).token_ids(["cat dog sea"], limit=5) == [[CAT, UNKNOWN]]
 
 
-def test_a_table_in_half_precision_is_computed_with_in_full():
-    table = word_table().half()
-    backbone = StaticBackbone(table)
-    assert backbone.table.dtype == torch.float32
-    torch.testing.assert_close(backbone.table, table.float(), rtol=0, atol=0)
-
-
 def test_padding_is_zero_whatever_fills_it():
     backbone = StaticBackbone(word_table())
     states = backbone(torch.tensor([[CAT, DOG]]), torch.tensor([[1, 0]])).last_hidden_state
@@ -134,17 +112,6 @@ def test_automatic_precision_stays_full_where_half_would_gain_nothing(monkeypatc
     half, full = (encoder.encode(CORNERS[2:], side="query", precision=precision) for precision in ("bf16", "fp32"))
     assert np.sum(half * full, axis=1).min() > 0.9999
     assert not np.array_equal(half, full)
-
-
-def test_everything_follows_the_encoder_to_another_device():
-    encoder = static_encoder().to("meta")
-    found = encoder(encoder.collate([[CAT], [CAT, DOG]], side="query"))
-    assert (found.device.type, found.shape) == ("meta", (2, encoder.width))
-
-
-def test_tokens_are_counted_without_special_tokens_and_cut_nowhere():
-    encoder = static_encoder(settings=EncoderSettings(max_tokens=3, query_prompt="the "))
-    assert ModelTokens(DualEncoder(encoder, encoder)).count(["cat dog sea moon", ""], side="query") == [5, 1]
 
 
 def test_fingerprints_tell_apart_what_gives_other_vectors():
@@ -188,11 +155,6 @@ def test_settings_that_cannot_be_kept_are_refused(settings, message, tmp_path):
         assert str(caught.value) == message
 
 
-def test_blocks_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="encoder.blocks must be left out for a static model, which has none, got 2"):
-        adiabat.load(write_static(tmp_path), settings=EncoderSection(blocks=2))
-
-
 # Stores.
 
 
@@ -221,28 +183,6 @@ def test_the_gradient_of_a_row_is_its_share_of_the_text_and_none_of_it_reaches_t
     expected = torch.zeros_like(gradient)
     expected[CAT, 0], expected[DOG, 0] = 2 / 3, 1 / 3
     torch.testing.assert_close(gradient, expected)
-
-
-def test_a_text_without_tokens_breaks_no_gradient_of_a_normalised_tower():
-    tower = static_encoder()
-    tower(tower.collate(tower.tokenize(["cat dog", "", "cat"], side="query"), side="query"))[:, 0].sum().backward()
-    gradient = tower.backbone.token_embeddings.weight.grad
-    assert gradient.isfinite().all()
-    assert gradient[CAT].any()
-    assert not gradient[-1].any()
-
-
-def test_a_step_moves_the_rows_of_its_tokens_and_no_other():
-    tower = trained().query
-    before = tower.backbone.table.clone()
-    table = TokenTable.of(tower, ["cat cat dog", ""], side="query")
-    optimizer = torch.optim.SGD(tower.parameters(), lr=0.5)
-    with side_passes(tower, precision="fp32") as passes:
-        passes.embed(table, np.arange(2)).sum().backward()
-    optimizer.step()
-    moved = (tower.backbone.table != before).any(dim=1)
-    assert set(np.flatnonzero(moved.numpy())) == {CAT, DOG}
-    assert not tower.backbone.token_embeddings.weight[-1].any()
 
 
 def test_passes_side_by_side_give_the_vectors_and_gradients_of_one_pass():
@@ -322,3 +262,17 @@ def test_checkpointing_without_blocks_is_refused():
         side_passes(trained().query, precision="fp32", chunking=Chunking(checkpointed=True)),
     ):
         pass
+
+
+def test_blocks_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="encoder.blocks must be left out for a static model, which has none, got 2"):
+        adiabat.load(write_static(tmp_path), settings=EncoderSection(blocks=2))
+
+
+def test_a_text_without_tokens_breaks_no_gradient_of_a_normalised_tower():
+    tower = static_encoder()
+    tower(tower.collate(tower.tokenize(["cat dog", "", "cat"], side="query"), side="query"))[:, 0].sum().backward()
+    gradient = tower.backbone.token_embeddings.weight.grad
+    assert gradient.isfinite().all()
+    assert gradient[CAT].any()
+    assert not gradient[-1].any()

@@ -69,25 +69,6 @@ def test_either_name_in_either_place_is_read(dotted, place, unit, tmp_path):
     assert_as_sentence_transformers(tmp_path)
 
 
-def test_what_sentence_transformers_saves_is_read(tmp_path):
-    embedding = peers.StaticEmbedding(word_tokenizer(limit=5), embedding_weights=word_table())
-    dense = peers.Dense(WIDTH, 3)
-    prompts = {"query": "the ", "document": "a sea "}
-    SentenceTransformer(modules=[embedding, dense, peers.Normalize()], prompts=prompts, device="cpu").save_pretrained(str(tmp_path))
-    model = load(tmp_path)
-    assert model.query.settings == EncoderSettings(max_tokens=5, query_prompt="the ", document_prompt="a sea ")
-    assert model.width == 3
-    assert_as_sentence_transformers(tmp_path)
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_texts_are_cut_where_the_file_of_the_tokenizer_says(side, tmp_path):
-    write_embedding(tmp_path, {"embedding.weight": word_table()}, word_tokenizer(limit=4, side=side))
-    write_modules(tmp_path, (".", OLD.format("StaticEmbedding")))
-    assert load(tmp_path).query.settings.max_tokens == 4
-    assert_as_sentence_transformers(tmp_path, ["the cat on the moon a dog", "cat"])
-
-
 def test_texts_are_cut_nowhere_where_it_does_not_say(tmp_path):
     assert_as_sentence_transformers(write_static(tmp_path), ["cat " * 3000 + "dog " * 3000])
 
@@ -98,13 +79,6 @@ TABLES: dict[str, dict[str, torch.Tensor]] = {
     "mapping": {"embeddings": word_table(rows=5), "mapping": MAPPING.int()},
     "both": {"embeddings": word_table(rows=5), "mapping": MAPPING, "weights": SCALES.double()},
 }
-
-
-@pytest.mark.parametrize("tensors", TABLES.values(), ids=TABLES)
-def test_a_directory_of_model2vec_that_lists_modules_is_read_as_sentence_transformers_does(tensors, tmp_path):
-    write_model2vec(tmp_path, tensors, normalize=False, max_length=3)
-    write_modules(tmp_path, (".", OLD.format("StaticEmbedding")), ("1_Normalize", OLD.format("Normalize")))
-    assert_as_sentence_transformers(tmp_path)
 
 
 def test_towers_may_be_static_on_one_side(tmp_path):
@@ -275,16 +249,6 @@ def test_a_bad_file_is_told(spoil, message, listed, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("limit", ["many", 7.5, True])
-def test_a_limit_that_is_no_whole_number_is_told(limit, tmp_path):
-    with pytest.raises(ModelError, match=f"max_length must be a whole number, or null for none, got {limit!r}; correct it"):
-        load(write_model2vec(tmp_path, {"embeddings": word_table()}, max_length=limit))
-
-
-def test_a_table_with_rows_to_spare_is_read(tmp_path):
-    assert_as_sentence_transformers(write_static(tmp_path, word_table(rows=16)))
-
-
 @pytest.mark.parametrize("kind", ["Pooling", "WordWeights"])
 def test_modules_that_a_static_model_cannot_have_are_told(kind, tmp_path):
     write_modules(write_static(tmp_path), ("0_StaticEmbedding", OLD.format("StaticEmbedding")), ("1_Other", OLD.format(kind)))
@@ -301,3 +265,13 @@ def test_a_configuration_of_another_kind_is_no_static_model(tmp_path):
     shutil.copy(folder / "tokenizer.json", folder / "copy.json")
     with pytest.raises(ModelError, match="must hold embedding.weight or embeddings, got "):
         load(folder)
+
+
+@pytest.mark.parametrize("limit", ["many", 7.5, True])
+def test_a_limit_that_is_no_whole_number_is_told(limit, tmp_path):
+    with pytest.raises(ModelError, match=f"max_length must be a whole number, or null for none, got {limit!r}; correct it"):
+        load(write_model2vec(tmp_path, {"embeddings": word_table()}, max_length=limit))
+
+
+def test_a_table_with_rows_to_spare_is_read(tmp_path):
+    assert_as_sentence_transformers(write_static(tmp_path, word_table(rows=16)))

@@ -11,7 +11,7 @@ from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load, override
 from adiabat.models.saving import save
-from adiabat.models.tokenizer import require_pad_token, special_tokens
+from adiabat.models.tokenizer import require_pad_token
 from adiabat.models.towers import DualEncoder
 from tests.tiny import Kind, save_tiny, tiny_backbone, tiny_dual, tiny_tokenizer
 
@@ -64,13 +64,6 @@ def test_an_encoder_that_cannot_pad_is_refused_with_the_token_to_set() -> None:
     require_pad_token(tiny_dual("llama").query)
 
 
-def test_a_tokenizer_without_an_end_of_text_token_is_told_of_another_special_one() -> None:
-    encoder = without_padding().query
-    encoder.tokenizer.eos_token = None
-    with pytest.raises(ModelError, match=r'set encoder.pad_token = "\[CLS\]"'):
-        require_pad_token(encoder)
-
-
 # An ordinary token would become a special one on the way to the disk.
 @pytest.mark.parametrize("token", ["<|endoftext|>", "a"], ids=["unknown", "ordinary"])
 def test_a_token_that_is_not_special_is_refused(token: str, folder: Path) -> None:
@@ -95,10 +88,6 @@ def test_a_model_already_loaded_gets_a_padding_token_in_a_copy(shared: bool) -> 
     assert [tower.tokenizer.pad_token for tower in (padded.query, padded.document)] == ["[SEP]", "[SEP]"]
     assert [tower.tokenizer.pad_token for tower in (model.query, model.document)] == [None, None]
     assert override(padded, {"max_tokens": 9}).query.tokenizer.pad_token == "[SEP]"
-
-
-def test_special_tokens_are_listed_by_id() -> None:
-    assert special_tokens(tiny_tokenizer()) == ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]
 
 
 def test_an_empty_text_has_one_vector_whatever_token_pads() -> None:

@@ -1,16 +1,209 @@
-"""The pair of towers."""
+"""The pair of towers: shared, asymmetric, or under one projection; how they are built, and what gradients do."""
+
+import copy
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
-from adiabat.core.errors import ModelError
-from adiabat.models.bulk import Progress
+from adiabat.core.errors import AdiabatError, ConfigError, ModelError
+from adiabat.data.records import Side
 from adiabat.models.embedding_head import EncoderSettings
-from adiabat.models.towers import DualEncoder
-from tests.tiny import tiny_dual, tiny_encoder
+from adiabat.models.encoder import Encoder
+from adiabat.models.towers import DualEncoder, TowerKind, build_towers, freeze_tower, trainable_copy
+from tests.tiny import Kind, tiny_dual, tiny_encoder
 
-TEXTS = ["river", "Where does the river rise?", "гора"]
+TEXTS = ["Where does the river rise?", "река", "a"]
+DOCUMENTS = ["It rises in the hills.", "в горах", "b"]
+SIDES: tuple[Side, Side] = ("query", "document")
+FAMILIES: tuple[Kind, ...] = ("bert", "t5", "llama")
+TOWERS: tuple[TowerKind, ...] = get_args(TowerKind)
+
+
+def vectors(encoder: Encoder, side: Side = "query") -> np.ndarray:
+    return encoder.encode(TEXTS, side=side, precision="fp32")
+
+
+def loss_of(model: DualEncoder) -> Tensor:
+    """In-batch softmax over both towers."""
+    query, document = (
+        tower(tower.collate(tower.tokenize(texts, side=side), side=side))
+        for tower, texts, side in zip((model.query, model.document), (TEXTS, DOCUMENTS), SIDES, strict=True)
+    )
+    return nn.functional.cross_entropy(query @ document.T / 0.2, torch.arange(len(TEXTS)))
+
+
+def backward(model: DualEncoder) -> None:
+    loss_of(model).backward()  # type: ignore[no-untyped-call]
+
+
+def gradient(projection: nn.Module) -> Tensor:
+    found = projection.get_parameter("linear.weight").grad
+    assert found is not None
+    return found
+
+
+def shifted(encoder: Encoder, amount: float) -> None:
+    with torch.no_grad():
+        for weights in encoder.parameters():
+            weights.add_(amount)
+
+
+# What is shared and what is not.
+
+
+@pytest.mark.parametrize("width", [None, 8])
+def test_asymmetric_towers_have_no_weights_in_common_and_start_equal(width: int | None) -> None:
+    model = build_towers(tiny_dual(projection=20), kind="asymmetric", projection_width=width, seed=0)
+    assert not {id(weights) for weights in model.query.parameters()} & {id(weights) for weights in model.document.parameters()}
+    assert model.query.weights_digest() == model.document.weights_digest()
+    np.testing.assert_array_equal(vectors(model.query), vectors(model.document))
+    assert model.width == (width or 20)
+
+
+@pytest.mark.parametrize("width", [None, 8])
+def test_a_shared_projection_is_all_that_its_towers_have_in_common(width: int | None) -> None:
+    model = build_towers(tiny_dual(), kind="shared_projection", projection_width=width, seed=0)
+    common = {id(weights) for weights in model.query.parameters()} & {id(weights) for weights in model.document.parameters()}
+    assert model.query.projections[-1] is model.document.projections[-1]
+    assert common == {id(weights) for weights in model.query.projections[-1].parameters()}
+    assert not model.shared
+    assert model.width == (width or 32)
+
+
+def test_a_new_projection_stands_on_those_that_the_start_has_by_hand() -> None:
+    start = tiny_dual(projection=20)
+    model = build_towers(start, kind="asymmetric", projection_width=3, seed=5)
+    weights = model.query.projections[-1].get_parameter("linear.weight").detach().numpy()
+    plain = start.query.with_settings(copy.copy(start.query.settings))
+    pooled = plain.encode(TEXTS, side="query", precision="fp32")
+    # The start's vectors have unit length already, which a linear map without bias passes over but for the length.
+    projected = np.array([[sum(row[e] * vector[e] for e in range(20)) for row in weights] for vector in pooled])
+    np.testing.assert_allclose(vectors(model.query), projected / np.linalg.norm(projected, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_the_seed_decides_new_projections_and_nothing_else() -> None:
+    models = [build_towers(tiny_dual(), kind="shared_projection", projection_width=8, seed=seed) for seed in (0, 0, 1)]
+    assert models[0].fingerprint() == models[1].fingerprint() != models[2].fingerprint()
+    assert len({build_towers(tiny_dual(), kind="asymmetric", seed=seed).fingerprint() for seed in (0, 1)}) == 1
+
+
+def test_a_projection_that_both_towers_end_in_is_kept_as_the_shared_one() -> None:
+    start = build_towers(tiny_dual(shared=False), kind="shared_projection", projection_width=8, seed=0)
+    again = build_towers(start, kind="shared_projection", seed=1)
+    assert len(again.query.projections) == len(again.document.projections) == 1
+    assert again.query.projections[-1] is again.document.projections[-1] is not start.query.projections[-1]
+    assert [again.fingerprint(side) for side in SIDES] == [start.fingerprint(side) for side in SIDES]
+    assert len(build_towers(start, kind="shared_projection", projection_width=8, seed=1).query.projections) == 2
+    assert build_towers(tiny_dual(projection=8), kind="shared_projection", seed=0).width == 8
+
+
+def test_a_document_side_of_another_family_starts_from_its_own_model() -> None:
+    start, other = tiny_dual("bert", width=32), tiny_dual("t5", width=16, shared=False)
+    model = build_towers(start, kind="asymmetric", projection_width=8, document_start=other, seed=0)
+    assert [tower.backbone.config.model_type for tower in (model.query, model.document)] == ["bert", "t5"]
+    assert model.document.tokenizer is other.document.tokenizer
+    assert model.width == 8
+    plain = build_towers(start, kind="asymmetric", document_start=tiny_dual("llama", seed=3), seed=0)
+    np.testing.assert_array_equal(vectors(plain.document, "document"), vectors(tiny_encoder("llama", seed=3), "document"))
+
+
+# What cannot be built.
+
+
+BAD: dict[str, tuple[dict[str, object], str]] = {
+    "two towers as one": (
+        {"start": tiny_dual(shared=False), "kind": "shared"},
+        "towers.kind must be asymmetric or shared_projection where the two sides start from different towers, got shared; choose",
+    ),
+    "a second start for one tower": ({"kind": "shared", "document_start": tiny_dual(seed=4)}, "start from different towers, got shared"),
+    "one projection over two widths": (
+        {"kind": "shared_projection", "projection_width": 8, "document_start": tiny_dual(width=16)},
+        "got shared_projection over 32 and 16: one projection takes vectors of one width; choose asymmetric, and set towers.projection_wi",
+    ),
+    "two widths": (
+        {"kind": "asymmetric", "document_start": tiny_dual(width=16)},
+        "tiny: both towers must have one width, got 32 and 16; train them with projections to one width, towers.projection_width",
+    ),
+    "a layer on what is truncated": (
+        {"start": tiny_dual(settings=EncoderSettings(truncate_dim=5)), "kind": "shared", "projection_width": 8},
+        "towers.projection_width must be left out for a model that cuts its embeddings (truncate_dim), which no layer can follow; take",
+    ),
+    "no width": ({"kind": "shared", "projection_width": 0}, "towers.projection_width must be > 0, got 0"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_built_is_told_in_one_line(name: str) -> None:
+    arguments, told = BAD[name]
+    with pytest.raises(AdiabatError) as caught:
+        build_towers(**{"start": tiny_dual(), "seed": 0, **arguments})  # type: ignore[arg-type]
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, ConfigError if name in ("no width", "a layer on what is truncated") else ModelError)
+
+
+# What training does.
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_of_both_sides_add_up_in_a_shared_projection(family: Kind) -> None:
+    joined = build_towers(tiny_dual(family, shared=False), kind="shared_projection", projection_width=8, seed=0)
+    apart = DualEncoder(joined.query, trainable_copy(joined.document))
+    backward(apart)
+    parts = [gradient(tower.projections[-1]).clone() for tower in (apart.query, apart.document)]
+    joined.query.zero_grad()
+    backward(joined)
+    assert min(part.abs().max() for part in parts) > 1e-3
+    total = [[float(one) + float(other) for one, other in zip(*rows, strict=True)] for rows in zip(*parts, strict=True)]
+    torch.testing.assert_close(gradient(joined.query.projections[-1]), torch.tensor(total), atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", TOWERS)
+def test_training_leaves_the_start_untouched(kind: TowerKind) -> None:
+    start = tiny_dual(projection=20)
+    start.query.backbone.requires_grad_(False)
+    before = start.fingerprint()
+    model = build_towers(start, kind=kind, projection_width=8, seed=0)
+    for tower in (model.query, model.document):
+        tower.train()
+        shifted(tower, 0.1)
+    assert start.fingerprint() == before
+    assert not start.query.training
+    assert len(start.query.projections) == 1
+    assert not any(weights.requires_grad for weights in start.query.backbone.parameters())
+
+
+@pytest.mark.parametrize("kind", TOWERS)
+def test_all_that_an_embedding_depends_on_is_trainable_and_nothing_else(kind: TowerKind) -> None:
+    model = build_towers(tiny_dual(), kind=kind, projection_width=8, seed=0)
+    for tower in (model.query, model.document):
+        assert not tower.training
+        used = {id(weights) for weights in tower.used_parameters().values()}
+        assert {id(weights) for weights in tower.parameters() if weights.requires_grad} == used
+        # BERT has a pooler head.
+        assert len(used) < len(list(tower.parameters()))
+
+
+def test_a_frozen_tower_freezes_the_projection_that_it_shares() -> None:
+    model = build_towers(tiny_dual(shared=False), kind="shared_projection", projection_width=8, seed=0)
+    before = model.fingerprint("document")
+    freeze_tower(model.document)
+    trained = [weights for weights in model.query.parameters() if weights.requires_grad]
+    torch.optim.SGD(trained, lr=0.1).zero_grad()
+    backward(model)
+    torch.optim.SGD(trained, lr=0.1).step()
+    assert model.fingerprint("document") == before
+
+
+def test_equal_projections_of_two_towers_are_not_mistaken_for_one() -> None:
+    start = build_towers(tiny_dual(), kind="asymmetric", projection_width=8, seed=0)
+    assert len(build_towers(start, kind="shared_projection", seed=0).query.projections) == 2
+
+
+RIVERS = ["river", "Where does the river rise?", "гора"]
 
 
 def test_one_encoder_on_both_sides_is_shared() -> None:
@@ -18,17 +211,13 @@ def test_one_encoder_on_both_sides_is_shared() -> None:
     assert not tiny_dual(shared=False).shared
 
 
-def test_equal_weights_in_two_objects_are_not_shared() -> None:
-    assert not DualEncoder(tiny_encoder(), tiny_encoder()).shared
-
-
 def test_each_side_goes_through_its_own_tower() -> None:
     model = tiny_dual(shared=False)
     assert model.tower("query") is model.query
     assert model.tower("document") is model.document
-    queries, documents = (model.encode(TEXTS, side=side, precision="fp32") for side in ("query", "document"))
-    np.testing.assert_array_equal(queries, model.query.encode(TEXTS, side="query", precision="fp32"))
-    np.testing.assert_array_equal(documents, model.document.encode(TEXTS, side="document", precision="fp32"))
+    queries, documents = (model.encode(RIVERS, side=side, precision="fp32") for side in ("query", "document"))
+    np.testing.assert_array_equal(queries, model.query.encode(RIVERS, side="query", precision="fp32"))
+    np.testing.assert_array_equal(documents, model.document.encode(RIVERS, side="document", precision="fp32"))
     assert np.abs(queries - documents).max() > 0.01
 
 
@@ -36,37 +225,15 @@ def test_shared_towers_still_tell_the_prompts_apart() -> None:
     model = tiny_dual(settings=EncoderSettings(max_tokens=64, query_prompt="query: "))
     plain = tiny_dual(settings=EncoderSettings(max_tokens=64))
     np.testing.assert_array_equal(
-        model.encode(TEXTS, side="document", precision="fp32"), plain.encode(TEXTS, side="document", precision="fp32")
+        model.encode(RIVERS, side="document", precision="fp32"), plain.encode(RIVERS, side="document", precision="fp32")
     )
-    assert np.abs(model.encode(TEXTS, side="query", precision="fp32") - plain.encode(TEXTS, side="query", precision="fp32")).max() > 1e-3
-
-
-def test_towers_of_different_width_are_refused() -> None:
-    with pytest.raises(ModelError, match="pair: both towers must have one width, got 16 and 32"):
-        DualEncoder(tiny_encoder(width=16), tiny_encoder(width=32), "pair")
-
-
-def test_a_projection_makes_widths_equal() -> None:
-    assert DualEncoder(tiny_encoder(width=16, projection=8), tiny_encoder(width=32, projection=8)).width == 8
+    assert np.abs(model.encode(RIVERS, side="query", precision="fp32") - plain.encode(RIVERS, side="query", precision="fp32")).max() > 1e-3
 
 
 def test_parameters_that_towers_share_count_once() -> None:
     one = tiny_dual()
     assert one.parameters == sum(weight.numel() for weight in one.query.parameters())
     assert tiny_dual(shared=False).parameters == 2 * one.parameters
-
-
-def test_fingerprints_follow_the_side() -> None:
-    model = tiny_dual(shared=False)
-    assert model.fingerprint() == model.document.fingerprint("document")
-    assert model.fingerprint("query") == model.query.fingerprint("query")
-    assert model.fingerprint("query") != model.fingerprint("document")
-
-
-def test_progress_is_passed_on() -> None:
-    seen: list[Progress] = []
-    tiny_dual().encode(TEXTS, side="query", precision="fp32", on_progress=seen.append)
-    assert seen[-1].done == len(TEXTS)
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision, autocast
 from adiabat.models.encoder import Encoder
 from adiabat.models.threads import side_by_side, thread_replicas
@@ -79,23 +78,6 @@ def test_as_many_jobs_run_at_once_as_there_are_functions() -> None:
     meeting = threading.Barrier(3, timeout=10)
     with side_by_side([lambda job: meeting.wait()] * 3) as results:
         assert sorted(results(range(3))) == [0, 1, 2]
-
-
-def test_a_function_runs_one_job_at_a_time() -> None:
-    class Counting:
-        running = most = 0
-
-        def __call__(self, job: int) -> int:
-            self.running += 1
-            self.most = max(self.most, self.running)
-            torch.ones(200, 200) @ torch.ones(200, 200)
-            self.running -= 1
-            return job
-
-    functions = [Counting(), Counting()]
-    with side_by_side(functions) as results:
-        list(results(range(60)))
-    assert max(one.most for one in functions) == 1
 
 
 def test_jobs_are_drawn_only_a_few_ahead() -> None:
@@ -197,22 +179,18 @@ def test_batches_are_embedded_in_several_threads_without_gradients(monkeypatch: 
     assert seen == [True] * THREADS
 
 
-def test_an_error_in_a_forward_pass_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forward(self: Encoder, batch: object) -> object:
-        raise MemoryError("too long")
+def test_a_function_runs_one_job_at_a_time() -> None:
+    class Counting:
+        running = most = 0
 
-    monkeypatch.setattr(Encoder, "forward", forward)
-    with pytest.raises(MemoryError, match="too long"):
-        tiny_encoder().encode(TEXTS, side="query", precision="fp32", token_budget=BUDGET)
+        def __call__(self, job: int) -> int:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            torch.ones(200, 200) @ torch.ones(200, 200)
+            self.running -= 1
+            return job
 
-
-def test_an_interrupted_encode_leaves_mode_and_threads_as_they_were() -> None:
-    encoder = tiny_encoder().train()
-
-    def interrupt(progress: Progress) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        encoder.encode(TEXTS, side="query", precision="fp32", token_budget=BUDGET, on_progress=interrupt)
-    assert all(part.training for part in encoder.modules())
-    assert threads_of_a_new_thread() == THREADS
+    functions = [Counting(), Counting()]
+    with side_by_side(functions) as results:
+        list(results(range(60)))
+    assert max(one.most for one in functions) == 1

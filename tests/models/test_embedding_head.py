@@ -1,15 +1,15 @@
-"""Pooling against values worked by hand, plain loops, and sentence-transformers."""
+"""Pooling and projections against values worked by hand, plain loops, and sentence-transformers."""
 
-import inspect
+from pathlib import Path
 
 import pytest
 import torch
 from sentence_transformers.sentence_transformer.modules import Pooling as PeerPooling
-from torch import Tensor
+from torch import Tensor, nn
 
-from adiabat.core.errors import ConfigError
-from adiabat.models.embedding_head import POOLINGS, Pooling, pool
-from adiabat.models.st_files import NAMES_OF_POOLING
+from adiabat.models.embedding_head import POOLINGS, Pooling, Projection, new_projection, pool
+from adiabat.models.saving import save_projection
+from adiabat.models.st_files import NAMES_OF_POOLING, load_projection
 
 PEER_NAMES = {ours: theirs for theirs, ours in NAMES_OF_POOLING.items()}
 
@@ -82,6 +82,13 @@ def test_skipped_prompt_tokens_pool_as_in_sentence_transformers(pooling: Pooling
     torch.testing.assert_close(pool(hidden, without_prompt, pooling=pooling), expected)
 
 
+def test_bfloat16_states_are_summed_in_float32() -> None:
+    # Summed in bfloat16, 4,096 ones would stop growing at 256.
+    pooled = pool(torch.ones(1, 4096, 2, dtype=torch.bfloat16), torch.ones(1, 4096, dtype=torch.long), pooling="mean")
+    assert pooled.dtype == torch.float32
+    assert pooled.tolist() == [[1.0, 1.0]]
+
+
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_one_token_amid_padding_is_the_vector(pooling: Pooling) -> None:
     hidden, _ = right_padded([6])
@@ -97,21 +104,6 @@ def test_what_padding_holds_does_not_matter(pooling: Pooling) -> None:
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_more_padding_changes_nothing(pooling: Pooling) -> None:
-    hidden, mask = right_padded([2, 5])
-    wider = torch.cat([hidden, torch.full((2, 3, 5), -7.0)], dim=1)
-    longer = torch.cat([mask, torch.zeros(2, 3, dtype=torch.long)], dim=1)
-    torch.testing.assert_close(pool(wider, longer, pooling=pooling), pool(hidden, mask, pooling=pooling))
-
-
-def test_bfloat16_states_are_summed_in_float32() -> None:
-    # Summed in bfloat16, 4,096 ones would stop growing at 256.
-    pooled = pool(torch.ones(1, 4096, 2, dtype=torch.bfloat16), torch.ones(1, 4096, dtype=torch.long), pooling="mean")
-    assert pooled.dtype == torch.float32
-    assert pooled.tolist() == [[1.0, 1.0]]
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
 def test_gradient_reaches_only_tokens_that_count(pooling: Pooling) -> None:
     hidden, mask = right_padded([2, 4])
     hidden.requires_grad_()
@@ -121,7 +113,38 @@ def test_gradient_reaches_only_tokens_that_count(pooling: Pooling) -> None:
     assert gradient[mask == 1].any()
 
 
-def test_unknown_pooling_names_the_known() -> None:
-    with pytest.raises(ConfigError, match=r"pooling must be one of mean, cls, last, max, weighted_mean, got 'median'"):
-        # Unwrapped: where tests check annotations as they run, those would refuse the name first.
-        inspect.unwrap(pool)(HAND_HIDDEN, HAND_MASK, pooling="median")
+def test_a_projection_by_hand() -> None:
+    projection = new_projection(2, 3, seed=0)
+    with torch.no_grad():
+        projection.linear.weight.copy_(torch.tensor([[1.0, 0.0], [1.0, 1.0], [-2.0, 0.5]]))
+    assert projection(torch.tensor([[2.0, 4.0]])).tolist() == [[2.0, 6.0, -2.0]]
+
+
+def test_the_seed_alone_decides_the_weights_and_the_global_random_state_is_left_alone() -> None:
+    state = torch.get_rng_state()
+    first = new_projection(8, 4, seed=3).linear.weight
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.randn(1)
+    assert torch.equal(new_projection(8, 4, seed=3).linear.weight, first)
+    assert not torch.equal(new_projection(8, 4, seed=4).linear.weight, first)
+
+
+@pytest.mark.parametrize("out", [384, 96])
+def test_a_new_projection_keeps_angles_nearly(out: int) -> None:
+    torch.manual_seed(0)
+    vectors = torch.randn(40, 256)
+    projected = new_projection(256, out, seed=1)(vectors)
+    # Each coordinate of the result has the variance of the mean squared coordinate of the vector: lengths grow with sqrt(out / width).
+    lengths = projected.norm(dim=1) / vectors.norm(dim=1)
+    torch.testing.assert_close(lengths.mean().item(), (out / 256) ** 0.5, rtol=0.03, atol=0)
+    cosines = [nn.functional.normalize(rows, dim=1) @ nn.functional.normalize(rows, dim=1).T for rows in (vectors, projected)]
+    assert (cosines[0] - cosines[1]).abs().mean() < out**-0.5
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", [nn.Identity(), nn.Tanh(), nn.GELU()], ids=["identity", "tanh", "gelu"])
+def test_a_projection_reads_back_as_it_was_written(bias: bool, activation: nn.Module, tmp_path: Path) -> None:
+    projection = Projection(nn.Linear(6, 4, bias=bias), activation)
+    save_projection(projection, tmp_path)
+    pooled = torch.randn(3, 6)
+    assert torch.equal(load_projection(tmp_path)(pooled), projection(pooled))
