@@ -26,7 +26,7 @@ from adiabat.config.dataset_settings import MineSettings
 from adiabat.data.corpora import read_corpus
 from adiabat.data.table_rows import read_rows
 from adiabat.mining.mine import mine
-from adiabat.mining.mining_queries import read_data
+from adiabat.mining.mining_queries import read_queries
 from adiabat.models.towers import DualEncoder
 from adiabat.store.analysers import words
 
@@ -77,7 +77,7 @@ def by_bm25s(folder: Path) -> None:
     texts: Iterator[str] = (document.text for document in read_corpus(folder / "corpus.jsonl"))
     index = bm25s.BM25(k1=settings.k1, b=settings.b, method="lucene")
     index.index([words(text) for text in texts], show_progress=False)
-    asked = read_data(str(folder / "data.jsonl"), MineSettings().data)
+    asked = read_queries(str(folder / "data.jsonl"), MineSettings().data)
     index.retrieve([words(example.query) for example in asked.examples], k=DEPTH, show_progress=False)
 
 

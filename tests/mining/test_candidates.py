@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from adiabat.data.records import Document
-from adiabat.mining.candidates import DenseSource, Found, FusedSource, LexicalSource, Pairs, Source, Vectors
+from adiabat.mining.candidates import Candidates, CandidateSource, DenseSource, FusedSource, LexicalSource, Pairs, Vectors
 from adiabat.mining.filters import fused_ranks
 from adiabat.store.bm25 import build_lexical
 from adiabat.store.build import build_store
@@ -43,8 +43,8 @@ def plain_cosines(queries: list[str], texts: list[str]) -> np.ndarray:
 def test_dense_candidates_are_the_nearest_by_rows_of_the_corpus(dense: DenseSource) -> None:
     found = dense.find(QUERIES, 7)
     cosines = plain_cosines(QUERIES, TEXTS)
-    assert isinstance(dense, Source)
-    assert isinstance(found, Found)
+    assert isinstance(dense, CandidateSource)
+    assert isinstance(found, Candidates)
     assert found.hits.rows.tolist() == np.argsort(-cosines, axis=1)[:, :7].tolist()
     assert np.allclose(found.hits.scores, -np.sort(-cosines, axis=1)[:, :7], atol=1e-6)
 
@@ -54,7 +54,7 @@ def test_vectors_score_the_stored_and_encode_the_rest(store: Store) -> None:
     vectors = Vectors(encoder, store, np.arange(len(TEXTS))[::-1].copy())
     texts = [TEXTS[3], "outside", TEXTS[9], "outside", "also outside"]
     pairs = Pairs(np.array([0, 0, 1, 2, 2]), np.array([3, -1, 9, -1, -1]), texts)
-    scores = vectors.score(vectors.of_queries(QUERIES), pairs)
+    scores = vectors.score(vectors.encode_queries(QUERIES), pairs)
     assert np.allclose(scores, plain_cosines(QUERIES, texts)[pairs.query, np.arange(5)], atol=1e-6)
     assert encoder.calls == [3, 2]
 
@@ -63,14 +63,9 @@ def test_without_a_store_everything_is_encoded_once(dense: DenseSource) -> None:
     encoder = FakeEncoder()
     vectors = Vectors(encoder)
     pairs = Pairs(np.array([0, 1, 2]), np.array([3, 3, -1]), [TEXTS[3], TEXTS[3], "outside"])
-    scores = vectors.score(vectors.of_queries(QUERIES), pairs)
+    scores = vectors.score(vectors.encode_queries(QUERIES), pairs)
     assert encoder.calls == [3, 2]
-    assert np.allclose(scores, dense.vectors.score(dense.vectors.of_queries(QUERIES), pairs), atol=1e-6)
-
-
-def test_no_pairs_have_no_scores(dense: DenseSource) -> None:
-    nothing = Pairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), [])
-    assert dense.find(QUERIES, 2).score(nothing).shape == (0,)
+    assert np.allclose(scores, dense.vectors.score(dense.vectors.encode_queries(QUERIES), pairs), atol=1e-6)
 
 
 def test_candidates_and_positives_score_alike(dense: DenseSource, lexical: LexicalSource) -> None:
@@ -97,13 +92,6 @@ def test_fused_candidates_are_those_of_both_with_cosines(dense: DenseSource, lex
         assert np.allclose(found.hits.scores[place], cosines[place, expected], atol=1e-6)
 
 
-def test_a_depth_beyond_the_corpus_gives_what_there_is(dense: DenseSource, lexical: LexicalSource) -> None:
-    assert (dense.find(QUERIES, 100).hits.rows >= 0).sum(axis=1).tolist() == [40, 40, 40]
-    fused = FusedSource(lexical, dense).find(QUERIES, 100)
-    assert (fused.hits.rows >= 0).sum(axis=1).tolist() == [40, 40, 40]
-    assert (fused.hits.scores[fused.hits.rows < 0] == -np.inf).all()
-
-
 def test_candidates_by_the_positives_are_those_of_their_texts_with_the_scores_of_the_query(lexical: LexicalSource) -> None:
     positives = [["says b and t"], ["document 12", "says h and v"], ["unheard of"]]
     for search_by in ("positive", "both"):
@@ -119,12 +107,3 @@ def test_candidates_by_the_positives_are_those_of_their_texts_with_the_scores_of
     # Of one positive alone there is nothing to fuse: the order is that of BM25.
     alone = LexicalSource(lexical.index, "positive").find(QUERIES[:1], 6, lambda: positives[:1])
     assert alone.hits.rows.tolist() == lexical.index.search(positives[0], 6).rows.tolist()
-
-
-def test_fused_sources_ask_by_the_positives_too(dense: DenseSource, lexical: LexicalSource) -> None:
-    positives = [[f"says {letter}"] for letter in "hgf"]
-    by_positive = LexicalSource(lexical.index, "positive")
-    found, other = FusedSource(by_positive, dense).find(QUERIES, 6, lambda: positives), dense.find(QUERIES, 6)
-    one = by_positive.find(QUERIES, 6, lambda: positives)
-    for place in range(len(QUERIES)):
-        assert found.hits.rows[place].tolist() == fused_ranks(one.hits.rows[place], other.hits.rows[place], depth=6).tolist()

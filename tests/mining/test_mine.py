@@ -19,7 +19,7 @@ from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
 from adiabat.mining import mine as mine_module
 from adiabat.mining.mine import Mining, mine
-from adiabat.mining.miner import Mined, Miner
+from adiabat.mining.miner import MinedQuery, Miner
 from adiabat.models.towers import DualEncoder
 from adiabat.store.bm25 import LEXICAL_FILE, LexicalIndex, build_lexical
 from adiabat.store.build import build_store
@@ -101,7 +101,7 @@ def kill(monkeypatch: pytest.MonkeyPatch, *, blocks: int) -> list[int]:
     """Interrupts mining once, after so many blocks; returns a list that grows with every block begun."""
     real, begun = Miner.mine, list[int]()
 
-    def interrupted(miner: Miner, examples: Sequence[Example]) -> Iterator[Mined]:
+    def interrupted(miner: Miner, examples: Sequence[Example]) -> Iterator[MinedQuery]:
         begun.append(len(examples))
         if len(begun) == blocks + 1:
             raise KeyboardInterrupt
@@ -121,7 +121,7 @@ def test_a_killed_run_goes_on_and_writes_the_same(here: Here, monkeypatch: pytes
     assert not Path("mined.jsonl").exists()
     notes: list[str] = []
     again = here(watch=Watch(note=notes.append), **settings)
-    assert notes == [f"went on from {4 * kills} of 20 queries"]
+    assert notes == [f"resumed at {4 * kills} of 20 queries"]
     assert begun == [4] * 6  # five blocks, one of them twice
     assert again.out.read_bytes() == whole.out.read_bytes()
     of_the_run = ("created", "seconds")
@@ -163,25 +163,6 @@ def test_an_index_is_kept_and_used_again(here: Here, monkeypatch: pytest.MonkeyP
         here("third.jsonl", index=Path("kept"))
 
 
-def test_an_index_of_stems_is_not_taken_for_one_of_words(here: Here) -> None:
-    first = here("first.jsonl", index=Path("kept"))
-    plain = LexicalIndex.open(Path("kept"))
-    texts = [document["text"] for document in DOCUMENTS]
-    build_lexical(texts, Path("kept"), stemmer="english", corpus=plain.corpus)
-    again = here("again.jsonl", index=Path("kept"))
-    assert LexicalIndex.open(Path("kept")).stemmer is None
-    assert again.out.read_bytes() == first.out.read_bytes()
-
-
-def test_an_index_of_before_there_were_single_characters_is_built_again(here: Here) -> None:
-    first = here("first.jsonl", index=Path("kept"))
-    record = read_json(Path("kept", LEXICAL_FILE), remedy="")
-    write_json({**record, "version": 2}, Path("kept", LEXICAL_FILE))
-    again = here("again.jsonl", index=Path("kept"))
-    assert again.out.read_bytes() == first.out.read_bytes()
-    assert read_json(Path("kept", LEXICAL_FILE), remedy="") == record
-
-
 @pytest.mark.parametrize("source", ["dense", "fused"])
 @pytest.mark.parametrize("corpus", ["corpus.jsonl", "store"])
 def test_vectors_propose_candidates(here: Here, store: Store, source: str, corpus: str) -> None:
@@ -214,6 +195,9 @@ def test_rows_with_too_few_negatives_may_be_dropped(here: Here) -> None:
     kept, dropped = here("kept.jsonl"), here("dropped.jsonl", mine={"too_few": "drop"})
     assert (len(rows_of(kept)), len(rows_of(dropped))) == (20, 20)
     assert kept.report["too_few"] == dropped.report["too_few"] == dropped.report["without"] == 1
+    lines(Path("pairs.jsonl"), [{"query": "zebra", "pos": ["d1"]}])
+    with pytest.raises(DataError, match="must hold at least one query, got none with a negative; lower the margins"):
+        here("zebra.jsonl")
     with pytest.raises(DataError, match="must hold at least one query, got none with mine.negatives_per_query = 90"):
         here("none.jsonl", mine={"too_few": "drop", "negatives_per_query": 90})
 
@@ -236,22 +220,20 @@ def test_negatives_by_the_positives_resemble_them(here: Here, ids: bool) -> None
 def test_queries_without_any_negative_are_kept_apart_and_said(here: Here) -> None:
     lines(Path("pairs.jsonl"), [*PAIRS, {"query": "zebra", "pos": ["d1"]}])
     mining = here()
-    assert mining.apart == Path("mined.without-negatives.jsonl")
-    (row,) = [json.loads(line) for line in mining.apart.read_text(encoding="utf-8").splitlines()]
+    assert mining.without_negatives == Path("mined.without-negatives.jsonl")
+    (row,) = [json.loads(line) for line in mining.without_negatives.read_text(encoding="utf-8").splitlines()]
     assert (row["query"], row["pos"], row["neg"]) == ("zebra", ["d1"], [])
     assert all(row["neg"] for row in rows_of(mining))
-    assert (mining.report["written"], mining.report["without"], mining.report["apart"]) == (20, 1, "mined.without-negatives.jsonl")
-    assert any("1 with none: mined.without-negatives.jsonl keeps them apart" in line.replace(NO_BREAK, " ") for line in mining.lines)
+    assert (mining.report["written"], mining.report["without"], mining.report["without_negatives"]) == (
+        20,
+        1,
+        "mined.without-negatives.jsonl",
+    )
+    assert any("1 with none (in mined.without-negatives.jsonl)" in line.replace(NO_BREAK, " ") for line in mining.lines)
     dropped = here("dropped.jsonl", mine={"too_few": "drop"})
-    assert (dropped.apart, dropped.report["apart"]) == (None, None)
+    assert (dropped.without_negatives, dropped.report["without_negatives"]) == (None, None)
     mining.out.unlink()
     with pytest.raises(DataError, match=r"must be a new file, mined\.without-negatives\.jsonl exists"):
-        here()
-
-
-def test_a_corpus_that_gives_no_query_a_negative_is_one_line(here: Here) -> None:
-    lines(Path("pairs.jsonl"), [{"query": "zebra", "pos": ["d1"]}])
-    with pytest.raises(DataError, match="must hold at least one query, got none with a negative; lower the margins, or raise mine.depth"):
         here()
 
 
@@ -301,3 +283,14 @@ def test_faults_of_the_corpus_leave_nothing(here: Here) -> None:
 def test_settings_that_do_not_fit_are_refused(table: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         checked(MineSettings, table)
+
+
+def test_an_index_of_stems_or_of_an_older_version_is_built_again(here: Here) -> None:
+    first = here("first.jsonl", index=Path("kept"))
+    record = read_json(Path("kept", LEXICAL_FILE), remedy="")
+    build_lexical([document["text"] for document in DOCUMENTS], Path("kept"), stemmer="english", corpus=record["corpus"])
+    assert here("words.jsonl", index=Path("kept")).out.read_bytes() == first.out.read_bytes()
+    assert LexicalIndex.open(Path("kept")).stemmer is None
+    write_json({**record, "version": 2}, Path("kept", LEXICAL_FILE))
+    assert here("again.jsonl", index=Path("kept")).out.read_bytes() == first.out.read_bytes()
+    assert read_json(Path("kept", LEXICAL_FILE), remedy="") == record

@@ -12,6 +12,7 @@ from adiabat.config.dataset_settings import JudgeSection
 from adiabat.data.records import Example, Side
 from adiabat.mining import miner as miner_module
 from adiabat.mining.candidates import Vectors
+from adiabat.mining.miner import in_order_of_choice, query_generator, query_number
 from tests.fake_encoder import FakeEncoder
 from tests.mining.world import ANSWER, CORPUS, QUERY, chosen, mined, miner_of, reasons
 
@@ -127,7 +128,7 @@ def test_a_judge_drops_what_it_scores_as_high_as_the_answer(tmp_path: Path) -> N
     assert one.judged == 4
     for relative, margin in ((False, 0.125), (True, 0.25)):
         judging = JudgeSection(model="m", margin=margin, relative=relative)
-        strict = miner_of(tmp_path, [ASKED], judge=judge, judging=judging, negatives_per_query=100)
+        strict = miner_of(tmp_path, [ASKED], judge=judge, judge_settings=judging, negatives_per_query=100)
         assert set(chosen(strict, mined(strict)[0])) == {"dog", "second"}
 
 
@@ -148,8 +149,8 @@ def test_a_query_fares_alike_in_any_company(tmp_path: Path, monkeypatch: pytest.
     miner = miner_of(tmp_path, examples, corpus=corpus, choice=choice, depth=30)
     together = [(one.chosen, one.codes.tolist()) for one in mined(miner)]
     assert [(one.chosen, one.codes.tolist()) for example in examples for one in miner.mine([example])] == together
-    monkeypatch.setattr(miner_module, "QUERIES_AT_ONCE", 3)
-    monkeypatch.setattr(miner_module, "SHINGLES_KEPT", 0)
+    monkeypatch.setattr(miner_module, "BATCH_QUERIES", 3)
+    monkeypatch.setattr(miner_module, "CACHED_SHINGLES", 0)
     assert [(one.chosen, one.codes.tolist()) for one in mined(miner)] == together
     other = miner_of(tmp_path, examples, corpus=corpus, choice=choice, depth=30, seed=1)
     assert ([one.chosen for one in mined(other)] == [rows for rows, _ in together]) is (choice == "ranked")
@@ -168,3 +169,20 @@ def test_an_answer_in_a_right_to_left_script_is_known_again(tmp_path: Path) -> N
     miner = miner_of(tmp_path, [Example("x", "איפה ישבה החתולה", ("a",))], corpus=corpus)
     (one,) = mined(miner)
     assert reasons(miner, one) == {"a": "known_positive", "b": "near_duplicate", "c": "kept", "d": "duplicate"}
+
+
+def test_a_random_order_is_decided_by_seed_id_and_text() -> None:
+    kept = np.arange(50)
+    orders = [
+        in_order_of_choice(kept, "random", query_generator(seed, name, text)).tolist()
+        for seed, name, text in ((0, "q", "t"), (0, "q", "t"), (1, "q", "t"), (0, "r", "t"), (0, "q", "u"))
+    ]
+    assert all(sorted(order) == kept.tolist() for order in orders)
+    assert orders[0] == orders[1]
+    assert len({tuple(order) for order in orders}) == 4
+    assert query_number("ab", "c") != query_number("a", "bc")
+
+
+def test_every_candidate_is_first_about_equally_often() -> None:
+    firsts = [in_order_of_choice(np.arange(4), "random", query_generator(0, str(number), ""))[0] for number in range(2000)]
+    assert np.abs(np.bincount(firsts) - 500).max() < 80  # four standard deviations

@@ -12,45 +12,41 @@ import pytest
 from adiabat.core.errors import DataError
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
-from adiabat.mining.mined_file import APART_FILE, GROWING, ROWS_FILE, STATE_FILE, Partial, apart_of, ending_of, row_of
+from adiabat.mining.mined_file import BARE_FILE, ROW_FILES, ROWS_FILE, STATE_FILE, MinedRows, bare_path, ending_of, row_of
 from tests.mining.world import CORPUS, QUERY, mined, miner_of
 
 PLAN = {"settings": {"x": 1}}
 
 
 def test_rows_are_those_of_whole_blocks_after_a_kill(tmp_path: Path) -> None:
-    partial = Partial.of(tmp_path, PLAN)
-    partial.tally.add("queries", 2)
+    partial = MinedRows.open(tmp_path, PLAN)
+    partial.counts.counts["queries"] = 2
     partial.extend([{"a": 1, "neg": [7]}, {"a": 2, "neg": []}, {"a": 3, "neg": [8]}], 3)
-    for name in GROWING:
+    for name in ROW_FILES:
         with (tmp_path / name).open("ab") as file:
             file.write(b'{"a": 4')
-    again = Partial.of(tmp_path, PLAN)
-    assert (again.done, again.tally.counts["queries"]) == (3, 2)
+    again = MinedRows.open(tmp_path, PLAN)
+    assert (again.done, again.counts.counts["queries"]) == (3, 2)
     assert (tmp_path / ROWS_FILE).read_text() == '{"a": 1, "neg": [7]}\n{"a": 3, "neg": [8]}\n'
-    assert (tmp_path / APART_FILE).read_text() == '{"a": 2, "neg": []}\n'
-
-
-def test_another_plan_begins_anew(tmp_path: Path) -> None:
-    Partial.of(tmp_path, PLAN).extend([{"a": 1, "neg": [7]}, {"a": 2, "neg": []}], 2)
-    assert Partial.of(tmp_path, {"settings": {"x": 2}}).done == 0
+    assert (tmp_path / BARE_FILE).read_text() == '{"a": 2, "neg": []}\n'
+    assert MinedRows.open(tmp_path, {"settings": {"x": 2}}).done == 0
     assert not (tmp_path / STATE_FILE).exists()
 
 
-@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.parametrize("name", ROW_FILES)
 @pytest.mark.parametrize("damage", [lambda content: b"", lambda content: content.replace(b"neg", b"beg")])
 def test_rows_that_are_not_those_of_before_are_refused_by_name(tmp_path: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
-    Partial.of(tmp_path, PLAN).extend([{"a": 1, "neg": [7]}, {"a": 2, "neg": []}], 2)
+    MinedRows.open(tmp_path, PLAN).extend([{"a": 1, "neg": [7]}, {"a": 2, "neg": []}], 2)
     (tmp_path / name).write_bytes(damage((tmp_path / name).read_bytes()))
     with pytest.raises(DataError, match=rf"{name} must be undamaged, .* does not match its checksum; remove the folder .*, and run"):
-        Partial.of(tmp_path, PLAN)
+        MinedRows.open(tmp_path, PLAN)
 
 
 def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    partial = Partial.of(tmp_path, PLAN)
+    partial = MinedRows.open(tmp_path, PLAN)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DataError, match=rf"{ROWS_FILE} must be writable, got No space left on device; free space there"):
         partial.extend([{"a": 1, "neg": [7]}], 1)
@@ -60,25 +56,19 @@ def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_file_is_packed_as_its_name_says(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    partial = Partial.of(folder, PLAN)
+    partial = MinedRows.open(folder, PLAN)
     partial.extend([{"query": "é", "pos": ["a"], "neg": []}, {"query": "q", "pos": ["b"], "neg": ["c"]}], 2)
-    apart = apart_of(tmp_path / name)
+    apart = bare_path(tmp_path / name)
     assert apart.name == name.replace("m.", "m.without-negatives.")
     partial.publish(tmp_path / name, apart)
+    with pytest.raises(DataError, match=f"--out must be a new file, .*{name} exists; remove it"):
+        partial.publish(tmp_path / name, None)
     for path, query in ((tmp_path / name, "q"), (apart, "é")):
         examples = read_examples(path)
         assert isinstance(examples, ExampleSet)
         assert [one.query for one in examples.examples] == [query]
     if name.endswith(".gz"):
         assert gzip.decompress((tmp_path / name).read_bytes()) == (folder / ROWS_FILE).read_bytes()
-
-
-def test_nothing_is_written_over(tmp_path: Path) -> None:
-    partial = Partial.of(tmp_path, PLAN)
-    (tmp_path / "m.jsonl").write_text("mine\n")
-    with pytest.raises(DataError, match="--out must be a new file, .*m.jsonl exists; remove it, or choose another"):
-        partial.publish(tmp_path / "m.jsonl", None)
-    assert (tmp_path / "m.jsonl").read_text() == "mine\n"
 
 
 @pytest.mark.parametrize("name", ["m.json", "m", "m.jsonl.bz2", ".jsonl", "m.parquet"])

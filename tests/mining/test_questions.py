@@ -10,8 +10,8 @@ from adiabat.config.shared import DataSection
 from adiabat.core.errors import DataError
 from adiabat.core.text import NO_BREAK
 from adiabat.data.records import Document
-from adiabat.mining.mining_corpus import WrittenCorpus, written
-from adiabat.mining.mining_queries import Questions, entry_rows, questions_of, read_data
+from adiabat.mining.mining_corpus import WrittenCorpus, written_corpus
+from adiabat.mining.mining_queries import MiningQueries, document_rows, queries_in_corpus, read_queries
 
 
 @pytest.fixture
@@ -19,46 +19,25 @@ def corpus(tmp_path: Path) -> WrittenCorpus:
     folder = tmp_path / "corpus"
     folder.mkdir()
     documents = [Document(name, f"text of {name}") for name in ("D1", "D2", "d3", "D4")]
-    return written(lambda: iter(documents), folder, source="c.jsonl", replace=False)
+    return written_corpus(lambda: iter(documents), folder, source="c.jsonl", replace=False)
 
 
-def asked(folder: Path, rows: Sequence[Mapping[str, object]], corpus: WrittenCorpus, *, listed: bool = True, **settings: str) -> Questions:
+def asked(
+    folder: Path, rows: Sequence[Mapping[str, object]], corpus: WrittenCorpus, *, listed: bool = True, **settings: str
+) -> MiningQueries:
     path = folder / "data.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     section = DataSection.model_validate(settings)
-    return questions_of(read_data(str(path), section), corpus, section, corpus_name="c.jsonl", listed=listed)
+    return queries_in_corpus(read_queries(str(path), section), corpus, section, corpus_name="c.jsonl", keep_listed=listed)
 
 
 def test_ids_and_texts_are_told_apart_by_the_corpus(tmp_path: Path, corpus: WrittenCorpus) -> None:
     by_id = asked(tmp_path, [{"query": "a", "pos": ["D1", "D2"]}, {"query": "b", "pos": "d3"}], corpus)
     assert by_id.holds_ids
-    assert entry_rows(["d3", "D1"], corpus, holds_ids=True).tolist() == [2, 0]
+    assert document_rows(["d3", "D1"], corpus, holds_ids=True).tolist() == [2, 0]
     by_text = asked(tmp_path, [{"query": "a", "pos": "an answer"}], corpus)
     assert not by_text.holds_ids
-    assert entry_rows(["text of D1"], corpus, holds_ids=False).tolist() == [-1]
-
-
-def test_missing_documents_are_named_with_their_place(tmp_path: Path, corpus: WrittenCorpus) -> None:
-    rows: list[dict[str, object]] = [
-        {"query": "a", "pos": "D1"},
-        {"query": "b", "pos": ["x", "D2"]},
-        {"query": "c", "pos": "D4", "neg": ["y", "x"]},
-    ]
-    with pytest.raises(DataError, match=r'corpus c.jsonl, it lacks 2 documents: .*data.jsonl:2: "x"; .*data.jsonl:3: "y"; name the corpus'):
-        asked(tmp_path, rows, corpus)
-
-
-def test_an_id_in_other_capitals_is_told_as_that(tmp_path: Path, corpus: WrittenCorpus) -> None:
-    rows: list[dict[str, object]] = [{"query": "a", "pos": "D1"}, {"query": "b", "pos": "d2"}, {"query": "c", "pos": "D3"}]
-    with pytest.raises(DataError, match=r'data.jsonl:2: "d2" \(which differs only in case from its "D2"\).*"D3" .* "d3"\).*to the letter'):
-        asked(tmp_path, rows, corpus)
-
-
-def test_ids_that_are_all_in_other_capitals_do_not_pass_for_texts(tmp_path: Path, corpus: WrittenCorpus) -> None:
-    with pytest.raises(DataError, match=r'"d1" \(which differs only in case from its "D1"\).*to the letter'):
-        asked(tmp_path, [{"query": "a", "pos": ["d1", "d2"]}, {"query": "b", "pos": "x"}], corpus)
-    # One of many is a text that happens to look like an id.
-    assert not asked(tmp_path, [{"query": "a", "pos": ["d1", "an answer", "another"]}], corpus).holds_ids
+    assert document_rows(["text of D1"], corpus, holds_ids=False).tolist() == [-1]
 
 
 def test_missing_documents_may_be_left_out_and_queries_with_them(tmp_path: Path, corpus: WrittenCorpus) -> None:
@@ -67,11 +46,6 @@ def test_missing_documents_may_be_left_out_and_queries_with_them(tmp_path: Path,
     assert [(one.positives, one.negatives) for one in questions.examples] == [(("D1",), ("D2",))]
     told = "data: 2 documents that the corpus lacks left out, and with that 1 query without a positive"
     assert [note.replace(NO_BREAK, " ") for note in questions.notes] == [told]
-
-
-def test_listed_negatives_need_not_be_in_the_corpus_where_they_are_dropped(tmp_path: Path, corpus: WrittenCorpus) -> None:
-    questions = asked(tmp_path, [{"query": "a", "pos": "D1", "neg": ["nowhere"]}], corpus, listed=False)
-    assert questions.examples[0].negatives == ()
 
 
 @pytest.mark.parametrize("listed", [True, False])
@@ -97,24 +71,7 @@ def test_equal_queries_know_each_others_answers(tmp_path: Path, corpus: WrittenC
         {"query": "A", "pos": "D2"},
     ]
     questions = asked(tmp_path, rows, corpus)
-    assert [questions.known(one) for one in questions.examples] == [("D1", "d3"), ("D4",), ("D1", "d3"), ("D2",)]
-
-
-def test_a_data_set_of_which_nothing_is_left_is_refused(tmp_path: Path, corpus: WrittenCorpus) -> None:
-    folder = tmp_path / "beir"
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "question"}\n')
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tgone\t1\n")
-    section = DataSection(missing="drop")
-    with pytest.raises(DataError, match="must hold at least one query whose positives the corpus c.jsonl has"):
-        questions_of(read_data(str(folder), section), corpus, section, corpus_name="c.jsonl", listed=False)
-
-
-def test_a_language_grid_is_refused(tmp_path: Path) -> None:
-    row = {"premise": {"en": "a", "de": "b"}, "hypothesis": {"en": "c", "de": "d"}, "label": 0}
-    (tmp_path / "grid.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(DataError, match="must hold queries with positives, got a language grid"):
-        read_data(str(tmp_path / "grid.jsonl"), DataSection())
+    assert [questions.known_answers(one) for one in questions.examples] == [("D1", "d3"), ("D4",), ("D1", "d3"), ("D2",)]
 
 
 def test_the_digest_sees_every_part_and_every_border(tmp_path: Path, corpus: WrittenCorpus) -> None:
@@ -128,3 +85,47 @@ def test_the_digest_sees_every_part_and_every_border(tmp_path: Path, corpus: Wri
     digests = [asked(tmp_path, [row], corpus).digest() for row in rows]
     assert len(set(digests)) == len(rows)
     assert asked(tmp_path, [rows[0]], corpus).digest() == digests[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "facts"),
+    [
+        (
+            [{"query": "a", "pos": "D1"}, {"query": "b", "pos": ["x", "D2"]}, {"query": "c", "pos": "D4", "neg": ["y", "x"]}],
+            {},
+            ["c.jsonl, it lacks 2 documents", 'data.jsonl:2: "x"', 'data.jsonl:3: "y"; name the corpus'],
+        ),
+        (
+            [{"query": "a", "pos": "D1"}, {"query": "b", "pos": "d2"}, {"query": "c", "pos": "D3"}],
+            {},
+            ['data.jsonl:2: "d2" (which differs only in case from its "D2")', '"D3"', '"d3")', "to the letter"],
+        ),
+        # Ids that all differ in case do not pass for texts.
+        ([{"query": "a", "pos": ["d1", "d2"]}, {"query": "b", "pos": "x"}], {}, ['"d1" (which differs only in case from its "D1")']),
+        ([{"query": "a", "pos": ["x", "D1"]}, {"query": "a", "pos": "x"}], {"missing": "error"}, ['data.jsonl:1: "x"']),
+    ],
+)
+def test_missing_documents_are_named_with_their_location(
+    tmp_path: Path, corpus: WrittenCorpus, rows: list[dict[str, object]], settings: dict[str, str], facts: list[str]
+) -> None:
+    with pytest.raises(DataError) as caught:
+        asked(tmp_path, rows, corpus, **settings)
+    assert all(fact in str(caught.value) for fact in facts)
+
+
+def test_texts_that_look_like_ids_and_dropped_negatives_need_not_be_in_the_corpus(tmp_path: Path, corpus: WrittenCorpus) -> None:
+    assert not asked(tmp_path, [{"query": "a", "pos": ["d1", "an answer", "another"]}], corpus).holds_ids
+    queries = asked(tmp_path, [{"query": "a", "pos": "D1", "neg": ["nowhere"]}], corpus, listed=False)
+    assert queries.examples[0].negatives == ()
+
+
+def test_data_without_usable_queries_are_refused(tmp_path: Path, corpus: WrittenCorpus) -> None:
+    folder, section = tmp_path / "beir", DataSection(missing="drop")
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "question"}\n')
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tgone\t1\n")
+    with pytest.raises(DataError, match="must hold at least one query whose positives the corpus c.jsonl has"):
+        queries_in_corpus(read_queries(str(folder), section), corpus, section, corpus_name="c.jsonl", keep_listed=False)
+    (tmp_path / "grid.jsonl").write_text('{"premise": {"en": "a"}, "hypothesis": {"en": "c"}, "label": 0}\n')
+    with pytest.raises(DataError, match="must hold queries with positives, got a language grid"):
+        read_queries(str(tmp_path / "grid.jsonl"), section)

@@ -7,23 +7,23 @@ import numpy as np
 
 from adiabat.core.text import NO_BREAK
 from adiabat.data.records import Example
-from adiabat.mining.filters import KEPT, REASONS, code_of
-from adiabat.mining.miner import Mined
-from adiabat.mining.mining_counts import EXAMPLES, SHARES, Tally, told
+from adiabat.mining.filters import PASSED, REASONS, code_of
+from adiabat.mining.miner import MinedQuery
+from adiabat.mining.mining_counts import EXAMPLES, SHARE_EDGES, MiningCounts, summary_lines
 from tests.mining.world import mined, miner_of
 
 CORPUS = {f"d{number}": f"word{number % 5} word{number % 7} common text {number}" for number in range(60)}
 
 
-def queries(folder: Path, count: int = 25) -> list[Mined]:
+def queries(folder: Path, count: int = 25) -> list[MinedQuery]:
     examples = [Example(f"x{number}", f"word{number % 5} common {number}", (f"d{number}",)) for number in range(count)]
     return mined(miner_of(folder, examples, corpus=CORPUS, depth=30, skip_first=1, relative_margin=0.1))
 
 
-def tally_of(every: list[Mined], *, written: bool = True) -> Tally:
-    tally = Tally()
+def tally_of(every: list[MinedQuery], *, written: bool = True) -> MiningCounts:
+    tally = MiningCounts()
     for one in every:
-        tally.take(one, wanted=3, written=written)
+        tally.add(one, wanted=3, written=written)
     return tally
 
 
@@ -39,6 +39,8 @@ def test_counts_are_those_of_plain_loops(tmp_path: Path) -> None:
         dropped = [int((one.codes == code_of(reason)).sum()) for one in every]
         assert report["dropped"][reason]["candidates"] == sum(dropped)
         assert report["dropped"][reason]["queries"] == sum(count > 0 for count in dropped)
+    unwritten = tally_of(every, written=False).report()
+    assert (unwritten["written"], unwritten["negatives"], unwritten["queries"]) == (0, 0, 25)
     total = sum(entry["candidates"] for entry in report["dropped"].values())
     assert total + report["candidates"]["passed"] == report["candidates"]["candidate"]
 
@@ -46,20 +48,15 @@ def test_counts_are_those_of_plain_loops(tmp_path: Path) -> None:
 def test_scores_are_summed_by_what_became_of_them(tmp_path: Path) -> None:
     every = queries(tmp_path)
     scores = tally_of(every).report()["scores"]
-    kept = np.concatenate([one.scores[one.codes == KEPT] for one in every])
+    kept = np.concatenate([one.scores[one.codes == PASSED] for one in every])
     assert scores["passed"]["count"] == len(kept)
     assert np.isclose(scores["passed"]["mean"], kept.mean(dtype=np.float64))
     assert (scores["passed"]["least"], scores["passed"]["greatest"]) == (kept.min(), kept.max())
-    bins = [0] * (len(SHARES) + 1)
+    bins = [0] * (len(SHARE_EDGES) + 1)
     for one in every:
         for share in (one.scores[one.chosen].astype(np.float64) / float(one.positive_scores.min())).tolist():
-            bins[sum(share >= edge for edge in SHARES)] += 1
+            bins[sum(share >= edge for edge in SHARE_EDGES)] += 1
     assert scores["chosen"]["shares"] == bins
-
-
-def test_rows_that_are_not_written_have_no_negatives_in_the_file(tmp_path: Path) -> None:
-    report = tally_of(queries(tmp_path), written=False).report()
-    assert (report["written"], report["negatives"], report["queries"]) == (0, 0, 25)
 
 
 def test_examples_are_drawn_whatever_the_order(tmp_path: Path) -> None:
@@ -77,22 +74,16 @@ def test_examples_are_drawn_whatever_the_order(tmp_path: Path) -> None:
 def test_counting_goes_on_from_what_was_written_down(tmp_path: Path) -> None:
     every = queries(tmp_path)
     first = tally_of(every[:11])
-    later = Tally.from_json(json.loads(json.dumps(first.to_json())))
+    later = MiningCounts.from_json(json.loads(json.dumps(first.to_json())))
     for one in every[11:]:
-        later.take(one, wanted=3, written=True)
+        later.add(one, wanted=3, written=True)
     assert later.to_json() == tally_of(every).to_json()
-
-
-def test_nothing_counted_is_a_report_too() -> None:
-    report = Tally().report()
-    assert report["queries"] == report["candidates"]["candidate"] == 0
-    assert report["scores"] == {}
 
 
 def test_people_read_what_was_dropped_and_why(tmp_path: Path) -> None:
     report = tally_of(queries(tmp_path)).report()
-    lines = [line.replace(NO_BREAK, " ") for line in told(report, wanted=3)]
+    lines = [line.replace(NO_BREAK, " ") for line in summary_lines(report, wanted=3)]
     dropped = report["dropped"]["rank"]
     assert f"25 of 25 queries written, {report['negatives']} negatives (0 of them listed by the data)" in lines
-    assert f"  {dropped['candidates']} dropped of 25 queries: it is among the first ranks, which are passed over" in lines
+    assert f"  {dropped['candidates']} dropped of 25 queries: it is among the first ranks, which are skipped" in lines
     assert any(line.startswith("mean scores: positives ") for line in lines)

@@ -10,9 +10,9 @@ from adiabat.config.shared import DataSection
 from adiabat.data.records import Document, Example, ExampleSet
 from adiabat.mining.candidates import LexicalSource, Vectors
 from adiabat.mining.filters import REASONS
-from adiabat.mining.miner import Mined, Miner
-from adiabat.mining.mining_corpus import all_texts, written
-from adiabat.mining.mining_queries import questions_of
+from adiabat.mining.miner import MinedQuery, Miner
+from adiabat.mining.mining_corpus import all_texts, written_corpus
+from adiabat.mining.mining_queries import queries_in_corpus
 from adiabat.store.bm25 import build_lexical
 
 ANSWER = "the cat sat on the old red mat in the sun and slept until the evening came and it was cold"
@@ -43,27 +43,27 @@ def miner_of(
     corpus: dict[str, str] = CORPUS,
     seed: int = 0,
     judge: Vectors | None = None,
-    judging: JudgeSection | None = None,
+    judge_settings: JudgeSection | None = None,
     **settings: Any,
 ) -> Miner:
     folder.mkdir(exist_ok=True)
-    documents = written(lambda: (Document(*one) for one in corpus.items()), folder, source="corpus", replace=True)
+    documents = written_corpus(lambda: (Document(*one) for one in corpus.items()), folder, source="corpus", replace=True)
     section = MineSection.model_validate({"negatives_per_query": 3, **settings})
     read = ExampleSet("set", tuple(examples))
-    questions = questions_of(read, documents, DataSection(), corpus_name="corpus", listed=section.listed == "keep")
+    questions = queries_in_corpus(read, documents, DataSection(), corpus_name="corpus", keep_listed=section.listed == "keep")
     source = LexicalSource(build_lexical(all_texts(documents), folder))
-    return Miner(documents, questions, source, section, seed, judge, judging or JudgeSection())
+    return Miner(documents, questions, source, section, seed, judge, judge_settings or JudgeSection())
 
 
-def mined(miner: Miner) -> list[Mined]:
-    return list(miner.mine(miner.questions.examples))
+def mined(miner: Miner) -> list[MinedQuery]:
+    return list(miner.mine(miner.queries.examples))
 
 
-def chosen(miner: Miner, one: Mined) -> list[str]:
+def chosen(miner: Miner, one: MinedQuery) -> list[str]:
     return miner.corpus.doc_ids(one.rows[one.chosen])
 
 
-def reasons(miner: Miner, one: Mined) -> dict[str, str]:
+def reasons(miner: Miner, one: MinedQuery) -> dict[str, str]:
     """Candidate to why it was dropped; "kept" where it was not."""
     names = ("kept", *REASONS)
     return {doc_id: names[code] for doc_id, code in zip(miner.corpus.doc_ids(one.rows), one.codes.tolist(), strict=True)}

@@ -1,4 +1,4 @@
-"""Who proposes candidates, and what scores they and the positives have: BM25, vectors, or both."""
+"""Sources of candidates, with scores that candidates and positives share: BM25, vectors, or both."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,28 +19,18 @@ from adiabat.store.vector_store import Store
 
 @runtime_checkable
 class TextEncoder(Protocol):
-    """What mining asks of a model; a `DualEncoder` has it."""
+    """A model as mining needs it; a `DualEncoder` is one."""
 
     def fingerprint(self, side: Side) -> Fingerprint:
-        """What decides the vectors of one side."""
+        """Fingerprint of one side's vectors."""
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float32[np.ndarray, "n e"]:
-        """Vectors of texts, in their order.
-
-        Returns:
-            One row per text.
-        """
+        """One vector per text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Queries of a block with documents that are to be scored.
-
-    Attributes:
-        query: Which query of the block.
-        rows: Which document of the corpus; -1 for a text that is not in it.
-        texts: Of the documents.
-    """
+    """Queries, by their position in a block, with documents to score; `rows` is -1 for a text that is not in the corpus."""
 
     query: Int64[np.ndarray, " p"]
     rows: Int64[np.ndarray, " p"]
@@ -51,179 +41,141 @@ class Pairs:
 
 
 @runtime_checkable
-class Found(Protocol):
-    """What a source says of a block of queries."""
+class Candidates(Protocol):
+    """The candidates of a block of queries."""
 
     @property
     def hits(self) -> Hits:
-        """Candidates by rows of the corpus, best first, with the scores that margins are taken of."""
+        """Candidates by rows of the corpus, best first, with the scores that margins apply to."""
 
     def score(self, pairs: Pairs) -> Float32[np.ndarray, " p"]:
-        """Scores of other documents, comparable with those of the candidates.
-
-        Returns:
-            One score per pair.
-        """
+        """Scores of other documents, comparable with those of the candidates."""
 
 
-Positives = Callable[[], Sequence[Sequence[str]]]
-"""Gives the texts of each query's positives, which few sources ask for."""
+PositiveTexts = Callable[[], Sequence[Sequence[str]]]
+"""Returns the texts of each query's positives, which few sources need."""
 
 
 @runtime_checkable
-class Source(Protocol):
+class CandidateSource(Protocol):
     """Proposes candidates."""
 
-    def find(self, queries: Sequence[str], depth: int, positives: Positives = tuple) -> Found:
-        """Candidates of a block of queries.
-
-        Args:
-            depth: Candidates per query.
-        """
+    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> Candidates:
+        """Find `depth` candidates for each query of a block."""
 
 
 @dataclass(frozen=True, slots=True)
-class LexicalFound:
-    """What BM25 says of a block of queries."""
+class LexicalCandidates:
+    """Candidates with BM25 scores of the query."""
 
     index: LexicalIndex
     queries: Sequence[str]
     hits: Hits
 
     def score(self, pairs: Pairs) -> Float32[np.ndarray, " p"]:
-        """Scores of other documents; see `Found.score`.
-
-        Returns:
-            One score per pair.
-        """
+        """BM25 scores of other documents."""
         scores = np.empty(len(pairs), dtype=np.float32)
         for query in np.unique(pairs.query).tolist():
-            places = np.flatnonzero(pairs.query == query).tolist()
-            scores[places] = self.index.scores(self.queries[query], [pairs.texts[place] for place in places])
+            positions = np.flatnonzero(pairs.query == query).tolist()
+            scores[positions] = self.index.scores(self.queries[query], [pairs.texts[position] for position in positions])
         return scores
 
 
 @dataclass(frozen=True, slots=True)
 class LexicalSource:
-    """Candidates by BM25.
-
-    Attributes:
-        index: Of the corpus.
-        search_by: Whose text they are searched by; several rankings become one by reciprocal rank.
-    """
+    """Candidates by BM25, searched by the texts of `search_by`; several rankings are fused by reciprocal rank."""
 
     index: LexicalIndex
     search_by: Literal["query", "positive", "both"] = "query"
 
-    def find(self, queries: Sequence[str], depth: int, positives: Positives = tuple) -> LexicalFound:
-        """Candidates of a block of queries; see `Source.find`.
-
-        Args:
-            depth: Candidates per query.
-        """
+    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> LexicalCandidates:
+        """Find `depth` candidates for each query."""
         if self.search_by == "query":
-            return LexicalFound(self.index, queries, self.index.search(queries, depth))
+            return LexicalCandidates(self.index, queries, self.index.search(queries, depth))
         rows = np.full((len(queries), depth), -1, dtype=np.int64)
-        for place, texts in enumerate(positives()):
-            asked = [*texts, queries[place]] if self.search_by == "both" else texts
-            fused = fused_ranks(*self.index.search(asked, depth).rows, depth=depth)
-            rows[place, : len(fused)] = fused
-        return LexicalFound(self.index, queries, Hits(rows, self.index.score_rows(queries, rows)))
+        for query, texts in enumerate(positives()):
+            searches = [*texts, queries[query]] if self.search_by == "both" else texts
+            fused = fused_ranks(*self.index.search(searches, depth).rows, depth=depth)
+            rows[query, : len(fused)] = fused
+        return LexicalCandidates(self.index, queries, Hits(rows, self.index.score_rows(queries, rows)))
 
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """A model, with the vectors that are stored of the corpus, if any: what is not stored is encoded.
+    """A model, and the stored vectors of the corpus, if any: other documents are encoded.
 
     Attributes:
-        model: Both towers.
-        store: Of its document tower; None where nothing is stored.
-        in_store: Row in the store of each document of the corpus.
-        similarity: What query and document vectors are compared by.
+        store_rows: Row in the store of each document of the corpus.
     """
 
     model: TextEncoder
     store: Store | None = None
-    in_store: Int64[np.ndarray, " documents"] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    store_rows: Int64[np.ndarray, " documents"] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     similarity: Similarity = "cosine"
 
-    def of_queries(self, queries: Sequence[str]) -> Float32[np.ndarray, "q e"]:
-        """Encode queries."""
+    def encode_queries(self, queries: Sequence[str]) -> Float32[np.ndarray, "q e"]:
+        """One vector per query."""
         return self.model.encode(queries, side="query")
 
     def score(self, queries: Float32[np.ndarray, "q e"], pairs: Pairs) -> Float32[np.ndarray, " p"]:
-        """Similarities, exact in the sense of `adiabat.store.scoring`.
-
-        Returns:
-            One score per pair.
-        """
+        """Similarities of pairs, exact in the sense of `adiabat.store.scoring`."""
         scores = np.empty(len(pairs), dtype=np.float32)
-        stored = np.flatnonzero(pairs.rows >= 0) if self.store else np.empty(0, dtype=np.int64)
+        is_stored = (pairs.rows >= 0) if self.store else np.zeros(len(pairs), dtype=np.bool_)
         if self.store:
-            for start in range(0, len(stored), PAIR_CHUNK):
-                part = stored[start : start + PAIR_CHUNK]
-                scores[part] = self._scores(queries[pairs.query[part]], self.store.gather(self.in_store[pairs.rows[part]]))
-        others = np.setdiff1d(np.arange(len(pairs)), stored)
-        distinct = {pairs.texts[place]: None for place in others}
-        number = {text: place for place, text in enumerate(distinct)}
-        if number:
-            vectors = self.model.encode(list(number), side="document")
-            for start in range(0, len(others), PAIR_CHUNK):
-                part = others[start : start + PAIR_CHUNK]
-                scores[part] = self._scores(queries[pairs.query[part]], vectors[[number[pairs.texts[place]] for place in part]])
+            for chunk in _chunks(np.flatnonzero(is_stored)):
+                documents = self.store.gather(self.store_rows[pairs.rows[chunk]])
+                scores[chunk] = self._similarities(queries[pairs.query[chunk]], documents)
+        others = np.flatnonzero(~is_stored)
+        number_of = {text: number for number, text in enumerate(dict.fromkeys(pairs.texts[position] for position in others.tolist()))}
+        if number_of:
+            vectors = self.model.encode(list(number_of), side="document")
+            for chunk in _chunks(others):
+                documents = vectors[[number_of[pairs.texts[position]] for position in chunk.tolist()]]
+                scores[chunk] = self._similarities(queries[pairs.query[chunk]], documents)
         return scores
 
-    def _scores(self, queries: Float32[np.ndarray, "p e"], documents: Float32[np.ndarray, "p e"]) -> Float32[np.ndarray, " p"]:
+    def _similarities(self, queries: Float32[np.ndarray, "p e"], documents: Float32[np.ndarray, "p e"]) -> Float32[np.ndarray, " p"]:
         return exact_pairs(FixedPoint.of(queries), FixedPoint.of(documents), self.similarity)
 
 
+def _chunks(positions: Int64[np.ndarray, " n"]) -> list[Int64[np.ndarray, " _"]]:
+    return [positions[start : start + PAIR_CHUNK] for start in range(0, len(positions), PAIR_CHUNK)]
+
+
 @dataclass(frozen=True, slots=True)
-class DenseFound:
-    """What a model says of a block of queries."""
+class DenseCandidates:
+    """Candidates with similarities of vectors."""
 
     vectors: Vectors
     queries: Float32[np.ndarray, "q e"]
     hits: Hits
 
     def score(self, pairs: Pairs) -> Float32[np.ndarray, " p"]:
-        """Scores of other documents; see `Found.score`.
-
-        Returns:
-            One score per pair.
-        """
+        """Similarities of other documents."""
         return self.vectors.score(self.queries, pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class DenseSource:
-    """Candidates by the similarity to stored vectors.
-
-    Attributes:
-        vectors: Model and store.
-        in_corpus: Row in the corpus of each document of the store.
-    """
+    """Candidates by the similarity to stored vectors; `corpus_rows` is the row in the corpus of each document of the store."""
 
     vectors: Vectors
-    in_corpus: Int64[np.ndarray, " documents"]
+    corpus_rows: Int64[np.ndarray, " documents"]
 
     @classmethod
     def of(cls, vectors: Vectors) -> "DenseSource":
-        """Build the way back from the store to the corpus."""
-        in_corpus = np.empty(len(vectors.in_store), dtype=np.int64)
-        in_corpus[vectors.in_store] = np.arange(len(in_corpus))
-        return cls(vectors, in_corpus)
+        """Invert the rows of the store."""
+        corpus_rows = np.empty(len(vectors.store_rows), dtype=np.int64)
+        corpus_rows[vectors.store_rows] = np.arange(len(corpus_rows))
+        return cls(vectors, corpus_rows)
 
-    def find(self, queries: Sequence[str], depth: int, positives: Positives = tuple) -> DenseFound:
-        """Candidates of a block of queries; see `Source.find`.
-
-        Args:
-            depth: Candidates per query.
-        """
+    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> DenseCandidates:
+        """Find `depth` candidates for each query."""
         del positives
         assert self.vectors.store is not None
-        asked = self.vectors.of_queries(queries)
-        hits = search(self.vectors.store, asked, depth, similarity=self.vectors.similarity)
-        return DenseFound(self.vectors, asked, Hits(np.where(hits.rows < 0, -1, self.in_corpus[hits.rows]), hits.scores))
+        vectors = self.vectors.encode_queries(queries)
+        hits = search(self.vectors.store, vectors, depth, similarity=self.vectors.similarity)
+        return DenseCandidates(self.vectors, vectors, Hits(np.where(hits.rows < 0, -1, self.corpus_rows[hits.rows]), hits.scores))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,18 +185,14 @@ class FusedSource:
     lexical: LexicalSource
     dense: DenseSource
 
-    def find(self, queries: Sequence[str], depth: int, positives: Positives = tuple) -> DenseFound:
-        """Candidates of a block of queries; see `Source.find`.
-
-        Args:
-            depth: Candidates per query, of each source and of both together.
-        """
-        one, other = self.lexical.find(queries, depth, positives), self.dense.find(queries, depth)
+    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> DenseCandidates:
+        """Find `depth` candidates for each query, among as many of each source."""
+        lexical, dense = self.lexical.find(queries, depth, positives), self.dense.find(queries, depth)
         rows = np.full((len(queries), depth), -1, dtype=np.int64)
-        for place in range(len(queries)):
-            fused = fused_ranks(one.hits.rows[place], other.hits.rows[place], depth=depth)
-            rows[place, : len(fused)] = fused
+        for index, rankings in enumerate(zip(lexical.hits.rows, dense.hits.rows, strict=True)):
+            fused = fused_ranks(*rankings, depth=depth)
+            rows[index, : len(fused)] = fused
         query, column = np.nonzero(rows >= 0)
         scores = np.full(rows.shape, -np.inf, dtype=np.float32)
-        scores[query, column] = other.score(Pairs(query, rows[query, column], [""] * len(query)))
-        return DenseFound(other.vectors, other.queries, Hits(rows, scores))
+        scores[query, column] = dense.score(Pairs(query, rows[query, column], [""] * len(query)))
+        return DenseCandidates(dense.vectors, dense.queries, Hits(rows, scores))

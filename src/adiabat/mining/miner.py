@@ -11,16 +11,21 @@ from jaxtyping import Bool, Float32, Float64, Int64, UInt64
 
 from adiabat.config.dataset_settings import JudgeSection, MineSection
 from adiabat.data.records import Example, is_own_document
-from adiabat.mining.candidates import Found, Pairs, Source, Vectors
-from adiabat.mining.filters import KEPT, Codes, Reason, code_of, coded, first_ranks, nearly_equal, normalised, overlaps, shingles, too_near
+from adiabat.mining.candidates import Candidates, CandidateSource, Pairs, Vectors
+from adiabat.mining.filters import PASSED, Codes, Reason, code_of, first_reasons, normalised, overlaps, shingles, too_close
 from adiabat.mining.mining_corpus import Documents
-from adiabat.mining.mining_queries import Questions, entry_rows
+from adiabat.mining.mining_queries import MiningQueries, document_rows
 
 Choice = Literal["ranked", "random"]
 
+BATCH_QUERIES = 32
+"""Queries whose candidates' texts are in memory together."""
+CACHED_SHINGLES = 1 << 22
+"""Shingles of recent texts in memory, 8 bytes each: neighbouring queries often share candidates."""
+
 
 def query_generator(seed: int, query_id: str, query: str) -> np.random.Generator:
-    """Random numbers of one query, whatever other queries there are and in whatever blocks they come."""
+    """Random numbers of one query, independent of other queries and blocks."""
     return np.random.default_rng([seed, query_number(query_id, query)])
 
 
@@ -31,34 +36,22 @@ def query_number(query_id: str, query: str) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def in_order_of_choice(kept: Int64[np.ndarray, " k"], choice: Choice, generator: np.random.Generator) -> Int64[np.ndarray, " k"]:
+def in_order_of_choice(passed: Int64[np.ndarray, " k"], choice: Choice, generator: np.random.Generator) -> Int64[np.ndarray, " k"]:
     """The order in which candidates are taken until there are enough."""
-    return kept if choice == "ranked" else generator.permutation(kept)
-
-
-QUERIES_AT_ONCE = 32
-"""Queries whose candidates' texts are in memory together."""
-SHINGLES_KEPT = 1 << 22
-"""Of texts that were looked at lately: neighbouring queries often find the same ones. 8 bytes each."""
+    return passed if choice == "ranked" else generator.permutation(passed)
 
 
 @dataclass(slots=True)
-class Mined:
-    """What became of one query.
+class MinedQuery:
+    """A query with its candidates, best first, and what was chosen of them.
 
     Attributes:
-        example: The query and what the data says of it.
-        rows: Of its candidates, best first.
-        scores: Of them.
-        texts: Of them.
-        codes: Why each was dropped, or `KEPT`.
-        positive_rows: Of its own positives; -1 for a text that is not in the corpus.
-        positive_texts: Of them.
-        positive_scores: Of them.
-        chosen: Places among the candidates, in the order of choice.
-        judged: Candidates that the judge was asked about.
-        listed_texts: Of the negatives that the data lists and that are kept.
-        listed_scores: Of them.
+        rows: Rows of the candidates in the corpus.
+        codes: Reason why each candidate was dropped, or `PASSED`.
+        positive_rows: Rows of its own positives; -1 for a text that is not in the corpus.
+        chosen: Positions of the mined negatives among the candidates, in the order of choice.
+        judged: Number of candidates that the judge scored.
+        listed_texts: Negatives that the data lists and that stay.
     """
 
     example: Example
@@ -76,146 +69,136 @@ class Mined:
 
     @property
     def negatives(self) -> int:
-        """Listed and chosen ones."""
+        """Number of listed and mined negatives."""
         return len(self.listed_texts) + len(self.chosen)
 
 
 @dataclass(slots=True)
 class Miner:
-    """What does not change from block to block.
-
-    Attributes:
-        corpus: The documents.
-        questions: All queries.
-        source: Who proposes candidates.
-        settings: What is dropped and chosen.
-        seed: Of random choices.
-        judge: A second model, or None.
-        judging: Its margin.
-    """
+    """Mines any of the queries; the judge is a second model, or None."""
 
     corpus: Documents
-    questions: Questions
-    source: Source
+    queries: MiningQueries
+    source: CandidateSource
     settings: MineSection
     seed: int = 0
     judge: Vectors | None = None
-    judging: JudgeSection = field(default_factory=JudgeSection)
-    _shingled: dict[str, UInt64[np.ndarray, " s"]] = field(default_factory=dict)
-    _held: int = 0
+    judge_settings: JudgeSection = field(default_factory=JudgeSection)
+    _shingles: dict[str, UInt64[np.ndarray, " s"]] = field(default_factory=dict)
+    _shingle_count: int = 0
 
-    def mine(self, examples: Sequence[Example]) -> Iterator[Mined]:
-        """Mine for some queries; what becomes of one does not depend on the others."""
-        found = self.source.find([one.query for one in examples], self.settings.depth, lambda: self._positives(examples))
-        for start in range(0, len(examples), QUERIES_AT_ONCE):
-            yield from self._mine_part(examples[start : start + QUERIES_AT_ONCE], found, start)
+    def mine(self, examples: Sequence[Example]) -> Iterator[MinedQuery]:
+        """Mine for some queries; the result of each does not depend on the others."""
+        candidates = self.source.find([example.query for example in examples], self.settings.depth, lambda: self._positive_texts(examples))
+        for start in range(0, len(examples), BATCH_QUERIES):
+            yield from self._mine_batch(examples[start : start + BATCH_QUERIES], candidates, start)
 
-    def _positives(self, examples: Sequence[Example]) -> list[list[str]]:
-        """Texts of each query's positives."""
-        if not self.questions.holds_ids:
+    def _positive_texts(self, examples: Sequence[Example]) -> list[list[str]]:
+        if not self.queries.holds_ids:
             return [list(example.positives) for example in examples]
-        entries = list(dict.fromkeys(chain.from_iterable(example.positives for example in examples)))
-        texts = dict(zip(entries, self.corpus.texts(entry_rows(entries, self.corpus, holds_ids=True)), strict=True))
-        return [[texts[entry] for entry in example.positives] for example in examples]
+        ids = list(dict.fromkeys(chain.from_iterable(example.positives for example in examples)))
+        texts = dict(zip(ids, self.corpus.texts(self.corpus.rows(ids)), strict=True))
+        return [[texts[doc_id] for doc_id in example.positives] for example in examples]
 
-    def _mine_part(self, examples: Sequence[Example], found: Found, start: int) -> list[Mined]:
-        known = [self.questions.known(example) for example in examples]
-        texts = _Texts.of(self.corpus, self.questions.holds_ids, found.hits.rows[start : start + len(examples)], examples, known)
-        mined = [self._undecided(example, found, start + place, texts) for place, example in enumerate(examples)]
-        _score(mined, found, start, texts)
-        own = self.corpus.rows([example.query_id for example in examples])
-        for one, answers, row in zip(mined, known, own.tolist(), strict=True):
-            one.codes = self._codes(one, answers, row, texts)
-        self._choose(mined)
-        return mined
+    def _mine_batch(self, examples: Sequence[Example], candidates: Candidates, start: int) -> list[MinedQuery]:
+        answers = [self.queries.known_answers(example) for example in examples]
+        rows = candidates.hits.rows[start : start + len(examples)]
+        texts = _Texts.of(self.corpus, self.queries.holds_ids, rows, examples, answers)
+        batch = [self._unfiltered(example, candidates, start + index, texts) for index, example in enumerate(examples)]
+        _score_known_documents(batch, candidates, start, texts)
+        own_rows = self.corpus.rows([example.query_id for example in examples])
+        for mined, known, own_row in zip(batch, answers, own_rows.tolist(), strict=True):
+            mined.codes = self._codes(mined, known, own_row, texts)
+        self._choose(batch)
+        return batch
 
-    def _undecided(self, example: Example, found: Found, place: int, texts: "_Texts") -> Mined:
-        rows = found.hits.rows[place]
-        here = rows >= 0
-        return Mined(
+    def _unfiltered(self, example: Example, candidates: Candidates, query: int, texts: "_Texts") -> MinedQuery:
+        rows = candidates.hits.rows[query]
+        is_row = rows >= 0
+        return MinedQuery(
             example=example,
-            rows=rows[here],
-            scores=found.hits.scores[place][here],
-            texts=[texts.of_row[row] for row in rows[here].tolist()],
-            codes=np.zeros(int(here.sum()), dtype=np.uint8),
-            positive_rows=np.array([texts.row_of[entry] for entry in example.positives], dtype=np.int64),
-            positive_texts=[texts.of_entry(entry) for entry in example.positives],
+            rows=rows[is_row],
+            scores=candidates.hits.scores[query][is_row],
+            texts=[texts.of_row[row] for row in rows[is_row].tolist()],
+            codes=np.zeros(int(is_row.sum()), dtype=np.uint8),
+            positive_rows=np.array([texts.row_of[document] for document in example.positives], dtype=np.int64),
+            positive_texts=[texts.of_document(document) for document in example.positives],
             positive_scores=np.full(len(example.positives), np.nan, dtype=np.float32),
-            listed_texts=[texts.of_entry(entry) for entry in example.negatives[: self.settings.negatives_per_query]],
+            listed_texts=[texts.of_document(document) for document in example.negatives[: self.settings.negatives_per_query]],
         )
 
-    def _codes(self, one: Mined, known: Sequence[str], own_row: int, texts: "_Texts") -> Codes:
-        """The first reason that holds for each candidate; the judge has not been asked yet."""
-        plain = [texts.plain(text) for text in one.texts]
-        answers = list(dict.fromkeys(texts.plain(texts.of_entry(entry)) for entry in known if texts.has(entry)))
+    def _codes(self, mined: MinedQuery, known: Sequence[str], own_row: int, texts: "_Texts") -> Codes:
+        """The first reason that holds for each candidate, before the judge."""
+        plain = [texts.plain(text) for text in mined.texts]
+        answers = list(dict.fromkeys(texts.plain(texts.of_document(document)) for document in known if texts.has(document)))
+        first_position: dict[str, int] = {}
         masks: dict[Reason, Bool[np.ndarray, " c"]] = {
-            "known_positive": texts.are(known, one),
-            "query_itself": _among(plain, {normalised(one.example.query)}) | _own(one, own_row),
-            "listed": texts.are(one.example.negatives, one),
+            "known_positive": texts.are(known, mined),
+            "query_itself": _among(plain, {normalised(mined.example.query)}) | _own_document(mined, own_row),
+            "listed": texts.are(mined.example.negatives, mined),
             "duplicate": _among(plain, set(answers)),
-            "repeated": _repeated(plain),
+            "repeated": np.array([first_position.setdefault(text, index) != index for index, text in enumerate(plain)], dtype=bool),
         }
         if self.settings.near_duplicate and plain:
-            masks["near_duplicate"] = nearly_equal(self._overlaps(answers, plain), self.settings.near_duplicate)
-        others = ~np.logical_or.reduce(list(masks.values()))
-        masks["rank"] = first_ranks(others, self.settings.skip_first)
+            masks["near_duplicate"] = np.any(self._overlaps(answers, plain) >= self.settings.near_duplicate, axis=0)
+        remaining = ~np.logical_or.reduce(list(masks.values()))
+        masks["rank"] = remaining & (np.cumsum(remaining) <= self.settings.skip_first)
         if self.settings.margin is not None:
-            masks["margin"] = too_near(one.scores, one.positive_scores, self.settings.margin)
+            masks["margin"] = too_close(mined.scores, mined.positive_scores, self.settings.margin)
         if self.settings.relative_margin is not None:
-            masks["relative_margin"] = too_near(one.scores, one.positive_scores, self.settings.relative_margin, relative=True)
-        return coded(len(plain), masks)
+            masks["relative_margin"] = too_close(mined.scores, mined.positive_scores, self.settings.relative_margin, relative=True)
+        return first_reasons(len(plain), masks)
 
     def _overlaps(self, answers: Sequence[str], candidates: Sequence[str]) -> Float64[np.ndarray, "p c"]:
-        wanted = [text for text in dict.fromkeys((*answers, *candidates)) if text not in self._shingled]
-        if self._held > SHINGLES_KEPT:
-            self._shingled, self._held = {}, 0
-            wanted = list(dict.fromkeys((*answers, *candidates)))
-        for text, runs in zip(wanted, shingles(wanted), strict=True):
-            self._shingled[text] = runs
-            self._held += len(runs)
-        others = [self._shingled[text] for text in candidates]
-        return np.stack([overlaps(self._shingled[text], others) for text in answers])
+        if self._shingle_count > CACHED_SHINGLES:
+            self._shingles, self._shingle_count = {}, 0
+        new = [text for text in dict.fromkeys((*answers, *candidates)) if text not in self._shingles]
+        for text, hashes in zip(new, shingles(new), strict=True):
+            self._shingles[text] = hashes
+            self._shingle_count += len(hashes)
+        of_candidates = [self._shingles[text] for text in candidates]
+        return np.stack([overlaps(self._shingles[text], of_candidates) for text in answers])
 
-    def _choose(self, mined: Sequence[Mined]) -> None:
-        """Take candidates in the order of choice until there are enough; a judge is asked about no more than it takes."""
+    def _choose(self, batch: Sequence[MinedQuery]) -> None:
+        """Take candidates in the order of choice until there are enough; the judge scores no more than that takes."""
         orders = []
-        for one in mined:
-            generator = query_generator(self.seed, one.example.query_id, one.example.query)
-            orders.append(in_order_of_choice(np.flatnonzero(one.codes == KEPT), self.settings.choice, generator).tolist())
+        for mined in batch:
+            generator = query_generator(self.seed, mined.example.query_id, mined.example.query)
+            orders.append(in_order_of_choice(np.flatnonzero(mined.codes == PASSED), self.settings.choice, generator).tolist())
         if self.judge is None:
-            for one, order in zip(mined, orders, strict=True):
-                one.chosen = order[: self._wanted(one)]
+            for mined, order in zip(batch, orders, strict=True):
+                mined.chosen = order[: self._missing(mined)]
             return
-        queries = self.judge.of_queries([one.example.query for one in mined])
-        positives = self.judge.score(queries, _positives_of(mined))
-        ends = np.cumsum([len(one.positive_texts) for one in mined])
-        bars = np.split(positives, ends[:-1])
-        while asked := [(place, order.pop(0)) for place, order in enumerate(orders) for _ in range(self._missing(mined[place], order))]:
+        queries = self.judge.encode_queries([mined.example.query for mined in batch])
+        owners = np.repeat(np.arange(len(batch)), [len(mined.positive_texts) for mined in batch])
+        rows = np.concatenate([mined.positive_rows for mined in batch])
+        positives = self.judge.score(queries, Pairs(owners, rows, [text for mined in batch for text in mined.positive_texts]))
+        while next_candidates := [
+            (query, order.pop(0)) for query, order in enumerate(orders) for _ in range(min(self._missing(batch[query]), len(order)))
+        ]:
             pairs = Pairs(
-                np.array([place for place, _ in asked], dtype=np.int64),
-                np.array([mined[place].rows[candidate] for place, candidate in asked], dtype=np.int64),
-                [mined[place].texts[candidate] for place, candidate in asked],
+                np.array([query for query, _ in next_candidates], dtype=np.int64),
+                np.array([batch[query].rows[candidate] for query, candidate in next_candidates], dtype=np.int64),
+                [batch[query].texts[candidate] for query, candidate in next_candidates],
             )
-            for (place, candidate), score in zip(asked, self.judge.score(queries, pairs), strict=True):
-                self._decide(mined[place], candidate, score, bars[place])
+            for (query, candidate), score in zip(next_candidates, self.judge.score(queries, pairs), strict=True):
+                self._decide(batch[query], candidate, score, positives[owners == query])
 
-    def _decide(self, one: Mined, candidate: int, score: np.float32, positives: Float32[np.ndarray, " p"]) -> None:
-        one.judged += 1
-        if too_near(np.array([score], dtype=np.float32), positives, self.judging.margin, relative=self.judging.relative)[0]:
-            one.codes[candidate] = code_of("judge")
+    def _decide(self, mined: MinedQuery, candidate: int, score: np.float32, positives: Float32[np.ndarray, " p"]) -> None:
+        mined.judged += 1
+        scores = np.array([score], dtype=np.float32)
+        if too_close(scores, positives, self.judge_settings.margin, relative=self.judge_settings.relative)[0]:
+            mined.codes[candidate] = code_of("judge")
         else:
-            one.chosen.append(candidate)
+            mined.chosen.append(candidate)
 
-    def _wanted(self, one: Mined) -> int:
-        return self.settings.negatives_per_query - len(one.listed_texts)
-
-    def _missing(self, one: Mined, order: Sequence[int]) -> int:
-        return min(self._wanted(one) - len(one.chosen), len(order))
+    def _missing(self, mined: MinedQuery) -> int:
+        return self.settings.negatives_per_query - mined.negatives
 
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """Texts of some candidates, and of what the data says of their queries."""
+    """Texts of candidates, by row, and rows of the documents that the data names for their queries."""
 
     of_row: dict[int, str]
     row_of: dict[str, int]
@@ -224,65 +207,59 @@ class _Texts:
 
     @classmethod
     def of(
-        cls, corpus: Documents, holds_ids: bool, rows: Int64[np.ndarray, "q c"], examples: Sequence[Example], known: Sequence[Sequence[str]]
+        cls,
+        corpus: Documents,
+        holds_ids: bool,
+        rows: Int64[np.ndarray, "q c"],
+        examples: Sequence[Example],
+        answers: Sequence[Sequence[str]],
     ) -> "_Texts":
-        """Fetch them from the corpus, each once."""
-        entries = list(dict.fromkeys(chain(chain.from_iterable(known), *(example.negatives for example in examples))))
-        found = entry_rows(entries, corpus, holds_ids=holds_ids)
-        # Where entries are texts their rows tell which candidates they are; the texts are at hand.
-        wanted = np.unique(np.concatenate([rows[rows >= 0], found[found >= 0]]))
-        return cls(
-            dict(zip(wanted.tolist(), corpus.texts(wanted), strict=True)), dict(zip(entries, found.tolist(), strict=True)), holds_ids
-        )
+        """Read each text from the corpus once."""
+        documents = list(dict.fromkeys(chain(chain.from_iterable(answers), *(example.negatives for example in examples))))
+        # Where documents are texts, their rows only tell which candidates they are.
+        named = document_rows(documents, corpus, holds_ids=holds_ids)
+        needed = np.unique(np.concatenate([rows[rows >= 0], named[named >= 0]]))
+        of_row = dict(zip(needed.tolist(), corpus.texts(needed), strict=True))
+        return cls(of_row, dict(zip(documents, named.tolist(), strict=True)), holds_ids)
 
-    def has(self, entry: str) -> bool:
-        """Whether the text of an entry is known: an id that another row of the same query names may have been dropped as missing."""
-        return not self.holds_ids or self.row_of[entry] >= 0
+    def has(self, document: str) -> bool:
+        """Whether a document's text is known: an id of another row of the same query may have been dropped as missing."""
+        return not self.holds_ids or self.row_of[document] >= 0
 
-    def of_entry(self, entry: str) -> str:
+    def of_document(self, document: str) -> str:
         """The text of an id, or the text itself."""
-        return self.of_row[self.row_of[entry]] if self.holds_ids else entry
+        return self.of_row[self.row_of[document]] if self.holds_ids else document
 
     def plain(self, text: str) -> str:
-        """A text normalised, once for all queries that found it."""
-        found = self._plain.get(text)
-        if found is None:
-            found = self._plain[text] = normalised(text)
-        return found
+        """A text normalised, once for all queries with this candidate."""
+        plain = self._plain.get(text)
+        if plain is None:
+            plain = self._plain[text] = normalised(text)
+        return plain
 
-    def are(self, entries: Sequence[str], one: Mined) -> Bool[np.ndarray, " c"]:
-        """Candidates that are one of some entries."""
-        rows = np.array([self.row_of[entry] for entry in entries if self.row_of[entry] >= 0], dtype=np.int64)
-        same = np.isin(one.rows, rows)
-        return same if self.holds_ids else same | _among(one.texts, set(entries))
+    def are(self, documents: Sequence[str], mined: MinedQuery) -> Bool[np.ndarray, " c"]:
+        """Candidates that are one of some documents."""
+        rows = np.array([self.row_of[document] for document in documents if self.row_of[document] >= 0], dtype=np.int64)
+        same = np.isin(mined.rows, rows)
+        return same if self.holds_ids else same | _among(mined.texts, set(documents))
 
 
-def _own(one: Mined, own_row: int) -> Bool[np.ndarray, " c"]:
+def _own_document(mined: MinedQuery, own_row: int) -> Bool[np.ndarray, " c"]:
     """The candidate that has the query's id and is the query, perhaps under a title."""
-    same_id = one.rows == own_row
-    return np.array([same and is_own_document(one.example.query, text) for same, text in zip(same_id, one.texts, strict=True)], dtype=bool)
+    same_id = mined.rows == own_row
+    query = mined.example.query
+    return np.array([same and is_own_document(query, text) for same, text in zip(same_id, mined.texts, strict=True)], dtype=bool)
 
 
-def _among(texts: Sequence[str], wanted: set[str]) -> Bool[np.ndarray, " c"]:
-    return np.fromiter((text in wanted for text in texts), dtype=bool, count=len(texts))
+def _among(texts: Sequence[str], others: set[str]) -> Bool[np.ndarray, " c"]:
+    return np.fromiter((text in others for text in texts), dtype=bool, count=len(texts))
 
 
-def _repeated(texts: Sequence[str]) -> Bool[np.ndarray, " c"]:
-    seen: dict[str, int] = {}
-    return np.fromiter((seen.setdefault(text, place) != place for place, text in enumerate(texts)), dtype=bool, count=len(texts))
-
-
-def _score(mined: Sequence[Mined], found: Found, start: int, texts: _Texts) -> None:
-    """Scores of positives and listed negatives, asked for together."""
-    told = [(*one.example.positives, *one.example.negatives[: len(one.listed_texts)]) for one in mined]
-    owner = np.repeat(np.arange(len(mined)), [len(entries) for entries in told])
-    rows = np.array([texts.row_of[entry] for entry in chain.from_iterable(told)], dtype=np.int64)
-    scores = found.score(Pairs(owner + start, rows, [texts.of_entry(entry) for entry in chain.from_iterable(told)]))
-    for place, one in enumerate(mined):
-        own = scores[owner == place]
-        one.positive_scores, one.listed_scores = np.split(own, [len(one.positive_texts)])
-
-
-def _positives_of(mined: Sequence[Mined]) -> Pairs:
-    owner = np.repeat(np.arange(len(mined)), [len(one.positive_texts) for one in mined])
-    return Pairs(owner, np.concatenate([one.positive_rows for one in mined]), [text for one in mined for text in one.positive_texts])
+def _score_known_documents(batch: Sequence[MinedQuery], candidates: Candidates, start: int, texts: _Texts) -> None:
+    """Score positives and listed negatives together."""
+    known = [(*mined.example.positives, *mined.example.negatives[: len(mined.listed_texts)]) for mined in batch]
+    owners = np.repeat(np.arange(len(batch)), [len(documents) for documents in known])
+    rows = np.array([texts.row_of[document] for document in chain.from_iterable(known)], dtype=np.int64)
+    scores = candidates.score(Pairs(owners + start, rows, [texts.of_document(document) for document in chain.from_iterable(known)]))
+    for query, mined in enumerate(batch):
+        mined.positive_scores, mined.listed_scores = np.split(scores[owners == query], [len(mined.positive_texts)])

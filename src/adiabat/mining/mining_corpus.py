@@ -1,4 +1,4 @@
-"""The corpus while it is mined: ids and texts by row, on disk. A store is one already; anything else is written out once."""
+"""The corpus while it is mined: ids and texts by row, on disk. A store has them already; other sources are written once."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -19,42 +19,31 @@ from adiabat.store.vector_store import Store
 
 CORPUS_FILE = "corpus.json"
 
+Rows = Sequence[int] | Integer[np.ndarray, " n"]
+
 
 @runtime_checkable
 class Documents(Protocol):
-    """What mining asks of a corpus; `Store` and `WrittenCorpus` have it."""
+    """A corpus as mining needs it: a `Store` or a `WrittenCorpus`."""
 
     @property
     def count(self) -> int:
-        """Documents."""
+        """Number of documents."""
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
-        """Rows of ids; -1 for an unknown one.
+        """Row of each id; -1 for an unknown one."""
 
-        Returns:
-            One row per id.
-        """
+    def doc_ids(self, rows: Rows) -> list[str]:
+        """Id of each row."""
 
-    def doc_ids(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
-        """Ids of documents.
-
-        Returns:
-            One id per row.
-        """
-
-    def texts(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
-        """Texts of documents.
-
-        Returns:
-            One text per row.
-        """
+    def texts(self, rows: Rows) -> list[str]:
+        """Text of each row."""
 
 
 class WrittenCorpus:
-    """A corpus in a folder of its own."""
+    """A corpus in a folder of its own, as `written_corpus` makes it."""
 
     def __init__(self, folder: Path) -> None:
-        """Open what `written` made."""
         remedy = f"remove the folder {folder}, and run the same command again"
         with reading(folder / CORPUS_FILE, remedy=remedy):
             record = read_json(folder / CORPUS_FILE, remedy=remedy)
@@ -65,40 +54,28 @@ class WrittenCorpus:
 
     @property
     def count(self) -> int:
-        """Documents."""
+        """Number of documents."""
         return len(self._ids)
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
-        """Rows of ids; -1 for an unknown one.
-
-        Returns:
-            One row per id.
-        """
+        """Row of each id; -1 for an unknown one."""
         return self._index.rows(doc_ids)
 
-    def doc_ids(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
-        """Ids of documents.
-
-        Returns:
-            One id per row.
-        """
+    def doc_ids(self, rows: Rows) -> list[str]:
+        """Id of each row."""
         return self._ids.take(np.asarray(rows, dtype=np.int64))
 
-    def texts(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
-        """Texts of documents.
-
-        Returns:
-            One text per row.
-        """
+    def texts(self, rows: Rows) -> list[str]:
+        """Text of each row."""
         return self._texts.take(np.asarray(rows, dtype=np.int64))
 
 
-def written(documents: Callable[[], Iterator[Document]], folder: Path, *, source: str, replace: bool) -> WrittenCorpus:
-    """Write a corpus into a folder, unless it lies there already."""
+def written_corpus(documents: Callable[[], Iterator[Document]], folder: Path, *, source: str, replace: bool) -> WrittenCorpus:
+    """Write a corpus into a folder, unless the folder has it already; `replace` allows to overwrite another one."""
     if (folder / CORPUS_FILE).exists():
-        there = WrittenCorpus(folder)
-        if digest_documents(documents()) == there.digest:
-            return there
+        former = WrittenCorpus(folder)
+        if digest_documents(documents()) == former.digest:
+            return former
         if not replace:
             raise DataError(f"{folder} must hold the corpus {source} as it is now, it holds another; remove it, or name another folder")
         (folder / CORPUS_FILE).unlink()
@@ -113,26 +90,23 @@ def written(documents: Callable[[], Iterator[Document]], folder: Path, *, source
 
 def all_texts(corpus: Documents) -> Iterator[str]:
     """Every text by row, a slice at a time."""
-    return chain.from_iterable(corpus.texts(rows) for rows in _slices(corpus.count))
+    return chain.from_iterable(corpus.texts(rows) for rows in row_slices(corpus.count))
 
 
-def _slices(count: int) -> Iterator[Int64[np.ndarray, " n"]]:
+def row_slices(count: int) -> Iterator[Int64[np.ndarray, " n"]]:
+    """All rows of a corpus in slices."""
     return (np.arange(start, min(start + LOOKUP_SLICE, count)) for start in range(0, count, LOOKUP_SLICE))
 
 
 def rows_in_store(corpus: Documents, store: Store, *, source: str) -> Int64[np.ndarray, " documents"]:
-    """Where the documents of a corpus stand in a store of it.
-
-    Returns:
-        The store's row of each document; 8 bytes each.
-    """
+    """Row in the store of each document of a corpus; the two must hold the same documents."""
     if corpus is store:
         return np.arange(store.count)
-    parts, missing = [np.empty(0, dtype=np.int64)], []
-    for rows in _slices(corpus.count):
+    slices, missing = [np.empty(0, dtype=np.int64)], []
+    for rows in row_slices(corpus.count):
         ids = corpus.doc_ids(rows)
-        parts.append(store.rows(ids))
-        missing += [f'"{ids[place]}"' for place in np.flatnonzero(parts[-1] < 0)]
+        slices.append(store.rows(ids))
+        missing += [f'"{ids[position]}"' for position in np.flatnonzero(slices[-1] < 0)]
     if missing:
         raise DataError(
             f"{store.path} must hold a vector of every document of {source}, it lacks {several(missing, of='documents')}; "
@@ -143,4 +117,4 @@ def rows_in_store(corpus: Documents, store: Store, *, source: str) -> Int64[np.n
             f"{store.path} must hold the documents of {source} alone, got {store.count:,} and {corpus.count:,}; "
             "name the corpus that the store was built of, or the store itself in its place"
         )
-    return np.concatenate(parts)
+    return np.concatenate(slices)

@@ -1,7 +1,7 @@
-"""What is mined for: queries with the documents that answer them, each document found in the corpus or known by its text."""
+"""The queries that are mined for, with positives that are ids of the corpus or texts."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -13,164 +13,159 @@ from adiabat.core.errors import DataError, Faults, several
 from adiabat.core.text import counted
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet, LanguageGridSet, text_id
-from adiabat.mining.mining_corpus import Documents
+from adiabat.mining.mining_corpus import Documents, row_slices
 from adiabat.store.id_index import LOOKUP_SLICE
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """A data set of queries whose documents are known.
+class MiningQueries:
+    """A data set of queries whose documents are in the corpus, or texts.
 
     Attributes:
-        name: For messages and statistics.
-        examples: In file order.
-        holds_ids: Whether documents are given by id, and not by text.
-        shared: Of each query text that several examples ask, every entry that answers it in any of them.
-        notes: Sentences on what was left out.
+        holds_ids: Whether documents are ids; else they are texts.
+        shared_answers: All positives of each query text that several examples share.
+        notes: Sentences on documents and queries that are left out.
     """
 
     name: str
     examples: Sequence[Example]
     holds_ids: bool
-    shared: Mapping[str, tuple[str, ...]]
+    shared_answers: Mapping[str, tuple[str, ...]]
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.examples)
 
-    def known(self, example: Example) -> tuple[str, ...]:
-        """Every entry that answers the query of an example, in that example or in another."""
-        return self.shared.get(example.query, example.positives)
+    def known_answers(self, example: Example) -> tuple[str, ...]:
+        """All positives of an example's query, in that example or in another."""
+        return self.shared_answers.get(example.query, example.positives)
 
     def digest(self) -> str:
         """SHA-256 over ids, queries, positives and negatives, in their order."""
         digest = hashlib.sha256()
         for example in self.examples:
-            for parts in ((example.query_id, example.query), example.positives, example.negatives):
-                digest.update(len(parts).to_bytes(8, "little"))
-                for part in parts:
-                    content = part.encode("utf-8", "surrogatepass")
+            for texts in ((example.query_id, example.query), example.positives, example.negatives):
+                digest.update(len(texts).to_bytes(8, "little"))
+                for text in texts:
+                    content = text.encode("utf-8", "surrogatepass")
                     digest.update(len(content).to_bytes(8, "little") + content)
         return digest.hexdigest()
 
 
-def read_data(source: str, settings: DataSection) -> ExampleSet:
+def read_queries(source: str, settings: DataSection) -> ExampleSet:
     """Read a data set, before anything costly begins."""
-    read = read_examples(source, split=settings.split, columns=settings.columns.given(), usual_split="train")
-    if isinstance(read, LanguageGridSet):
+    examples = read_examples(source, split=settings.split, columns=settings.columns.given(), usual_split="train")
+    if isinstance(examples, LanguageGridSet):
         raise DataError(f"{source} must hold queries with positives, got a language grid; mine for a file of examples")
-    return read
+    return examples
 
 
-def questions_of(read: ExampleSet, corpus: Documents, settings: DataSection, *, corpus_name: str, listed: bool) -> Questions:
-    """See that the corpus has the documents that a data set names.
+def queries_in_corpus(data: ExampleSet, corpus: Documents, settings: DataSection, *, corpus_name: str, keep_listed: bool) -> MiningQueries:
+    """Check that the corpus has the documents that a data set names.
 
-    Entries are ids where any positive is the id of a document, and texts otherwise; texts need not be in the corpus.
+    Documents are ids where any positive is the id of a document, and texts otherwise; texts need not be in the corpus.
     """
-    shared = _shared_answers(read.examples)
-    examples, notes = _without_contradictions(read.examples, shared)
-    if not listed:
+    shared = _shared_answers(data.examples)
+    examples, notes = _without_contradictions(data.examples, shared)
+    if not keep_listed:
         examples = [replace(example, negatives=()) if example.negatives else example for example in examples]
-    holds_ids = read.holds_texts is False or _names_ids(examples, corpus)
-    if holds_ids and (absent := _absent(examples, corpus)):
+    holds_ids = data.holds_texts is False or _are_ids(examples, corpus)
+    if holds_ids and (missing := _missing_documents(examples, corpus)):
         if settings.missing == "error":
-            raise DataError(_missing_phrase(read.name, absent, examples, corpus, corpus_name))
-        examples, note = _without(examples, absent)
+            raise DataError(_missing_phrase(data.name, missing, examples, corpus, corpus_name))
+        examples, note = _without(examples, missing)
         notes = [*notes, note]
     if not examples:
-        raise DataError(f"{read.name} must hold at least one query whose positives the corpus {corpus_name} has, got none; check both")
-    return Questions(read.name, examples, holds_ids, shared, tuple(f"{read.name}: {note}" for note in notes))
+        raise DataError(f"{data.name} must hold at least one query whose positives the corpus {corpus_name} has, got none; check both")
+    return MiningQueries(data.name, examples, holds_ids, shared, tuple(f"{data.name}: {note}" for note in notes))
 
 
-def _names_ids(examples: Sequence[Example], corpus: Documents) -> bool:
-    """Whether positives are ids: where one is, or most of them would be in other capitals, which must not pass for texts."""
-    if any((corpus.rows(part) >= 0).any() for part in _parts(example.positives for example in examples)):
+def document_rows(documents: Sequence[str], corpus: Documents, *, holds_ids: bool) -> Int64[np.ndarray, " n"]:
+    """Row of each document that a data set names; -1 for a text that is no document of a corpus addressed by texts."""
+    return corpus.rows(documents if holds_ids else [text_id(document) for document in documents])
+
+
+def _are_ids(examples: Sequence[Example], corpus: Documents) -> bool:
+    """Whether positives are ids: where one is, or most are ids but for case, which must not pass for texts."""
+    if any((corpus.rows(ids) >= 0).any() for ids in _distinct(example.positives for example in examples)):
         return True
-    entries = frozenset(chain.from_iterable(example.positives for example in examples))
-    alike = _in_other_case(entries, corpus)
-    return 2 * sum(entry.casefold() in alike for entry in entries) > len(entries)
+    positives = frozenset(chain.from_iterable(example.positives for example in examples))
+    similar = _ids_in_other_case(positives, corpus)
+    return 2 * sum(positive.casefold() in similar for positive in positives) > len(positives)
 
 
-def _parts(entries: Iterator[tuple[str, ...]]) -> Iterator[list[str]]:
-    """Distinct entries, a slice at a time."""
-    distinct = list(dict.fromkeys(chain.from_iterable(entries)))
+def _distinct(documents: Iterable[tuple[str, ...]]) -> Iterator[list[str]]:
+    """Distinct documents, a slice at a time."""
+    distinct = list(dict.fromkeys(chain.from_iterable(documents)))
     return (distinct[start : start + LOOKUP_SLICE] for start in range(0, len(distinct), LOOKUP_SLICE))
 
 
-def _absent(examples: Sequence[Example], corpus: Documents) -> frozenset[str]:
-    parts = _parts((*example.positives, *example.negatives) for example in examples)
-    return frozenset(part[place] for part in parts for place in np.flatnonzero(corpus.rows(part) < 0))
+def _missing_documents(examples: Sequence[Example], corpus: Documents) -> frozenset[str]:
+    slices = _distinct((*example.positives, *example.negatives) for example in examples)
+    return frozenset(ids[position] for ids in slices for position in np.flatnonzero(corpus.rows(ids) < 0))
 
 
-def _missing_phrase(name: str, absent: frozenset[str], examples: Sequence[Example], corpus: Documents, corpus_name: str) -> str:
-    """What is missing and where it is first named; an id that the corpus has in other capitals is told with it."""
-    alike = _in_other_case(absent, corpus)
-    places: dict[str, str] = {}
+def _missing_phrase(name: str, missing: frozenset[str], examples: Sequence[Example], corpus: Documents, corpus_name: str) -> str:
+    """Missing ids with the location of their first mention; those that the corpus has in other case are named with it."""
+    similar = _ids_in_other_case(missing, corpus)
+    locations: dict[str, str] = {}
     for example in examples:
-        for entry in (*example.positives, *example.negatives):
-            if entry in absent:
-                places.setdefault(entry, example.where or name)
-    phrases = [
-        f'{place}: "{entry}"' + (f' (which differs only in case from its "{alike[entry.casefold()]}")' if entry.casefold() in alike else "")
-        for entry, place in places.items()
-    ]
-    advice = "ids must be equal to the letter: correct them" if alike else "name the corpus that holds them, or set data.missing = drop"
+        for document in (*example.positives, *example.negatives):
+            if document in missing:
+                locations.setdefault(document, example.where or name)
+    phrases = []
+    for document, location in locations.items():
+        other = similar.get(document.casefold())
+        phrases.append(f'{location}: "{document}"' + (f' (which differs only in case from its "{other}")' if other else ""))
+    advice = "ids must be equal to the letter: correct them" if similar else "name the corpus that holds them, or set data.missing = drop"
     return f"{name}: every document must be in the corpus {corpus_name}, it lacks {several(phrases, of='documents')}; {advice}"
 
 
-def _in_other_case(absent: frozenset[str], corpus: Documents) -> dict[str, str]:
-    """Ids of the corpus that equal a missing one but for case, by their folded form."""
-    wanted, found = {entry.casefold() for entry in absent}, dict[str, str]()
-    for start in range(0, corpus.count, LOOKUP_SLICE):
-        for doc_id in corpus.doc_ids(np.arange(start, min(start + LOOKUP_SLICE, corpus.count))):
-            if doc_id.casefold() in wanted:
-                found.setdefault(doc_id.casefold(), doc_id)
-    return found
+def _ids_in_other_case(documents: frozenset[str], corpus: Documents) -> dict[str, str]:
+    """Case-folded id to the id of the corpus, for documents that the corpus has but for case."""
+    folded, ids = {document.casefold() for document in documents}, dict[str, str]()
+    for rows in row_slices(corpus.count):
+        for doc_id in corpus.doc_ids(rows):
+            if doc_id.casefold() in folded:
+                ids.setdefault(doc_id.casefold(), doc_id)
+    return ids
 
 
-def _without(examples: Sequence[Example], absent: frozenset[str]) -> tuple[list[Example], str]:
-    kept = [
+def _without(examples: Sequence[Example], missing: frozenset[str]) -> tuple[list[Example], str]:
+    """Examples without missing documents, and without those that lose all positives."""
+    present = [
         replace(
             example,
-            positives=tuple(entry for entry in example.positives if entry not in absent),
-            negatives=tuple(entry for entry in example.negatives if entry not in absent),
+            positives=tuple(document for document in example.positives if document not in missing),
+            negatives=tuple(document for document in example.negatives if document not in missing),
         )
         for example in examples
     ]
-    left = [example for example in kept if example.positives]
-    dropped = counted(len(kept) - len(left), "query")
-    return left, f"{counted(len(absent), 'document')} that the corpus lacks left out, and with that {dropped} without a positive"
+    answered = [example for example in present if example.positives]
+    dropped = counted(len(present) - len(answered), "query")
+    return answered, f"{counted(len(missing), 'document')} that the corpus lacks left out, and with that {dropped} without a positive"
 
 
 def _shared_answers(examples: Sequence[Example]) -> dict[str, tuple[str, ...]]:
-    """What answers each query text that is asked more than once."""
+    """All positives of each query text that several examples share."""
     first: dict[str, tuple[str, ...]] = {}
     shared: dict[str, dict[str, None]] = {}
     for example in examples:
         before = first.setdefault(example.query, example.positives)
         if before is not example.positives:
             shared.setdefault(example.query, dict.fromkeys(before)).update(dict.fromkeys(example.positives))
-    return {query: tuple(entries) for query, entries in shared.items()}
+    return {query: tuple(answers) for query, answers in shared.items()}
 
 
 def _without_contradictions(examples: Sequence[Example], shared: Mapping[str, tuple[str, ...]]) -> tuple[list[Example], list[str]]:
-    """Take out listed negatives that answer their query, and say where they stood."""
-    faults, kept = Faults(shown=3), []
+    """Examples without listed negatives that answer their query, and a note of their locations."""
+    faults, consistent = Faults(shown=3), []
     for example in examples:
-        known = set(shared.get(example.query, example.positives)) if example.negatives else set()
-        right = tuple(entry for entry in example.negatives if entry not in known)
-        if len(right) < len(example.negatives):
-            faults.extend(f"{example.where or example.query_id}" for entry in example.negatives if entry in known)
-            example = replace(example, negatives=right)
-        kept.append(example)
-    told = f"listed negatives that equal a positive of their query left out: {faults.told('of them')}"
-    return kept, [told] if faults.count else []
-
-
-def entry_rows(entries: Sequence[str], corpus: Documents, *, holds_ids: bool) -> Int64[np.ndarray, " n"]:
-    """Rows of documents that a data set names.
-
-    Returns:
-        One row per entry; -1 for a text that is no document of a corpus addressed by texts.
-    """
-    return corpus.rows(entries if holds_ids else [text_id(entry) for entry in entries])
+        answers = set(shared.get(example.query, example.positives)) if example.negatives else set()
+        negatives = tuple(document for document in example.negatives if document not in answers)
+        if len(negatives) < len(example.negatives):
+            faults.extend(f"{example.where or example.query_id}" for document in example.negatives if document in answers)
+            example = replace(example, negatives=negatives)
+        consistent.append(example)
+    note = f"listed negatives that equal a positive of their query left out: {faults.told('of them')}"
+    return consistent, [note] if faults.count else []
