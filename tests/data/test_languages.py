@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.data.language_grids import chosen_languages, in_languages, require_every_label
+from adiabat.data.language_grids import chosen_languages, require_every_label, select_languages
 from adiabat.data.records import LanguageGridSet
 
 
@@ -30,18 +30,18 @@ def test_unknown_languages_are_counted_and_near_ones_offered():
 
 
 def test_languages_are_left_out_of_a_grid_of_sentence_pairs():
-    kept = in_languages(grid(), ["en", "ar"])
+    kept = select_languages(grid(), ["en", "ar"])
     assert (kept.languages, kept.labels, kept.name) == (("en", "ar"), grid().labels, "pairs")
     assert [list(texts) for texts in (*kept.premises, *kept.hypotheses)] == [["en", "ar"]] * 4
     assert (kept.premises[1]["ar"], kept.hypotheses[0]["en"]) == ("ar 1", "en so 0")
-    assert in_languages(grid(), []) == grid()
+    assert select_languages(grid(), []) == grid()
 
 
 def test_a_language_that_not_every_sentence_pair_has_is_refused():
     with pytest.raises(
         ConfigError, match=r"languages must be of pairs, in which every sentence pair is \(ar, de, en\), got zh; name others"
     ):
-        in_languages(grid(), ["de", "zh"])
+        select_languages(grid(), ["de", "zh"])
 
 
 def test_an_incomplete_language_that_is_asked_for_is_refused_with_the_rows_that_lack_it():
@@ -49,15 +49,15 @@ def test_an_incomplete_language_that_is_asked_for_is_refused_with_the_rows_that_
     with pytest.raises(
         ConfigError, match=r"got zh \(missing in g\.jsonl:4 and 2 more rows\); complete these rows, name others, or none to"
     ):
-        in_languages(partial, ["de", "zh"])
+        select_languages(partial, ["de", "zh"])
     with pytest.raises(ConfigError, match=r"got da \(did you mean de or ar\?\); name others"):
-        in_languages(partial, ["da"])
+        select_languages(partial, ["da"])
 
 
 def test_nothing_is_said_of_other_languages_where_some_are_named():
     partial = replace(grid(), incomplete={"zh": "g.jsonl:4"})
-    assert in_languages(partial, []).notes == partial.notes != ()
-    assert in_languages(partial, ["de"]).notes == ()
+    assert select_languages(partial, []).notes == partial.notes != ()
+    assert select_languages(partial, ["de"]).notes == ()
 
 
 def test_sentence_pairs_of_every_label_are_needed():

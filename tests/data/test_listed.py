@@ -9,7 +9,7 @@ import pytest
 from adiabat.config.dual_training_data import TrainDataSection
 from adiabat.core.errors import DataError
 from adiabat.data.corpora import read_corpus
-from adiabat.data.example_stream import Standing, Tape
+from adiabat.data.example_stream import ExampleReader, SourcePosition
 from adiabat.data.examples import read_examples, stream_examples
 from adiabat.data.labelled import read_labelled_texts
 from adiabat.data.listed_documents import list_in
@@ -78,8 +78,8 @@ def test_training_takes_labels_as_measuring_does(tmp_path: Path) -> None:
 
 
 def test_a_stream_takes_labels_too(tmp_path: Path) -> None:
-    tape = Tape(str(jsonl(tmp_path / "t.jsonl", *LABELLED)))
-    found = [(one.query, one.positives, one.negatives) for one in tape.read(Standing(), 3)]
+    tape = ExampleReader(str(jsonl(tmp_path / "t.jsonl", *LABELLED)))
+    found = [(one.query, one.positives, one.negatives) for one in tape.read(SourcePosition(), 3)]
     assert found == [("a", ("a 1",), ()), ("a", (), ("a 2",)), ("b", (), ("b 1",))]
     assert tape.remarks() == ['t: "label" is a label: documents with 0 are negatives, in 2 rows']
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.data.parallel import ParallelSource, Translation, read_parallel, sources_of
+from adiabat.data.parallel import ParallelSource, Translation, parallel_sources, read_parallel
 
 
 def table(path: Path, *rows: dict[str, Any]) -> str:
@@ -78,7 +78,7 @@ def test_languages_that_are_no_codes_are_told(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"a.jsonl:1: a language must be a code such as de or pt-BR, got '.*'; write its code"):
             found(table(tmp_path / "a.jsonl", {"lang": label, "en": "one", "x": "eins"}))
     with pytest.raises(ConfigError, match=r"a language must be a code such as de or pt-BR, got 2 faults: 'a/b'; 'German'; write its code"):
-        sources_of(["a.jsonl"], source="a/b", languages=["de", "German"])
+        parallel_sources(["a.jsonl"], source="a/b", languages=["de", "German"])
 
 
 def test_another_source_language(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def files(folder: Path, one: str, other: str, *, names: tuple[str, str] = ("text
 def test_two_files_that_go_line_by_line(tmp_path: Path) -> None:
     own, its = files(tmp_path, "one\n\nthree\n", "eins\nzwei\ndrei")
     assert found(own, translation=its) == [("de", "one", "eins"), ("de", "three", "drei")]
-    [source] = sources_of([f"{own},{its}"], source="en")
+    [source] = parallel_sources([f"{own},{its}"], source="en")
     assert list(read_parallel(source))[1] == Translation("three", "drei", "de", f"{its}:3", begins=True)
     assert found(own, translation=its, languages=("fr",)) == []
 

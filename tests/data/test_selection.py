@@ -98,7 +98,7 @@ def test_faults_of_later_rows_are_told_at_once_and_other_rows_are_not_looked_at(
 
     def parse(row: Row) -> object:
         if row.values["a"] == "bad":
-            raise RowError(f"{row.place}: bad")
+            raise RowError(f"{row.location}: bad")
         return row.values["a"]
 
     with pytest.raises(DataError) as caught:

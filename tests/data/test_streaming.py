@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from adiabat.core.errors import DataError
-from adiabat.data.example_stream import Standing, Tape
-from adiabat.data.lines import START, Cursor, Mark
+from adiabat.data.example_stream import ExampleReader, SourcePosition
+from adiabat.data.lines import START, Cursor, RowPosition
 from adiabat.data.records import Example, invented_id
 from adiabat.data.table_rows import Row, read_rows
 
@@ -84,13 +84,13 @@ def source_of(folder: Path, name: str) -> str:
 
 
 def plain_rows(source: str, cursor: Cursor) -> list[tuple[str, dict[str, Any]]]:
-    return [(row.place, dict(row.values)) for row in read_rows(source, cursor=cursor)]
+    return [(row.location, dict(row.values)) for row in read_rows(source, cursor=cursor)]
 
 
 @pytest.mark.parametrize("name", CONTENTS)
 def test_rows_from_every_place_are_those_that_follow_it_from_the_start(tmp_path: Path, name: str) -> None:
     source = source_of(tmp_path, name)
-    expected = [(row.place, dict(row.values)) for row in read_rows(source)]
+    expected = [(row.location, dict(row.values)) for row in read_rows(source)]
     assert len(expected) == COUNT
     for count in range(COUNT + 1):
         cursor = Cursor()
@@ -106,7 +106,7 @@ def test_a_place_in_a_plain_file_is_the_line_and_byte_behind_the_last_row(tmp_pa
     cursor, places = Cursor(), []
     for _ in read_rows(tmp_path / "a.jsonl", cursor=cursor):
         places.append(cursor.mark())
-    assert places == [Mark(1, 1, 13), Mark(2, 3, 26), Mark(3, 4, 34)]
+    assert places == [RowPosition(1, 1, 13), RowPosition(2, 3, 26), RowPosition(3, 4, 34)]
 
 
 def test_a_quoted_field_of_several_lines_counts_as_one_row_of_several_lines(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_a_quoted_field_of_several_lines_counts_as_one_row_of_several_lines(tmp_
     cursor = Cursor()
     rows = read_rows(tmp_path / "a.csv", cursor=cursor)
     next(rows)
-    assert cursor.mark() == Mark(1, 4, 15 + 11 + 1 + 7)
-    assert [row.place for row in read_rows(tmp_path / "a.csv", cursor=cursor)] == [f"{tmp_path / 'a.csv'}:5"]
+    assert cursor.mark() == RowPosition(1, 4, 15 + 11 + 1 + 7)
+    assert [row.location for row in read_rows(tmp_path / "a.csv", cursor=cursor)] == [f"{tmp_path / 'a.csv'}:5"]
 
 
 def test_nothing_before_the_place_is_read_of_a_plain_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,13 +147,15 @@ def test_nothing_before_the_place_is_read_of_a_plain_file(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("name", "content", "mark", "found"),
     [
-        ("a.jsonl", jsonl(ROWS[:1]), Mark(2, 2, 500), "62 bytes where reading goes on at byte 500"),
-        ("a.jsonl", jsonl(ROWS), Mark(1, 1, 30), "the middle of a line where reading goes on at byte 30"),
-        ("a.jsonl.gz", gzip.compress(jsonl(ROWS[:3]), mtime=0), Mark(5, 5, 500), "3 lines where reading goes on at line 6"),
-        ("a.csv", b"query,positive\na,b\n", Mark(3, 4, 80), "19 bytes where reading goes on at byte 80"),
+        ("a.jsonl", jsonl(ROWS[:1]), RowPosition(2, 2, 500), "62 bytes where reading goes on at byte 500"),
+        ("a.jsonl", jsonl(ROWS), RowPosition(1, 1, 30), "the middle of a line where reading goes on at byte 30"),
+        ("a.jsonl.gz", gzip.compress(jsonl(ROWS[:3]), mtime=0), RowPosition(5, 5, 500), "3 lines where reading goes on at line 6"),
+        ("a.csv", b"query,positive\na,b\n", RowPosition(3, 4, 80), "19 bytes where reading goes on at byte 80"),
     ],
 )
-def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(tmp_path: Path, name: str, content: bytes, mark: Mark, found: str) -> None:
+def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(
+    tmp_path: Path, name: str, content: bytes, mark: RowPosition, found: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as fault:
         list(read_rows(tmp_path / name, cursor=Cursor.at(mark)))
@@ -219,32 +221,32 @@ def queries(examples: Iterator[Example]) -> list[str]:
 @pytest.mark.parametrize("name", ["plain.jsonl", "plain.csv", "packed.jsonl.gz", "folder-of-parquet"])
 def test_readings_that_follow_each_other_give_every_example_once(tmp_path: Path, name: str, anew: bool) -> None:
     source = source_of(tmp_path, name)
-    tape, standing, found = Tape(source), Standing(), []
+    tape, standing, found = ExampleReader(source), SourcePosition(), []
     while not standing.ended:
-        tape = Tape(source) if anew else tape
+        tape = ExampleReader(source) if anew else tape
         found.append(list(tape.read(standing, 5)))
-        standing = tape.standing()
+        standing = tape.position()
     assert [len(one) for one in found] == [5, 5, 5, 5, 3]
-    whole = list(Tape(source).read(Standing(), COUNT))
+    whole = list(ExampleReader(source).read(SourcePosition(), COUNT))
     assert [one for part in found for one in part] == whole
     assert [one.query_id for one in whole] == [invented_id(number, one.query) for number, one in enumerate(whole)]
     assert (standing.mark.rows, standing.ends) == (COUNT, 1)
     assert queries(tape.read(standing, 5)) == []
-    assert queries(tape.read(standing.anew(), 2)) == [row["query"] for row in ROWS[:2]]
-    assert tape.standing().ends == 1
+    assert queries(tape.read(standing.rewound(), 2)) == [row["query"] for row in ROWS[:2]]
+    assert tape.position().ends == 1
 
 
 def test_the_end_is_seen_where_fewer_examples_come_than_were_asked_for(tmp_path: Path) -> None:
-    tape = Tape(source_of(tmp_path, "plain.jsonl"))
-    assert len(queries(tape.read(Standing(), COUNT))) == COUNT
-    behind = tape.standing()
+    tape = ExampleReader(source_of(tmp_path, "plain.jsonl"))
+    assert len(queries(tape.read(SourcePosition(), COUNT))) == COUNT
+    behind = tape.position()
     assert not behind.ended
     assert queries(tape.read(behind, 1)) == []
-    assert tape.standing() == Standing(behind.mark, ended=True, ends=1)
+    assert tape.position() == SourcePosition(behind.mark, ended=True, ends=1)
 
 
 def test_a_packed_file_is_opened_once_for_readings_that_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tape = Tape(source_of(tmp_path, "packed.jsonl.gz"))
+    tape = ExampleReader(source_of(tmp_path, "packed.jsonl.gz"))
     opened: list[str] = []
     open_stream = pa.input_stream
 
@@ -253,17 +255,17 @@ def test_a_packed_file_is_opened_once_for_readings_that_follow_each_other(tmp_pa
         return open_stream(path, **options)
 
     monkeypatch.setattr(pa, "input_stream", noting)
-    standing = Standing()
+    standing = SourcePosition()
     for _ in range(4):
         queries(tape.read(standing, 5))
-        standing = tape.standing()
+        standing = tape.position()
     assert len(opened) == 1
 
 
 def test_a_reading_that_was_given_up_halfway_does_not_move_the_tape(tmp_path: Path) -> None:
-    tape = Tape(source_of(tmp_path, "plain.jsonl"))
-    queries(tape.read(Standing(), 4))
-    standing = tape.standing()
+    tape = ExampleReader(source_of(tmp_path, "plain.jsonl"))
+    queries(tape.read(SourcePosition(), 4))
+    standing = tape.position()
     next(iter(tape.read(standing, 6)))
     assert queries(tape.read(standing, 2)) == [row["query"] for row in ROWS[4:6]]
 
@@ -271,18 +273,18 @@ def test_a_reading_that_was_given_up_halfway_does_not_move_the_tape(tmp_path: Pa
 def test_faults_of_rows_end_the_reading_that_meets_them_and_no_earlier_one(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(jsonl(ROWS[:6]) + b'{"query": "", "positive": "x"}\n' + jsonl(ROWS[6:]))
-    tape = Tape(str(path))
-    assert len(queries(tape.read(Standing(), 6))) == 6
+    tape = ExampleReader(str(path))
+    assert len(queries(tape.read(SourcePosition(), 6))) == 6
     with pytest.raises(DataError, match=r'a.jsonl:7: "query" must not be empty'):
-        queries(tape.read(tape.standing(), 6))
+        queries(tape.read(tape.position(), 6))
 
 
 def test_a_line_that_was_mended_in_place_lets_reading_go_on(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(jsonl(ROWS[:6]) + b"{broken\n" + jsonl(ROWS[6:]))
-    tape = Tape(str(path))
-    queries(tape.read(Standing(), 6))
-    standing = tape.standing()
+    tape = ExampleReader(str(path))
+    queries(tape.read(SourcePosition(), 6))
+    standing = tape.position()
     with pytest.raises(DataError):
         queries(tape.read(standing, 6))
     path.write_bytes(jsonl(ROWS))
@@ -305,15 +307,15 @@ def test_a_line_that_was_mended_in_place_lets_reading_go_on(tmp_path: Path) -> N
 def test_what_cannot_be_streamed_is_told(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
-        queries(Tape(str(tmp_path / name)).read(Standing(), 10**6))
+        queries(ExampleReader(str(tmp_path / name)).read(SourcePosition(), 10**6))
 
 
 def test_a_beir_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "qrels").mkdir()
     (tmp_path / "queries.jsonl").write_text("{}")
     with pytest.raises(DataError, match="must hold one example a row where data.stream is true, got a BEIR folder"):
-        Tape(str(tmp_path))
+        ExampleReader(str(tmp_path))
 
 
 def test_the_start_is_before_every_row() -> None:
-    assert Cursor().mark() == START == Mark(0, 0, 0)
+    assert Cursor().mark() == START == RowPosition(0, 0, 0)

@@ -44,7 +44,7 @@ def fault(source: str | Path) -> str:
 def test_json_lines_come_back_as_written(tmp_path, ending, pack):
     path = write(tmp_path / f"rows.jsonl{ending}", pack(jsonl(ROWS)))
     assert values(path) == ROWS
-    assert [row.place for row in read_rows(path)] == [f"{path}:1", f"{path}:2"]
+    assert [row.location for row in read_rows(path)] == [f"{path}:1", f"{path}:2"]
     assert count_rows(path) == 2
 
 
@@ -56,7 +56,7 @@ def test_streams_of_several_members_are_read_to_the_end(tmp_path):
 
 def test_blank_lines_are_skipped_and_counted_as_lines(tmp_path):
     path = write(tmp_path / "rows.jsonl", b'\n{"a": 1}\n   \n\n{"a": 2}')
-    assert [row.place for row in read_rows(path)] == [f"{path}:2", f"{path}:5"]
+    assert [row.location for row in read_rows(path)] == [f"{path}:2", f"{path}:5"]
     assert count_rows(path) == 2
 
 
@@ -173,7 +173,7 @@ def test_csv_fields_may_hold_commas_quotes_and_line_ends(tmp_path):
     read = list(read_rows(tmp_path / "rows.csv"))
     assert [dict(row.values) for row in read] == rows
     # The second row starts on line 4, because the first one spans two lines.
-    assert [row.place.rpartition(":")[2] for row in read] == ["2", "4", "5"]
+    assert [row.location.rpartition(":")[2] for row in read] == ["2", "4", "5"]
     assert count_rows(tmp_path / "rows.csv") is None
 
 
@@ -229,7 +229,7 @@ def test_parquet_is_read_from_a_file_and_from_a_folder(tmp_path):
     for number, row in enumerate(ROWS):
         pq.write_table(pa.Table.from_pylist([row]), folder / f"part-{number}.parquet")
     assert values(tmp_path / "parts") == ROWS
-    assert [row.place for row in read_rows(tmp_path / "parts")] == [f"{folder / f'part-{n}.parquet'}:1" for n in range(2)]
+    assert [row.location for row in read_rows(tmp_path / "parts")] == [f"{folder / f'part-{n}.parquet'}:1" for n in range(2)]
     assert values(folder / "part-1.parquet") == ROWS[1:]
     assert count_rows(tmp_path / "parts") == 2
 

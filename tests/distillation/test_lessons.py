@@ -105,7 +105,7 @@ def test_repeated_texts_are_embedded_once_and_learned_as_often_as_they_are_trans
 
 
 def test_texts_of_a_corpus_are_found_by_their_ids_whatever_stands_around_them(tmp_path: Path) -> None:
-    spaced = [Translation(f" {one.source}\u00a0\n", f"\t{one.text} ", one.language, one.place) for one in in_languages("de")]
+    spaced = [Translation(f" {one.source}\u00a0\n", f"\t{one.text} ", one.language, one.location) for one in in_languages("de")]
     lessons = written(tmp_path / "new", spaced, passages=3)
     found = list(read_corpus(lessons.folder / "corpus.jsonl.gz"))
     assert [one.doc_id for one in found] == [text_id(one.text) for one in found]

@@ -30,7 +30,7 @@ def told(pairs: PairSet) -> list[tuple[str, str]]:
     return [(texts.queries[query], texts.documents[document]) for query, document in zip(pairs.query, pairs.positive, strict=True)]
 
 
-def texts_of(lists: Ragged, pairs: PairSet, query: str) -> list[str]:
+def with_id_warning(lists: Ragged, pairs: PairSet, query: str) -> list[str]:
     return [pairs.texts.documents[row] for row in lists[pairs.texts.queries.index(query)]]
 
 
@@ -62,15 +62,15 @@ def test_pairs_answers_and_negatives_equal_plain_loops_over_the_rows() -> None:
     for query in train.texts.queries:
         answers = {near for asked, positives, _ in (*ROWS, *HELD_OUT) if asked == query for near in positives}
         listed = {far for asked, _, negatives in (*ROWS, *HELD_OUT) if asked == query for far in negatives}
-        assert set(texts_of(train.answers, train, query)) == answers
-        assert set(texts_of(train.negatives, train, query)) == listed - answers
+        assert set(with_id_warning(train.answers, train, query)) == answers
+        assert set(with_id_warning(train.negatives, train, query)) == listed - answers
     assert train.texts is validation.texts
 
 
 def test_rows_of_one_query_share_answers_across_sets_too() -> None:
     train, validation = both_sets()
     for pairs in (train, validation):
-        assert texts_of(pairs.answers, pairs, "what barks") == ["a dog", "a dog in the yard", "a hound"]
+        assert with_id_warning(pairs.answers, pairs, "what barks") == ["a dog", "a dog in the yard", "a hound"]
 
 
 def test_a_pair_that_is_given_twice_counts_once() -> None:
@@ -85,11 +85,11 @@ def test_a_pair_that_is_given_twice_counts_once() -> None:
 def test_negatives_that_another_row_lists_as_positive_are_left_out_and_counted_in_one_note() -> None:
     rows = examples([("a", ["x"], ["y", "z", "x"]), ("a", ["y"], ["z", "u"]), ("b", ["z"], ["x"])])
     (pairs,) = pair_sets(rows)
-    assert texts_of(pairs.negatives, pairs, "a") == ["z", "u"]
-    assert texts_of(pairs.negatives, pairs, "b") == ["x"]
+    assert with_id_warning(pairs.negatives, pairs, "a") == ["z", "u"]
+    assert with_id_warning(pairs.negatives, pairs, "b") == ["x"]
     assert pairs.notes == ("2 of 5 listed negatives left out, because they are listed as positives of the same query",)
     train, validation = pair_sets(examples([("a", ["x"], ["y"])]), examples([("a", ["y"], ["z"])]))
-    assert texts_of(train.negatives, train, "a") == ["z"]
+    assert with_id_warning(train.negatives, train, "a") == ["z"]
     assert (len(train.notes), len(validation.notes)) == (1, 0)
 
 
@@ -120,8 +120,8 @@ def test_sources_stand_one_after_another_and_share_what_they_know() -> None:
     )
     assert (both.name, told(both)) == ("one + two", [("a", "x"), ("b", "z"), ("a", "y")])
     assert both.sources.tolist() == [0, 0, 1]
-    assert texts_of(both.answers, both, "a") == ["x", "y"]
-    assert texts_of(both.negatives, both, "a") == ["z"]
+    assert with_id_warning(both.answers, both, "a") == ["x", "y"]
+    assert with_id_warning(both.negatives, both, "a") == ["z"]
     assert both.notes == ("2 of 3 listed negatives left out, because they are listed as positives of the same query",)
 
 
@@ -229,7 +229,7 @@ def test_a_validation_file_is_taken_whole_and_an_overlap_is_told(data: Path, tmp
     assert len(train) == 30
     assert told(validation) == [("question 3", "answer 99"), ("new", "answer 1"), ("newer", "b")]
     assert validation.notes == ("1 of 3 validation queries are also trained on, so validation looks better than it is",)
-    assert "answer 99" in texts_of(train.answers, train, "question 3")
+    assert "answer 99" in with_id_warning(train.answers, train, "question 3")
     write_rows(tmp_path / "dev.jsonl", dev[1:])
     assert read_pairs(str(data), data_section(validation=str(tmp_path / "dev.jsonl")))[1].notes == ()
     (note,) = read_pairs(str(data), data_section(validation=str(data)))[1].notes
@@ -241,7 +241,7 @@ def test_a_beir_folder_brings_its_own_texts_and_trains_on_its_train_split(tmp_pa
     train, validation = read_pairs(str(tmp_path / "set"), data_section(validation=str(tmp_path / "set")))
     texts = [f"Title {number}. Text {number}." for number in range(6)]
     assert told(train) == [("question 0", texts[0]), ("question 1", texts[1]), ("question 2", texts[2]), ("question 2", texts[3])]
-    assert texts_of(train.negatives, train, "question 0") == [texts[1]]
+    assert with_id_warning(train.negatives, train, "question 0") == [texts[1]]
     assert told(validation) == [("question 3", texts[4])]
     train, _ = read_pairs(str(tmp_path / "set"), data_section(split="dev", validation=str(tmp_path / "set"), validation_split="train"))
     assert told(train) == [("question 3", texts[4])]
@@ -254,7 +254,7 @@ def test_ids_are_looked_up_in_the_corpus_that_is_named(tmp_path: Path) -> None:
     settings = data_section(corpus=str(tmp_path / "corpus.jsonl"), validation=str(tmp_path / "pairs.jsonl"))
     train, _ = read_pairs(str(tmp_path / "pairs.jsonl"), settings)
     assert told(train) == [(f"q {number}", f"text {number}") for number in range(8)]
-    assert texts_of(train.negatives, train, "q 3") == ["text 4"]
+    assert with_id_warning(train.negatives, train, "q 3") == ["text 4"]
 
 
 def test_ids_that_are_taken_for_texts_are_warned_of(tmp_path: Path) -> None:
@@ -317,4 +317,4 @@ def test_the_rows_of_a_part_are_those_of_the_whole(data: Path) -> None:
     train, validation = read_pairs(str(data), data_section(validation_fraction=0.3))
     for pairs in (train, validation):
         for query in {pairs.texts.queries[row] for row in pairs.asked}:
-            assert texts_of(pairs.answers, pairs, query) == [row["positive"] for row in rows if row["query"] == query]
+            assert with_id_warning(pairs.answers, pairs, query) == [row["positive"] for row in rows if row["query"] == query]

@@ -9,7 +9,7 @@ import pytest
 
 from adiabat.config.section import Exhausted
 from adiabat.core.errors import DataError
-from adiabat.data.example_stream import Standing, Tape
+from adiabat.data.example_stream import ExampleReader, SourcePosition
 from adiabat.data.mixture import window_quotas
 from adiabat.data.records import Example
 from adiabat.dual_encoder.stream_shards import Part, Row, Sources, Take
@@ -23,7 +23,7 @@ def sources_of(folder: Path, sizes: list[int], *, size: int, exhausted: Exhauste
     for source, count in enumerate(sizes):
         write_rows(folder / f"{source}.jsonl", [{"query": str(row), "positive": "p"} for row in range(count)])
     shares = np.array(weights or [1.0] * len(sizes))
-    return Sources([Tape(str(folder / f"{source}.jsonl")) for source in range(len(sizes))], shares / shares.sum(), size, exhausted)
+    return Sources([ExampleReader(str(folder / f"{source}.jsonl")) for source in range(len(sizes))], shares / shares.sum(), size, exhausted)
 
 
 def taking(taken: Taken) -> Take:
@@ -124,7 +124,7 @@ def test_what_ran_out_is_dropped_until_all_have_and_then_all_begin_anew(tmp_path
 def test_a_stream_whose_end_nobody_saw_begins_anew_without_an_empty_window(tmp_path: Path) -> None:
     found = windows(sources_of(tmp_path, [8], size=4, exhausted="drop"), 4)
     assert [taken for taken, _ in found] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]], [[0, 1, 2, 3]], [[4, 5, 6, 7]]]
-    assert found[2][1][0].start == Standing(ends=1)
+    assert found[2][1][0].start == SourcePosition(ends=1)
 
 
 def test_a_small_source_counts_as_often_as_its_weight_says(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from adiabat.mining.miner import in_order_of_choice, query_generator, query_numb
 from tests.fake_encoder import FakeEncoder
 from tests.mining.world import ANSWER, CORPUS, QUERY, chosen, mined, miner_of, reasons
 
-ASKED = Example("q1", QUERY, ("answer",), where="data:1")
+ASKED = Example("q1", QUERY, ("answer",), location="data:1")
 
 
 @dataclass

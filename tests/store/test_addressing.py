@@ -86,8 +86,8 @@ def test_ids_and_texts_may_be_mixed_and_an_id_goes_before_a_text(tmp_path: Path)
 
 def test_missing_documents_are_counted_and_named_once_with_their_place(by_id: Store) -> None:
     examples = examples_of(
-        Example("q0", "ask", ("d0", "gone"), ("lost",), where="train.jsonl:1"),
-        Example("q1", "more", ("gone",), ("x" * 100,), where="train.jsonl:2"),
+        Example("q0", "ask", ("d0", "gone"), ("lost",), location="train.jsonl:1"),
+        Example("q1", "more", ("gone",), ("x" * 100,), location="train.jsonl:2"),
         Example("q2", "again", ("nowhere",)),
     )
     with pytest.raises(DataError) as caught:
@@ -98,7 +98,7 @@ def test_missing_documents_are_counted_and_named_once_with_their_place(by_id: St
 
 
 def test_of_many_missing_documents_ten_are_spelled_out(by_id: Store) -> None:
-    examples = examples_of(*(Example(f"q{n}", "ask", (f"gone{n}",), where=f"a:{n}") for n in range(25)))
+    examples = examples_of(*(Example(f"q{n}", "ask", (f"gone{n}",), location=f"a:{n}") for n in range(25)))
     with pytest.raises(DataError, match=r"it lacks 25 documents: .*a:9: 'gone9'; and 15 more"):
         address(examples, by_id)
 
@@ -178,7 +178,7 @@ def test_entries_of_one_question_are_merged_where_that_is_wanted(by_id: Store) -
 
 
 def test_a_missing_document_of_a_merged_question_is_named_with_its_own_line(by_id: Store) -> None:
-    examples = examples_of(Example("q0", "ask", ("d0",), where="set:1"), Example("q1", "ask", ("gone",), where="set:2"))
+    examples = examples_of(Example("q0", "ask", ("d0",), location="set:1"), Example("q1", "ask", ("gone",), location="set:2"))
     with pytest.raises(DataError, match=r"it lacks set:2: 'gone'"):
         address(examples, by_id, merge_equal=True)
 

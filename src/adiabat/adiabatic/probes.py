@@ -121,8 +121,8 @@ def _parse_probe(number: int, row: Row, *, group: str) -> Probe:
     """One row; `group` is that of rows without a column for it."""
     text_column = _text_column(number, row)
     group_column = next((name for name in GROUP_COLUMNS if name in row.values), None)
-    text = text_value(row.values[text_column], text_column, row.place)
-    return Probe(text, group if group_column is None else id_value(row.values[group_column], group_column, row.place))
+    text = text_value(row.values[text_column], text_column, row.location)
+    return Probe(text, group if group_column is None else id_value(row.values[group_column], group_column, row.location))
 
 
 def _text_column(number: int, row: Row) -> str:
@@ -130,7 +130,7 @@ def _text_column(number: int, row: Row) -> str:
     names = [name for name in COLUMN_ALIASES["text"] if name in row.values]
     if "text" in names or len(names) == 1:
         return names[0]
-    told = f'{row.place} must have a column "text", got {quoted(row.values) or "none"}'
+    told = f'{row.location} must have a column "text", got {quoted(row.values) or "none"}'
     advice = 'name the column of the probes "text"'
     if number == 0:  # No row has it, most likely: there is no need to name them all.
         raise DataError(f"{told}; {advice}")

@@ -33,20 +33,20 @@ class Columns:
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
         """Take the mapping and check our side of it."""
-        self.given: Mapping[str, str] = dict(given or {})
+        self.mapping: Mapping[str, str] = dict(given or {})
         self.remarks = Remarks()
         """On the rows that were parsed with these columns."""
         self.labelled = False
         """Whether a label was read in one of them."""
         self._seen: set[str] = set()
         self._listed: dict[tuple[str, ...], tuple[list[str], list[str], str | None]] = {}
-        for name in self.given:
+        for name in self.mapping:
             if name not in COLUMN_ALIASES:
                 raise ConfigError(f"unknown key data.columns.{name}; {_near_name(name)}")
-        self.layouts: tuple[Layout, ...] = tuple(layout for layout, names in OF_LAYOUT.items() if names.issuperset(self.given))
+        self.layouts: tuple[Layout, ...] = tuple(layout for layout, names in OF_LAYOUT.items() if names.issuperset(self.mapping))
         if not self.layouts:
             raise ConfigError(
-                f"columns must map names of one kind of row, got {', '.join(self.given)}; a row is a document (doc_id, text, title), "
+                f"columns must map names of one kind of row, got {', '.join(self.mapping)}; a row is a document (doc_id, text, title), "
                 "an example (query_id, query, positive, negative, label, topic, tag) or a sentence pair (premise, hypothesis, label)"
             )
 
@@ -56,14 +56,14 @@ class Columns:
         Returns:
             A key of the row's values, or None where the row has no such column.
         """
-        if name in self.given:
-            return self.given[name] if self.given[name] in row.values else None
+        if name in self.mapping:
+            return self.mapping[name] if self.mapping[name] in row.values else None
         if name in row.values:
             return name
         present = [alias for alias in COLUMN_ALIASES[name] if alias in row.values]
         if len(present) > 1:
             raise DataError(
-                f"{row.place}: expected one column for {name}, found {_quoted(present)}; "
+                f"{row.location}: expected one column for {name}, found {_quoted(present)}; "
                 f'choose with data.columns.{name} = "{present[0]}" or "{present[1]}"'
             )
         if name == "positive" and not present:
@@ -79,9 +79,9 @@ class Columns:
 
     def find_all(self, name: str, row: Row) -> list[str]:
         """The file's columns of positives or negatives: the one of `find`, then ``negative_1``, ``negative_2`` ... by number."""
-        if name in self.given or name == "positive":
+        if name in self.mapping or name == "positive":
             first = self.require(name, row, "examples")
-            if name in self.given:
+            if name in self.mapping:
                 return [first]
         else:
             first = self.find(name, row) or ""
@@ -89,12 +89,12 @@ class Columns:
 
     def _label(self, row: Row) -> str | None:
         """The column that says whether the documents of an example answer: beside negatives, only one that `given` names."""
-        if "label" in self.given:
-            return self.require("label", row, "examples") if self.given["label"] else None
+        if "label" in self.mapping:
+            return self.require("label", row, "examples") if self.mapping["label"] else None
         # Beside negatives, a score is that of a teacher.
         return None if self.find_all("negative", row) else self.find("label", row)
 
-    def listed(self, row: Row) -> tuple[list[str], list[str], str | None]:
+    def document_columns(self, row: Row) -> tuple[list[str], list[str], str | None]:
         """The columns of a row that list documents, found once for all rows with the same names."""
         names = tuple(row.values)
         columns = self._listed.get(names)
@@ -104,13 +104,13 @@ class Columns:
                 self._listed[names] = columns
         return columns
 
-    def see(self, row: Row, layout: Layout) -> None:
+    def note_unread(self, row: Row, layout: Layout) -> None:
         """Note the columns of a row that are not read, for `remarks`."""
         if self._seen.issuperset(row.values):
             return
         columns = {name: self._columns_of(name, row, layout) for name in OF_LAYOUT[layout]}
         unknown = [alias for name, there in columns.items() if not there for alias in COLUMN_ALIASES[name]]
-        self.remarks.see(row, frozenset(chain.from_iterable(columns.values())), unknown)
+        self.remarks.add_unread(row, frozenset(chain.from_iterable(columns.values())), unknown)
         if len(self._seen) < _MOST_SEEN:
             self._seen.update(row.values)
 
@@ -129,8 +129,8 @@ class Columns:
         possible = [layout for layout in self.layouts if layout in wanted]
         if not possible:
             names = " or ".join(", ".join(REQUIRED[layout]) for layout in wanted)
-            raise ConfigError(f"columns must map {names} here, got {', '.join(self.given)}; leave these out")
-        for name, column in self.given.items():
+            raise ConfigError(f"columns must map {names} here, got {', '.join(self.mapping)}; leave these out")
+        for name, column in self.mapping.items():
             if column not in row.values and (name, column) != ("label", ""):
                 raise DataError(self.missing(name, row, possible[0]))
         if {"examples", "corpus"}.issubset(possible) and _has_text_of_its_own(row):
@@ -143,15 +143,15 @@ class Columns:
     def missing(self, name: str, row: Row, layout: Layout) -> str:
         """The phrase for a column that is not there."""
         found = f"found {_quoted(row.values) or 'no columns'}"
-        if name in self.given:
-            return f'{_place(row)}: expected "{self.given[name]}" (data.columns.{name}), {found}; name a column that is there'
+        if name in self.mapping:
+            return f'{_location(row)}: expected "{self.mapping[name]}" (data.columns.{name}), {found}; name a column that is there'
         known = {self.find(other, row) for other in OF_LAYOUT[layout]}
         known.update(more_columns("negative", row.values) if layout == "examples" else ())
         spare = [key for key in row.values if key not in known]
         advice = f'map it with data.columns.{name} = "{spare[0]}"' if len(spare) == 1 else f"say which it is with data.columns.{name}"
         # A column that is there under another name is asked for by that name.
         wanted = [self.find(other, row) or other for other in REQUIRED[layout]]
-        return f"{_place(row)}: expected {_quoted(wanted)}, {found}; {advice}"
+        return f"{_location(row)}: expected {_quoted(wanted)}, {found}; {advice}"
 
     def _misfit(self, row: Row, possible: Sequence[Layout]) -> str:
         """The phrase for a row of no layout; it speaks of the layout of which the row has most."""
@@ -161,11 +161,11 @@ class Columns:
             advice = "map them with data.columns.NAME" + (
                 ", or put a header before the first row if these are values" if row.header else ""
             )
-            return f"{_place(row)}: expected {wanted}, found {_quoted(row.values) or 'no columns'}; {advice}"
+            return f"{_location(row)}: expected {wanted}, found {_quoted(row.values) or 'no columns'}; {advice}"
         closest = max(reversed(possible), key=present.__getitem__)
         missing = next((name for name in REQUIRED[closest] if self.find(name, row) is None), None)
         if missing is None:
-            return f"{row.place}: expected premise and hypothesis by language, found one text each; give objects by language"
+            return f"{row.location}: expected premise and hypothesis by language, found one text each; give objects by language"
         return self.missing(missing, row, closest)
 
     def _is(self, layout: Layout, row: Row) -> bool:
@@ -178,9 +178,9 @@ class Columns:
         return layout != "grid" or all(isinstance(row.values[column], Mapping) for column in columns)
 
 
-def _place(row: Row) -> str:
+def _location(row: Row) -> str:
     """Where the columns of a row are named."""
-    return row.header or row.place
+    return row.header or row.location
 
 
 def _has_text_of_its_own(row: Row) -> bool:
@@ -199,7 +199,7 @@ def parsed_rows(rows: Iterable[Row], faults: FileFaults, parse: Callable[[int, R
             faults.advise(fault.advice)
 
 
-def first_of(rows: Iterator[Row], faults: FileFaults, source: object) -> tuple[Row, Iterator[Row]]:
+def first_row(rows: Iterator[Row], faults: FileFaults, source: object) -> tuple[Row, Iterator[Row]]:
     """The first sound row, and all rows, that one included."""
     first = next(rows, None)
     if first is None:
@@ -208,26 +208,26 @@ def first_of(rows: Iterator[Row], faults: FileFaults, source: object) -> tuple[R
     return first, chain([first], rows)
 
 
-def text_value(value: object, column: str, place: str) -> str:
+def text_value(value: object, column: str, location: str) -> str:
     """A text that a tokenizer can take."""
     if value is None or (isinstance(value, str) and not value.strip()):
-        raise RowError(f'{place}: "{column}" must not be empty')
+        raise RowError(f'{location}: "{column}" must not be empty')
     if not isinstance(value, str):
-        raise RowError(f'{place}: "{column}" must be a text, got {value_kind(value)}')
+        raise RowError(f'{location}: "{column}" must be a text, got {value_kind(value)}')
     if not value.isascii():
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise RowError(f'{place}: "{column}" must be Unicode text, got half of a surrogate pair') from error
+            raise RowError(f'{location}: "{column}" must be Unicode text, got half of a surrogate pair') from error
     return value
 
 
-def id_value(value: object, column: str, place: str) -> str:
+def id_value(value: object, column: str, location: str) -> str:
     """An id; a whole number is taken as its decimal text."""
-    return text_value(str(value) if isinstance(value, int) and not isinstance(value, bool) else value, column, place)
+    return text_value(str(value) if isinstance(value, int) and not isinstance(value, bool) else value, column, location)
 
 
-def entries_value(value: object, column: str, place: str) -> tuple[str, ...]:
+def entries_value(value: object, column: str, location: str) -> tuple[str, ...]:
     """Document texts or ids: one, or a list of them.
 
     Args:
@@ -236,8 +236,8 @@ def entries_value(value: object, column: str, place: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if isinstance(value, list | tuple):
-        return tuple(id_value(entry, column, place) for entry in value)
-    return (id_value(value, column, place),)
+        return tuple(id_value(entry, column, location) for entry in value)
+    return (id_value(value, column, location),)
 
 
 def value_kind(value: object) -> str:

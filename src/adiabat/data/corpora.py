@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from adiabat.core.errors import ConfigError, Faults
-from adiabat.data.columns import Columns, RowError, first_of, id_value, parsed_rows, text_value, value_kind
+from adiabat.data.columns import Columns, RowError, first_row, id_value, parsed_rows, text_value, value_kind
 from adiabat.data.examples import packed_path, parse_example, parse_grid_row
 from adiabat.data.records import Document, Example, grid_id, text_id
 from adiabat.data.table_formats import HUB_PREFIX
@@ -44,7 +44,7 @@ def read_corpus(
     return _Corpus(source, columns, split, blank).documents()
 
 
-def texts_to_learn(source: str | Path) -> Iterator[Document]:
+def training_texts(source: str | Path) -> Iterator[Document]:
     """Documents of which the text alone counts: of a corpus those that have one; of examples, none of which is blank, all."""
     try:
         return read_corpus(source, blank="drop")
@@ -64,7 +64,7 @@ class _Corpus:
             raise ConfigError(f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; leave it out')
         self.columns = Columns(BEIR_COLUMNS if in_folder and not columns else columns)
         faults = FileFaults()
-        first, _ = first_of(read_rows(self.source, split=split, faults=faults), faults, source)
+        first, _ = first_row(read_rows(self.source, split=split, faults=faults), faults, source)
         self.layout: Layout = self.columns.layout(first, wanted=("grid", "examples", "corpus"))
         if self.drops_blank and self.layout != "corpus":
             held = "examples" if self.layout == "examples" else "a language grid"
@@ -75,12 +75,12 @@ class _Corpus:
         if self.layout == "examples":
             yield from self._example_texts(faults)
         else:
-            for document, place in self._placed(faults):
+            for document, location in self._placed(faults):
                 hashes.append(hash(document.doc_id))
                 if document.text:
                     yield document
                 else:
-                    blanks.add(f'"{document.doc_id}" ({place})')
+                    blanks.add(f'"{document.doc_id}" ({location})')
             self._note_repeated_ids(hashes, faults)
         faults.raise_if_any()
         self.columns.remarks.warn(self.source)
@@ -101,7 +101,7 @@ class _Corpus:
 
     def _example_texts(self, faults: FileFaults) -> Iterator[Document]:
         seen: set[bytes] = set()
-        for example in texts_of(self._examples(faults), self.source):
+        for example in with_id_warning(self._examples(faults), self.source):
             for text in example.positives + example.negatives:
                 doc_id = text_id(text)
                 # The digest without its prefix, in bytes: a third of the memory of the id.
@@ -120,15 +120,15 @@ class _Corpus:
         suspects = _repeated(hashes)
         if not suspects:
             return
-        places: dict[str, str] = {}
-        for document, place in self._placed(FileFaults()):
+        locations: dict[str, str] = {}
+        for document, location in self._placed(FileFaults()):
             if hash(document.doc_id) in suspects:
-                first = places.setdefault(document.doc_id, place)
-                if first != place:
-                    faults.add(f'{place}: document id must be unique, got "{document.doc_id}" again, first at {first}')
+                first = locations.setdefault(document.doc_id, location)
+                if first != location:
+                    faults.add(f'{location}: document id must be unique, got "{document.doc_id}" again, first at {first}')
 
 
-def texts_of(examples: Iterable[Example], source: str | Path) -> Iterator[Example]:
+def with_id_warning(examples: Iterable[Example], source: str | Path) -> Iterator[Example]:
     """Examples whose documents are taken for texts, with a warning at their end where they look like ids."""
     like_ids = None
     for example in examples:
@@ -153,7 +153,7 @@ def documents_file(source: str | Path) -> str | Path:
 
 def _repeated(hashes: "array[int]") -> set[int]:
     values = np.frombuffer(hashes, dtype=np.int64) if hashes else np.empty(0, dtype=np.int64)
-    values.sort()  # In place: their order is of no more use, and a copy would double the memory.
+    values.sort()  # In location: their order is of no more use, and a copy would double the memory.
     return set(values[1:][values[1:] == values[:-1]].tolist())
 
 
@@ -167,12 +167,12 @@ def parse_document(number: int, row: Row, *, columns: Columns, keep_blank: bool)
     id_column = columns.require("doc_id", row, "corpus")
     text_column = columns.require("text", row, "corpus")
     title_column = columns.find("title", row)
-    columns.see(row, "corpus")
-    doc_id = id_value(row.values[id_column], id_column, row.place)
+    columns.note_unread(row, "corpus")
+    doc_id = id_value(row.values[id_column], id_column, row.location)
     text = _joined(row, title_column, text_column)
     if not text and not keep_blank:
-        raise RowError(f'{row.place}: "{text_column}" must not be empty', advice="fill in blank documents, or set data.blank = drop")
-    return Document(doc_id, text), row.place
+        raise RowError(f'{row.location}: "{text_column}" must not be empty', advice="fill in blank documents, or set data.blank = drop")
+    return Document(doc_id, text), row.location
 
 
 def _joined(row: Row, title_column: str | None, text_column: str) -> str:
@@ -181,11 +181,11 @@ def _joined(row: Row, title_column: str | None, text_column: str) -> str:
     text = row.values[text_column]
     for value, column in ((title, title_column), (text, text_column)):
         if not isinstance(value, str | None):
-            raise RowError(f'{row.place}: "{column}" must be a text, got {value_kind(value)}')
+            raise RowError(f'{row.location}: "{column}" must be a text, got {value_kind(value)}')
     joined = f"{title or ''} {text or ''}".strip()
-    return text_value(joined, text_column, row.place) if joined else ""
+    return text_value(joined, text_column, row.location) if joined else ""
 
 
 def _parse_hypotheses(number: int, row: Row, *, columns: Columns) -> list[Placed]:
     pair = parse_grid_row(number, row, columns=columns)
-    return [(Document(grid_id(number, language), text), row.place) for language, text in pair.hypothesis.items()]
+    return [(Document(grid_id(number, language), text), row.location) for language, text in pair.hypothesis.items()]

@@ -12,13 +12,13 @@ from jaxtyping import Int
 from adiabat.core.errors import DataError
 from adiabat.data.columns import Columns, parsed_rows
 from adiabat.data.examples import is_beir_examples, parse_example
-from adiabat.data.lines import START, Cursor, Mark
+from adiabat.data.lines import START, Cursor, RowPosition
 from adiabat.data.records import Example
 from adiabat.data.table_rows import FileFaults, Row, read_rows, table_name
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SourcePosition:
     """How far a source has been read.
 
     Attributes:
@@ -27,16 +27,16 @@ class Standing:
         ends: How often its end was seen.
     """
 
-    mark: Mark = START
+    mark: RowPosition = START
     ended: bool = False
     ends: int = 0
 
-    def anew(self) -> "Standing":
+    def rewound(self) -> "SourcePosition":
         """The same source, to be read from its first row."""
         return replace(self, mark=START, ended=False)
 
 
-class Tape:
+class ExampleReader:
     """Reads a source forward from a standing.
 
     The file stays open between two readings that follow each other, so that of a packed file nothing is unpacked twice.
@@ -50,17 +50,17 @@ class Tape:
         self._split = split
         self._columns = Columns(columns)
         self._open: _Reading | None = None
-        self._standing = Standing()
+        self._standing = SourcePosition()
 
     def remarks(self) -> list[str]:
         """What was passed over in the rows so far."""
         return [f"{self.name}: {remark}" for remark in self._columns.remarks.sentences()]
 
-    def standing(self) -> Standing:
+    def position(self) -> SourcePosition:
         """Where reading came to."""
         return self._standing
 
-    def read(self, start: Standing, most: int) -> Iterator[Example]:
+    def read(self, start: SourcePosition, most: int) -> Iterator[Example]:
         """Read some examples; `standing` says afterwards where they ended."""
         self._standing = start
         if not most or start.ended:
@@ -75,10 +75,10 @@ class Tape:
         ended = reading.cursor.rows < before + most
         if ended and not reading.cursor.rows:
             raise DataError(f"{self._source} must hold at least one row, got none; check that it was written to its end")
-        self._standing = Standing(reading.cursor.mark(), ended, start.ends + ended)
+        self._standing = SourcePosition(reading.cursor.mark(), ended, start.ends + ended)
         self._open = None if ended else reading
 
-    def _opened(self, mark: Mark) -> "_Reading":
+    def _opened(self, mark: RowPosition) -> "_Reading":
         cursor, faults = Cursor.at(mark), FileFaults()
         rows = read_rows(self._source, split=self._split, faults=faults, cursor=cursor)
         parse = partial(_example, cursor=cursor, columns=self._columns)

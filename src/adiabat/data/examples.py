@@ -8,7 +8,7 @@ from pathlib import Path
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import A_GRADE, GRADING, grade_of, shown
-from adiabat.data.columns import Columns, RowError, first_of, id_value, parsed_rows, text_value, value_kind
+from adiabat.data.columns import Columns, RowError, first_row, id_value, parsed_rows, text_value, value_kind
 from adiabat.data.listed_documents import listed_documents, merged_by_query
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
 from adiabat.data.table_formats import HUB_PREFIX
@@ -26,7 +26,7 @@ _QRELS_HEADER = ("query-id", "corpus-id", "score")
 class _Judgements:
     """What the qrels say of one query."""
 
-    place: str
+    location: str
     grades: dict[str, int] = field(default_factory=dict)
 
 
@@ -104,7 +104,7 @@ class _Table:
 
 def _opened(source: str | Path, split: str | None, columns: Mapping[str, str] | None) -> _Table:
     names, faults = Columns(columns), FileFaults()
-    first, rows = first_of(read_rows(source, split=split, faults=faults), faults, source)
+    first, rows = first_row(read_rows(source, split=split, faults=faults), faults, source)
     name = f"{table_name(source)}/{split}" if split else table_name(source)
     return _Table(rows, faults, names, names.layout(first, wanted=("grid", "examples")), name)
 
@@ -127,15 +127,15 @@ def packed_path(path: Path) -> Path | None:
 
 def parse_example(number: int, row: Row, *, columns: Columns) -> Example:
     """One row of a triplet file."""
-    place = row.place
+    location = row.location
     query_column = columns.require("query", row, "examples")
-    query = text_value(row.values[query_column], query_column, place)
+    query = text_value(row.values[query_column], query_column, location)
     positives, negatives = listed_documents(row, columns)
-    columns.see(row, "examples")
+    columns.note_unread(row, "examples")
     id_column = columns.find("query_id", row)
-    query_id = invented_id(number, query) if id_column is None else id_value(row.values[id_column], id_column, place)
+    query_id = invented_id(number, query) if id_column is None else id_value(row.values[id_column], id_column, location)
     topic, tag = (_name_value(columns.find(name, row), row) for name in ("topic", "tag"))
-    return Example(query_id, query, positives, negatives, (1,) * len(positives), place, topic, tag)
+    return Example(query_id, query, positives, negatives, (1,) * len(positives), location, topic, tag)
 
 
 def _name_value(column: str | None, row: Row) -> str:
@@ -143,7 +143,7 @@ def _name_value(column: str | None, row: Row) -> str:
     value = None if column is None else row.values[column]
     if isinstance(value, list | tuple):
         value = value[0] if value else None
-    return "" if column is None or value is None or value == "" else id_value(value, column, row.place)
+    return "" if column is None or value is None or value == "" else id_value(value, column, row.location)
 
 
 def parse_grid_row(number: int, row: Row, *, columns: Columns) -> GridRow:
@@ -155,13 +155,13 @@ def parse_grid_row(number: int, row: Row, *, columns: Columns) -> GridRow:
     del number
     label_column = columns.find("label", row)
     if label_column is None:
-        raise RowError(f'{row.place}: expected "label" beside premise and hypothesis, found none; map it with data.columns.label')
-    columns.see(row, "grid")
+        raise RowError(f'{row.location}: expected "label" beside premise and hypothesis, found none; map it with data.columns.label')
+    columns.note_unread(row, "grid")
     label = row.values[label_column]
     if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(LABELS):
         label = LABELS[label]
     if label not in LABELS:
-        raise RowError(f'{row.place}: "{label_column}" must be {", ".join(LABELS)} or 0, 1, 2, got {shown(label)}')
+        raise RowError(f'{row.location}: "{label_column}" must be {", ".join(LABELS)} or 0, 1, 2, got {shown(label)}')
     return GridRow(label, _by_language("premise", row, columns), _by_language("hypothesis", row, columns))
 
 
@@ -169,47 +169,47 @@ def _by_language(name: str, row: Row, columns: Columns) -> dict[str, str]:
     column = columns.require(name, row, "grid")
     value = row.values[column]
     if not isinstance(value, Mapping):
-        raise RowError(f'{row.place}: "{column}" must be an object by language')
+        raise RowError(f'{row.location}: "{column}" must be an object by language')
     if set(value) == {"language", "translation"}:
-        value = _from_parallel_lists(value["language"], value["translation"], column, row.place)
+        value = _from_parallel_lists(value["language"], value["translation"], column, row.location)
     present = {language: text for language, text in value.items() if text is not None}
     if not present:
-        raise RowError(f'{row.place}: "{column}" must hold at least one language, got none')
-    return {language: text_value(present[language], f"{column}.{language}", row.place) for language in sorted(present)}
+        raise RowError(f'{row.location}: "{column}" must hold at least one language, got none')
+    return {language: text_value(present[language], f"{column}.{language}", row.location) for language in sorted(present)}
 
 
-def _from_parallel_lists(languages: object, texts: object, column: str, place: str) -> dict[str, object]:
+def _from_parallel_lists(languages: object, texts: object, column: str, location: str) -> dict[str, object]:
     """The hub's XNLI keeps hypotheses as two parallel lists."""
     if not isinstance(languages, list | tuple) or not isinstance(texts, list | tuple):
-        raise RowError(f'{place}: "{column}" must hold lists of languages and translations, got {value_kind(texts)}')
+        raise RowError(f'{location}: "{column}" must hold lists of languages and translations, got {value_kind(texts)}')
     if len(languages) != len(texts):
-        raise RowError(f'{place}: "{column}" must hold as many translations as languages, got {len(texts)} for {len(languages)}')
+        raise RowError(f'{location}: "{column}" must hold as many translations as languages, got {len(texts)} for {len(languages)}')
     strange = [language for language in languages if not isinstance(language, str)]
     if strange:
-        raise RowError(f'{place}: "{column}" must name every language by a text, got {value_kind(strange[0])}')
+        raise RowError(f'{location}: "{column}" must name every language by a text, got {value_kind(strange[0])}')
     return dict(zip(languages, texts, strict=True))
 
 
 def _read_triplets(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, name: str, source: str | Path) -> ExampleSet:
     examples: list[Example] = []
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     parsed = list(parsed_rows(rows, faults, partial(parse_example, columns=columns)))
     for example in merged_by_query(parsed, source) if columns.labelled else parsed:
-        first = places.setdefault(example.query_id, example.where)
-        if first == example.where:
+        first = locations.setdefault(example.query_id, example.location)
+        if first == example.location:
             examples.append(example)
         else:
-            faults.add(f'{example.where}: query id must be unique, got "{example.query_id}" again, first at {first}')
+            faults.add(f'{example.location}: query id must be unique, got "{example.query_id}" again, first at {first}')
     faults.raise_if_any()
     columns.remarks.warn(source)
     return ExampleSet(name, tuple(examples), holds_texts=None)
 
 
 def _read_grid(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, name: str, source: str | Path) -> LanguageGridSet:
-    def placed(number: int, row: Row) -> tuple[str, GridRow]:
-        return row.place, parse_grid_row(number, row, columns=columns)
+    def located(number: int, row: Row) -> tuple[str, GridRow]:
+        return row.location, parse_grid_row(number, row, columns=columns)
 
-    read = list(parsed_rows(rows, faults, placed))
+    read = list(parsed_rows(rows, faults, located))
     faults.raise_if_any()
     columns.remarks.warn(source)
     pairs = [pair for _, pair in read]
@@ -229,10 +229,14 @@ def _read_grid(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, nam
 
 def _incomplete(read: Iterable[tuple[str, GridRow]], common: Collection[str]) -> dict[str, str]:
     """Where the languages are missing that not all sentence pairs have on both sides."""
-    present = [(place, pair.premise.keys() & pair.hypothesis.keys(), pair.premise.keys() | pair.hypothesis.keys()) for place, pair in read]
+    present = [
+        (location, pair.premise.keys() & pair.hypothesis.keys(), pair.premise.keys() | pair.hypothesis.keys()) for location, pair in read
+    ]
     every = set().union(*(some for _, _, some in present))
-    lacking = {language: [place for place, both, _ in present if language not in both] for language in sorted(every.difference(common))}
-    return {language: places[0] + _more_rows(len(places) - 1) for language, places in lacking.items()}
+    lacking = {
+        language: [location for location, both, _ in present if language not in both] for language in sorted(every.difference(common))
+    }
+    return {language: locations[0] + _more_rows(len(locations) - 1) for language, locations in lacking.items()}
 
 
 def _more_rows(count: int) -> str:
@@ -273,23 +277,25 @@ def _choose_split(folder: Path, split: str | None, usual: str) -> tuple[str, Pat
 
 
 def _read_qrels(path: Path, faults: FileFaults) -> dict[str, _Judgements]:
-    _, rows = first_of(read_rows(path, faults=faults, header=_QRELS_HEADER), faults, path)
+    _, rows = first_row(read_rows(path, faults=faults, header=_QRELS_HEADER), faults, path)
     judged: dict[str, _Judgements] = {}
-    for query_id, doc_id, grade, place in parsed_rows(rows, faults, _parse_judgement):
-        grades = judged.setdefault(query_id, _Judgements(place)).grades
+    for query_id, doc_id, grade, location in parsed_rows(rows, faults, _parse_judgement):
+        grades = judged.setdefault(query_id, _Judgements(location)).grades
         if grades.setdefault(doc_id, grade) != grade:
-            faults.add(f'{place}: a document must be judged once, got "{doc_id}" for query "{query_id}" with {grades[doc_id]} and {grade}')
+            faults.add(
+                f'{location}: a document must be judged once, got "{doc_id}" for query "{query_id}" with {grades[doc_id]} and {grade}'
+            )
     return judged
 
 
 def _parse_judgement(number: int, row: Row) -> tuple[str, str, int, str]:
     del number
-    query_id, doc_id = (id_value(row.values[column], column, row.place) for column in _QRELS_HEADER[:2])
+    query_id, doc_id = (id_value(row.values[column], column, row.location) for column in _QRELS_HEADER[:2])
     text = row.values["score"] or ""
     grade = grade_of(text)
     if grade is None:
-        raise RowError(f'{row.place}: "score" must be {A_GRADE}, got {shown(text) if text else "nothing"}', advice=GRADING)
-    return query_id, doc_id, grade, row.place
+        raise RowError(f'{row.location}: "score" must be {A_GRADE}, got {shown(text) if text else "nothing"}', advice=GRADING)
+    return query_id, doc_id, grade, row.location
 
 
 def _read_queries(folder: Path, judged: Mapping[str, _Judgements], faults: FileFaults) -> dict[str, str]:
@@ -301,23 +307,23 @@ def _read_queries(folder: Path, judged: Mapping[str, _Judgements], faults: FileF
     columns = Columns({"doc_id": "_id", "text": "text"})
     texts: dict[str, str] = {}
     seen: set[str] = set()
-    for query_id, text, place in parsed_rows(read_rows(path, faults=faults), faults, partial(_parse_query, columns=columns)):
+    for query_id, text, location in parsed_rows(read_rows(path, faults=faults), faults, partial(_parse_query, columns=columns)):
         if query_id in seen:
-            faults.add(f'{place}: query id must be unique, got "{query_id}" again')
+            faults.add(f'{location}: query id must be unique, got "{query_id}" again')
         seen.add(query_id)
         if query_id in judged:
             texts[query_id] = text
     if not faults.count:  # A query whose own line is at fault would be reported twice.
         for query_id in (query_id for query_id in judged if query_id not in seen):
-            faults.add(f'{judged[query_id].place}: query must be one of {path.name}, got unknown id "{query_id}"')
+            faults.add(f'{judged[query_id].location}: query must be one of {path.name}, got unknown id "{query_id}"')
     return texts
 
 
 def _parse_query(number: int, row: Row, *, columns: Columns) -> tuple[str, str, str]:
     del number
     id_column, text_column = columns.require("doc_id", row, "corpus"), columns.require("text", row, "corpus")
-    query_id = id_value(row.values[id_column], id_column, row.place)
-    return query_id, text_value(row.values[text_column], text_column, row.place), row.place
+    query_id = id_value(row.values[id_column], id_column, row.location)
+    return query_id, text_value(row.values[text_column], text_column, row.location), row.location
 
 
 def _judged_example(query_id: str, text: str, judgements: _Judgements) -> Example:
@@ -329,5 +335,5 @@ def _judged_example(query_id: str, text: str, judgements: _Judgements) -> Exampl
         tuple(doc_id for doc_id, _ in positives),
         negatives,
         tuple(grade for _, grade in positives),
-        judgements.place,
+        judgements.location,
     )

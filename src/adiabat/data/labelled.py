@@ -223,27 +223,27 @@ def _require_rankable(pairs: ScoredPairs, source: str | Path, column: str) -> No
 
 
 def _text(row: Row, column: str) -> str:
-    return text_value(row.values[column], column, row.place)
+    return text_value(row.values[column], column, row.location)
 
 
 def _label(row: Row, column: str) -> str:
     """A label or the name of a set."""
     value = row.values[column]
     if not isinstance(value, str | int | float | None):
-        raise RowError(f'{row.place}: "{column}" must be a text or a number, got {value_kind(value)}', advice=_LABELS)
-    return text_value(plain_value(value), column, row.place)
+        raise RowError(f'{row.location}: "{column}" must be a text or a number, got {value_kind(value)}', advice=_LABELS)
+    return text_value(plain_value(value), column, row.location)
 
 
 def _number(row: Row, column: str) -> float:
     """A finite number; CSV and TSV have it as a text."""
     value = row.values[column]
     if value is None or value == "":
-        raise RowError(f'{row.place}: "{column}" must be a finite number, got none', advice=_NUMBERS)
+        raise RowError(f'{row.location}: "{column}" must be a finite number, got none', advice=_NUMBERS)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise RowError(f'{row.place}: "{column}" must be a finite number, got {value_kind(value)}', advice=_NUMBERS)
+        raise RowError(f'{row.location}: "{column}" must be a finite number, got {value_kind(value)}', advice=_NUMBERS)
     number = number_of(value)
     if number is None:
-        raise RowError(f'{row.place}: "{column}" must be a finite number, got {shown(value)}', advice=_NUMBERS)
+        raise RowError(f'{row.location}: "{column}" must be a finite number, got {shown(value)}', advice=_NUMBERS)
     return number
 
 

@@ -57,7 +57,7 @@ def chosen_languages(
     return tuple(dict.fromkeys(wanted)) or tuple(sorted(present))
 
 
-def in_languages(grid: LanguageGridSet, languages: Sequence[str]) -> LanguageGridSet:
+def select_languages(grid: LanguageGridSet, languages: Sequence[str]) -> LanguageGridSet:
     """Leave languages out of a grid of sentence pairs.
 
     Args:
@@ -120,7 +120,7 @@ class QuestionGridSet:
 class _Texts:
     """One row: what it is called, which paragraph it belongs to, and its text in every language."""
 
-    place: str
+    location: str
     row_id: str
     key: str
     texts: Mapping[str, str]
@@ -185,18 +185,18 @@ def _languages(
 def _parse(number: int, row: Row, *, key: str, languages: Sequence[str]) -> _Texts:
     if key not in row.values:
         raise RowError(
-            f'{row.place} must have the column "{key}", got {quoted(row.values) or "none"}',
+            f'{row.location} must have the column "{key}", got {quoted(row.values) or "none"}',
             advice="set key to the column that names a paragraph in both tables",
         )
     if absent := [language for language in languages if row.values.get(language) is None]:
         raise RowError(
-            f"{row.place}: a text must be there in every language, got none in {', '.join(absent)}",
+            f"{row.location}: a text must be there in every language, got none in {', '.join(absent)}",
             advice="complete these rows, or name fewer languages",
         )
-    texts = {language: text_value(row.values[language], language, row.place) for language in languages}
+    texts = {language: text_value(row.values[language], language, row.location) for language in languages}
     column = next((name for name in COLUMN_ALIASES["query_id"] if name in row.values and name not in languages and name != key), None)
-    row_id = invented_id(number, texts[languages[0]]) if column is None else id_value(row.values[column], column, row.place)
-    return _Texts(row.place, row_id, id_value(row.values[key], key, row.place), texts)
+    row_id = invented_id(number, texts[languages[0]]) if column is None else id_value(row.values[column], column, row.location)
+    return _Texts(row.location, row_id, id_value(row.values[key], key, row.location), texts)
 
 
 def _numbered(paragraphs: Sequence[_Texts], key: str, faults: FileFaults) -> dict[str, int]:
@@ -204,16 +204,16 @@ def _numbered(paragraphs: Sequence[_Texts], key: str, faults: FileFaults) -> dic
     row_of: dict[str, int] = {}
     for row, one in enumerate(paragraphs):
         if row_of.setdefault(one.key, row) != row:
-            faults.add(f'{one.place}: "{key}" must be unique, got "{one.key}" again, first at {paragraphs[row_of[one.key]].place}')
+            faults.add(f'{one.location}: "{key}" must be unique, got "{one.key}" again, first at {paragraphs[row_of[one.key]].location}')
             faults.advise(_UNIQUE)
     return row_of
 
 
 def _refuse_repeated(questions: Sequence[_Texts], faults: FileFaults) -> None:
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for one in questions:
-        if (first := places.setdefault(one.row_id, one.place)) != one.place:
-            faults.add(f'{one.place}: the name of a question must be unique, got "{one.row_id}" again, first at {first}')
+        if (first := locations.setdefault(one.row_id, one.location)) != one.location:
+            faults.add(f'{one.location}: the name of a question must be unique, got "{one.row_id}" again, first at {first}')
             faults.advise(_UNIQUE)
 
 
@@ -227,5 +227,5 @@ def _lonely(paragraphs: Sequence[_Texts], languages: Sequence[str], corpus: str 
 def _refuse_unanswered(questions: Sequence[_Texts], row_of: Mapping[str, int], key: str, corpus: str | Path, faults: FileFaults) -> None:
     for one in questions:
         if one.key not in row_of:
-            faults.add(f'{one.place}: "{key}" must name a paragraph of {corpus}, got unknown "{one.key}"')
+            faults.add(f'{one.location}: "{key}" must name a paragraph of {corpus}, got unknown "{one.key}"')
             faults.advise("add the paragraphs, or leave these questions out")

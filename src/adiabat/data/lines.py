@@ -20,7 +20,7 @@ _READ_BYTES = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RowPosition:
     """A place between two rows of a source.
 
     Attributes:
@@ -34,7 +34,7 @@ class Mark:
     offset: int = 0
 
 
-START = Mark()
+START = RowPosition()
 
 LONGEST_LINE = "ADIABAT_LONGEST_LINE"
 """In the environment: bytes of the longest line that is read."""
@@ -45,9 +45,9 @@ class Cursor:
     """Where reading is: whoever reads moves it along, and `mark` says where to go on.
 
     Attributes:
-        rows: As in `Mark`.
-        lines: As in `Mark`.
-        offset: As in `Mark`.
+        rows: As in `RowPosition`.
+        lines: As in `RowPosition`.
+        offset: As in `RowPosition`.
     """
 
     rows: int = 0
@@ -55,13 +55,13 @@ class Cursor:
     offset: int = 0
 
     @classmethod
-    def at(cls, mark: Mark) -> "Cursor":
+    def at(cls, mark: RowPosition) -> "Cursor":
         """Begin at a place."""
         return cls(mark.rows, mark.lines, mark.offset)
 
-    def mark(self) -> Mark:
+    def mark(self) -> RowPosition:
         """The place behind the last row that was read."""
-        return Mark(self.rows, self.lines, self.offset)
+        return RowPosition(self.rows, self.lines, self.offset)
 
 
 def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:

@@ -27,17 +27,17 @@ def listed_documents(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple
     Returns:
         Positives and negatives; what a label of 0 is given to is a negative, so that a row may be without positives.
     """
-    positive_columns, negative_columns, column = columns.listed(row)
+    positive_columns, negative_columns, column = columns.document_columns(row)
     positives, negatives = _entries(positive_columns, row, columns), _entries(negative_columns, row, columns)
     if not positives:
         names = " and ".join(f'"{name}"' for name in positive_columns)
-        raise RowError(f"{row.place}: {names} must name at least one document, got none")
+        raise RowError(f"{row.location}: {names} must name at least one document, got none")
     if column is None:
         return positives, negatives
     columns.labelled = True
-    answers = _answers(row.values[column], column, row.place, len(positives))
+    answers = _answers(row.values[column], column, row.location, len(positives))
     if not all(answers):
-        columns.remarks.see_wrong(column)
+        columns.remarks.add_label(column)
     split = [tuple(entry for entry, answer in zip(positives, answers, strict=True) if answer is wanted) for wanted in (True, False)]
     return split[0], (*split[1], *negatives)
 
@@ -68,7 +68,7 @@ def _entries(names: list[str], row: Row, columns: Columns) -> tuple[str, ...]:
         value = row.values[name]
         if isinstance(value, str) and (value[:2] in ("['", '["', "[]") or (value[:1] == "[" and value[1:2].isdigit())):
             value = _listed(value, name, row, columns)
-        found += entries_value(value, name, row.place)
+        found += entries_value(value, name, row.location)
     return found
 
 
@@ -78,11 +78,11 @@ def _listed(text: str, column: str, row: Row, columns: Columns) -> object:
     if listed is None and not (text[1:2] in ("'", '"') and text[-2:] in ("']", '"]')):
         return text
     if not row.header:
-        columns.remarks.see_list(column, row.place, read=False)
+        columns.remarks.add_list(column, row.location, read=False)
         return text
     if listed is None:
-        raise RowError(f'{row.place}: "{column}" must be a text or a list, got what looks like one: {shown(text)}', advice=_LISTS)
-    columns.remarks.see_list(column, row.place, read=True)
+        raise RowError(f'{row.location}: "{column}" must be a text or a list, got what looks like one: {shown(text)}', advice=_LISTS)
+    columns.remarks.add_list(column, row.location, read=True)
     return listed
 
 
@@ -103,14 +103,14 @@ def list_in(text: str) -> list[str | int] | None:
     return None
 
 
-def _answers(value: object, column: str, place: str, count: int) -> list[bool]:
+def _answers(value: object, column: str, location: str, count: int) -> list[bool]:
     """Whether each document of a row answers; one label counts for all of them."""
     labels = list(value) if isinstance(value, list | tuple) else [value] * count
     if len(labels) != count:
-        raise RowError(f'{place}: "{column}" must hold a label for each of {count} documents, got {len(labels)}', advice=_LABELS)
+        raise RowError(f'{location}: "{column}" must hold a label for each of {count} documents, got {len(labels)}', advice=_LABELS)
     answers = [_ANSWERS.get(plain_value(label).strip().lower()) for label in labels]
     if None in answers:
         label = labels[answers.index(None)]
         got = "none" if label is None else shown(label)
-        raise RowError(f'{place}: "{column}" must be 0 or 1, whether the document answers the query, got {got}', advice=_LABELS)
+        raise RowError(f'{location}: "{column}" must be 0 or 1, whether the document answers the query, got {got}', advice=_LABELS)
     return [bool(answer) for answer in answers]

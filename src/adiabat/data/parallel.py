@@ -9,7 +9,7 @@ from typing import Any
 
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.text import shown
-from adiabat.data.columns import RowError, first_of, parsed_rows, text_value
+from adiabat.data.columns import RowError, first_row, parsed_rows, text_value
 from adiabat.data.language_grids import CODE, names_language
 from adiabat.data.lines import CODECS, Cursor, text_lines
 from adiabat.data.skipped_rows import Remarks
@@ -28,14 +28,14 @@ class Translation:
         source: In the language that the teacher knows.
         text: The translation.
         language: Of the translation.
-        place: ``file:line``.
+        location: ``file:line``.
         begins: Whether what this language has before it in the file, if anything, is no neighbour: a gap lies between.
     """
 
     source: str
     text: str
     language: str
-    place: str
+    location: str
     begins: bool = False
 
 
@@ -67,7 +67,7 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
     if source.translation is not None:
         return _by_lines(source, source.translation)
     faults = FileFaults()
-    first, rows = first_of(read_rows(source.path, faults=faults), faults, source.path)
+    first, rows = first_row(read_rows(source.path, faults=faults), faults, source.path)
     _require_languages(first, source)
     borders = partial(_Borders, together=not _says_its_language(first))
 
@@ -77,7 +77,7 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
         def parse(number: int, row: Row) -> list[Translation]:
             del number
             found = _translations(row, source)
-            remarks.see(row, _read_columns(row, source))
+            remarks.add_unread(row, _read_columns(row, source))
             return found
 
         for found in parsed_rows(rows, faults, parse):
@@ -112,18 +112,18 @@ def _translations(row: Row, source: ParallelSource) -> list[Translation]:
     """Those of one row."""
     found = []
     for texts in _groups(row, source):
-        own = text_value(texts[source.source], source.source, row.place)
+        own = text_value(texts[source.source], source.source, row.location)
         for language, text in texts.items():
             wanted = language in source.languages if source.languages else language != source.source
             if wanted and text is not None and (not isinstance(text, str) or text.strip()):
                 _require_code(language, row)
-                found.append(Translation(own, text_value(text, language, row.place), language, row.place))
+                found.append(Translation(own, text_value(text, language, row.location), language, row.location))
     return found
 
 
 def _require_code(language: str, row: Row) -> None:
     if CODE.fullmatch(language) is None:
-        raise RowError(f"{row.place}: a language must be a code such as de or pt-BR, got {shown(language)}", advice="write its code")
+        raise RowError(f"{row.location}: a language must be a code such as de or pt-BR, got {shown(language)}", advice="write its code")
 
 
 def _groups(row: Row, source: ParallelSource) -> list[Mapping[str, Any]]:
@@ -133,14 +133,14 @@ def _groups(row: Row, source: ParallelSource) -> list[Mapping[str, Any]]:
     if told is not None and source.source in values:
         column = next((column for column in TRANSLATION_COLUMNS if column in values), None)
         if column is None:
-            raise RowError(f"{row.place}: a row that says its language must have {' or '.join(TRANSLATION_COLUMNS)}, got none of them")
-        return [{source.source: values[source.source], text_value(values[told], told, row.place): values[column]}]
+            raise RowError(f"{row.location}: a row that says its language must have {' or '.join(TRANSLATION_COLUMNS)}, got none of them")
+        return [{source.source: values[source.source], text_value(values[told], told, row.location): values[column]}]
     nested = [value for value in values.values() if isinstance(value, Mapping) and source.source in value]
     flat = {name: value for name, value in values.items() if _is_language(name, source) and not isinstance(value, Mapping)}
     groups = [flat, *nested] if source.source in flat else nested
     if not groups:
         raise RowError(
-            f'{row.place}: must have a text in "{source.source}", the source language, got {_named(values)}',
+            f'{row.location}: must have a text in "{source.source}", the source language, got {_named(values)}',
             advice="name the language that the teacher knows (--source)",
         )
     return groups
@@ -172,7 +172,7 @@ def _require_languages(first: Row, source: ParallelSource) -> None:
     except RowError as fault:
         raise DataError(f"{fault}; {fault.advice}") from fault
     if not present:
-        raise DataError(f"{first.place}: must have a translation beside {source.source}, got {_named(first.values)}; add one")
+        raise DataError(f"{first.location}: must have a translation beside {source.source}, got {_named(first.values)}; add one")
 
 
 def _named(values: Mapping[str, Any]) -> str:
@@ -231,7 +231,7 @@ def _language_of(path: Path, languages: Sequence[str]) -> str:
     )
 
 
-def sources_of(told: Sequence[str], *, source: str, languages: Sequence[str] = ()) -> list[ParallelSource]:
+def parallel_sources(told: Sequence[str], *, source: str, languages: Sequence[str] = ()) -> list[ParallelSource]:
     """What ``--parallel`` names.
 
     Args:

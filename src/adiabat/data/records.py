@@ -47,7 +47,7 @@ class Example:
         positives: Relevant documents, in an `ExampleSet` at least one: document ids, or texts, which `text_id` turns into ids.
         negatives: Irrelevant documents, possibly none; ids or texts likewise.
         grades: Relevance of each positive, same length as `positives`; 1 where the data does not grade.
-        where: ``file:line`` it came from, for messages.
+        location: ``file:line`` it came from, for messages.
         topic: What it is about, such as a forum; "" where the data does not say.
         tag: The same, finer; "" likewise.
     """
@@ -57,7 +57,7 @@ class Example:
     positives: tuple[str, ...]
     negatives: tuple[str, ...] = ()
     grades: tuple[int, ...] = ()
-    where: str = ""
+    location: str = ""
     topic: str = ""
     tag: str = ""
 

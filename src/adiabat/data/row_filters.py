@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from adiabat.core.errors import DataError
 from adiabat.core.text import cut
-from adiabat.data.columns import RowError, first_of, parsed_rows
+from adiabat.data.columns import RowError, first_row, parsed_rows
 from adiabat.data.skipped_rows import Remarks
 from adiabat.data.table_rows import FileFaults, Row, read_rows
 
@@ -29,7 +29,7 @@ def selected_rows(
 ) -> list[Parsed]:
     """Parse the rows that are wanted."""
     faults, remarks, read = FileFaults(), Remarks(), {*columns.values(), *where}
-    _, every = first_of(read_rows(source, split=split, faults=faults), faults, source)
+    _, every = first_row(read_rows(source, split=split, faults=faults), faults, source)
     wanted = (row for row in every if all(plain_value(row.values.get(name)) == value for name, value in where.items()))
     first = next(wanted, None)
     if first is None:
@@ -42,7 +42,7 @@ def selected_rows(
         del number
         if missing := _missing(row, columns):
             raise RowError(missing)
-        remarks.see(row, read)
+        remarks.add_unread(row, read)
         return parse(row)
 
     rows = list(parsed_rows(_with_first(first, wanted), faults, parse_whole))
@@ -93,7 +93,7 @@ def _missing(row: Row, columns: Mapping[str, str]) -> str:
         near = difflib.get_close_matches(column, row.values, n=1, cutoff=0.6)
         asked.append(f'{key} (did you mean "{near[0]}"?)' if near else key)
     columns_are, ones = ("column", "one") if len(missing) == 1 else ("columns", "ones")
-    told = f"{row.place} must have the {columns_are} {quoted(missing.values())}, got {quoted(row.values) or 'none'}"
+    told = f"{row.location} must have the {columns_are} {quoted(missing.values())}, got {quoted(row.values) or 'none'}"
     return f"{told}; name the right {ones} with {' and '.join(filter(None, [', '.join(asked[:-1]), asked[-1]]))}"
 
 

@@ -25,7 +25,7 @@ class Remarks:
         self._lists: dict[tuple[str, bool], tuple[str, int]] = {}
         self._wrong: Counter[str] = Counter()
 
-    def see(self, row: Row, used: Set[str], known: Iterable[str] = ()) -> None:
+    def add_unread(self, row: Row, used: Set[str], known: Iterable[str] = ()) -> None:
         """Note the columns of a row that are not read."""
         unread = row.values.keys() - used - _USUAL
         if unread <= self._unread.keys() or len(self._unread) == _MOST:
@@ -37,16 +37,16 @@ class Remarks:
             if len(self._unread) == _MOST:
                 return
 
-    def see_list(self, column: str, place: str, *, read: bool) -> None:
+    def add_list(self, column: str, location: str, *, read: bool) -> None:
         """Note a text that looks like a list."""
-        first, count = self._lists.get((column, read), (place, 0))
+        first, count = self._lists.get((column, read), (location, 0))
         self._lists[column, read] = first, count + 1
 
-    def see_wrong(self, column: str) -> None:
+    def add_label(self, column: str) -> None:
         """Note a row with a document that does not answer."""
         self._wrong[column] += 1
 
-    def taken(self) -> list[str]:
+    def interpretations(self) -> list[str]:
         """On values that were taken in a way of our own."""
         sentences = [
             f'"{cut(column, limit=60)}" looks like a list in {count:,} row{"" if count == 1 else "s"} (first {first}) and is '
@@ -60,7 +60,7 @@ class Remarks:
 
     def sentences(self) -> list[str]:
         """All remarks."""
-        sentences = self.taken()
+        sentences = self.interpretations()
         if self._unread:
             names = [
                 f'"{cut(name, limit=40)}"' + (f' (nearest known name: "{near}")' if near else "") for name, near in self._unread.items()

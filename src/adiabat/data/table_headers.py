@@ -76,11 +76,11 @@ class Header:
 
     Attributes:
         columns: In their order; "" is an index that pandas wrote, and is not read.
-        place: ``path:line``.
+        location: ``path:line``.
     """
 
     columns: tuple[str, ...]
-    place: str
+    location: str
 
     def values(self, cells: Sequence[str]) -> Mapping[str, str | None]:
         """The values of a row.
@@ -95,7 +95,7 @@ class Header:
         return _quoted(self.columns)
 
 
-def header_of(cells: Sequence[str], place: str, *, form: str, expected: Sequence[str] | None = None) -> Header:
+def header_of(cells: Sequence[str], location: str, *, form: str, expected: Sequence[str] | None = None) -> Header:
     """Take a line for the header.
 
     Args:
@@ -103,24 +103,24 @@ def header_of(cells: Sequence[str], place: str, *, form: str, expected: Sequence
     """
     names = tuple(cell.strip() for cell in cells)
     if expected is not None and names != tuple(expected):
-        raise DataError(f"{place} must be the header {' '.join(expected)} (by tabs), got {cut(' '.join(names), limit=120)}; add it")
+        raise DataError(f"{location} must be the header {' '.join(expected)} (by tabs), got {cut(' '.join(names), limit=120)}; add it")
     commas, others = _SEPARATORS[form]
     if len(names) == 1 and (other := next((sign for sign in others if sign in names[0]), None)):
         raise DataError(
-            f"{place} must separate its columns by {commas}, got {others[other]} in {_quoted(names)}; write the file with {commas}"
+            f"{location} must separate its columns by {commas}, got {others[other]} in {_quoted(names)}; write the file with {commas}"
         )
     if "" in names[1:] or names == ("",) or len(set(names)) < len(names):
-        raise DataError(f"{place} must name every column once, got {_quoted(names)}; correct the header")
+        raise DataError(f"{location} must name every column once, got {_quoted(names)}; correct the header")
     rows = [name for name in names if _is_value(name)]
     # pandas numbers the columns that have no name; and beside names that are known, a number is the name of a column too.
     if rows and _KNOWN.isdisjoint(names) and names != tuple(map(str, range(len(names)))):
         raise DataError(
-            f"{place} must be a header of column names, got {_quoted(names)}, where {shown(rows[0])} is no name; "
+            f"{location} must be a header of column names, got {_quoted(names)}, where {shown(rows[0])} is no name; "
             "put a header before the first row"
         )
     if names[0] == "":
-        warnings.warn(f"{place}: the first column has no name, as where pandas wrote its index, and is not read", stacklevel=2)
-    return Header(names, place)
+        warnings.warn(f"{location}: the first column has no name, as where pandas wrote its index, and is not read", stacklevel=2)
+    return Header(names, location)
 
 
 def _is_value(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Rows of a data file, one at a time, each with its place.
+"""Rows of a data file, one at a time, each with its location.
 
 Reads JSON lines, CSV and TSV (plain, ``.gz`` or ``.zst``), Parquet (a file or a folder), data sets saved by ``datasets`` and data
 sets of the Hugging Face hub. Memory does not grow with the file. A fault in one line does not stop the reading: faults are counted,
@@ -42,12 +42,12 @@ class Row:
     """One row of a table.
 
     Attributes:
-        place: ``path:line``, lines counted from 1; in Parquet and ``datasets`` sources the row number, from 1.
+        location: ``path:line``, lines counted from 1; in Parquet and ``datasets`` sources the row number, from 1.
         values: Column name to value. An empty cell of CSV or TSV is None, since these formats cannot tell the two apart.
         header: ``path:line`` of the header of CSV and TSV, whose values are texts; "" in other formats.
     """
 
-    place: str
+    location: str
     values: Mapping[str, Any]
     header: str = ""
 
@@ -208,9 +208,9 @@ def _rows(
 
 
 def _counted(rows: Iterator[tuple[str, Mapping[str, Any]]], cursor: Cursor) -> Iterator[Row]:
-    for place, values in rows:
+    for location, values in rows:
         cursor.rows += 1
-        yield Row(place, values)
+        yield Row(location, values)
 
 
 def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
@@ -267,7 +267,7 @@ def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: For
             faults.add(f"{path}:{first} must have {len(header.columns)} fields as the header has, got {len(cells)}")
         else:
             cursor.rows += 1
-            yield Row(f"{path}:{first}", header.values(cells), header.place)
+            yield Row(f"{path}:{first}", header.values(cells), header.location)
     if header is not None and not cursor.rows and not faults.count:
         raise DataError(
             f"{path} must hold at least one row, got none below line 1, {header.described()}; check that it was written to its end, and if "

@@ -31,7 +31,7 @@ from jaxtyping import Bool, Int64
 from adiabat.config.dataset_settings import ArxivSection, ArxivSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import RowError, first_of, id_value, parsed_rows, value_kind
+from adiabat.data.columns import RowError, first_row, id_value, parsed_rows, value_kind
 from adiabat.data.example_stream import held_out_queries
 from adiabat.data.table_rows import FileFaults, Row, read_rows
 from adiabat.datasets.neighbours import Categories, count_words, groups_of, nearest_of_groups, sort_by_size
@@ -165,7 +165,7 @@ def _count_categories(source: Path, watch: Watch) -> _Census:
     faults = FileFaults()
     sizes: Counter[str] = Counter()
     papers = 0
-    first, rows = first_of(read_rows(source, faults=faults), faults, source)
+    first, rows = first_row(read_rows(source, faults=faults), faults, source)
     if absent := [column for column in COLUMNS if column not in first.values]:
         # A different kind of file: faults of its rows would add nothing.
         raise DataError(
@@ -182,7 +182,7 @@ def _count_categories(source: Path, watch: Watch) -> _Census:
 def _checked_categories(number: int, row: Row) -> Categories:
     """Categories of a row whose other columns are valid too."""
     del number
-    id_value(_value(row, "id"), "id", row.place)
+    id_value(_value(row, "id"), "id", row.location)
     for column in ("title", "abstract"):
         _single_spaced(row, column)
     return _categories(row)
@@ -191,7 +191,7 @@ def _checked_categories(number: int, row: Row) -> Categories:
 def _value(row: Row, column: str) -> object:
     if column not in row.values:
         raise RowError(
-            f'{row.place}: expected "{column}", found {", ".join(row.values) or "no columns"}',
+            f'{row.location}: expected "{column}", found {", ".join(row.values) or "no columns"}',
             advice=f"the columns of the snapshot are {', '.join(COLUMNS)}",
         )
     return row.values[column]
@@ -200,12 +200,12 @@ def _value(row: Row, column: str) -> object:
 def _single_spaced(row: Row, column: str) -> str:
     value = _value(row, column)
     if not isinstance(value, str | None):
-        raise RowError(f'{row.place}: "{column}" must be a text, got {value_kind(value)}')
+        raise RowError(f'{row.location}: "{column}" must be a text, got {value_kind(value)}')
     text = " ".join((value or "").split())
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise RowError(f'{row.place}: "{column}" must be Unicode text, got half of a surrogate pair') from error
+        raise RowError(f'{row.location}: "{column}" must be Unicode text, got half of a surrogate pair') from error
     return text
 
 
@@ -213,7 +213,7 @@ def _categories(row: Row) -> Categories:
     value = _value(row, "categories")
     names = (value or "").split() if isinstance(value, str | None) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
-        raise RowError(f'{row.place}: "categories" must be names with spaces between them or a list of names, got {value_kind(value)}')
+        raise RowError(f'{row.location}: "categories" must be names with spaces between them or a list of names, got {value_kind(value)}')
     return tuple(names)
 
 
@@ -223,9 +223,9 @@ def _read_papers(source: Path, census: _Census, section: ArxivSection, watch: Wa
     for number, row in enumerate(read_rows(source), 1):
         categories = _categories(row)
         if not small.isdisjoint(categories):
-            paper_id, abstract = id_value(row.values["id"], "id", row.place), _single_spaced(row, "abstract")
+            paper_id, abstract = id_value(row.values["id"], "id", row.location), _single_spaced(row, "abstract")
             title = _single_spaced(row, "title")
-            yield Paper(paper_id, title, abstract, first_sentence_end(abstract), categories, row.place)
+            yield Paper(paper_id, title, abstract, first_sentence_end(abstract), categories, row.location)
         if number % PROGRESS_ROWS == 0 or number == census.papers:
             watch.progress("reading papers", number, census.papers)
 

@@ -21,7 +21,7 @@ from adiabat.config.dataset_settings import MsmarcoSection, MsmarcoSettings
 from adiabat.config.section import defaults_of
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import Columns, RowError, first_of, parsed_rows, text_value
+from adiabat.data.columns import Columns, RowError, first_row, parsed_rows, text_value
 from adiabat.data.examples import parse_example
 from adiabat.data.records import Example, text_id
 from adiabat.data.table_rows import FileFaults, count_rows, read_rows, require_path, table_form
@@ -111,7 +111,7 @@ def _count_triplets(source: Path, section: MsmarcoSection) -> int:
 
 def _triplets(source: Path, faults: FileFaults) -> Iterator[Example]:
     columns = Columns()
-    first, rows = first_of(read_rows(source, faults=faults), faults, source)
+    first, rows = first_row(read_rows(source, faults=faults), faults, source)
     columns.layout(first, wanted=("examples",))
     return parsed_rows(rows, faults, partial(parse_example, columns=columns))
 

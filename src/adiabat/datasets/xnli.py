@@ -11,7 +11,7 @@ from pathlib import Path
 from adiabat.config.dataset_settings import XnliSection, XnliSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import RowError, first_of, id_value, text_value
+from adiabat.data.columns import RowError, first_row, id_value, text_value
 from adiabat.data.examples import LABELS
 from adiabat.data.table_rows import FileFaults, Row, read_rows
 from adiabat.datasets.json_streams import split_files
@@ -66,14 +66,14 @@ def _make_split(path: Path, split: str, writer: DatasetWriter, section: XnliSect
 
 def _read_pairs(path: Path, section: XnliSection, faults: FileFaults) -> dict[str, _Pair]:
     """Pair id to pair, in order of first appearance."""
-    first, rows = first_of(read_rows(path, faults=faults), faults, path)
+    first, rows = first_row(read_rows(path, faults=faults), faults, path)
     if missing := [name for name in COLUMNS if name not in first.values]:
         columns = ", ".join(first.values)
         raise DataError(f"{path} must have the columns {', '.join(missing)}, got {columns}; check that it is XNLI's own file")
     pairs: dict[str, _Pair] = {}
     for row in rows:
         try:
-            language = text_value(_cell(row, "language"), "language", row.place)
+            language = text_value(_cell(row, "language"), "language", row.location)
             if section.languages is None or language in section.languages:
                 _add(pairs, language, row)
         except RowError as fault:
@@ -82,16 +82,16 @@ def _read_pairs(path: Path, section: XnliSection, faults: FileFaults) -> dict[st
 
 
 def _add(pairs: dict[str, _Pair], language: str, row: Row) -> None:
-    pair_id = id_value(_cell(row, "pairID"), "pairID", row.place)
+    pair_id = id_value(_cell(row, "pairID"), "pairID", row.location)
     label = _cell(row, "gold_label")
     if label not in (*LABELS, NO_LABEL):
-        raise RowError(f'{row.place}: "gold_label" must be {", ".join(LABELS)} or {NO_LABEL}, got {label or "nothing"}')
-    premise, hypothesis = (text_value(_cell(row, name), name, row.place) for name in ("sentence1", "sentence2"))
-    pair = pairs.setdefault(pair_id, _Pair(label, row.place))
+        raise RowError(f'{row.location}: "gold_label" must be {", ".join(LABELS)} or {NO_LABEL}, got {label or "nothing"}')
+    premise, hypothesis = (text_value(_cell(row, name), name, row.location) for name in ("sentence1", "sentence2"))
+    pair = pairs.setdefault(pair_id, _Pair(label, row.location))
     if pair.label != label:
-        raise RowError(f'{row.place}: pair "{pair_id}" must have one label, got {label}, and {pair.label} at {pair.location}')
+        raise RowError(f'{row.location}: pair "{pair_id}" must have one label, got {label}, and {pair.label} at {pair.location}')
     if language in pair.premise:
-        raise RowError(f'{row.place}: pair "{pair_id}" must be in {language} once, got it again')
+        raise RowError(f'{row.location}: pair "{pair_id}" must be in {language} once, got it again')
     pair.premise[language], pair.hypothesis[language] = premise, hypothesis
 
 

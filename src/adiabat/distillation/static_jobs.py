@@ -17,7 +17,7 @@ from adiabat.core.errors import JobError, ModelError
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
-from adiabat.data.corpora import texts_to_learn
+from adiabat.data.corpora import training_texts
 from adiabat.distillation.static_model import Distilled, distill, is_distilled, list_modules, rows_and_dims, save_static
 from adiabat.distillation.student import fit, multilingual
 from adiabat.distillation.vocabulary import Word, read_words
@@ -53,7 +53,7 @@ def distill_static(
     words = _words(section)
     if section.corpus is not None:
         # Looks at the first row, so that its faults come before the model is loaded.
-        texts_to_learn(section.corpus)
+        training_texts(section.corpus)
 
     def told(sentence: str) -> None:
         notes.append(sentence)
@@ -66,7 +66,7 @@ def distill_static(
             tower,
             section,
             words=words,
-            texts=None if corpus is None else lambda: (document.text for document in texts_to_learn(corpus)),
+            texts=None if corpus is None else lambda: (document.text for document in training_texts(corpus)),
             folder=folder / PASSED if passed is None else passed,
             seed=settings.run.seed,
             watch=Watch(told, watch.progress),

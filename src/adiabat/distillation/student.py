@@ -18,10 +18,10 @@ from sklearn.linear_model import RidgeCV
 from adiabat.config.distillation import STATIC_RATE, FitSettings, MultilingualSettings, TeachSettings, Width
 from adiabat.core.errors import ConfigError, ModelError, several
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.corpora import read_corpus, texts_to_learn
+from adiabat.data.corpora import read_corpus, training_texts
 from adiabat.data.examples import stream_examples
 from adiabat.data.language_grids import chosen_languages
-from adiabat.data.parallel import ParallelSource, Translation, read_parallel, sources_of
+from adiabat.data.parallel import ParallelSource, Translation, parallel_sources, read_parallel
 from adiabat.data.records import Side
 from adiabat.distillation.student_data import VALIDATION, Lessons, write_lessons
 from adiabat.distillation.teacher_targets import build_targets, kept_matrix, require_texts, unit
@@ -114,7 +114,7 @@ def fit(load: Loader, settings: FitSettings, *, resume: bool = False, command: s
     if not (lessons.texts or lessons.queries):
         raise ConfigError("lessons.texts must be given, got none; write it into the file, or add --texts or --queries")
     material = _Material(
-        lambda: [*map(texts_to_learn, lessons.texts), *map(stream_examples, lessons.queries)],
+        lambda: [*map(training_texts, lessons.texts), *map(stream_examples, lessons.queries)],
         partial(_own_texts, lessons.texts, lessons.queries),
         (*lessons.texts, *lessons.queries),
         OWN_TEXTS,
@@ -127,7 +127,7 @@ def multilingual(load: Loader, settings: MultilingualSettings, *, resume: bool =
     lessons = settings.lessons
     if not lessons.parallel:
         raise ConfigError("lessons.parallel must be given, got none; write it into the file, or add --parallel")
-    sources = sources_of(lessons.parallel, source=lessons.source, languages=lessons.languages)
+    sources = parallel_sources(lessons.parallel, source=lessons.source, languages=lessons.languages)
     paths = tuple(path for one in sources for path in (one.path, one.translation) if path is not None)
     read = partial(_translations, sources, lessons.languages)
     material = _Material(lambda: list(map(read_parallel, sources)), read, paths, lessons.source, lessons.passages)
@@ -136,11 +136,11 @@ def multilingual(load: Loader, settings: MultilingualSettings, *, resume: bool =
 
 def _own_texts(texts: Iterable[str], queries: Iterable[str]) -> Iterator[Translation]:
     for source in texts:
-        for document in texts_to_learn(source):
+        for document in training_texts(source):
             yield Translation(document.text, document.text, OWN_TEXTS, source)
     for source in queries:
         for example in stream_examples(source).examples:
-            yield Translation(example.query, example.query, OWN_TEXTS, example.where)
+            yield Translation(example.query, example.query, OWN_TEXTS, example.location)
 
 
 def _translations(sources: Iterable[ParallelSource], wanted: tuple[str, ...]) -> Iterator[Translation]:

@@ -10,7 +10,7 @@ from adiabat.config.dual_training_data import TrainDataSection
 from adiabat.core.errors import DataError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import cut
-from adiabat.data.corpora import read_corpus, texts_of
+from adiabat.data.corpora import read_corpus, with_id_warning
 from adiabat.data.example_stream import held_out_queries
 from adiabat.data.examples import is_beir_examples, stream_examples
 from adiabat.data.pair_sets import PairBuilder, PairSet, joined
@@ -113,12 +113,12 @@ def _with_texts(stream: ExampleStream, source: _Source, *, stored: bool) -> Exam
     """Put texts in the place of document ids, where the examples hold ids; examples and the texts they name are then in memory."""
     corpus = source.corpus or (source.path if is_beir_examples(source.path) and not stored else None)
     if corpus is None:
-        return stream if stored else replace(stream, examples=texts_of(stream.examples, source.path))
+        return stream if stored else replace(stream, examples=with_id_warning(stream.examples, source.path))
     examples = list(stream.examples)
     where: dict[str, str] = {}
     for example in examples:
         for entry in (*example.positives, *example.negatives):
-            where.setdefault(entry, example.where)
+            where.setdefault(entry, example.location)
     columns = {name: column for name, column in source.columns.items() if source.corpus and name in OF_DOCUMENTS}
     # A blank document does no harm where no example names it, and is missing where one does.
     documents = read_corpus(corpus, columns=columns, blank="drop")

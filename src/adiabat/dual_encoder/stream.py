@@ -19,7 +19,7 @@ from adiabat.core.errors import DataError, JobError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import cut_middle
 from adiabat.data.batch_sampler import window_seed
-from adiabat.data.example_stream import Standing, Tape
+from adiabat.data.example_stream import ExampleReader, SourcePosition
 from adiabat.data.mixture import drawn_counts, source_weights
 from adiabat.data.pair_sets import PairBuilder, PairSet, joined
 from adiabat.data.records import Example
@@ -78,7 +78,7 @@ class Stream:
         listed = settings.data.listed(settings.job.data)
         rule: MixtureRule = settings.mixture.rule if settings.data.sources else "equal"
         weights = source_weights([1] * len(listed), rule=rule, weights=[one.weight for one in listed])
-        tapes = [Tape(one.path, split=one.split, columns=one.columns.given()) for one in listed]
+        tapes = [ExampleReader(one.path, split=one.split, columns=one.columns.given()) for one in listed]
         self.name = " + ".join(tape.name for tape in tapes)
         self.paths = [one.path for one in listed]
         self._sources = Sources(tapes, weights, settings.data.window, settings.mixture.exhausted)
@@ -232,7 +232,7 @@ class Stream:
     def _shard(self, number: int, first: int, parts: Sequence[Part]) -> Shard:
         return Shard(number, window_seed(self._settings.run.seed, number), first, self._sources.times(parts))
 
-    def _read(self, number: int, starts: Sequence[Standing]) -> tuple[PairSet, tuple[Part, ...]]:
+    def _read(self, number: int, starts: Sequence[SourcePosition]) -> tuple[PairSet, tuple[Part, ...]]:
         parts: tuple[Part, ...] = ()
 
         def read(builder: PairBuilder) -> list[str]:

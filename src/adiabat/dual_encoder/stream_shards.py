@@ -14,8 +14,8 @@ from adiabat.config.section import Exhausted
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import advice_on, reading
 from adiabat.core.json_lines import last_checksum, line_of, read_lines
-from adiabat.data.example_stream import Standing, Tape
-from adiabat.data.lines import Mark
+from adiabat.data.example_stream import ExampleReader, SourcePosition
+from adiabat.data.lines import RowPosition
 from adiabat.data.mixture import window_quotas
 from adiabat.data.records import Example
 from adiabat.data.trained_texts import TrainedTexts
@@ -43,8 +43,8 @@ class Part:
 
     asked: int
     given: int
-    start: Standing
-    end: Standing
+    start: SourcePosition
+    end: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class Row:
         return cls(**{**row, "drawn": tuple(row["drawn"]), "parts": parts, "texts": texts})
 
 
-def _standing(plain: dict[str, Any]) -> Standing:
-    return Standing(Mark(**plain["mark"]), plain["ended"], plain["ends"])
+def _standing(plain: dict[str, Any]) -> SourcePosition:
+    return SourcePosition(RowPosition(**plain["mark"]), plain["ended"], plain["ends"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +106,23 @@ class Sources:
         exhausted: What happens when a source runs out.
     """
 
-    tapes: Sequence[Tape]
+    tapes: Sequence[ExampleReader]
     weights: Float[np.ndarray, " s"]
     size: int
     exhausted: Exhausted
 
-    def begin(self) -> list[Standing]:
+    def begin(self) -> list[SourcePosition]:
         """Where the first window begins."""
-        return [Standing() for _ in self.tapes]
+        return [SourcePosition() for _ in self.tapes]
 
-    def read(self, number: int, starts: Sequence[Standing], take: Take) -> tuple[Part, ...]:
+    def read(self, number: int, starts: Sequence[SourcePosition], take: Take) -> tuple[Part, ...]:
         """Read a window.
 
         A source that ends gives no more to it (``drop``, ``stop``), or begins anew (``cycle``), as far as no row comes twice in the
         window. Of ``drop``, one that has ended is left out until all have; then all begin anew, with the next window.
         """
         if all(start.ended for start in starts):
-            starts = [start.anew() for start in starts]
+            starts = [start.rewound() for start in starts]
         live = [not start.ended for start in starts]
         quotas = window_quotas(number, self.size, self.weights, live=live).tolist()
         parts = tuple(self._part(place, start, asked, take) for place, (start, asked) in enumerate(zip(starts, quotas, strict=True)))
@@ -131,14 +131,14 @@ class Sources:
             return self.read(number, [part.end for part in parts], take)
         return parts
 
-    def _part(self, place: int, start: Standing, asked: int, take: Take) -> Part:
+    def _part(self, place: int, start: SourcePosition, asked: int, take: Take) -> Part:
         tape = self.tapes[place]
         take(tape.read(start, asked), place)
-        end = tape.standing()
+        end = tape.position()
         given = end.mark.rows - start.mark.rows
         if self.exhausted == "cycle" and end.ended:
-            take(tape.read(end.anew(), min(asked - given, start.mark.rows)), place)
-            end = tape.standing()
+            take(tape.read(end.rewound(), min(asked - given, start.mark.rows)), place)
+            end = tape.position()
             given += end.mark.rows
         return Part(asked, given, start, end)
 

@@ -146,7 +146,7 @@ def _lacking(section: TaskSection, examples: ExampleSet, missing: Mapping[str, s
     place_of: dict[str, str] = {}
     for example in examples.examples:
         for entry in absent.intersection((*example.positives, *example.negatives)):
-            place_of.setdefault(entry, example.where or examples.name)
+            place_of.setdefault(entry, example.location or examples.name)
     lacking = [f'{location}: "{cut(entry, limit=60)}"' for entry, location in place_of.items()]
     return [
         f"task {section.name or section.data}: every document must be in the corpus {corpus.source}, it lacks "

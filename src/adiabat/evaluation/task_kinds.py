@@ -36,7 +36,7 @@ from adiabat.data.labelled import (
     read_scored_pairs,
     require_separable,
 )
-from adiabat.data.language_grids import in_languages, read_question_grid, require_every_label
+from adiabat.data.language_grids import read_question_grid, require_every_label, select_languages
 from adiabat.data.records import Document, LanguageGridSet, grid_id
 from adiabat.data.table_rows import table_name
 from adiabat.evaluation.labels import score_bitext, score_classification, score_clustering
@@ -163,7 +163,7 @@ def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
             'name such pairs, or write kind = "retrieval"'
         )
     require_every_label(grid, source=section.data)
-    selected = replace(in_languages(grid, section.languages), name=section.name or grid.name)
+    selected = replace(select_languages(grid, section.languages), name=section.name or grid.name)
 
     def documents() -> Iterator[Document]:
         for pair, hypothesis in enumerate(selected.hypotheses):

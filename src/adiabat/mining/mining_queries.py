@@ -112,7 +112,7 @@ def _missing_phrase(name: str, missing: frozenset[str], examples: Sequence[Examp
     for example in examples:
         for document in (*example.positives, *example.negatives):
             if document in missing:
-                locations.setdefault(document, example.where or name)
+                locations.setdefault(document, example.location or name)
     phrases = []
     for document, location in locations.items():
         other = similar.get(document.casefold())
@@ -164,7 +164,7 @@ def _without_contradictions(examples: Sequence[Example], shared: Mapping[str, tu
         answers = set(shared.get(example.query, example.positives)) if example.negatives else set()
         negatives = tuple(document for document in example.negatives if document not in answers)
         if len(negatives) < len(example.negatives):
-            faults.extend(f"{example.where or example.query_id}" for document in example.negatives if document in answers)
+            faults.extend(f"{example.location or example.query_id}" for document in example.negatives if document in answers)
             example = replace(example, negatives=negatives)
         consistent.append(example)
     note = f"listed negatives that equal a positive of their query left out: {faults.told('of them')}"

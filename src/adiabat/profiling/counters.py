@@ -203,7 +203,7 @@ class ColumnCounter:
             counts = self._columns.get(name)
             if counts is None:
                 counts = self._columns[name] = _ColumnCounts()
-            counts.add(value, row.place)
+            counts.add(value, row.location)
 
     def columns(self, used: Mapping[str, str]) -> tuple[Column, ...]:
         """The columns; `used` maps the file's name of each that is read to ours."""

@@ -75,7 +75,9 @@ class _Stream:
         """Remarks and faults of the reader, and ids that repeat."""
         noun = "query"
         if isinstance(self.stream, Stream):
-            yield from (Finding("values of a form of their own", "note", 1, remark) for remark in self.stream.columns.remarks.taken())
+            yield from (
+                Finding("values of a form of their own", "note", 1, remark) for remark in self.stream.columns.remarks.interpretations()
+            )
             noun = "document" if self.stream.layout == "corpus" else noun
         if self.fault:
             yield Finding("unreadable rows", "fault", 1, self.fault)
@@ -192,7 +194,7 @@ def _summarise(counts: _Counts, source: str, start: float) -> Inspection:
         yield from findings.text_findings(texts, are_ids=counts.documents is not None)
         yield from findings.column_findings(columns, counts.rows.kinds)
         data = counts.rows.stream
-        yield from findings.group_findings(groups, data.columns.given if isinstance(data, Stream) else ())
+        yield from findings.group_findings(groups, data.columns.mapping if isinstance(data, Stream) else ())
         yield from findings.truncation_findings(truncations)
 
     return Inspection(

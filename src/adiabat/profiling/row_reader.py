@@ -7,7 +7,7 @@ from pathlib import Path
 
 from adiabat.config.dataset_settings import InspectDataSection
 from adiabat.core.errors import ConfigError
-from adiabat.data.columns import Columns, first_of, parsed_rows
+from adiabat.data.columns import Columns, first_row, parsed_rows
 from adiabat.data.corpora import BEIR_COLUMNS, documents_file, parse_document
 from adiabat.data.examples import is_beir_examples, parse_example, parse_grid_row, read_examples
 from adiabat.data.records import Example, ExampleSet
@@ -127,16 +127,16 @@ def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_cor
     path = documents_file(source)
     columns = Columns(BEIR_COLUMNS if path != source and not mapped else mapped)
     faults = FileFaults()
-    first, _ = first_of(read_rows(path, split=split, faults=faults), faults, source)
+    first, _ = first_row(read_rows(path, split=split, faults=faults), faults, source)
     layout: Layout = columns.layout(first, wanted=("corpus",) if is_corpus else ("grid", "examples", "corpus"))
     used = {column: name for name in _USED[layout] if (column := columns.find(name, first))}
     if layout == "examples":
-        positives, negatives, label = columns.listed(first)
+        positives, negatives, label = columns.document_columns(first)
         used |= dict.fromkeys(positives, "positive") | dict.fromkeys(negatives, "negative")
         used |= {} if label is None else {label: "label"}
         # The first row may lack a topic or a tag that others have.
         for name in NAMES:
-            aliases = (columns.given[name],) if name in columns.given else COLUMN_ALIASES[name]
+            aliases = (columns.mapping[name],) if name in columns.mapping else COLUMN_ALIASES[name]
             used |= dict.fromkeys(aliases, name)
     return Stream(path, split, layout, columns, used)
 
@@ -156,12 +156,12 @@ def _parse_pair(number: int, row: Row, *, columns: Columns) -> Entry:
     pair = parse_grid_row(number, row, columns=columns)
     texts: dict[Role, tuple[str, ...]] = {"query": tuple(pair.premise.values()), "document": tuple(pair.hypothesis.values())}
     languages: dict[Role, tuple[str, ...]] = {"query": tuple(pair.premise), "document": tuple(pair.hypothesis)}
-    return Entry(row.place, "", texts, languages)
+    return Entry(row.location, "", texts, languages)
 
 
 def _example_entry(example: Example) -> Entry:
     texts: dict[Role, tuple[str, ...]] = {"query": (example.query,), "positive": example.positives, "negative": example.negatives}
-    return Entry(example.where, example.query_id, texts, topic=example.topic, tag=example.tag)
+    return Entry(example.location, example.query_id, texts, topic=example.topic, tag=example.tag)
 
 
 _PARSERS: Mapping[Layout, Callable[..., Entry]] = {"examples": _parse_example, "corpus": _parse_document, "grid": _parse_pair}

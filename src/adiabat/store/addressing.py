@@ -205,7 +205,7 @@ def _absent(examples: ExampleSet, rows: Int[np.ndarray, " documents"]) -> list[s
     for example in examples.examples:
         for entry in (*example.positives, *example.negatives):
             if rows[position] < 0 and entry not in found:
-                found[entry] = f"{example.where or examples.name}: {cut(entry, limit=SHOWN_CHARACTERS)!r}"
+                found[entry] = f"{example.location or examples.name}: {cut(entry, limit=SHOWN_CHARACTERS)!r}"
             position += 1
     return list(found.values())
 
