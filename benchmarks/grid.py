@@ -19,8 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from adiabat.data.records import NEGATIVES
-from adiabat.evaluation.language_grid_measures import grid_scores, measure_grid
-from adiabat.evaluation.retrieval_grid import measure_grid_retrieval
+from adiabat.evaluation.language_grid_measures import grid_scores, measure_grid, measure_grid_retrieval
 from adiabat.models.embedding_head import Similarity
 from adiabat.stats.language_grid_stats import compare_grids
 from adiabat.stats.samples import GridSample

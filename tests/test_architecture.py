@@ -62,7 +62,7 @@ NUMPY_ONLY = {
     "stats.ranking_measures": {"ir_measures", "jaxtyping", "numpy"},
     **{
         f"stats.{name}": {"jaxtyping", "numpy", "scipy"}
-        for name in ("paired", "paired_samples", "resampling", "run_effects", "samples", "significance", "statistics")
+        for name in ("paired", "paired_samples", "resampling", "samples", "significance", "statistics")
     },
 }
 

@@ -6,7 +6,7 @@ from sentence_transformers.sentence_transformer.evaluation import TranslationEva
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.labelled import ParallelTexts
-from adiabat.evaluation.labels import finds_translation, score_bitext
+from adiabat.evaluation.similarity import finds_translation, score_bitext
 from adiabat.models.saving import save
 from adiabat.stats.samples import TaskScores
 from adiabat.stats.statistics import value_of

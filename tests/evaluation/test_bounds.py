@@ -9,11 +9,11 @@ from adiabat.config.shared import MeasureSection
 from adiabat.core.progress import SILENT
 from adiabat.core.ragged import Ragged
 from adiabat.data.labelled import LabelledPairs, LabelledTexts, ParallelTexts, ScoredPairs
-from adiabat.evaluation.labels import score_bitext, score_classification, score_clustering
+from adiabat.evaluation.labels import score_classification, score_clustering
 from adiabat.evaluation.language_grid_measures import measure_grid
 from adiabat.evaluation.language_grid_tasks import measure_question_grid
 from adiabat.evaluation.retrieval import score_retrieval
-from adiabat.evaluation.similarity import score_pair_classification, score_sts, score_words
+from adiabat.evaluation.similarity import score_bitext, score_pair_classification, score_sts, score_words
 from adiabat.evaluation.systems import System
 from adiabat.stats.samples import CORRELATION, SHARE, Sample, ranking_bounds
 from adiabat.store.addressing import AddressedSet

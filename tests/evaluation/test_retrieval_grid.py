@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from adiabat.evaluation.retrieval_grid import MEASURE, measure_grid_retrieval
+from adiabat.evaluation.language_grid_measures import MEASURE, measure_grid_retrieval
 from adiabat.models.embedding_head import Similarity
 from adiabat.stats.samples import GridSample, Sample
 

@@ -5,7 +5,7 @@ import pytest
 from jaxtyping import Float
 from sklearn.metrics import roc_auc_score
 
-from adiabat.evaluation.space_maps import auc_of, fold_of, probe_scores
+from adiabat.evaluation.space_geometry import auc_of, fold_of, probe_scores
 from tests.evaluation.test_space_geometry import drawn, turned, unit
 
 FOLDS = np.arange(200) % 5

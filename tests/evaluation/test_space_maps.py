@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adiabat.core.errors import MissingDependencyError
-from adiabat.evaluation import space_maps
+from adiabat.evaluation import space_analysis as space_maps
 from adiabat.evaluation.space_geometry import unit_rows
 from tests.evaluation.test_space_geometry import turned, unit
 

@@ -135,7 +135,7 @@ def test_a_store_of_no_use_is_refused(model: DualEncoder, store: Store, before: 
 
 
 def test_ids_are_compared_across_pieces(here: Path, store: Store, before: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adiabat.store.vector_store.IDS_AT_A_TIME", 7)
+    monkeypatch.setattr("adiabat.store.vector_store.IDS_PER_BLOCK", 7)
     assert store.same_documents(before)
     swapped = store_in(here / "swapped", tiny_dual(seed=1), [*range(28), 29, 28])
     assert not store.same_documents(swapped)

@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 
 from adiabat.stats.paired import changes_over_runs, paired_changes
-from adiabat.stats.resampling import acceleration, bca_interval, jackknife, resampling_counts
-from adiabat.stats.run_effects import RunResamples
+from adiabat.stats.resampling import RunResamples, acceleration, bca_interval, jackknife, resampling_counts
 from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import value_of
 from tests.stats.test_paired import change, noisy, sample

@@ -7,7 +7,6 @@ from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
 
 from adiabat.core.errors import ConfigError
 from adiabat.stats.ranking_measures import (
-    PairCounts,
     discordant_counts,
     improvement,
     largest_cutoff,
@@ -16,7 +15,6 @@ from adiabat.stats.ranking_measures import (
     ranking_measures,
     require_relevant_only,
 )
-from tests.stats.brute_force import errors_and_pairs
 
 
 def tied_scores(seed: int, size: int, dtype: type = np.float64) -> np.ndarray:
@@ -79,21 +77,6 @@ def test_shares_of_a_case_worked_by_hand():
 def test_impossible_counts_are_refused_with_the_query_named(errors, pairs):
     with pytest.raises(ValueError, match=r"got -?\d of 2 at query 1"):
         pnd_shares(np.array(errors), np.array(pairs))
-
-
-def test_counts_added_part_by_part_are_those_of_all_pairs():
-    positive, negative = tied_scores(7, 5), tied_scores(8, 100)
-    counts = PairCounts.zeros(3)
-    for block in np.split(negative, [13, 40, 41]):
-        counts.add(np.full(5, 1), discordant_counts(positive, block), np.full(5, len(block)))
-    expected = errors_and_pairs([*positive, *negative], range(5), range(5, 105))
-    assert (counts.errors.tolist(), counts.pairs.tolist()) == ([0, expected[0], 0], [0, 500, 0])
-    assert expected[0] > 0
-
-
-def test_adding_more_errors_than_pairs_is_refused():
-    with pytest.raises(ValueError, match="got 2 of 1 at query 0"):
-        PairCounts.zeros(1).add(np.array([0]), np.array([2]), np.array([1]))
 
 
 def test_improvement_is_positive_where_the_measure_got_better():

@@ -9,8 +9,7 @@ from scipy import stats
 
 from adiabat.results.evaluation_result import Change
 from adiabat.stats.paired import paired_changes
-from adiabat.stats.rank_positions import pnd_samples
-from adiabat.stats.ranking_measures import PairCounts
+from adiabat.stats.ranking_measures import PairCounts, pnd_samples
 from adiabat.stats.resampling import acceleration, bca_interval, jackknife, resampling_counts
 from adiabat.stats.samples import Sample
 from adiabat.stats.significance import Z_CRITICAL, sign_flip_p_values, two_proportion_z

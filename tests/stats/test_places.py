@@ -6,9 +6,8 @@ import pytest
 
 from adiabat.core.errors import ConfigError
 from adiabat.core.ragged import Ragged
-from adiabat.stats import rank_positions as places_module
-from adiabat.stats.rank_positions import measures_of_ranks
-from adiabat.stats.ranking_measures import untied_measures
+from adiabat.stats import ranking_measures as places_module
+from adiabat.stats.ranking_measures import _untied_measures, measures_of_ranks
 
 EVERY = [
     *("nDCG@10", "nDCG", "RR", "RR@10", "AP", "AP@5", "P@1", "P@5", "R@5", "R@100"),
@@ -45,7 +44,7 @@ def test_measures_are_those_of_the_rankings_written_out(seed: int) -> None:
         # Document names that sort neither by place nor by grade.
         run[f"q{query}"] = {f"d{(7 * place) % 25}": 100.0 - place for place in range(length)}
         qrels[f"q{query}"] = {f"d{(7 * place) % 25}": grade for place, grade in zip(where, how, strict=True)}
-    plain = untied_measures(run, qrels, EVERY)
+    plain = _untied_measures(run, qrels, EVERY)
     for name in EVERY:
         np.testing.assert_array_equal(values[name], plain[name], err_msg=name)
 
@@ -78,9 +77,9 @@ def test_each_pattern_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def counting(run: dict[str, dict[str, float]], *more: object) -> dict[str, np.ndarray]:
         judged.append(len(run))
-        return untied_measures(run, *more)
+        return _untied_measures(run, *more)
 
-    monkeypatch.setattr(places_module, "untied_measures", counting)
+    monkeypatch.setattr(places_module, "_untied_measures", counting)
     places = Ragged.of([[query % 3] for query in range(1000)])
     values = measures_of_ranks(places, Ragged.of([[1]] * 1000), np.full(1000, 2), ["RR"])
     assert judged == [3]

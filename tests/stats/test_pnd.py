@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from adiabat.stats.rank_positions import pnd_samples
-from adiabat.stats.ranking_measures import PairCounts
+from adiabat.stats.ranking_measures import PairCounts, pnd_samples
 from adiabat.stats.statistics import value_of
 from tests.stats.brute_force import discrepancy_by_loops
 

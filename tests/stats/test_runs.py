@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adiabat.stats.run_effects import RunEffect, RunResamples
+from adiabat.stats.resampling import RunEffect, RunResamples
 
 
 def choice(*runs: int, resamples: int = 50, seed: int = 0) -> RunResamples:
@@ -60,7 +60,7 @@ def test_runs_that_differ_in_their_last_digits_alone_add_nothing():
 
 
 def test_the_effect_on_a_difference_is_that_of_both():
-    effect = RunEffect(np.array([1.0, 2.0]), 0.5).less(RunEffect(np.array([3.0, 1.0]), 0.25))
+    effect = RunEffect(np.array([1.0, 2.0]), 0.5).minus(RunEffect(np.array([3.0, 1.0]), 0.25))
     assert (effect.shift.tolist(), effect.variance) == ([-2.0, 1.0], 0.75)
 
 

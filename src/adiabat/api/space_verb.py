@@ -9,8 +9,7 @@ from adiabat.config.tasks import SpaceSettings
 from adiabat.core.errors import DataError
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
-from adiabat.evaluation.space_analysis import analyse_space
-from adiabat.evaluation.space_maps import require_maps
+from adiabat.evaluation.space_analysis import analyse_space, require_maps
 from adiabat.evaluation.systems import System, baseline_system, open_baseline_stores, refuse_unused_stores, store_inputs
 from adiabat.models.model_names import Model, load
 from adiabat.results.space_result import SpaceResult

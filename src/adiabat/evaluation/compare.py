@@ -20,7 +20,7 @@ from adiabat.stats.samples import Sample, TaskScores, ranking_bounds
 
 
 def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: CompareRunsSettings, command: str) -> SuiteResult:
-    """Compare two models on every task that both were measured on."""
+    """Compare two models on every task that both were scored on."""
     if first.resolve() == second.resolve():
         raise ConfigError(f"the two must differ, got {first} twice; name two models or runs")
     stored = [_is_stored(path) for path in (first, second)]
@@ -65,7 +65,7 @@ def _is_stored(path: Path) -> bool:
 
 
 def _stored_scores(path: Path) -> ModelScores:
-    """What adiabat kept of one model, in one run or several."""
+    """Stored scores of one model, of one run or several."""
     files = list(score_files(path)) if path.is_dir() else [path]
     if not files:
         raise DataError(f"{path} must hold scores, got no file of them in it; name the folder of an evaluation")
@@ -91,7 +91,7 @@ def _stored_scores(path: Path) -> ModelScores:
 
 
 def _require_one_state(path: Path, records: Mapping[Path, Mapping[str, Any]]) -> None:
-    """Refuse scores of a run that were made by other weights or settings than its other scores."""
+    """Refuse scores of one run by different weights or settings."""
     states_of: defaultdict[Path, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for file, about in records.items():
         states_of[file.parent][str(about.get("state", ""))].append(file.name)
@@ -105,7 +105,7 @@ def _require_one_state(path: Path, records: Mapping[Path, Mapping[str, Any]]) ->
 
 
 def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: CompareRunsSettings) -> ModelScores:
-    """A run in the format of TREC, measured."""
+    """A TREC run, measured against judgements."""
     if judged is None:
         raise ConfigError(f"--qrels must name the judgements of a run in the format of TREC, got none for {path}; add --qrels FILE")
     task = settings.measure.task or Path(str(qrels)).stem
@@ -118,13 +118,13 @@ def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: Comp
 def scores_of_run(
     run: Run, qrels: Qrels, measures: Sequence[str], *, task: str, name: str = "the run", ties: Ties = "relevant_last"
 ) -> TaskScores:
-    """Measure a run against judgements; documents with equal scores are counted, and their order is told.
+    """Measure a TREC run against judgements; tied documents are counted, and their order is stated.
 
     Args:
-        qrels: Grades of documents by query; a query without a document above 0 is left out.
+        qrels: Grades of documents by query; a query without a grade above 0 is left out.
 
     Returns:
-        Values of every query that has a relevant document; 0 where the run has nothing for it.
+        Values of every query with a relevant document; 0 where the run has nothing for it.
     """
     relevant = {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
     if not set(relevant) & set(run):
@@ -148,7 +148,7 @@ def scores_of_run(
 
 
 def _tie_notes(run: Run, qrels: Qrels, ties: Ties) -> list[str]:
-    """How many documents have the score of another of their query, and which comes first."""
+    """Number of tied documents, and their order."""
     counts = [count for query in qrels if query in run and (count := tied_documents(run[query], single=ties == "trec_eval"))]
     if not counts:
         return []
@@ -160,7 +160,7 @@ def _tie_notes(run: Run, qrels: Qrels, ties: Ties) -> list[str]:
 
 
 def _alone(sides: Sequence[ModelScores], paths: Sequence[Path]) -> list[str]:
-    """Tasks that only one of the two was measured on."""
+    """Tasks of one model alone."""
     tasks = [{name for run in side.runs for name in run} for side in sides]
     if not tasks[0] & tasks[1]:
         listing = " and ".join(f"{', '.join(sorted(names))} in {path}" for names, path in zip(tasks, paths, strict=True))
@@ -172,7 +172,7 @@ def _alone(sides: Sequence[ModelScores], paths: Sequence[Path]) -> list[str]:
 
 
 def _in_common(sides: Sequence[ModelScores], units_setting: str) -> list[ModelScores]:
-    """Tasks of both, and where it is asked for, units of both."""
+    """Shared tasks, and with ``units = common`` shared units."""
     shared = set.intersection(*({name for run in side.runs for name in run} for side in sides))
     restricted = [replace(side, runs=[{name: run[name] for name in run if name in shared} for run in side.runs]) for side in sides]
     if units_setting == "same":
@@ -198,7 +198,7 @@ def _taken(scores: TaskScores, units: Sequence[str]) -> TaskScores:
 
 
 def _named_apart(sides: Sequence[ModelScores], paths: Sequence[Path]) -> list[ModelScores]:
-    """Two of one name, such as a model before and after, go by their paths."""
+    """Two models of one name go by their paths."""
     if sides[0].name != sides[1].name:
         return list(sides)
     return [replace(side, model=replace(side.model, name=str(path))) for side, path in zip(sides, paths, strict=True)]

@@ -47,15 +47,15 @@ SaveScores = Callable[[tuple[str, TaskScores]], None]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A data set with its documents' store, read and found to fit.
+    """A data set with its store, read and checked.
 
     Attributes:
         store: Document vectors.
         examples: Queries by rows, or a language grid.
         role: ``target`` or ``retain``.
-        source: Where it was read from, as the user wrote it.
-        split: Of the source, where one was named.
-        baseline_stores: Where a baseline finds the same documents, if its document tower did not make `store`.
+        source: Path or name, as the user wrote it.
+        split: Of the source, if one was named.
+        baseline_stores: Stores of the same documents by a baseline's document tower.
     """
 
     store: Store
@@ -69,11 +69,7 @@ class Dataset:
 def read_dataset(
     store: Store, path: str, *, role: Role, settings: EvaluateSettings, split: str | None, baseline_stores: Sequence[Store] = ()
 ) -> Dataset:
-    """Read a data set and find its documents in a store.
-
-    Args:
-        split: Of the data set; None takes the usual one.
-    """
+    """Read a data set and find its documents in a store."""
     columns = settings.data.columns.given() if role == "target" else {}
     examples = read_examples(path, split=split, columns=columns)
     if isinstance(examples, LanguageGridSet):
@@ -94,12 +90,11 @@ def evaluate_datasets(
     save_scores: SaveScores | None = None,
     trained: Sequence[TrainedTexts | None] = (None, None),
 ) -> Result:
-    """Measure every data set.
+    """Measure a model on every data set, against a baseline if there is one.
 
     Args:
-        baseline: What it is compared with, or None.
-        save_scores: Takes what each model scored on each unit; None keeps nothing.
-        trained: What the jobs of model and baseline were trained on; None for one that is of no job.
+        save_scores: Takes the scores of each model on each data set; None drops them.
+        trained: Training data of the jobs of model and baseline; None for a model without a job.
     """
     started = time.monotonic()
     prints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
@@ -133,7 +128,7 @@ def evaluate_datasets(
 def _systems(
     model: DualEncoder, baseline: DualEncoder | None, prints: Sequence[Fingerprint], datasets: Sequence[Dataset]
 ) -> list[tuple[System, System | None]]:
-    """Who is measured on each data set, and who it is compared with; data sets of one store share what is found of it."""
+    """Systems to measure on each data set: the model, and the baseline; data sets of one store share theirs."""
     systems: dict[int, tuple[System, System | None]] = {}
     for dataset in datasets:
         if id(dataset.store) not in systems:
@@ -144,7 +139,7 @@ def _systems(
 
 
 def _inputs(datasets: Sequence[Dataset], baselines: Sequence[System | None]) -> dict[str, Any]:
-    """What was read, by its part: ``target``, ``retain 1``, ``retain 2``, ..."""
+    """Inputs by role: ``target``, ``retain 1``, ``retain 2``, ..."""
     inputs: dict[str, Any] = {}
     for dataset, before in zip(datasets, baselines, strict=True):
         name = dataset.role if dataset.role == "target" else f"retain {sum(key != 'target' for key in inputs) + 1}"
@@ -162,7 +157,7 @@ def _measure(
     save_scores: SaveScores | None,
     trained: Sequence[TrainedTexts | None],
 ) -> DatasetResult:
-    """Score the two apart, and then compare their queries."""
+    """Score both systems, and compare their queries."""
     drawing = {"seed": settings.run.seed, "resamples": settings.measure.resamples}
     systems = [after] if before is None else [after, before]
     similarities = similarities_of(*(system.model for system in systems))
@@ -188,7 +183,7 @@ def _measure(
 
 
 def _other_similarity(after: System, before: System | None) -> list[str]:
-    """A sentence where the baseline states another similarity than the model, whose similarity both are compared by first."""
+    """A note where the baseline states another similarity than the model's, by which both are compared first."""
     if before is None or before.model.unit or before.model.similarity == similarities_of(after.model, before.model)[0]:
         return []
     return [f"the baseline {before.model.name} states {IN_WORDS[before.model.similarity]}: look at the values by that similarity too"]
@@ -197,7 +192,7 @@ def _other_similarity(after: System, before: System | None) -> list[str]:
 def changed_queries(
     after: System, before: System, examples: AddressedSet | LanguageGridSet, *, settings: MeasureSection, seed: int
 ) -> list[ChangedQuery]:
-    """Queries whose first results changed, drawn at random and not for effect: gains and losses as they come."""
+    """Queries whose top results changed, drawn at random: gains and losses as they come."""
     store = after.store
     if isinstance(examples, LanguageGridSet):
         return []

@@ -1,21 +1,17 @@
-"""Texts with labels and parallel sentences: classification, clustering and bitext mining."""
+"""Texts with labels: classification and clustering on frozen vectors."""
 
 import warnings
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float32, Int
+from jaxtyping import Float32, Int
 
-from adiabat.core.progress import SILENT, Watch
-from adiabat.data.labelled import LabelledTexts, ParallelTexts, require_separable
+from adiabat.core.progress import Watch
+from adiabat.data.labelled import LabelledTexts, require_separable
 from adiabat.data.records import Side
-from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import SHARE, Sample, TaskScores
-from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs
-from adiabat.store.text_vectors import embed_texts, require_directions
+from adiabat.store.text_vectors import embed_texts
 
 ITERATIONS = 1_000
 """Most steps of the regression's optimiser: ten times what scikit-learn and mteb give it, which many labels and unit vectors need."""
@@ -35,12 +31,9 @@ def score_classification(
     seed: int,
     watch: Watch,
 ) -> TaskScores:
-    """Accuracy of a logistic regression on frozen vectors: trained on some texts, tried on others.
+    """Accuracy of a logistic regression on frozen vectors, of unit length or not, trained on some texts and tested on others.
 
-    Vectors are taken as the model gives them, of unit length or not.
-
-    Args:
-        per_label: Training texts of each label, drawn at random, > 0; None takes all.
+    `per_label` training texts of each label are drawn at random; None takes all.
     """
     require_separable(training, test)
     labels = training.distinct
@@ -75,12 +68,9 @@ def score_clustering(
     seed: int,
     watch: Watch,
 ) -> TaskScores:
-    """V-measure of k-means on the vectors, as many clusters as labels.
+    """V-measure of k-means on the vectors, of unit length or not, with as many clusters as labels.
 
-    Vectors are taken as the model gives them, of unit length or not.
-
-    Args:
-        max_texts: Texts, drawn at random, > 0; None takes all.
+    `max_texts` texts are drawn at random; None takes all.
     """
     rows = np.arange(len(texts))
     if max_texts is not None and max_texts < len(texts):
@@ -102,13 +92,13 @@ def score_clustering(
 
 
 def _numbers(texts: LabelledTexts, labels: Sequence[str]) -> Int[np.ndarray, " n"]:
-    """The label of each text as its place among all labels."""
+    """Number of each text's label among all labels."""
     number_of = {label: number for number, label in enumerate(labels)}
     return np.array([number_of[label] for label in texts.labels], dtype=np.int64)
 
 
 def _drawn(numbers: Int[np.ndarray, " n"], per_label: int | None, *, seed: int) -> Int[np.ndarray, " m"]:
-    """Rows to train on, in file order."""
+    """Training rows, in file order."""
     if per_label is None:
         return np.arange(numbers.size)
     shuffled = np.random.default_rng(seed).permutation(numbers.size)
@@ -119,7 +109,7 @@ def _drawn(numbers: Int[np.ndarray, " n"], per_label: int | None, *, seed: int) 
 def _predicted(
     training: Vectors, known: Int[np.ndarray, " n"], test: Float32[np.ndarray, "m e"], *, regularization: float
 ) -> tuple[Int[np.ndarray, " m"], bool]:
-    """Labels that the regression gives, and whether it came to its end."""
+    """Predicted labels, and whether the regression converged."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -165,108 +155,16 @@ def _short_notes(counts: Int[np.ndarray, " k"], per_label: int | None) -> list[s
 
 
 def _leak_notes(training: Sequence[str], test: Sequence[str]) -> list[str]:
-    """A text that was learnt from says little about texts to come."""
+    """Test texts that are training texts too say little about new texts."""
     known = set(training)
     both = sum(text in known for text in test)
     return [f"{both:,} of {len(test):,} test texts are training texts too"] if both else []
 
 
 def _distinct_notes(vectors: Vectors, texts: str, *, labels: int) -> list[str]:
-    """A model that gives many texts the same vector leaves nothing to tell them apart by."""
+    """Fewer distinct vectors than labels cannot tell the labels apart."""
     distinct = len(np.unique(vectors, axis=0))
     if distinct >= labels:
         return []
     had = "one vector" if distinct == 1 else f"{distinct:,} different vectors"
     return [f"all {len(vectors):,} {texts} together have {had}, too few to tell {labels:,} labels apart"]
-
-
-BLOCK_ROWS = 4096
-TILE_ROWS = 256
-"""Sentences that look for their translation at a time; with `BLOCK_ROWS`, 4 MB of scores."""
-
-
-def score_bitext(model: DualEncoder, sentences: ParallelTexts, *, side: Side, name: str, watch: Watch) -> TaskScores:
-    """Share of sentences whose translation is the nearest, by the model's similarity, among all sentences of the other side, both ways."""
-    texts = [*sentences.a, *sentences.b]
-    vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
-    require_directions(vectors, texts, name=name)
-    a, b = vectors[: len(sentences)], vectors[len(sentences) :]
-    forward = finds_translation(a, b, sentences.b, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
-    backward = finds_translation(b, a, sentences.a, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
-    sample = partial(Sample, similarity=model.ranks_by, bounds=SHARE)
-    return TaskScores(
-        task=name,
-        kind="bitext",
-        unit="pair",
-        units=[str(number) for number in range(len(sentences))],
-        samples=[sample("accuracy", (forward + backward) / 2), sample("accuracy a to b", forward), sample("accuracy b to a", backward)],
-        texts=[f"{first}\n{second}" for first, second in zip(sentences.a, sentences.b, strict=True)],
-        documents=len(sentences),
-        notes=_notes(sentences),
-    )
-
-
-def finds_translation(
-    queries: Float32[np.ndarray, "n e"],
-    answers: Float32[np.ndarray, "n e"],
-    texts: Sequence[str],
-    *,
-    similarity: Similarity = "cosine",
-    name: str = "",
-    watch: Watch = SILENT,
-    block_rows: int = BLOCK_ROWS,
-    tile_rows: int = TILE_ROWS,
-) -> Bool[np.ndarray, " n"]:
-    """Which queries are closer to their own answer than to every other.
-
-    Args:
-        queries: One row per pair, none zero.
-    """
-    row_of: dict[str, int] = {}
-    right = np.array([row_of.setdefault(text, len(row_of)) for text in texts])
-    distinct = answers[np.unique(right, return_index=True)[1]]
-    correct = np.empty(len(queries), dtype=np.bool_)
-    for start in range(0, len(queries), tile_rows):
-        tile = slice(start, min(start + tile_rows, len(queries)))
-        tile_queries = Queries(queries[tile], similarity)
-        own_scores = exact_pairs(tile_queries.exact, FixedPoint.of(answers[tile]), similarity)
-        correct[tile] = ~_beaten(tile_queries, right[tile], own_scores, _blocks(distinct, block_rows))
-        watch.progress(f"matching {name}", tile.stop, len(queries))
-    return correct
-
-
-def _blocks(vectors: Float32[np.ndarray, "d e"], rows: int) -> Iterator[Block]:
-    for start in range(0, len(vectors), rows):
-        block = torch.from_numpy(vectors[start : start + rows])
-        yield Block(start, block, torch.linalg.vector_norm(block, dim=1))
-
-
-def _beaten(
-    queries: Queries, right: Int[np.ndarray, " q"], own_scores: Float32[np.ndarray, " q"], blocks: Iterator[Block]
-) -> Bool[np.ndarray, " q"]:
-    """Whether some answer but the right one scores at least `own_scores`."""
-    beaten = np.zeros(len(right), dtype=np.bool_)
-    for block in blocks:
-        quick, error = block.approximate(queries)
-        inside = np.flatnonzero((right >= block.start) & (right < block.start + len(block)))
-        quick[inside, right[inside] - block.start] = -np.inf
-        # Most queries are settled by their best rival alone.
-        best = quick.max(axis=1)
-        beaten |= best >= (own_scores + error).astype(np.float32)
-        low = (own_scores - error).astype(np.float32)
-        open_queries = np.flatnonzero(~beaten & (best >= low))
-        row, column = np.nonzero(quick[open_queries] >= low[open_queries, None])
-        if len(row):
-            query = open_queries[row]
-            beaten[query[block.exact(queries, query, column) >= own_scores[query]]] = True
-    return beaten
-
-
-def _notes(sentences: ParallelTexts) -> tuple[str, ...]:
-    a, b = sentences.columns
-    repeated = [
-        f'{len(texts) - len(set(texts)):,} of {len(texts):,} sentences of "{column}" repeat another: equal sentences are one answer'
-        for column, texts in ((a, sentences.a), (b, sentences.b))
-        if len(set(texts)) < len(texts)
-    ]
-    return (f'a is "{a}", b is "{b}"; a tie with another sentence is an error', *repeated)

@@ -1,31 +1,32 @@
-"""The language grid of sentence pairs: entailment should be closer than neutral and than contradiction, in every pair of languages.
+"""Measures of a language grid of sentence pairs, in every pair of languages.
 
-A sentence pair is scored by its own premise in the query language and its own hypothesis in the document language. Every entailment
-pair is compared with every neutral (contradiction) pair, by ranking: exact, ties are errors.
+``PND`` compares sentence pairs: every entailment pair is ranked against every neutral (contradiction) pair, each scored by its own premise
+in the query language and its own hypothesis in the document language. ``PND retrieval`` asks one query as search does: a premise should
+score its entailed hypothesis above every neutral (contradicted) hypothesis of another premise. Both are exact, and ties are errors.
 
-The comparisons of one grid are far from independent: a sentence pair takes part in thousands of them, in every cell. What carries
-chance is the choice of premises, each with its sentence pairs: a *cluster*, the unit here. The discrepancy U of a cell is a two-sample
-U-statistic; what a cluster contributes to it to first order (Hoeffding 1948) follows from each pair's *placement*, the number of opposite
-pairs it loses against (DeLong, DeLong and Clarke-Pearson 1988). So each of C clusters has a *pseudo-value*, ``U + C influence``: their mean
-is U, and their weighted mean is U with clusters drawn as often as the weights say, to first order. With them a grid is a sample like any
-other.
+The comparisons of a grid are far from independent: a sentence pair takes part in thousands of them, in every cell. Chance comes from the
+choice of premises, each with its sentence pairs: a *cluster*, the unit here. The discrepancy U of a cell is a two-sample U-statistic. A
+cluster's contribution to it, to first order (Hoeffding 1948), follows from each pair's *placement*, the number of opposite pairs that it
+loses against (DeLong, DeLong and Clarke-Pearson 1988). Each of C clusters so has a *pseudo-value*, ``U + C influence``: their mean is U,
+and their weighted mean is U with clusters drawn as often as the weights say, to first order. With them a grid is a sample like any other.
 
-Letters in shapes: a query languages, b document languages, n sentence pairs, p entailment pairs, m the pairs they are compared with,
-c clusters, e embedding width; an underscore before a letter: checked in the function, with a message of its own.
+Letters in shapes: a query languages, b document languages, n sentence pairs, p entailment pairs, m the pairs or hypotheses they are
+compared with, c clusters, e embedding width; an underscore before a letter: checked in the function, with a message of its own.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Bool, Float, Float32, Int
 
 from adiabat.core.errors import DataError, several
 from adiabat.data.records import NEGATIVES, POSITIVE
 from adiabat.models.embedding_head import Similarity
 from adiabat.stats.ranking_measures import discordant_counts
 from adiabat.stats.samples import SHARE, GridSample, Sample
-from adiabat.store.scoring import row_scores
+from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs, row_scores
 
 Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
 Scores = Mapping[str, Float[np.ndarray, "_a _b _n"]]
@@ -36,7 +37,7 @@ _BLOCK_PAIRS = 64
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """Where each pair of one comparison stands among its opponents, in every cell.
+    """Placement of each pair of one comparison among its opponents, in every cell.
 
     Attributes:
         positive: For each entailment pair, how many of the others score at least as high.
@@ -60,26 +61,19 @@ class Placements:
 def grid_scores(
     premises: Vectors, hypotheses: Vectors, *, similarities: Sequence[Similarity] = ("cosine", "distance")
 ) -> dict[str, Float[np.ndarray, "a b n"]]:
-    """Score every sentence pair in every pair of languages.
+    """Score every sentence pair in every pair of languages; higher is closer.
 
-    All sums run in 64 bits and in the same order for every pair and cell: equal vectors give exactly equal scores, wherever they
-    stand; a vector has with itself a cosine of exactly 1 and a distance of exactly 0. A zero vector, as of a text without any known
-    word, has a cosine of 0 with everything.
+    All sums run in 64 bits and in the same order for every pair and cell: equal vectors have exactly equal scores, and a vector has with
+    itself a cosine of exactly 1 and a distance of exactly 0. A zero vector has a cosine of 0 with everything.
 
     Args:
         premises: Query vectors per language, row i for sentence pair i; memory maps are read in blocks.
         hypotheses: Document vectors per language, likewise.
         similarities: To score by; ``distance`` is minus the Euclidean distance.
 
-    Returns:
-        Per similarity one score for each query language, document language and sentence pair, higher is closer; languages as given.
-
     Raises:
         ValueError: If a side has no language, or the arrays differ in shape.
         DataError: If a vector is not finite; language and sentence pair of the first ten are listed.
-
-    Reference:
-        Vasilyev et al. 2024.
     """
     shapes = {vectors.shape for side in (premises, hypotheses) for vectors in side.values()}
     if not premises or not hypotheses or len(shapes) > 1:
@@ -106,18 +100,7 @@ def grid_scores(
 
 
 def placements(positive: Float[np.ndarray, "a b p"], negative: Float[np.ndarray, "a b m"]) -> Placements:
-    """Rank entailment pairs among the others in every cell.
-
-    Args:
-        positive: Scores of the entailment pairs, higher is closer.
-        negative: Scores of the neutral or contradiction pairs.
-
-    Returns:
-        Both sides' placements, exact; ties are errors.
-
-    Raises:
-        ValueError: If a score is NaN.
-    """
+    """Placements of entailment pairs (`positive`) and of the others (`negative`) in every cell, by score; a NaN is a `ValueError`."""
     above = np.empty(positive.shape, dtype=np.int64)
     below = np.empty(negative.shape, dtype=np.int64)
     for cell in np.ndindex(*positive.shape[:2]):
@@ -135,25 +118,22 @@ def measure_grid(
     columns: Sequence[str],
     clusters: Int[np.ndarray, " _n"] | None = None,
 ) -> tuple[list[Sample], list[GridSample]]:
-    """Measure both comparisons in every cell, cluster by cluster.
+    """Measure both comparisons in every cell, with a pseudo-value for each cluster (Vasilyev et al. 2024).
 
     Args:
         scores: From `grid_scores`, of one similarity or several.
         labels: ``entailment``, ``neutral`` or ``contradiction`` for each sentence pair.
         rows: Languages of the premises.
         columns: Languages of the hypotheses.
-        clusters: Number of each sentence pair's cluster; None takes each by itself. XNLI uses every premise three times: see `cluster_ids`.
+        clusters: Cluster of each sentence pair; None takes each by itself. XNLI uses every premise three times: see `cluster_ids`.
 
     Returns:
-        Per similarity ``PND``, averaged over both comparisons and all cells; and the cells, one per similarity and comparison. The units
-        of both are the clusters by ascending number, and their values pseudo-values, which may lie outside of 0 to 1.
+        Per similarity ``PND``, averaged over both comparisons and all cells; and the grids, one per similarity and comparison. Units are
+        the clusters by ascending number; pseudo-values may lie outside of 0 to 1.
 
     Raises:
         DataError: If a label is missing from the data or unknown.
         ValueError: If scores, labels, languages and clusters do not fit together, or a score is NaN.
-
-    Reference:
-        Vasilyev et al. 2024.
     """
     rows_of = rows_by_label(labels)
     groups = compact_clusters(clusters, len(labels))
@@ -183,14 +163,7 @@ def measure_grid(
 
 
 def cluster_ids(premises: Sequence[Hashable]) -> Int[np.ndarray, " n"]:
-    """Number the sentence pairs so that pairs of equal premises share a number.
-
-    Args:
-        premises: One per sentence pair, such as its texts in all languages: two premises may well read alike in one of them.
-
-    Returns:
-        Numbers from 0 in order of first appearance, for `measure_grid`.
-    """
+    """Cluster of each sentence pair, from 0 by first appearance: pairs of equal premises share one."""
     number_of: dict[Hashable, int] = {}
     return np.array([number_of.setdefault(premise, len(number_of)) for premise in premises], dtype=np.int64)
 
@@ -205,17 +178,7 @@ def _vector_faults(side: str, languages: list[str], square: Float[np.ndarray, "l
 
 
 def rows_by_label(labels: Sequence[str]) -> dict[str, Int[np.ndarray, " r"]]:
-    """Positions of each of the three labels.
-
-    Args:
-        labels: Of the sentence pairs.
-
-    Returns:
-        Label to positions, at least one each.
-
-    Raises:
-        DataError: If a label is missing from the data or unknown.
-    """
+    """Rows of each of the three labels; a missing or unknown label is a `DataError`."""
     known = [POSITIVE, *NEGATIVES]
     faults = [
         f"label of sentence pair {i} must be {known[0]}, {known[1]} or {known[2]}, got {label!r}"
@@ -230,18 +193,7 @@ def rows_by_label(labels: Sequence[str]) -> dict[str, Int[np.ndarray, " r"]]:
 
 
 def compact_clusters(clusters: Int[np.ndarray, " _n"] | None, pairs: int) -> Int[np.ndarray, " n"]:
-    """Cluster numbers 0, 1, ... without gaps.
-
-    Args:
-        clusters: Any numbers; None takes each sentence pair by itself.
-        pairs: How many sentence pairs there are.
-
-    Returns:
-        One number for each.
-
-    Raises:
-        ValueError: If there is not one for each.
-    """
+    """Cluster numbers 0, 1, ... without gaps; None takes each sentence pair by itself."""
     clusters = np.arange(pairs) if clusters is None else clusters
     if clusters.size != pairs:
         raise ValueError(f"clusters must have one number for each of {pairs} sentence pairs, got {clusters.size}")
@@ -249,7 +201,7 @@ def compact_clusters(clusters: Int[np.ndarray, " _n"] | None, pairs: int) -> Int
 
 
 def _check_fit(scores: Scores, shape: tuple[int, int, int]) -> None:
-    """Scores of the languages and sentence pairs that there are."""
+    """Refuse scores of other languages or sentence pairs."""
     shapes = sorted({values.shape for values in scores.values()})
     if shapes != [shape]:
         languages = f"{shape[0]} x {shape[1]} languages"
@@ -274,16 +226,13 @@ def _pseudo_values(
 def pseudo_values(
     errors: Int[np.ndarray, "a b"], total: int, lost: Int[np.ndarray, "a b c"], shares: Float[np.ndarray, " c"]
 ) -> Float[np.ndarray, "a b c"]:
-    """``U (1 - C share) + C lost / total`` of every cluster on the discrepancy ``U = errors / total`` of every cell.
+    """Pseudo-values ``U (1 - C share) + C lost / total`` of every cluster, for ``U = errors / total`` of every cell; their mean is U.
 
     Args:
         errors: Comparisons lost.
         total: Comparisons in each cell.
-        lost: Comparisons lost in which a cluster has part, once for each of the two sides.
-        shares: Share of comparisons in which a cluster has part, likewise; they add up to 2.
-
-    Returns:
-        Values whose mean over clusters is U.
+        lost: Lost comparisons of each cluster, once for each of the two sides.
+        shares: Share of each cluster in the comparisons, likewise; they add up to 2.
     """
     clusters = lost.shape[-1]
     level = (errors / total)[:, :, None]
@@ -297,3 +246,135 @@ def _cluster_sums(values: Int[np.ndarray, "a b r"], groups: Int[np.ndarray, " r"
     sums = np.zeros((*values.shape[:2], clusters), dtype=np.int64)
     sums[:, :, present] = np.add.reduceat(values[:, :, order], first, axis=-1)
     return sums
+
+
+MEASURE = "PND retrieval"
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Candidates of one label.
+
+    Attributes:
+        rows: Sentence pairs of the hypotheses.
+        others: True where a candidate belongs to another premise than the entailment pair.
+        shares: Share of each cluster in all comparisons, as query and as owner; the shares add up to 2.
+    """
+
+    rows: Int[np.ndarray, " m"]
+    others: Bool[np.ndarray, "p m"]
+    shares: Float[np.ndarray, " c"]
+
+    @property
+    def total(self) -> int:
+        return int(self.others.sum())
+
+
+def measure_grid_retrieval(
+    premises: Vectors,
+    hypotheses: Vectors,
+    labels: Sequence[str],
+    *,
+    similarities: Sequence[Similarity],
+    clusters: Int[np.ndarray, " _n"] | None = None,
+) -> tuple[list[Sample], list[GridSample]]:
+    """Measure retrieval among the hypotheses of other premises in every cell, with a pseudo-value for each cluster.
+
+    ``PND = errors / comparisons`` over entailment pairs (p, h) and the hypotheses h' of other premises that are neutral (contradicted), an
+    error being ``s(p, h') >= s(p, h)``. Clusters take part as queries and as owners of candidates.
+
+    Args:
+        premises: Query vectors per language, row i for sentence pair i, finite.
+        hypotheses: Document vectors per language, likewise.
+        labels: ``entailment``, ``neutral`` or ``contradiction`` for each sentence pair.
+        similarities: To rank by.
+        clusters: Cluster of each sentence pair; None takes each by itself.
+
+    Returns:
+        As `measure_grid`, for ``PND retrieval``; nothing where no premise has candidates of others.
+    """
+    rows_of, groups = rows_by_label(labels), compact_clusters(clusters, len(labels))
+    positive, count = rows_of[POSITIVE], int(groups.max()) + 1
+    sides = {name: _side(groups[positive], groups[rows_of[name]], rows_of[name], count) for name in NEGATIVES}
+    if not all(side.total for side in sides.values()):
+        return [], []
+    samples, cells = [], []
+    for similarity in similarities:
+        lost = _lost(premises, hypotheses, positive, sides, groups, similarity)
+        values = {name: pseudo_values(lost[name].sum(axis=-1) // 2, side.total, lost[name], side.shares) for name, side in sides.items()}
+        samples.append(
+            Sample(
+                MEASURE,
+                np.mean(list(values.values()), axis=(0, 1, 2)),
+                similarity,
+                lower_is_better=True,
+                pseudo_values=True,
+                bounds=SHARE,
+            )
+        )
+        cells += [
+            GridSample(
+                comparison=f"retrieval {POSITIVE}-{name}",
+                similarity=similarity,
+                rows=tuple(premises),
+                columns=tuple(hypotheses),
+                values=values[name].astype(np.float32),
+                lower_is_better=True,
+                errors=lost[name].sum(axis=-1) // 2,
+                total=side.total,
+            )
+            for name, side in sides.items()
+        ]
+    return samples, cells
+
+
+def _side(asking: Int[np.ndarray, " p"], owners: Int[np.ndarray, " m"], rows: Int[np.ndarray, " m"], count: int) -> _Side:
+    others = asking[:, None] != owners
+    compared = np.bincount(asking, weights=others.sum(axis=1), minlength=count)
+    compared += np.bincount(owners, weights=others.sum(axis=0), minlength=count)
+    return _Side(rows, others, compared / max(1, int(others.sum())))
+
+
+def _lost(
+    premises: Vectors,
+    hypotheses: Vectors,
+    positive: Int[np.ndarray, " p"],
+    sides: Mapping[str, _Side],
+    groups: Int[np.ndarray, " n"],
+    similarity: Similarity,
+) -> dict[str, Int[np.ndarray, "a b c"]]:
+    """Lost comparisons of each cluster, once as query and once as owner: they add up to twice the errors."""
+    count = int(groups.max()) + 1
+    lost = {name: np.zeros((len(premises), len(hypotheses), count), dtype=np.int64) for name in sides}
+    documents = [(FixedPoint.of(vectors[positive]), _block(vectors, sides)) for vectors in hypotheses.values()]
+    ends = np.cumsum([len(side.rows) for side in sides.values()])[:-1]
+    for a, vectors in enumerate(premises.values()):
+        queries = Queries(np.asarray(vectors[positive], dtype=np.float32), similarity)
+        for b, (own_vectors, block) in enumerate(documents):
+            above = _at_least(queries, block, exact_pairs(queries.exact, own_vectors, similarity))
+            for (name, side), errors in zip(sides.items(), np.split(above, ends, axis=1), strict=True):
+                errors &= side.others
+                lost[name][a, b] += np.bincount(groups[positive], weights=errors.sum(axis=1), minlength=count).astype(np.int64)
+                lost[name][a, b] += np.bincount(groups[side.rows], weights=errors.sum(axis=0), minlength=count).astype(np.int64)
+    return lost
+
+
+def _block(vectors: Float[np.ndarray, "n e"], sides: Mapping[str, _Side]) -> Block:
+    candidates = np.concatenate([vectors[side.rows] for side in sides.values()]).astype(np.float32)
+    lengths = np.linalg.norm(candidates.astype(np.float64), axis=1).astype(np.float32)
+    return Block(0, torch.from_numpy(candidates), torch.from_numpy(lengths))
+
+
+def _at_least(queries: Queries, block: Block, levels: Float32[np.ndarray, " q"]) -> Bool[np.ndarray, "q m"]:
+    """Candidates that score at least a query's level, by quick scores, and by exact scores where these leave it open."""
+    scores, error = block.approximate(queries)
+    thresholds = levels.astype(np.float64)
+    # Quick scores by distance are minus its square.
+    thresholds = -np.square(thresholds) if queries.similarity == "distance" else thresholds
+    # Bounds in float32, as the scores are, each on its own side of the wider number.
+    high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))[:, None]
+    low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))[:, None]
+    above = scores >= high
+    query, column = np.nonzero((scores >= low) & ~above)
+    above[query, column] = block.exact(queries, query, column) >= levels[query]
+    return np.asarray(above)

@@ -10,8 +10,7 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.data.language_grids import QuestionGridSet
 from adiabat.data.records import LanguageGridSet, Side, grid_id
 from adiabat.data.trained_texts import TrainedTexts
-from adiabat.evaluation.language_grid_measures import cluster_ids, grid_scores, measure_grid
-from adiabat.evaluation.retrieval_grid import MEASURE, measure_grid_retrieval
+from adiabat.evaluation.language_grid_measures import MEASURE, cluster_ids, grid_scores, measure_grid, measure_grid_retrieval
 from adiabat.evaluation.systems import Role, ranking_notes, similarities_of
 from adiabat.evaluation.trained_queries import premise_overlap
 from adiabat.models.embedding_head import Similarity
@@ -39,7 +38,8 @@ def measure_question_grid(
 ) -> tuple[list[Sample], list[GridSample]]:
     """Rank the paragraph that answers each question among the different paragraphs of each language.
 
-    ``P@1 = [lost = 0]``, ``RR = 1 / (1 + lost)``, ``PND = lost / (d - 1)``, where ``lost`` of the other paragraphs score at least as high.
+    ``P@1 = [lost = 0]``, ``RR = 1 / (1 + lost)``, ``PND = lost / (d - 1)``, where ``lost`` of the other paragraphs score at least as high
+    (Vasilyev et al. 2024).
 
     Args:
         questions: Query vectors per language, row i for question i.
@@ -49,13 +49,6 @@ def measure_question_grid(
 
     Returns:
         Per similarity ``P@1``, ``RR`` and ``PND`` of each question, averaged over all cells; and P@1 and PND of each question in each cell.
-
-    Raises:
-        DataError: If a vector is not finite; language and row of the first ten are listed.
-        ValueError: If a language has fewer than two paragraphs.
-
-    Reference:
-        Missions A6, A9.
     """
     _check(questions, paragraphs)
     question_vectors, paragraph_vectors = ([FixedPoint.of(vectors) for vectors in side.values()] for side in (questions, paragraphs))
@@ -83,7 +76,7 @@ def _lower_is_better(measure: str) -> bool:
 
 
 def _lost(questions: FixedPoint, paragraphs: FixedPoint, answers: Int[np.ndarray, " n"], similarity: Similarity) -> Int[np.ndarray, " n"]:
-    """How many other paragraphs score at least as high as the one that answers."""
+    """Number of other paragraphs that score at least as high as the answer."""
     scores = exact_table(questions, paragraphs, similarity)
     own_scores = np.take_along_axis(scores, answers[:, None], axis=1)
     return np.asarray(np.count_nonzero(scores >= own_scores, axis=1) - 1)
@@ -119,9 +112,9 @@ def score_nli_grid(
     """Score a grid of sentence pairs: premises through the query tower, hypotheses through the document tower.
 
     Args:
-        hypotheses: Made by the model's document tower, holding every hypothesis by its `grid_id`; None embeds them here.
-        similarities: To rank by, the main one first; None takes what is worth it for this model alone.
-        trained: What the job of the model was trained on; None where it is of none.
+        hypotheses: Store of the model's document tower with every hypothesis by its `grid_id`; None embeds them here.
+        similarities: To rank by, the main one first; None takes `similarities_of` the model.
+        trained: Training data of the model's job, if it has one.
     """
     premises = _embedded(model, grid.premises, grid.languages, side="query", name=grid.name, watch=watch)
     if hypotheses is None:
@@ -163,10 +156,7 @@ def score_question_grid(
 ) -> TaskScores:
     """Score a grid of questions (Vasilyev et al. 2024): each is asked in every language of the paragraphs of every language.
 
-    Paragraphs of equal text in a language are one paragraph there: whichever of them a question belongs to, it is answered.
-
-    Args:
-        similarities: To rank by, the main one first; None takes what is worth it for this model alone.
+    Paragraphs of equal text in a language count as one: each of them answers the questions of all.
     """
     question_vectors = _embedded(model, grid.questions, grid.languages, side="query", name=grid.name, watch=watch)
     all_vectors = _embedded(model, grid.paragraphs, grid.languages, side="document", name=grid.name, watch=watch)
@@ -195,11 +185,7 @@ def score_question_grid(
 def grid_result(
     after: TaskScores, before: TaskScores | None, grid: LanguageGridSet, *, role: Role, seed: int, resamples: int
 ) -> DatasetResult:
-    """A grid of sentence pairs before and after, for the page of a model.
-
-    Args:
-        before: Of what it is compared with, by the same similarities; or None.
-    """
+    """Result of a grid of sentence pairs; `before` is the baseline by the same similarities, or None."""
     against = [None] * len(after.grids) if before is None else before.grids
     tables = [compare_grids(now, was, seed=seed, resamples=resamples) for now, was in zip(after.grids, against, strict=True)]
     by_one = [grid_sample for grid_sample in after.grids if grid_sample.similarity == after.samples[0].similarity]
@@ -233,7 +219,7 @@ def _texts(translations: Sequence[Mapping[str, str]], language: str) -> list[str
 
 
 def _shown(texts: Mapping[str, str]) -> str:
-    """For people to look at: in English where it can be had."""
+    """A text for readers: the English one, or the first."""
     return texts.get("en") or next(iter(texts.values()))
 
 
@@ -250,14 +236,14 @@ def _hypothesis_rows(store: Store, grid: LanguageGridSet, language: str) -> Int[
 
 
 def _merged(paragraphs: int, distinct: Vectors) -> Iterator[str]:
-    """A sentence where paragraphs of a language are equal."""
+    """A note where paragraphs of a language are equal."""
     if lost := {language: paragraphs - len(vectors) for language, vectors in distinct.items() if len(vectors) < paragraphs}:
         counts = ", ".join(f"{count} in {language}" for language, count in lost.items())
         yield f"paragraphs with the text of an earlier one are the same answer: {counts}"
 
 
 def _zeros(sides: Mapping[str, Vectors]) -> tuple[dict[str, float], list[str]]:
-    """How many texts have a zero vector, which is as near to everything: texts without any word that the model knows."""
+    """Counts of texts with a zero vector, which holds no word that the model knows and is as near to one text as to another."""
     counts = {
         f"{side} in {language}": int(np.count_nonzero(zero_rows(vectors)))
         for side, vectors_of in sides.items()

@@ -60,10 +60,10 @@ class MeasuredModel:
 
     Attributes:
         name: Of the model, for tables.
-        model: What to load.
-        encoder: Overrides.
+        model: Name or path to load.
+        encoder: Overrides of its settings.
         loader: Loads it.
-        recorder: Says what the job of a model was trained on.
+        recorder: Reads the training data of its job.
     """
 
     name: str
@@ -79,22 +79,22 @@ class MeasuredModel:
 
     @property
     def stemmer(self) -> str | None:
-        """Of BM25: the language whose words are cut to their stems; None leaves them whole."""
+        """Language of BM25's stemmer; None keeps whole words."""
         return _stemmer(self.model)
 
     @cached_property
     def towers(self) -> DualEncoder:
-        """The model, loaded at the first call."""
+        """The model, loaded on first use."""
         return self.loader(self.model, self.encoder)
 
     @cached_property
     def trained(self) -> TrainedTexts | None:
-        """What its job was trained on."""
+        """Training data of its job."""
         return self.recorder(self.model)
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of what its scores follow from: weights and settings of both towers, what they compare by; of BM25 the rule for words."""
+        """SHA-256 of everything that decides its scores: weights and settings of both towers and the similarity, or BM25's tokenizer."""
         decisive: list[object] = [self.model, VERSION]
         if not self.is_bm25:
             decisive = [self.towers.fingerprint(side).to_json() for side in ("query", "document")]
@@ -103,7 +103,7 @@ class MeasuredModel:
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def describe(self, runs: Sequence["MeasuredModel"]) -> SuiteModel:
-        """For tables and reports."""
+        """Description for tables and reports."""
         others = [run.model for run in runs] if len(runs) > 1 else []
         if self.is_bm25:
             words = f"cut to {self.stemmer.capitalize()} stems" if self.stemmer else "as they stand"
@@ -128,7 +128,7 @@ def resolve_models(
     loader: LoadModel,
     recorder: TrainedTextsOf = unknown_training,
 ) -> list[tuple[MeasuredModel, ...]]:
-    """The models of a suite and of the command line, each with its runs."""
+    """Models of a suite file and of the command line, each with its runs."""
     requested: list[tuple[str, tuple[str, ...], EncoderSection]] = [
         (section.name, (section.model, *section.runs), section.encoder) for section in sections
     ]
@@ -172,12 +172,12 @@ BLOCK_DOCUMENTS = 4096
 
 @dataclass(frozen=True, slots=True)
 class TaskCorpus:
-    """A corpus that was read once and found sound.
+    """A corpus that was read once and checked.
 
     Attributes:
         name: For folders and messages.
         sha256: Of ids and texts.
-        documents: Gives it from its beginning.
+        documents: Reads it from the beginning.
         stores: Directories of the user that may hold its vectors.
         blank: Whether documents without a token that a static model knows are faults, or are left out.
     """
@@ -191,12 +191,12 @@ class TaskCorpus:
 
 @dataclass(frozen=True, slots=True)
 class CorpusStores:
-    """Where vectors and word indexes of corpora are kept.
+    """Vectors and BM25 indexes of corpora on disk.
 
     Attributes:
         folder: Of all of them.
-        watch: Told how far embedding is.
-        matching: Stores of the user that were found to hold a corpus, by it and them.
+        watch: Progress of embedding.
+        matching: Whether a store of the user holds a corpus, by the checksum of the corpus and the store's path.
     """
 
     folder: Path
@@ -204,10 +204,7 @@ class CorpusStores:
     matching: dict[tuple[str, Path], bool] = field(default_factory=dict)
 
     def store(self, model: DualEncoder, corpus: TaskCorpus) -> Store:
-        """The vectors of a corpus by a model's document tower: those at hand, or embedded now and kept.
-
-        A call that was cut short is gone on with.
-        """
+        """Vectors of a corpus by a model's document tower: a store that holds them, or a new one; an interrupted embedding resumes."""
         fingerprint = model.fingerprint("document")
         for path in corpus.stores:
             store = Store.open(path)
@@ -233,7 +230,7 @@ class CorpusStores:
             return build_store(model, documents, path, on_progress=on_progress, source=corpus.name, encoder_name=model.name).store
 
     def forget(self, fingerprint: Fingerprint) -> None:
-        """Remove the vectors of every corpus that were made by a document tower of which no other model will be measured."""
+        """Remove the vectors of every corpus by a document tower that no other model shares."""
         for path in self.folder.glob(f"*/{_named(fingerprint)}"):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -267,7 +264,7 @@ class CorpusStores:
         return self.folder / f"{folder_names([corpus.name])[0]}-{corpus.sha256[:DIGITS]}"
 
     def _holds(self, model: DualEncoder, store: Store, corpus: TaskCorpus) -> bool:
-        """Whether a store holds the documents of a corpus and no others."""
+        """Whether a store holds exactly the documents of a corpus."""
         key = (corpus.sha256, Path(store.path))
         if key not in self.matching:
             with without_skip_warnings():
@@ -281,7 +278,7 @@ def _named(fingerprint: Fingerprint) -> str:
 
 
 def _known(model: DualEncoder, corpus: TaskCorpus, *, note: Callable[[str], None]) -> Iterator[Document]:
-    """The documents that get a vector."""
+    """Documents that get a vector."""
     blank = corpus.blank
     return known_documents(model.document, corpus.documents(), blank=blank, source=corpus.name, note=note, setting="tasks.blank")
 

@@ -40,14 +40,10 @@ LOADER_OPTIONS = {"batch_size": 1024, "show_progress_bar": False}
 
 
 class MtebEncoder:
-    """Any model for any task of mteb: queries go through the query tower, documents through the document tower, each with its prompt."""
+    """A model for the tasks of mteb: queries go through the query tower, documents through the document tower, each with its prompt."""
 
     def __init__(self, model: DualEncoder, *, side: Side = "query", similarity: Similarity | None = None, watch: Watch = SILENT) -> None:
-        """Wrap a model.
-
-        Args:
-            similarity: What compares vectors; None takes what the model states, or cosine where it states nothing.
-        """
+        """Wrap a model; `similarity` None takes the similarity that the model states."""
         self.model = model
         self.side = side
         self.compared_by = similarity or model.similarity
@@ -63,14 +59,7 @@ class MtebEncoder:
         prompt_type: "PromptType | None" = None,
         **kwargs: Any,
     ) -> Float32[np.ndarray, "n e"]:
-        """Embed texts in float32, each distinct one once.
-
-        Args:
-            prompt_type: Query or document; None for neither.
-
-        Returns:
-            One row per text.
-        """
+        """Embed texts in float32, each distinct one once; without a `prompt_type` they go through the chosen side."""
         if others := sorted(set(kwargs) - set(LOADER_OPTIONS)):
             raise ConfigError(f"encode_kwargs must hold {' and '.join(LOADER_OPTIONS)} alone, got {', '.join(others)}; leave those out")
         texts = [text for batch in inputs for text in batch["text"]]
@@ -78,24 +67,13 @@ class MtebEncoder:
         return embed_texts(self.model, texts, side=side, name=task_metadata.name, watch=self.watch)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Scores of every vector with every other.
-
-        Args:
-            embeddings1: Arrays or tensors, one row per text.
-        """
+        """Scores of every vector with every other."""
         from mteb.similarity_functions import select_similarity
 
         return select_similarity(embeddings1, embeddings2, self._scoring())
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Scores of each vector with its counterpart.
-
-        Args:
-            embeddings1: Arrays or tensors, one row per text.
-
-        Returns:
-            A tensor with one score per pair, more is closer.
-        """
+        """Scores of each vector with the vector beside it; higher is closer."""
         from mteb.similarity_functions import select_pairwise_similarity
 
         return select_pairwise_similarity(embeddings1, embeddings2, self._scoring())
@@ -108,7 +86,7 @@ class MtebEncoder:
 
     @cached_property
     def mteb_model_meta(self) -> "ModelMeta":
-        """What mteb's files say of the model; its revision tells apart all that could score otherwise."""
+        """Metadata for mteb's files; the revision identifies everything that decides a score."""
         from mteb.models.model_meta import ModelMeta
 
         plain = re.sub(r"[^\w.-]+", "-", self.model.name).strip("-.") or "unnamed"
@@ -125,7 +103,7 @@ class MtebEncoder:
         return ModelMeta.create_empty(about)
 
     def _made_of(self) -> list[Any]:
-        """Whatever decides a score, as plain data."""
+        """Everything that decides a score, as plain data."""
         return [self.model.fingerprint("query").to_json(), self.model.fingerprint("document").to_json(), self.side, self.compared_by]
 
 
@@ -138,22 +116,17 @@ BLOCK_DOCUMENTS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class _Corpus:
-    """Documents of a task as rows of a store.
-
-    Attributes:
-        store: Holds them and nothing else.
-        ids: mteb's id of each row.
-    """
+    """Documents of a task as rows of a store that holds nothing else; `ids` are mteb's ids of the rows."""
 
     store: Store
     ids: Sequence[str]
 
 
 class MtebIndex(MtebEncoder):
-    """A model whose document vectors are in a store: retrieval tasks of mteb search it, exactly, and no stored document is encoded.
+    """A model with stored document vectors: mteb's retrieval tasks search them exactly, and no stored document is encoded.
 
-    Documents are found by their id, where the store keeps texts only if the text is the same too, and else by their text. A corpus that
-    is not the whole store has its vectors copied to a store of its own while it is searched. Other tasks go as with `MtebEncoder`.
+    Documents are found by their id, checked by their text where the store keeps texts, or else by their text. Vectors of a corpus that is
+    only part of the store are copied to a temporary store. Other tasks go as with `MtebEncoder`.
     """
 
     def __init__(
@@ -167,11 +140,7 @@ class MtebIndex(MtebEncoder):
         folder: Path | None = None,
         watch: Watch = SILENT,
     ) -> None:
-        """Wrap a model and its documents.
-
-        Args:
-            folder: Where vectors are copied to, if need be; None takes the system's folder for temporary files.
-        """
+        """Wrap a model and its documents; copied vectors go to `folder`, or to the system's folder for temporary files."""
         super().__init__(model, side=side, similarity=similarity, watch=watch)
         store.require_encoder(model.fingerprint("document"), who=model.name or None)
         self.store = store
@@ -221,11 +190,7 @@ class MtebIndex(MtebEncoder):
         num_proc: int | None = None,
         **kwargs: Any,
     ) -> dict[str, dict[str, float]]:
-        """Rank the documents that were indexed last.
-
-        Args:
-            top_k: Documents per query.
-        """
+        """Rank the documents of the last index for each query."""
         from mteb.types import PromptType
 
         del num_proc, kwargs
@@ -273,7 +238,7 @@ class MtebIndex(MtebEncoder):
         return rankings
 
     def _copied(self, rows: Int64[np.ndarray, " n"], absent: Sequence[int], encoded: Float32[np.ndarray, "a e"]) -> Store:
-        """A store of some rows, and of documents that had to be encoded; it goes with this object, or with the next corpus."""
+        """A store of some rows and of encoded documents; it is removed with this object, or with the next corpus."""
         folder = Path(tempfile.mkdtemp(prefix="adiabat-mteb-", dir=self.folder))
         self._forget = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = folder / "vectors.npy"
@@ -297,7 +262,7 @@ def _nothing() -> None:
 
 
 def _batches(rows: Any, task_metadata: "TaskMetadata", role: "PromptType") -> Iterable[Mapping[str, Any]]:
-    """Queries or documents as mteb writes them out: a title before its text, an instruction behind its query."""
+    """Queries or documents as mteb joins them: a title before its text, an instruction after its query."""
     # The one place where mteb joins them, which its own models of search import likewise.
     from mteb._create_dataloaders import create_dataloader
 
@@ -307,7 +272,7 @@ def _batches(rows: Any, task_metadata: "TaskMetadata", role: "PromptType") -> It
 def _located(
     store: Store, corpus: Any, ids: Sequence[str], task_metadata: "TaskMetadata"
 ) -> tuple[Int64[np.ndarray, " n"], dict[int, str]]:
-    """Rows of a store, -1 where it lacks a document, and the texts of those by their place in the corpus."""
+    """Rows of the documents in a store, -1 where it lacks them, and the texts of those by position."""
     rows = store.rows(ids)
     unproven: dict[int, str] = {}
     for start, texts in _pieces(corpus, task_metadata):
@@ -320,7 +285,7 @@ def _located(
 
 
 def _pieces(corpus: Any, task_metadata: "TaskMetadata") -> Iterator[tuple[int, list[str]]]:
-    """Texts of a corpus, many at a time, with the place of the first."""
+    """Texts of a corpus in blocks, with the position of the first."""
     from mteb.types import PromptType
 
     for start in range(0, len(corpus), BLOCK_DOCUMENTS):
@@ -329,7 +294,7 @@ def _pieces(corpus: Any, task_metadata: "TaskMetadata") -> Iterator[tuple[int, l
 
 
 def _same(store: Store, rows: Int64[np.ndarray, " n"], texts: Sequence[str]) -> Bool[np.ndarray, " n"]:
-    """Whether a row found by its id holds the document; a store without texts is taken at its word."""
+    """Whether a row holds the document of its id; without texts, a store is trusted."""
     same: Bool[np.ndarray, " n"] = rows >= 0
     if store.has_texts:
         present = np.flatnonzero(same)
@@ -340,7 +305,7 @@ def _same(store: Store, rows: Int64[np.ndarray, " n"], texts: Sequence[str]) -> 
 
 
 def _rows_of_texts(store: Store, texts: Sequence[str]) -> Int64[np.ndarray, " n"]:
-    """Rows by the hash of the text, or by the text that the store keeps; -1 where there is none."""
+    """Rows by the hash of the text, or by the stored text; -1 where there is none."""
     rows = store.rows([text_id(text) for text in texts])
     unknown = np.flatnonzero(rows < 0).tolist()
     row_of = store.rows_of_texts({texts[position] for position in unknown})

@@ -40,15 +40,14 @@ def score_mteb(
 ) -> TaskScores:
     """Measure a model on a task of mteb.
 
-    The value is mteb's own main score. UnitScores are queries, pairs or texts where mteb keeps the model's answers and they give that score
-    again; else the task's data sets (subset and split) are the units. The random states of Python, numpy and torch, which mteb sets, are
-    left as they were.
+    The value is mteb's own main score. Units are queries, pairs or texts where mteb keeps the model's answers and they reproduce that
+    score; otherwise the task's data sets (subset and split) are the units. mteb seeds Python, numpy and torch; their random states are
+    restored.
 
     Args:
         name: For tables; None takes the task's.
         store: Vectors of the documents of a retrieval task; None encodes them.
-        folder: Where mteb's results, and the model's answers, are kept; the same call goes on from them for a task known by name. None
-            keeps nothing.
+        folder: For mteb's results and the model's answers; the same call resumes from them for a task known by name. None stores nothing.
     """
     with _random_states_kept(), _folder(folder) as results, _without_bars():
         mteb = import_mteb()
@@ -71,7 +70,7 @@ def score_mteb(
 
 
 def require_task(name: str) -> None:
-    """Find out, before a model is loaded, whether a task can be run: that mteb knows it, that it is of texts, that its data can be had."""
+    """Check, before a model is loaded, that mteb has the task, that it is of texts, and that its data is available."""
     with _random_states_kept(), _without_bars():
         mteb = import_mteb()
         mteb_task = _task_named(mteb, name)
@@ -108,7 +107,7 @@ def _require_texts(mteb: Any, task: Any) -> None:
 
 
 def _load(task: Any) -> None:
-    """Fetch a task's data, in one line where that fails."""
+    """Load a task's data; a failure is one line."""
     import datasets
     import pyarrow as pa
 
@@ -125,7 +124,7 @@ def _load(task: Any) -> None:
 
 @contextmanager
 def _hub_alone_if_it_answers() -> Iterator[None]:
-    """Where the hub does not answer, what is in its cache must do, as with ``HF_HUB_OFFLINE=1``."""
+    """Where the hub does not answer, use its cache alone, as with ``HF_HUB_OFFLINE=1``."""
     import datasets
     from huggingface_hub import constants
 
@@ -144,7 +143,7 @@ def _hub_alone_if_it_answers() -> Iterator[None]:
 
 
 def _answers(endpoint: str) -> bool:
-    """Whether a server, or the proxy before it, takes a call."""
+    """Whether a server, or the proxy before it, accepts a connection."""
     address = urlsplit(getproxies().get("https") or endpoint)
     port = address.port or (80 if address.scheme == "http" else 443)
     try:
@@ -155,7 +154,7 @@ def _answers(endpoint: str) -> bool:
 
 
 def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any, folder: Path, *, resumes: bool) -> list[Subset]:
-    """Let mteb evaluate, and read what it kept."""
+    """Run mteb's evaluator, and read the predictions that it stored."""
     predictions = folder / PREDICTIONS / str(encoder.mteb_model_meta.revision)
     path = predictions / task.prediction_file_name
     # A task of one's own may have changed its data under its name; mteb's own are pinned to a revision of theirs.
@@ -181,7 +180,7 @@ def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any, folder: Path, *, resu
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:
-    """The model's answers; None where there are none, or a call was cut short while it wrote them."""
+    """Predictions of the model; None where there are none, or an interrupted call left half a file."""
     try:
         predicted: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -241,7 +240,7 @@ def _notes(mteb: Any, task: Any) -> list[str]:
 
 @contextmanager
 def _folder(folder: Path | None) -> Iterator[Path]:
-    """Where mteb keeps its files; one made for that goes away again."""
+    """The folder of mteb's files; None makes a temporary one."""
     if folder is not None:
         yield folder
         return
@@ -251,7 +250,7 @@ def _folder(folder: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """The bars of ``datasets`` would run through those of whoever watches."""
+    """Hide the progress bars of ``datasets``, which would run through ours."""
     import datasets
 
     enabled = not datasets.are_progress_bars_disabled()
@@ -265,7 +264,7 @@ def _without_bars() -> Iterator[None]:
 
 @contextmanager
 def _random_states_kept() -> Iterator[None]:
-    """Importing mteb, and making a task, seeds every generator there is."""
+    """Restore all random states: importing mteb, and creating a task, seeds them."""
     import torch
 
     python, numpy = random.getstate(), np.random.get_state()

@@ -34,15 +34,15 @@ SCORES: Mapping[str, tuple[str, str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """One data set of a task, of which mteb takes the plain mean: a split of a subset, such as a language.
+    """One data set of a task, a split of a subset such as a language; mteb averages them.
 
     Attributes:
         task: mteb's, with its data.
         split: Such as ``test``.
         subset: Such as a language; ``default`` where there is one.
-        scores: What mteb computed.
-        predicted: What it kept of the model's answers; None where it kept nothing.
-        similarity: That the model is compared by.
+        scores: By mteb.
+        predicted: Stored answers of the model; None where mteb stored none.
+        similarity: Of the model.
     """
 
     task: Any
@@ -54,31 +54,31 @@ class Subset:
 
     @property
     def score(self) -> float:
-        """The main score, by mteb."""
+        """Main score, by mteb."""
         return float(self.scores["main_score"])
 
     @property
     def measure(self) -> str:
-        """Its name, mteb's own."""
+        """Mteb's name of the main score."""
         return str(self.task.metadata.main_score)
 
     @property
     def data(self) -> Any:
-        """What the model was asked."""
+        """Data of the subset and split."""
         data = self.task.dataset
         return data[self.split] if self.subset == "default" and "default" not in data else data[self.subset][self.split]
 
 
 @dataclass(frozen=True, slots=True)
 class UnitScores:
-    """Scores of every text of a task.
+    """Scores of every unit of a task.
 
     Attributes:
-        unit: What they are, in the singular.
-        ids: One for each.
+        unit: Name of a unit, in the singular.
+        ids: Of the units.
         sample: Their scores.
-        texts: For people; empty where a unit is no text.
-        documents: That queries were compared with; 0 where there is no corpus.
+        texts: For readers; empty where a unit is no text.
+        documents: Size of the corpus; 0 without one.
     """
 
     unit: str
@@ -89,10 +89,9 @@ class UnitScores:
 
 
 def unit_scores(subsets: Sequence[Subset]) -> UnitScores | None:
-    """Scores of every text, the data sets of a task one after the other.
+    """Scores of every unit, the data sets of a task one after the other, as groups.
 
-    Returns:
-        The units, in groups where there are several parts; None where mteb keeps too little, or they do not give its score again.
+    None where mteb stores too little, or the units do not reproduce its score.
     """
     scores = [_units_of(subset) for subset in subsets]
     pairs = zip(subsets, scores, strict=True)
@@ -118,7 +117,7 @@ def _joined(subsets: Sequence[Subset], scores: Sequence[UnitScores]) -> UnitScor
 
 
 def _units_of(subset: Subset) -> UnitScores | None:
-    """By the kind of task; mteb knows more kinds than it keeps enough of."""
+    """Units by the kind of task; mteb stores too little of some kinds."""
     from mteb import abstasks
     from mteb.abstasks.clustering_legacy import AbsTaskClusteringLegacy
 
@@ -135,7 +134,7 @@ def _units_of(subset: Subset) -> UnitScores | None:
 
 
 def _queries(subset: Subset) -> UnitScores | None:
-    """Retrieval and reranking: each query's own value of the rank measure."""
+    """Retrieval and reranking: the value of each query."""
     match = RANK_MEASURE.fullmatch(subset.measure)
     if match is None:
         return None
@@ -150,7 +149,7 @@ def _queries(subset: Subset) -> UnitScores | None:
 
 
 def _mteb_ranking(task: Any, query: str, scores: Mapping[str, float]) -> dict[str, float]:
-    """The ranking as mteb judges it: of equal scores the later id comes first, and what a task leaves out is gone."""
+    """The ranking as mteb judges it: of equal scores the later id comes first, and documents that the task leaves out are gone."""
     ranked = {doc_id: score for doc_id, score in scores.items() if not (task.ignore_identical_ids and doc_id == query)}
     if task.skip_first_result and ranked:
         ranked.pop(max(ranked, key=lambda doc_id: ranked[doc_id]))
@@ -159,7 +158,7 @@ def _mteb_ranking(task: Any, query: str, scores: Mapping[str, float]) -> dict[st
 
 
 def _graded_pairs(subset: Subset) -> UnitScores | None:
-    """Similarity of texts: the rank correlation of the model's similarities and people's."""
+    """STS: Spearman correlation of the model's similarities with people's scores."""
     by = subset.measure.removesuffix("spearman").removesuffix("_") or "similarity"
     if not subset.measure.endswith("spearman") or by not in SCORES:
         return None
@@ -171,7 +170,7 @@ def _graded_pairs(subset: Subset) -> UnitScores | None:
 
 
 def _labelled_pairs(subset: Subset) -> UnitScores | None:
-    """Pairs that belong together or do not: average precision by one similarity, or by the best of all."""
+    """Pair classification: average precision by one similarity, or by the best of all."""
     by = subset.measure.removesuffix("_ap")
     data = subset.data[0] if len(subset.data) == 1 else subset.data
     labels = np.asarray(data[subset.task.label_column_name], dtype=np.float64)
@@ -191,7 +190,7 @@ def _average_precision(subset: Subset, by: str, labels: Float[np.ndarray, " n"])
 
 
 def _labelled_texts(subset: Subset) -> UnitScores | None:
-    """Classification: the share of mteb's experiments, each trained on a draw of its own, in which a text got its label."""
+    """Classification: share of mteb's experiments, each trained on its own draw, that predict a text's label."""
     task, data = subset.task, subset.data
     if subset.measure != "accuracy" or task.is_cross_validation:
         return None
@@ -202,9 +201,9 @@ def _labelled_texts(subset: Subset) -> UnitScores | None:
 
 
 def _sentences(subset: Subset) -> UnitScores | None:
-    """Parallel sentences: whether each found its translation, or the F1 of its translation as a class of its own.
+    """Bitext mining: whether each sentence found its translation, or the F1 of its translation as a class.
 
-    That F1 is ``2 TP / (2 TP + FP + FN)``: TP whether the sentence found it, FN whether not, and FP how many others took it for theirs.
+    That F1 is ``2 TP / (2 TP + FP + FN)``: TP whether the sentence found it, FN whether not, FP how many others took it for theirs.
     """
     if subset.measure not in ("accuracy", "f1") or "gold" in subset.data:
         return None
@@ -230,7 +229,7 @@ def _numbers(count: int) -> list[str]:
 
 
 def _pairs(data: Any, first_column: Any, second_column: Any) -> list[str]:
-    """Both texts of each pair, with a line end between; none where a column is not of texts."""
+    """Both texts of each pair on two lines; empty where a column does not hold texts."""
     if not (isinstance(first_column, str) and isinstance(second_column, str)):
         return []
     return [f"{first}\n{second}" for first, second in zip(data[first_column], data[second_column], strict=True)]

@@ -30,46 +30,32 @@ BM25_QUERIES = 256
 
 @runtime_checkable
 class Ranker(Protocol):
-    """Ranks all documents for queries of its own; more is closer. A score is the same to the last bit wherever it comes from."""
+    """Ranks all documents for its queries; higher is closer. A score is the same to the last bit wherever it comes from."""
 
     @property
     def similarity(self) -> str:
-        """What it ranks by."""
+        """The similarity that it ranks by."""
 
     @property
     def count(self) -> int:
-        """Documents."""
+        """Number of documents."""
 
     @property
     def min_score(self) -> float:
-        """The lowest score with which a document is found at all; minus infinity where every document is."""
+        """Lowest score of a retrieved document; minus infinity where every document is retrieved."""
 
     def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
-        """Scores of given documents.
-
-        Returns:
-            Scores; minus infinity at a row of -1.
-        """
+        """Scores of documents by row; minus infinity at a row of -1."""
 
     def count_at_least(
         self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: ShareProgress | None = None
     ) -> Int64[np.ndarray, "q p"]:
-        """Count, for each query and threshold, the documents that score at least as high.
-
-        Args:
-            thresholds: Scores; plus infinity for "none".
-        """
+        """Number of documents that score at least each threshold (infinity for "none"), for each query."""
 
 
 @dataclass(frozen=True, slots=True)
 class DenseRanker:
-    """Vectors of queries against those of a store.
-
-    Attributes:
-        store: The documents.
-        vectors: One row per query.
-        similarity: ``cosine``, ``distance`` or ``dot``.
-    """
+    """Query vectors against those of a store."""
 
     store: Store
     vectors: Float[np.ndarray, "q e"]
@@ -77,22 +63,22 @@ class DenseRanker:
 
     @property
     def count(self) -> int:
-        """Documents."""
+        """Number of documents."""
         return self.store.count
 
     @property
     def min_score(self) -> float:
-        """Every document is found."""
+        """Every document is retrieved."""
         return -math.inf
 
     def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
-        """Scores of given documents."""
+        """Scores of documents by row."""
         return score_rows(self.store, self.vectors[queries], rows, similarity=self.similarity)
 
     def count_at_least(
         self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: ShareProgress | None = None
     ) -> Int64[np.ndarray, "q p"]:
-        """Count the documents that score at least as high, in one pass over the store."""
+        """Count in one pass over the store."""
         report = None if on_progress is None else lambda scanned, total: on_progress(scanned / total)
         vectors = self.vectors[queries]
         return count_at_least(self.store, vectors, thresholds, similarity=self.similarity, excluded=excluded, on_progress=report)
@@ -100,39 +86,34 @@ class DenseRanker:
 
 @dataclass(frozen=True, slots=True)
 class BM25Ranker:
-    """Texts of queries against a BM25 index.
-
-    Attributes:
-        index: The documents.
-        texts: Of the queries.
-    """
+    """Query texts against a BM25 index."""
 
     index: LexicalIndex
     texts: Sequence[str]
 
     @property
     def similarity(self) -> str:
-        """What it ranks by."""
+        """``bm25``."""
         return "bm25"
 
     @property
     def count(self) -> int:
-        """Documents."""
+        """Number of documents."""
         return self.index.count
 
     @property
     def min_score(self) -> float:
-        """A document that shares no word with the query, and so scores 0, is not found."""
+        """A document that shares no word with the query scores 0 and is not retrieved."""
         return float(np.nextafter(np.float32(0), np.float32(1)))
 
     def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
-        """Scores of given documents."""
+        """Scores of documents by row."""
         return self.index.score_rows(self.texts[queries], rows)
 
     def count_at_least(
         self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: ShareProgress | None = None
     ) -> Int64[np.ndarray, "q p"]:
-        """Count the documents that score at least as high."""
+        """Count in blocks of queries, with progress between them."""
         texts, counts = self.texts[queries], np.zeros(thresholds.shape, dtype=np.int64)
         for start in range(0, len(texts), BM25_QUERIES):
             block = np.arange(start, min(start + BM25_QUERIES, len(texts)))
@@ -148,12 +129,12 @@ QUERIES_PER_BLOCK = 4096
 
 @dataclass(frozen=True, slots=True)
 class PositiveRanks:
-    """How the positives of each query come off.
+    """Ranks of the positives of each query.
 
     Attributes:
         counts: Pairs of a positive and another document, and those in which the positive is not strictly closer.
         ranks: Of each positive, from 0, in step with the positives.
-        retrieved: Documents in each query's ranking; a place from there on is in none.
+        retrieved: Length of each query's ranking; a rank from there on is in none.
     """
 
     counts: PairCounts
@@ -185,7 +166,7 @@ def rank_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, watc
 
 
 def rank_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> PositiveRanks:
-    """Rank the positives of each query against its listed negatives; all of them are found, whatever they score."""
+    """Rank the positives of each query against its listed negatives, all of which are retrieved."""
     queries = len(examples)
     lost, scores = np.zeros(len(examples.positives.values), dtype=np.int64), np.zeros(len(examples.positives.values), dtype=np.float32)
     for start in range(0, queries, QUERIES_PER_BLOCK):
@@ -202,11 +183,7 @@ def rank_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Posit
 
 
 def errors_by_negative(ranker: Ranker, examples: AddressedSet) -> Bool[np.ndarray, "q d"]:
-    """Find for each query the numbers of the listed negatives that its positive is not strictly closer than.
-
-    Returns:
-        True where it is an error; a tie is one. Column 0 is the negative that is listed first.
-    """
+    """Whether each query's positive is not strictly closer than its first listed negative, its second, ...; a tie is an error."""
     assert examples.ladder is not None
     errors = np.empty(examples.ladder.shape, dtype=np.bool_)
     for start in range(0, len(examples), QUERIES_PER_BLOCK):
@@ -224,16 +201,16 @@ def _standings(
     others: Int[np.ndarray, " q"],
     retrieved: Int[np.ndarray, " q"],
 ) -> PositiveRanks:
-    """From the documents that each positive loses to, its score, and the documents that it is compared with."""
-    counts = PairCounts.zeros(len(examples))
-    owners = np.repeat(np.arange(len(examples)), examples.positives.lengths)
-    counts.add(owners, lost, np.asarray(others[owners], dtype=np.int64))
+    """Ranks from the documents that each positive loses to, its score, and the documents that it is compared with."""
+    errors = np.zeros(len(examples), dtype=np.int64)
+    np.add.at(errors, np.repeat(np.arange(len(examples)), examples.positives.lengths), lost)
+    counts = PairCounts(errors, np.asarray(others * examples.positives.lengths, dtype=np.int64))
     ranks = Ragged(lost + _positives_before(examples, scores), examples.positives.offsets)
     return PositiveRanks(counts, ranks, np.asarray(retrieved, dtype=np.int64))
 
 
 def _positives_before(examples: AddressedSet, scores: Float32[np.ndarray, " entries"]) -> Int64[np.ndarray, " entries"]:
-    """How many of its query's other positives stand before each: those of higher scores, and of equal ones those of lower grades."""
+    """Number of the query's other positives ranked before each: those of higher scores, and of equal scores those of lower grades."""
     owners = np.repeat(np.arange(len(examples)), examples.positives.lengths)
     order = np.lexsort((examples.grades.values, -scores, owners))
     before = np.empty(len(order), dtype=np.int64)
@@ -243,7 +220,7 @@ def _positives_before(examples: AddressedSet, scores: Float32[np.ndarray, " entr
 
 
 def _joined(lists: Ragged, further: Ragged, block: slice) -> Ragged:
-    """Some lists, each with those of another."""
+    """Lists of a block, each joined with its counterpart."""
     lengths = np.stack([lists.lengths[block], further.lengths[block]])
     owners = np.concatenate([np.repeat(np.arange(lengths.shape[1]), counts) for counts in lengths])
     values = np.concatenate([each.values[each.offsets[block.start] : each.offsets[block.stop]] for each in (lists, further)])
@@ -251,7 +228,7 @@ def _joined(lists: Ragged, further: Ragged, block: slice) -> Ragged:
 
 
 def _padded(lists: Ragged, block: slice) -> tuple[Int64[np.ndarray, "q p"], Bool[np.ndarray, "q p"]]:
-    """Some lists as a rectangle filled up with -1, and where it is filled in earnest."""
+    """Lists of a block as a rectangle padded with -1, and a mask of the real entries."""
     lengths = lists.lengths[block]
     inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
     rows = np.full(inside.shape, -1, dtype=np.int64)

@@ -18,8 +18,7 @@ from adiabat.evaluation.trained_queries import query_overlap
 from adiabat.models.embedding_head import Similarity
 from adiabat.results.evaluation_result import Change, DatasetResult
 from adiabat.stats.paired import paired_changes
-from adiabat.stats.rank_positions import measures_of_ranks, pnd_samples
-from adiabat.stats.ranking_measures import largest_cutoff, require_relevant_only
+from adiabat.stats.ranking_measures import largest_cutoff, measures_of_ranks, pnd_samples, require_relevant_only
 from adiabat.stats.samples import SHARE, Sample, TaskScores, ranking_bounds
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.text_vectors import embed_texts, zero_rows
@@ -37,8 +36,8 @@ def score_retrieval(
     """Score one model on one data set.
 
     Args:
-        similarities: To rank by, the main one first; None takes what is worth it for this model alone. BM25 has its own.
-        trained: What the job of the model was trained on; None where it is of none.
+        similarities: To rank by, the main one first; None takes `similarities_of` the model. BM25 has its own.
+        trained: Training data of the model's job, if it has one.
     """
     plan = _planned(system, examples, settings, watch)
     rankers, notes = _rankers(system, plan.examples, similarities, watch)
@@ -59,13 +58,13 @@ def score_retrieval(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What the positives of a data set are compared with.
+    """Choice of the documents that positives are ranked against.
 
     Attributes:
-        examples: The queries that are measured.
-        left_out: Rows that a query is not compared with, beside its positives; None where only the listed negatives are.
-        depth: How far down the corpus is ranked.
-        notes: The same in sentences.
+        examples: Queries to measure.
+        left_out: Rows that a query is not compared with, beside its positives; None ranks listed negatives alone.
+        depth: Ranks of the corpus that rank measures look at.
+        notes: The choice in sentences.
     """
 
     examples: AddressedSet
@@ -91,7 +90,7 @@ class _Plan:
 
 
 def _planned(system: System | BM25System, examples: AddressedSet, settings: MeasureSection, watch: Watch) -> _Plan:
-    """Choose by the settings and by what the data has."""
+    """Choose by the settings and the data."""
     require_relevant_only(settings.measures)
     listing, queries = int((examples.negatives.lengths > 0).sum()), len(examples)
     if settings.negatives == "listed" and not listing:
@@ -120,7 +119,7 @@ def _planned(system: System | BM25System, examples: AddressedSet, settings: Meas
 def _rankers(
     system: System | BM25System, examples: AddressedSet, similarities: Sequence[Similarity] | None, watch: Watch
 ) -> tuple[list[Ranker], list[str]]:
-    """One for each similarity, and what is to be said of their choice."""
+    """A ranker for each similarity, and notes on the choice."""
     if isinstance(system, BM25System):
         return [BM25Ranker(system.index, examples.queries)], []
     vectors = embed_texts(system.model, examples.queries, side="query", name=examples.name, watch=watch)
@@ -130,7 +129,7 @@ def _rankers(
 
 
 def _wordless(vectors: Float[np.ndarray, "q e"], examples: AddressedSet, watch: Watch) -> list[str]:
-    """What is to be said of queries that a static model knows no token of; every document ties with their answers, so they lose to all."""
+    """A note on queries without any token that a static model knows: all documents tie for them, so they lose to all."""
     if not (count := int(zero_rows(vectors).sum())):
         return []
     sentence = f"{count:,} of {len(examples):,} queries hold no token that the model knows: their vectors are zero, and they find nothing"
@@ -139,7 +138,7 @@ def _wordless(vectors: Float[np.ndarray, "q e"], examples: AddressedSet, watch: 
 
 
 def _samples(plan: _Plan, ranks: PositiveRanks, similarity: str, settings: MeasureSection) -> list[Sample]:
-    """The main one first."""
+    """Samples of all measures, the main one first."""
     retrieved = ranks.retrieved if plan.listed else np.minimum(ranks.retrieved, plan.depth)
     values = measures_of_ranks(ranks.ranks, plan.examples.grades, retrieved, settings.measures)
     first, *others = (Sample(name, values[name], similarity, bounds=ranking_bounds(name)) for name in settings.measures)
@@ -159,11 +158,7 @@ def _ladder(plan: _Plan, ranker: Ranker) -> list[Sample]:
 
 
 def retrieval_result(after: TaskScores, before: TaskScores | None, *, role: Role, seed: int, resamples: int) -> DatasetResult:
-    """Queries before and after, for the page of a model.
-
-    Args:
-        before: Of what it is compared with, by the same similarities; or None.
-    """
+    """Result of a retrieval data set; `before` is the baseline by the same similarities, or None."""
     pooled = next(sample for sample in after.samples if sample.measure == "PND pooled")
     assert pooled.reference is not None
 

@@ -28,7 +28,7 @@ from adiabat.store.corpus_files import digest_documents
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Where the documents of tasks are; tasks of equal corpora share a store."""
+    """Source of the documents of tasks; tasks with equal corpora share a store."""
 
     source: str
     split: str | None
@@ -53,11 +53,11 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalTaskData:
-    """One task, read once and found sound.
+    """One task, read once and checked.
 
     Attributes:
         name: Unique among the tasks.
-        section: As it was given.
+        section: Its settings.
         corpus: Its documents.
         examples_sha256: Of queries, positives, grades and negatives.
         corpus_sha256: Of ids and texts.
@@ -75,7 +75,7 @@ class RetrievalTaskData:
 
 
 def read_retrieval_tasks(sections: Sequence[TaskSection], watch: Watch) -> list[RetrievalTaskData]:
-    """Read the tasks from beginning to end, so that a fault in them comes before anything is trained."""
+    """Read all tasks to the end, so that faults appear before any model is loaded."""
     faults: list[str] = []
     examples: dict[int, ExampleSet] = {}
     for number, section in enumerate(sections):
@@ -106,7 +106,7 @@ def read_retrieval_tasks(sections: Sequence[TaskSection], watch: Watch) -> list[
 
 @contextmanager
 def _gathering(faults: list[str], section: TaskSection) -> Iterator[None]:
-    """Note a fault of a task and go on; the readers' advice names settings as other verbs have them."""
+    """Collect a fault of a task; the readers' advice takes the names of task settings."""
     try:
         yield
     except AdiabatError as fault:
@@ -115,7 +115,7 @@ def _gathering(faults: list[str], section: TaskSection) -> Iterator[None]:
 
 
 def _entries(examples: ExampleSet) -> dict[str, str]:
-    """Everything that names a document of the examples in a corpus: its id, or its text, or the id that a text has."""
+    """Every name of a document of the examples: its id, its text, or the id of its text, each with the entry."""
     entry_of: dict[str, str] = {}
     for example in examples.examples:
         for entry in (*example.positives, *example.negatives):
@@ -126,7 +126,7 @@ def _entries(examples: ExampleSet) -> dict[str, str]:
 
 
 def _struck_off(documents: Iterator[Document], missing_of: Sequence[dict[str, str]]) -> Iterator[Document]:
-    """Pass documents on, and strike those off that are named."""
+    """Pass documents on, and remove them from the missing ones."""
     for document in documents:
         for names in missing_of:
             # Where examples hold ids alone, a text that looks like one is struck off with no harm: the store asks again.
@@ -139,7 +139,7 @@ def _struck_off(documents: Iterator[Document], missing_of: Sequence[dict[str, st
 
 
 def _lacking(section: TaskSection, examples: ExampleSet, missing: Mapping[str, str], corpus: Corpus) -> list[str]:
-    """The documents that a corpus lacks, where that is a fault."""
+    """Faults for documents that a corpus lacks, unless they are dropped."""
     absent = set(missing.values())
     if section.missing == "drop" or not absent:
         return []
@@ -155,7 +155,7 @@ def _lacking(section: TaskSection, examples: ExampleSet, missing: Mapping[str, s
 
 
 def _columns_of_examples(section: TaskSection) -> dict[str, str]:
-    """With a corpus of its own, columns of documents are the corpus's."""
+    """Columns of the examples: where a task names a corpus, columns of documents are the corpus's."""
     return {name: column for name, column in section.columns.given().items() if section.corpus is None or name not in OF_DOCUMENTS}
 
 
@@ -176,7 +176,7 @@ def _digest(examples: ExampleSet) -> str:
 
 @contextmanager
 def without_skip_warnings() -> Iterator[None]:
-    """Read a corpus again without telling again what its reader leaves out."""
+    """Silence warnings of left-out rows while a corpus is read again."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).* left out", category=UserWarning)
         yield
@@ -184,11 +184,11 @@ def without_skip_warnings() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class IdenticalDocuments:
-    """What the rankings of some queries leave out.
+    """Documents that are queries themselves, left out of the ranking of that query.
 
     Attributes:
         rows: Of each query, at most one.
-        notes: How many, and how many share an id with a query and nothing else.
+        notes: How many, and how many share an id with a query but not its text.
     """
 
     rows: Ragged
@@ -203,7 +203,7 @@ def identical_documents(
     *,
     drop: DropSameId,
 ) -> IdenticalDocuments:
-    """Find the documents that are queries themselves: by id and text (`is_own_document`), unless the user says that ids are enough."""
+    """Find documents that are queries themselves, by id and text (`is_own_document`), or by id alone with ``drop = true``."""
     ids = system.rows(query_ids) if drop is not False else np.full(len(queries), -1, dtype=np.int64)
     shared = np.array([row if row >= 0 and row not in positives[query] else -1 for query, row in enumerate(ids.tolist())], dtype=np.int64)
     rows = shared if drop is True else _of_equal_text(system, queries, shared)
@@ -220,7 +220,7 @@ def identical_documents(
 
 
 def _of_equal_text(system: System | BM25System, queries: Sequence[str], rows: Int64[np.ndarray, " q"]) -> Int64[np.ndarray, " q"]:
-    """Rows of documents that read as their queries do, with a title or without; -1 elsewhere."""
+    """Rows of documents that read as their queries, with or without a title; -1 elsewhere."""
     identical = np.full(len(rows), -1, dtype=np.int64)
     candidates = np.flatnonzero(rows >= 0)
     if not system.has_texts or not len(candidates):

@@ -53,7 +53,7 @@ LONGEST_PLAIN_NAME = 100
 
 
 def folder_names(names: Sequence[str]) -> list[str]:
-    """Names of folders that can be told apart on any disk, each the same in whatever order they come."""
+    """Names of folders, distinct on any disk and independent of the order of `names`."""
     plain = [_cut(re.sub(r"[^\w.+-]+", "-", name).strip("-.")) or "unnamed" for name in names]
     counts = Counter(name.casefold() for name in plain)
     unique = [
@@ -69,12 +69,12 @@ def folder_names(names: Sequence[str]) -> list[str]:
 
 
 def _cut(name: str) -> str:
-    """As much as file systems take, with room for an ending; they count bytes."""
+    """As many bytes as file systems take, with room for a suffix."""
     return name.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore")
 
 
 def run_folder_name(name: str) -> str:
-    """Folder of what belongs to a run: another one for every run, on any disk."""
+    """Folder of a run, distinct for every run on any disk."""
     plain = folder_names([name])[0]
     if PLAIN_NAME.fullmatch(name) and len(name) <= LONGEST_PLAIN_NAME:
         return plain
@@ -82,7 +82,7 @@ def run_folder_name(name: str) -> str:
 
 
 def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str, Any]) -> None:
-    """Write what one model scored on one task, whole or not at all."""
+    """Write the scores of one model on one task, atomically."""
     columns: dict[str, Any] = {"unit": _strings(scores.units)}
     if scores.texts:
         columns["text"] = _strings(scores.texts)
@@ -100,11 +100,7 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
 
 
 def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScores:
-    """Read what `write_scores` wrote.
-
-    Args:
-        record: What `read_record` gave of it; None reads that too.
-    """
+    """Read scores; `record` is what `read_record` returned, or None."""
     record = read_record(path) if record is None else record
     with reading(path, remedy=REMEDY):
         table = open_parquet(path, remedy=REMEDY).read()
@@ -129,7 +125,7 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """What stands in a file beside its rows."""
+    """Metadata of a file of scores."""
     if not path.exists():
         raise DataError(f"{path} must be a file of scores, got no such file; run adiabat evaluate first")
     with reading(path, remedy=REMEDY):
@@ -144,7 +140,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 class _Record(BaseModel):
-    """What must stand in a file beside its rows."""
+    """Required metadata of a file of scores."""
 
     key: str
     about: dict[str, Any]
@@ -161,7 +157,7 @@ class _Record(BaseModel):
 
 @contextmanager
 def replacing_scores(scored: Sequence[tuple[str, TaskScores]], folder: Path, *, models: Mapping[str, str]) -> Iterator[None]:
-    """Keep the scores of an evaluation beside its result: both take the place of what stood there, or neither."""
+    """Replace the scores of an evaluation together with its result: both, or neither."""
     scores, staging, backup = (folder / name for name in (SCORES, f".{SCORES}", f".former-{SCORES}"))
     try:
         shutil.rmtree(staging, ignore_errors=True)
@@ -182,7 +178,7 @@ def replacing_scores(scored: Sequence[tuple[str, TaskScores]], folder: Path, *, 
 
 @contextmanager
 def _in_place_of(folder: Path, staging: Path, backup: Path) -> Iterator[None]:
-    """Put a folder in the place of another; where what comes next fails, the other one is back."""
+    """Swap a folder for a staged one; if the block fails, the old folder is restored."""
     shutil.rmtree(backup, ignore_errors=True)
     if folder.exists():
         folder.rename(backup)
@@ -198,7 +194,7 @@ def _in_place_of(folder: Path, staging: Path, backup: Path) -> Iterator[None]:
 
 
 def refuse_foreign_scores(folder: Path) -> None:
-    """Refuse a folder in which something else keeps its scores: those of an evaluation would take their place."""
+    """Refuse a folder with scores of another kind of run, which an evaluation would replace."""
     ended = (folder / "result.json").exists()
     replaceable = {folder / SCORES / side for side in SIDES} if ended else set()
     foreign = next((path for path in sorted((folder / SCORES).rglob("*")) if path.is_file() and path.parent not in replaceable), None)
@@ -207,16 +203,12 @@ def refuse_foreign_scores(folder: Path) -> None:
 
 
 def score_files(folder: Path) -> Iterator[Path]:
-    """Every file of scores below a folder.
-
-    Yields:
-        Paths, sorted.
-    """
+    """Every file of scores below a folder, sorted."""
     yield from sorted(path for path in folder.rglob(f"*{SUFFIX}") if not path.name.startswith("."))
 
 
 def _strings(texts: Sequence[str]) -> pa.Array:
-    """Texts as Arrow holds them: JSON may hold half a character, UTF-8 may not."""
+    """Texts as UTF-8: half a surrogate pair, which JSON may hold, becomes "?"."""
     return pa.array([text.encode("utf-8", "replace").decode() for text in texts], pa.string())
 
 
@@ -239,7 +231,7 @@ def _columns_of(sample: Sample) -> dict[str, Any]:
 
 
 def _lists(cells: GridSample) -> pa.Array:
-    """One list for each unit, rows of the grid one after the other."""
+    """One list for each unit, row by row of the grid."""
     flat = np.ascontiguousarray(cells.values.reshape(-1, cells.values.shape[-1]).T)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])
 

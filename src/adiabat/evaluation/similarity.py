@@ -1,14 +1,16 @@
-"""Pairs of texts, and of words: does the similarity of their vectors go with what people said?"""
+"""Similarity of pairs: texts and words with scores by people (STS), labelled pairs, and parallel sentences (bitext mining)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Bool, Float, Float32, Int
 
 from adiabat.core.errors import DataError
-from adiabat.core.progress import Watch
-from adiabat.data.labelled import LabelledPairs, ScoredPairs
+from adiabat.core.progress import SILENT, Watch
+from adiabat.data.labelled import LabelledPairs, ParallelTexts, ScoredPairs
 from adiabat.data.records import Side
 from adiabat.evaluation.systems import ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity
@@ -16,7 +18,7 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import CORRELATION, SHARE, Sample, TaskScores
 from adiabat.stats.statistics import value_of
-from adiabat.store.scoring import row_scores
+from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs, row_scores
 from adiabat.store.text_vectors import embed_texts, require_directions, zero_rows
 
 _BLOCK_PAIRS = 4096
@@ -26,7 +28,7 @@ PairVectors = tuple[Float[np.ndarray, "n e"], Float[np.ndarray, "n e"]]
 
 
 def score_sts(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
-    """Rank correlation of the model's similarities with those that people gave (STS)."""
+    """Spearman correlation of the model's similarities with scores by people (STS)."""
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch)
     samples = _correlations(vectors, pairs, model, sets=None)
     _require_two_similarities(samples, [""], name)
@@ -36,9 +38,9 @@ def score_sts(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, 
 
 
 def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
-    """Rank correlation on pairs of words, averaged over sets.
+    """Spearman correlation on pairs of words, averaged over sets.
 
-    A word whose vector is zero has similarity 0 with every other. Words that the tokenizer does not know are scored like others, and told.
+    A word with a zero vector has similarity 0 with every other. Words that the tokenizer does not know are scored like others, and counted.
     """
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch, zeros=True)
     sets = list(dict.fromkeys(pairs.sets))
@@ -57,7 +59,7 @@ def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str
 
 
 def score_pair_classification(model: DualEncoder, pairs: LabelledPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
-    """How well the similarity tells pairs that belong together from pairs that do not."""
+    """Average precision of the similarity for pairs that belong together, and its best thresholds."""
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch)
     together, facts, samples = pairs.together.astype(np.float64), dict[str, float](), []
     for similarity in similarities_of(model):
@@ -84,14 +86,7 @@ def score_pair_classification(model: DualEncoder, pairs: LabelledPairs, *, side:
 
 
 def pair_similarities(a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], *, similarity: Similarity) -> Float[np.ndarray, " n"]:
-    """Similarity of each pair of vectors, by `row_scores`, with few of them in 64 bits at a time.
-
-    Args:
-        similarity: ``cosine`` (0 where a vector is zero), ``dot``, or ``distance`` (minus the Euclidean distance).
-
-    Returns:
-        One number per pair, higher is closer.
-    """
+    """Similarity of each pair, in blocks: ``cosine`` (0 with a zero vector), ``dot``, or minus the ``distance``."""
     scores = np.empty(len(a))
     for start in range(0, len(a), _BLOCK_PAIRS):
         rows = slice(start, start + _BLOCK_PAIRS)
@@ -101,7 +96,7 @@ def pair_similarities(a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], 
 
 @dataclass(frozen=True, slots=True)
 class BestThresholds:
-    """The best that a threshold on the similarity can do, chosen on the very pairs it is tried on; of equally good ones, the highest.
+    """Best thresholds on the similarity, chosen on the pairs that they are measured on; of equally good ones, the highest.
 
     Attributes:
         accuracy: Share of pairs on their right side.
@@ -130,7 +125,7 @@ def best_thresholds(scores: Float[np.ndarray, " n"], together: Bool[np.ndarray, 
 
 
 def unknown_words(encoder: Encoder, words: Sequence[str]) -> list[str]:
-    """Words of which the tokenizer keeps nothing: it has its unknown token for them, or no token at all."""
+    """Words of which the tokenizer keeps nothing: it returns its unknown token, or no token."""
     distinct = list(dict.fromkeys(words))
     tokenizer = encoder.tokenizer
     token_lists = tokenizer(distinct, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False)["input_ids"]
@@ -146,7 +141,7 @@ def unknown_words(encoder: Encoder, words: Sequence[str]) -> list[str]:
 def _embedded(
     model: DualEncoder, pairs: ScoredPairs | LabelledPairs, *, side: Side, name: str, watch: Watch, zeros: bool = False
 ) -> PairVectors:
-    """Vectors of both texts of every pair; zero vectors only where `zeros` allows them."""
+    """Vectors of both texts of every pair; zero vectors are allowed with `zeros`."""
     texts = [*pairs.a, *pairs.b]
     vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
     if not zeros:
@@ -155,7 +150,7 @@ def _embedded(
 
 
 def _correlations(vectors: PairVectors, pairs: ScoredPairs, model: DualEncoder, *, sets: Sequence[str] | None) -> list[Sample]:
-    """One sample for each similarity; groups are the sets, where they are told apart."""
+    """A sample for each similarity; sets of words are its groups."""
     groups = None if sets is None else np.array([sets.index(similarity) for similarity in pairs.sets])
     return [
         Sample(
@@ -184,7 +179,7 @@ def _require_two_similarities(samples: Sequence[Sample], sets: Sequence[str], na
 
 
 def _by_set(sample: Sample, sets: Sequence[str]) -> dict[str, float]:
-    """Rank correlation of each set by itself; nothing where there is one."""
+    """Correlation of each set alone; empty for a single set."""
     if len(sets) < 2 or sample.groups is None or sample.reference is None:
         return {}
     alone = {}
@@ -196,7 +191,7 @@ def _by_set(sample: Sample, sets: Sequence[str]) -> dict[str, float]:
 
 
 def _set_notes(sets: Sequence[str]) -> list[str]:
-    """What the one number is, where there are several."""
+    """A note where the value is a mean over sets."""
     return [f"the mean of the rank correlations of {len(sets)} sets: {', '.join(sets)}"] if len(sets) > 1 else []
 
 
@@ -217,9 +212,97 @@ def _word_notes(pairs: ScoredPairs, unknown: set[str], blank: set[str]) -> list[
     return [f"{len(words):,} of {distinct:,} words, in {_pairs_with(pairs, words):,} pairs, {remark}" for words, remark in remarks if words]
 
 
-def _numbers(pairs: ScoredPairs | LabelledPairs) -> list[str]:
+def _numbers(pairs: ScoredPairs | LabelledPairs | ParallelTexts) -> list[str]:
     return [str(number) for number in range(len(pairs))]
 
 
-def _texts(pairs: ScoredPairs | LabelledPairs) -> list[str]:
+def _texts(pairs: ScoredPairs | LabelledPairs | ParallelTexts) -> list[str]:
     return [f"{a}\n{b}" for a, b in zip(pairs.a, pairs.b, strict=True)]
+
+
+BLOCK_ROWS = 4096
+TILE_ROWS = 256
+"""Sentences that look for their translation at a time; with `BLOCK_ROWS`, 4 MB of scores."""
+
+
+def score_bitext(model: DualEncoder, sentences: ParallelTexts, *, side: Side, name: str, watch: Watch) -> TaskScores:
+    """Share of sentences whose translation is the nearest of all sentences of the other side, by the model's similarity, both ways."""
+    texts = [*sentences.a, *sentences.b]
+    vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
+    require_directions(vectors, texts, name=name)
+    a, b = vectors[: len(sentences)], vectors[len(sentences) :]
+    forward = finds_translation(a, b, sentences.b, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
+    backward = finds_translation(b, a, sentences.a, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
+    sample = partial(Sample, similarity=model.ranks_by, bounds=SHARE)
+    return TaskScores(
+        task=name,
+        kind="bitext",
+        unit="pair",
+        units=_numbers(sentences),
+        samples=[sample("accuracy", (forward + backward) / 2), sample("accuracy a to b", forward), sample("accuracy b to a", backward)],
+        texts=_texts(sentences),
+        documents=len(sentences),
+        notes=_bitext_notes(sentences),
+    )
+
+
+def finds_translation(
+    queries: Float32[np.ndarray, "n e"],
+    answers: Float32[np.ndarray, "n e"],
+    texts: Sequence[str],
+    *,
+    similarity: Similarity = "cosine",
+    name: str = "",
+    watch: Watch = SILENT,
+    block_rows: int = BLOCK_ROWS,
+    tile_rows: int = TILE_ROWS,
+) -> Bool[np.ndarray, " n"]:
+    """Whether each query is closer to its own answer than to every other; equal `texts` are one answer."""
+    row_of: dict[str, int] = {}
+    right = np.array([row_of.setdefault(text, len(row_of)) for text in texts])
+    distinct = answers[np.unique(right, return_index=True)[1]]
+    correct = np.empty(len(queries), dtype=np.bool_)
+    for start in range(0, len(queries), tile_rows):
+        tile = slice(start, min(start + tile_rows, len(queries)))
+        tile_queries = Queries(queries[tile], similarity)
+        own_scores = exact_pairs(tile_queries.exact, FixedPoint.of(answers[tile]), similarity)
+        correct[tile] = ~_beaten(tile_queries, right[tile], own_scores, _blocks(distinct, block_rows))
+        watch.progress(f"matching {name}", tile.stop, len(queries))
+    return correct
+
+
+def _blocks(vectors: Float32[np.ndarray, "d e"], rows: int) -> Iterator[Block]:
+    for start in range(0, len(vectors), rows):
+        block = torch.from_numpy(vectors[start : start + rows])
+        yield Block(start, block, torch.linalg.vector_norm(block, dim=1))
+
+
+def _beaten(
+    queries: Queries, right: Int[np.ndarray, " q"], own_scores: Float32[np.ndarray, " q"], blocks: Iterator[Block]
+) -> Bool[np.ndarray, " q"]:
+    """Whether some other answer scores at least `own_scores`."""
+    beaten = np.zeros(len(right), dtype=np.bool_)
+    for block in blocks:
+        quick, error = block.approximate(queries)
+        inside = np.flatnonzero((right >= block.start) & (right < block.start + len(block)))
+        quick[inside, right[inside] - block.start] = -np.inf
+        # Most queries are settled by their best rival alone.
+        best = quick.max(axis=1)
+        beaten |= best >= (own_scores + error).astype(np.float32)
+        low = (own_scores - error).astype(np.float32)
+        open_queries = np.flatnonzero(~beaten & (best >= low))
+        row, column = np.nonzero(quick[open_queries] >= low[open_queries, None])
+        if len(row):
+            query = open_queries[row]
+            beaten[query[block.exact(queries, query, column) >= own_scores[query]]] = True
+    return beaten
+
+
+def _bitext_notes(sentences: ParallelTexts) -> tuple[str, ...]:
+    a, b = sentences.columns
+    repeated = [
+        f'{len(texts) - len(set(texts)):,} of {len(texts):,} sentences of "{column}" repeat another: equal sentences are one answer'
+        for column, texts in ((a, sentences.a), (b, sentences.b))
+        if len(set(texts)) < len(texts)
+    ]
+    return (f'a is "{a}", b is "{b}"; a tie with another sentence is an error', *repeated)

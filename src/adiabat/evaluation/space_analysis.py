@@ -11,10 +11,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from adiabat.config.tasks import SpaceSection, SpaceSettings
-from adiabat.core.errors import DataError
+from adiabat.core.errors import DataError, MissingDependencyError
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
-from adiabat.evaluation import space_maps
 from adiabat.evaluation.retrieval_data import identical_documents
 from adiabat.evaluation.space_geometry import cosine_edges, cosines_of, histogram_of, lengths_of, ratio_edges, unit_rows
 from adiabat.evaluation.space_numbers import Space, SpaceResampling, ratios, space_numbers
@@ -35,12 +34,12 @@ SHOWN_DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class SpaceSample:
-    """What is looked at; the same for both models.
+    """Queries and documents that the analysis looks at; the same for both models.
 
     Attributes:
-        query_ids: Of the sample.
+        query_ids: Of the queries.
         queries: Texts.
-        positives: Row of one positive each: the first of those of the highest grade.
+        positives: Row of one positive of each query: the first of those of the highest grade.
         documents: Rows at random.
     """
 
@@ -60,20 +59,20 @@ class SpaceSample:
         return cls(ids, texts, np.array(positives, dtype=np.int64), documents)
 
     def only(self, queries: Bool[np.ndarray, " n"], documents: Bool[np.ndarray, " m"]) -> "SpaceSample":
-        """What is left of it."""
+        """The queries and documents where a mask is true."""
         rows = np.flatnonzero(queries)
         ids, texts = [self.query_ids[row] for row in rows], [self.queries[row] for row in rows]
         return SpaceSample(ids, texts, self.positives[rows], self.documents[documents])
 
     @property
     def clusters(self) -> Int[np.ndarray, " n"]:
-        """A number for each query: the same where they share their positive."""
+        """Cluster of each query: queries that share their positive are one cluster."""
         return np.unique(self.positives, return_inverse=True)[1].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Vectors:
-    """One model's vectors as they are."""
+    """Vectors of one model, as stored or embedded."""
 
     queries: Float[np.ndarray, "n e"]
     positives: Float[np.ndarray, "n e"]
@@ -125,7 +124,7 @@ def _described(
     command: str,
     inputs: dict[str, str],
 ) -> SpaceResult:
-    """A result that tells what was given and how much of it is looked at, and has nothing found yet."""
+    """A result with what was given and sampled, and no numbers yet."""
     after, *before = systems
     return SpaceResult(
         title=title,
@@ -152,7 +151,7 @@ def _described(
 
 
 def _all_notes(systems: Sequence[System], spaces: Sequence[Space], numbers: Sequence[SpaceNumber]) -> list[str]:
-    """What needs saying of models, samples and numbers."""
+    """Notes on models, samples and numbers."""
     names = [system.model.name for system in systems]
     return [*_shared_towers(systems), *_same_towers(systems), *_limits(spaces), *_undefined(numbers, names)]
 
@@ -160,7 +159,7 @@ def _all_notes(systems: Sequence[System], spaces: Sequence[Space], numbers: Sequ
 def _embedded(
     systems: Sequence[System], examples: AddressedSet, section: SpaceSection, *, seed: int, watch: Watch
 ) -> tuple[SpaceSample, list[Space], list[str]]:
-    """What is looked at, how each model places it, and what had to be left out."""
+    """The sample, each model's vectors of it, and notes on what was left out."""
     sample = SpaceSample.drawn(examples, systems[0].store, section, seed=seed)
     requested = len(sample.queries)
     _require_enough(sample, examples, requested=requested)
@@ -171,7 +170,7 @@ def _embedded(
 
 
 def _drawn(total: int, limit: int, generator: np.random.Generator) -> Int[np.ndarray, " n"]:
-    """Which of so many, in ascending order: all of them where there are no more than wanted."""
+    """Rows in ascending order: `limit` at random, or all."""
     if total <= limit:
         return np.arange(total)
     return np.sort(generator.choice(total, size=limit, replace=False, shuffle=False))
@@ -196,7 +195,7 @@ def _vectors(system: System, sample: SpaceSample, name: str, watch: Watch) -> _V
 
 
 def _without_zeros(sample: SpaceSample, vectors_of: Sequence[_Vectors]) -> tuple[SpaceSample, list[_Vectors], list[str]]:
-    """Leave out what has no direction in one of the models: a cosine with it means nothing."""
+    """Leave out vectors of length 0 in one of the models: they have no direction, and a cosine with them means nothing."""
     queries, documents = np.ones(len(sample.queries), dtype=bool), np.ones(len(sample.documents), dtype=bool)
     for vectors in vectors_of:
         queries &= (lengths_of(vectors.queries, name="query vectors") > 0) & (
@@ -245,21 +244,21 @@ def _distributions(spaces: Sequence[Space], plan: SpaceResampling) -> list[Distr
 def _distribution(
     name: str, values: Sequence[Float[np.ndarray, " _"]], edges: Float[np.ndarray, " b"], left_out: Sequence[int]
 ) -> Distribution:
-    """After comes first, before, where there is one, second."""
+    """Histograms of one number, after first and before second."""
     histograms = [histogram_of(model_values, edges, left_out=undefined) for model_values, undefined in zip(values, left_out, strict=True)]
     return Distribution(name, edges.tolist(), histograms[0], histograms[1] if len(histograms) > 1 else None)
 
 
 def _mapped(spaces: Sequence[Space], section: SpaceSection, *, seed: int, watch: Watch) -> tuple[SpaceMap, list[str]]:
-    """Maps of the same queries and positives, all begun where the baseline's principal components put them."""
+    """Maps of the same queries and positives for both models, from the baseline's principal components."""
     count = len(spaces[0].queries)
     rows = _drawn(count, section.map_queries, np.random.default_rng(seed))
     vectors = [np.concatenate([space.queries[rows], space.positives[rows]]) for space in spaces]
-    perplexity = space_maps.fit_perplexity(section.perplexity, len(vectors[0]))
-    first = space_maps.initial_map(vectors[-1], seed=seed)
+    perplexity = fit_perplexity(section.perplexity, len(vectors[0]))
+    first = initial_map(vectors[-1], seed=seed)
     panels = []
     for number, model_vectors in enumerate(vectors):
-        panels.append(_panel(space_maps.tower_map(model_vectors, first, perplexity=perplexity, seed=seed)))
+        panels.append(_panel(tower_map(model_vectors, first, perplexity=perplexity, seed=seed)))
         watch.progress("drawing maps", number + 1, len(vectors))
     lowered = [f"the map has few points: its perplexity was lowered to {perplexity:g}"] if perplexity < section.perplexity else []
     return SpaceMap(perplexity, panels[0], panels[1] if len(panels) > 1 else None), lowered
@@ -287,7 +286,7 @@ def _same_towers(systems: Sequence[System]) -> list[str]:
 
 
 def _limits(spaces: Sequence[Space]) -> list[str]:
-    """What the samples do not allow to say."""
+    """What the sample sizes limit."""
     notes = []
     for name, sets in {"query": [space.queries for space in spaces], "document": [space.documents for space in spaces]}.items():
         fewest, widest = len(sets[0]), max(vectors.shape[1] for vectors in sets)
@@ -306,3 +305,58 @@ def _undefined(numbers: Sequence[SpaceNumber], names: Sequence[str]) -> list[str
         elif number.name == "ratio, median":
             notes += [f"every cosine of a query and another's positive by {name} is about 0: the ratio is not defined" for name in missing]
     return notes
+
+
+INITIAL_SPREAD = 9e-5
+"""Standard deviation of the places that t-SNE starts from: below 1e-4, from which on points move too little (Kobak and Berens 2019)."""
+
+MIN_PERPLEXITY = 2.0
+
+
+def require_maps() -> None:
+    """Fail early where t-SNE is not installed."""
+    try:
+        import openTSNE  # noqa: F401  it is only asked for
+    except ImportError as error:
+        raise MissingDependencyError("openTSNE", extra="maps", purpose="the map of adiabat space --map") from error
+
+
+def initial_map(vectors: Float[np.ndarray, "n e"], *, seed: int) -> Float[np.ndarray, "n 2"]:
+    """Initial points of a map: the first two principal components, with a little noise that separates equal points."""
+    centred = vectors - vectors.mean(axis=0)
+    # The signs of singular vectors are arbitrary: the largest component of each shall be positive.
+    axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
+    axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
+    points = np.zeros((len(centred), 2))
+    points[:, : len(axes)] = centred @ axes.T
+    spread = float(points[:, 0].std())
+    noise = np.random.default_rng(seed).normal(scale=INITIAL_SPREAD / 100, size=points.shape)
+    return np.asarray(points * (INITIAL_SPREAD / spread if spread > 0 else 0.0) + noise)
+
+
+def fit_perplexity(perplexity: float, points: int) -> float:
+    """The largest perplexity for few points: t-SNE looks at three times as many neighbours."""
+    return max(MIN_PERPLEXITY, min(perplexity, float((points - 1) // 3)))
+
+
+def tower_map(
+    vectors: Float[np.ndarray, "n e"], first: Float[np.ndarray, "n 2"], *, perplexity: float, seed: int
+) -> Float[np.ndarray, "n 2"]:
+    """Points of unit vectors in the plane, by t-SNE from initial points.
+
+    Exact neighbours and a single thread: the same vectors give the same map.
+    """
+    require_maps()
+    from openTSNE import TSNE
+
+    maker = TSNE(
+        perplexity=perplexity,
+        initialization=first.copy(),
+        metric="euclidean",
+        neighbors="exact",
+        negative_gradient_method="bh",
+        # scikit-learn, whose check this goes through, takes 32 bits.
+        random_state=seed % 2**32,
+        n_jobs=1,
+    )
+    return np.array(maker.fit(vectors), dtype=np.float64)

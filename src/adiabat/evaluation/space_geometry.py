@@ -34,31 +34,13 @@ MIN_VARIANCE = 1e-10
 
 
 def unit_rows(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n e"]:
-    """Vectors at unit length.
-
-    Args:
-        vectors: None of length 0; see `lengths_of`.
-
-    Returns:
-        The same directions, in double precision.
-    """
+    """Vectors scaled to unit length, in double precision."""
     wide = vectors.astype(np.float64)
     return np.asarray(wide / np.linalg.norm(wide, axis=1, keepdims=True))
 
 
 def lengths_of(vectors: Float[np.ndarray, "n e"], *, name: str) -> Float[np.ndarray, " n"]:
-    """Euclidean lengths.
-
-    Args:
-        vectors: Any.
-        name: They are, for the message.
-
-    Returns:
-        One for each.
-
-    Raises:
-        DataError: If a vector is not finite.
-    """
+    """Euclidean lengths; a vector that is not finite is a `DataError`, and `name` says what the vectors are."""
     broken = int((~np.isfinite(vectors).all(axis=1)).sum())
     if broken:
         raise DataError(
@@ -69,45 +51,20 @@ def lengths_of(vectors: Float[np.ndarray, "n e"], *, name: str) -> Float[np.ndar
 
 
 def cosines_of(first: Float[np.ndarray, "n e"], second: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " n"]:
-    """Cosine of each row with the row beside it.
-
-    Args:
-        first: Unit vectors.
-        second: Unit vectors.
-
-    Returns:
-        One for each pair.
-    """
+    """Cosine of each row with the row beside it, of unit vectors."""
     return np.asarray(np.einsum("ne,ne->n", first, second))
 
 
 def mean_of(values: Float[np.ndarray, " n"]) -> Statistic:
-    """The mean of a value per unit.
-
-    ``sum_i c_i v_i / sum_i c_i``
-
-    Args:
-        values: One for each unit.
-
-    Returns:
-        The statistic.
-    """
+    """Mean of a value per unit, ``sum_i c_i v_i / sum_i c_i``."""
     return lambda counts: counts @ values / counts.sum(axis=1)
 
 
 def uniformity_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
-    """How evenly unit vectors cover the sphere.
+    """Uniformity of unit vectors on the sphere, ``ln E_{i != j} exp(-2 |x_i - x_j|^2)``.
 
-    ``ln E_{i != j} exp(-2 |x_i - x_j|^2)``
-
-    Args:
-        vectors: Unit length.
-
-    Returns:
-        The statistic: 0 where all vectors are one, lower the more even, -4 at about the least in many dimensions.
-
-    Reference:
-        Wang and Isola 2020, equation 2 with t = 2.
+    0 where all vectors are equal, lower the more even, about -4 at the least in many dimensions (Wang and Isola 2020, equation 2 with t =
+    2).
     """
     # Of unit vectors |x - y|^2 is 2 - 2 cos.
     kernel = np.exp(4 * (vectors @ vectors.T) - 4)
@@ -121,18 +78,9 @@ def uniformity_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
 
 
 def mean_cosine_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
-    """How far vectors point the same way: the mean cosine of two of them.
+    """Mean cosine of two different unit vectors: 0 for even directions, 1 where all vectors are equal (Ethayarajh 2019).
 
     ``E_{i != j} x_i . x_j = (|sum_i c_i x_i|^2 - sum_i c_i^2) / ((sum_i c_i)^2 - sum_i c_i^2)``
-
-    Args:
-        vectors: Unit length.
-
-    Returns:
-        The statistic: 0 for directions that are even, 1 where all vectors are one.
-
-    Reference:
-        Ethayarajh 2019.
     """
 
     def value(counts: Counts) -> Draws:
@@ -144,22 +92,12 @@ def mean_cosine_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
 
 
 def _ordered_pairs(counts: Counts) -> Draws:
-    """How many pairs of different units are drawn, ``sum_{i != j} c_i c_j``."""
+    """Number of drawn pairs of different units, ``sum_{i != j} c_i c_j``."""
     return np.asarray(np.square(counts.sum(axis=1)) - np.square(counts).sum(axis=1))
 
 
 def mean_of_pairs(values: Float[np.ndarray, " k"], pairs: Pairs) -> Statistic:
-    """The mean of a value per pair of units.
-
-    ``sum_{ij} c_i c_j v_ij / sum_{ij} c_i c_j``
-
-    Args:
-        values: One for each pair.
-        pairs: The two units of each.
-
-    Returns:
-        The statistic; NaN in a resample that has none of the pairs.
-    """
+    """Mean of a value per pair of units, ``sum_{ij} c_i c_j v_ij / sum_{ij} c_i c_j``; NaN in a resample without any of the pairs."""
 
     def value(counts: Counts) -> Draws:
         weights = counts[:, pairs[:, 0]] * counts[:, pairs[:, 1]]
@@ -170,15 +108,7 @@ def mean_of_pairs(values: Float[np.ndarray, " k"], pairs: Pairs) -> Statistic:
 
 
 def median_of_pairs(values: Float[np.ndarray, " k"], pairs: Pairs) -> Statistic:
-    """The median of a value per pair of units, weighted as `mean_of_pairs` weighs.
-
-    Args:
-        values: One for each pair.
-        pairs: The two units of each.
-
-    Returns:
-        The statistic; between two middle values their mean; NaN in a resample that has none of the pairs.
-    """
+    """Median of a value per pair of units, weighted as in `mean_of_pairs`; between two middle values their mean."""
     if not len(values):
         return lambda counts: np.full(len(counts), np.nan)
     order = np.argsort(values, kind="stable")
@@ -195,7 +125,7 @@ def median_of_pairs(values: Float[np.ndarray, " k"], pairs: Pairs) -> Statistic:
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """For random pairs of queries: how alike they are, beside how alike the first is to the other's positive.
+    """Similarities of the first query of a pair: to the second query, and to the second query's positive.
 
     Attributes:
         queries: ``q_i . q_j``.
@@ -207,7 +137,7 @@ class Ratios:
 
     @property
     def defined(self) -> Bool[np.ndarray, " k"]:
-        """Where the denominator is not too near 0."""
+        """Where the denominator is not near 0."""
         return np.asarray(np.abs(self.positives) >= MIN_DENOMINATOR)
 
     @property
@@ -218,19 +148,7 @@ class Ratios:
 
 
 def ratios_of(queries: Float[np.ndarray, "n e"], positives: Float[np.ndarray, "n e"], pairs: Pairs) -> Ratios:
-    """Similarities of random pairs, to a query and to its positive.
-
-    Args:
-        queries: Unit length.
-        positives: Of each query, unit length.
-        pairs: i and j of each.
-
-    Returns:
-        Numerators and denominators.
-
-    Reference:
-        Moiseev et al. 2023 (SamToNe), figure 6.
-    """
+    """Similarities of pairs (i, j) of unit vectors, to a query and to its positive (Moiseev et al. 2023, SamToNe, figure 6)."""
     # A sum over pairs at once would hold a vector for each.
     blocks = np.array_split(pairs, max(1, len(pairs) // 4096))
     to_queries = [cosines_of(queries[block[:, 0]], queries[block[:, 1]]) for block in blocks]
@@ -239,15 +157,9 @@ def ratios_of(queries: Float[np.ndarray, "n e"], positives: Float[np.ndarray, "n
 
 
 def random_pairs(clusters: Int[np.ndarray, " n"], count: int, *, seed: int) -> Pairs:
-    """Draw pairs of units from different clusters.
+    """Draw ordered pairs of units from different clusters, each at most once, `count` at most.
 
-    Args:
-        clusters: Of each unit: queries of one cluster share their positive, so that neither is the other's wrong answer.
-        count: How many at the most, > 0.
-        seed: Of the draw.
-
-    Returns:
-        Each ordered pair at most once; fewer than `count` where few units have many clusters.
+    Queries of one cluster share their positive, so neither is the other's wrong answer.
     """
     units = len(clusters)
     codes = np.random.default_rng(seed).choice(units**2, size=min(units**2, 4 * count), replace=False)
@@ -256,27 +168,12 @@ def random_pairs(clusters: Int[np.ndarray, " n"], count: int, *, seed: int) -> P
 
 
 def distance_of_means(first: Float[np.ndarray, "n e"], second: Float[np.ndarray, "n e"]) -> float:
-    """How far the centres of two sets of vectors lie apart, ``| E x - E y |``.
-
-    Args:
-        first: Of one tower.
-        second: Of the other.
-
-    Returns:
-        The Euclidean distance; of unit vectors at most 2.
-    """
+    """Euclidean distance of the means of two sets of vectors, ``| E x - E y |``; at most 2 for unit vectors."""
     return float(np.linalg.norm((first - second).mean(axis=0)))
 
 
 def spectrum_of(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " s"]:
-    """Shares of the variance along the principal components.
-
-    Args:
-        vectors: Unit length.
-
-    Returns:
-        Descending, of sum 1; empty where the vectors do not vary.
-    """
+    """Shares of the variance along the principal components, descending, of sum 1; empty where the vectors do not vary."""
     centred = vectors - vectors.mean(axis=0)
     if np.square(centred).sum(axis=1).mean() <= MIN_VARIANCE:
         return np.empty(0)
@@ -287,59 +184,26 @@ def spectrum_of(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " s"]:
 
 
 def effective_rank(shares: Float[np.ndarray, " s"]) -> float:
-    """How many directions the variance takes, ``exp(-sum_k l_k ln l_k)``.
-
-    Args:
-        shares: Of the variance along the principal components, of sum 1.
-
-    Returns:
-        Between 1 and the number of shares.
-
-    Reference:
-        Roy and Vetterli 2007, of the eigenvalues of the covariance.
-    """
+    """Effective rank of shares of the variance, ``exp(-sum_k l_k ln l_k)``: from 1 to the number of shares (Roy and Vetterli 2007)."""
     positive = shares[shares > 0]
     return float(np.exp(-(positive * np.log(positive)).sum()))
 
 
 def cosine_edges(values: Float[np.ndarray, " v"]) -> Float[np.ndarray, " b"]:
-    """Bins that hold all of some cosines.
-
-    Args:
-        values: Of all models, at least one.
-
-    Returns:
-        `BINS` bins of equal width; those of a single value are 0.02 wide in all.
-    """
+    """`BINS` bins of equal width that hold all of some cosines; for a single value they are 0.02 wide in all."""
     low, high = float(values.min()), float(values.max())
     spare = max(0.0, 0.02 - (high - low)) / 2
     return np.linspace(low - spare, high + spare, BINS + 1)
 
 
 def ratio_edges(values: Float[np.ndarray, " v"]) -> Float[np.ndarray, " b"]:
-    """Bins for all but the farthest ratios; 1 and what is near it are always among them.
-
-    Args:
-        values: Of all models.
-
-    Returns:
-        `BINS` bins of equal width, within `RATIO_RANGE`.
-    """
+    """`BINS` bins of equal width within `RATIO_RANGE`, for all but the farthest ratios and always for those near 1."""
     low, high = np.quantile(values, [0.005, 0.995]) if len(values) else (1.0, 1.0)
     return np.linspace(max(RATIO_RANGE[0], min(low, 0.85)), min(RATIO_RANGE[1], max(high, 1.15)), BINS + 1)
 
 
 def histogram_of(values: Float[np.ndarray, " v"], edges: Float[np.ndarray, " b"], *, left_out: int = 0) -> Histogram:
-    """Count values in bins.
-
-    Args:
-        values: Finite.
-        edges: Ascending; the last bin holds its upper edge too.
-        left_out: Values that are not defined.
-
-    Returns:
-        Counts and quantiles.
-    """
+    """Counts of finite values in bins, and their quantiles; the last bin holds its upper edge too."""
     return Histogram(
         counts=np.histogram(values, bins=edges)[0].tolist(),
         below=int((values < edges[0]).sum()),
@@ -347,3 +211,71 @@ def histogram_of(values: Float[np.ndarray, " v"], edges: Float[np.ndarray, " b"]
         quantiles=np.quantile(values, QUANTILES).tolist() if len(values) else [],
         left_out=left_out,
     )
+
+
+REGULARISATION = 1.0
+"""C of the logistic regression, on vectors whose components have variance 1 on average."""
+
+ITERATIONS = 2_000
+
+
+def fold_of(clusters: Int[np.ndarray, " n"], folds: int, *, seed: int) -> Int[np.ndarray, " n"]:
+    """Fold of each pair, from 0; pairs of one cluster share a fold, so that no positive is both trained on and tested on."""
+    sizes = np.bincount(clusters)
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    # The largest first, each into the smallest fold, so that folds come out about equal.
+    filled, fold = np.zeros(folds), np.empty(len(sizes), dtype=np.int64)
+    for cluster in order[np.argsort(-sizes[order], kind="stable")]:
+        fold[cluster] = int(filled.argmin())
+        filled[fold[cluster]] += sizes[cluster]
+    return np.asarray(fold[clusters])
+
+
+def probe_scores(
+    queries: Float[np.ndarray, "n e"], documents: Float[np.ndarray, "n e"], folds: Int[np.ndarray, " n"]
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """Scores of queries and of documents by logistic regressions that were trained on the other folds; higher is more like a query.
+
+    Vectors are centred and divided by one number, so the axes do not matter.
+    """
+    scores = np.empty((2, len(folds)))
+    for fold in range(int(folds.max()) + 1):
+        aside = folds == fold
+        scores[:, aside] = _fold_scores(queries, documents, aside)
+    return scores[0], scores[1]
+
+
+def _fold_scores(queries: Float[np.ndarray, "n e"], documents: Float[np.ndarray, "n e"], aside: np.ndarray) -> Float[np.ndarray, "2 a"]:
+    from sklearn.linear_model import LogisticRegression
+
+    learned = np.concatenate([queries[~aside], documents[~aside]])
+    centre = learned.mean(axis=0)
+    spread = float(np.sqrt(np.square(learned - centre).mean())) or 1.0
+    probe = LogisticRegression(C=REGULARISATION, max_iter=ITERATIONS, tol=1e-6)
+    probe.fit((learned - centre) / spread, np.repeat([1, 0], len(learned) // 2))
+    return np.stack([probe.decision_function((vectors[aside] - centre) / spread) for vectors in (queries, documents)])
+
+
+def auc_of(queries: Float[np.ndarray, " n"], documents: Float[np.ndarray, " n"], folds: Int[np.ndarray, " n"]) -> Statistic:
+    """Area under the ROC curve: how often a query scores above a document of its fold; a tie counts half (Hanley and McNeil 1982).
+
+    ``AUC = sum_f sum_{i,j in f} c_i c_j [s(q_i) > s(d_j)] / sum_f (sum_{i in f} c_i)^2``. Different folds have different regressions and
+    are not compared. 0.5 where nothing separates the towers, 1 where the probe always does.
+    """
+    members = [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
+    wins = [_wins(queries[rows], documents[rows]) for rows in members]
+
+    def value(counts: Counts) -> Draws:
+        won, compared = np.zeros(len(counts)), np.zeros(len(counts))
+        for rows, table in zip(members, wins, strict=True):
+            fold_counts = counts[:, rows]
+            won += np.einsum("rn,rn->r", fold_counts @ table, fold_counts)
+            compared += np.square(fold_counts.sum(axis=1))
+        return won / compared
+
+    return value
+
+
+def _wins(queries: Float[np.ndarray, " n"], documents: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n n"]:
+    ahead = queries[:, None] - documents[None]
+    return np.asarray((np.sign(ahead) + 1) / 2)

@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from adiabat.evaluation import space_geometry as spaces_of
-from adiabat.evaluation.space_geometry import Counts, Pairs, Ratios, Statistic
-from adiabat.evaluation.space_maps import auc_of, fold_of, probe_scores
+from adiabat.evaluation.space_geometry import Counts, Pairs, Ratios, Statistic, auc_of, fold_of, probe_scores
 from adiabat.results.space_result import SpaceNumber, Whose
 from adiabat.stats.resampling import Interval, percentile_interval, resampling_counts
 
@@ -38,11 +37,11 @@ FORMULAS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """One model's vectors of what is looked at, all of unit length.
+    """Unit vectors of one model.
 
     Attributes:
         queries: Of the sample.
-        positives: The positive of each.
+        positives: Of each query.
         documents: Of the store, at random.
         nearest: Cosine of each query to its nearest document in the whole store.
     """
@@ -55,11 +54,11 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class UnitResampling:
-    """How units are drawn anew.
+    """Bootstrap of the units.
 
     Attributes:
-        clusters: Of each unit, from 0; those of one cluster are drawn together.
-        resamples: How many.
+        clusters: Of each unit, from 0; units of one cluster are drawn together.
+        resamples: Number of resamples.
         seed: Of the draws.
     """
 
@@ -68,11 +67,7 @@ class UnitResampling:
     seed: int
 
     def blocks(self, columns: int) -> Iterator[Counts]:
-        """How often each unit is drawn, some resamples at a time; the same whatever the size of a block.
-
-        Yields:
-            One row per resample.
-        """
+        """Counts of drawn units, one row per resample; the size of a block changes the memory alone."""
         rows = max(1, BLOCK_CELLS // max(columns, len(self.clusters)))
         units = int(self.clusters.max()) + 1
         for counts in resampling_counts(units, resamples=self.resamples, seed=self.seed, block_size=rows):
@@ -81,13 +76,13 @@ class UnitResampling:
 
 @dataclass(frozen=True, slots=True)
 class SpaceResampling:
-    """What both models are measured on.
+    """Random choices that both models share.
 
     Attributes:
         pairs: Of queries, at random.
         folds: Of each query and its positive.
-        queries: How queries are drawn anew.
-        documents: How documents are.
+        queries: Bootstrap of the queries.
+        documents: Bootstrap of the documents.
     """
 
     pairs: Pairs
@@ -97,7 +92,7 @@ class SpaceResampling:
 
     @classmethod
     def of(cls, clusters: Int[np.ndarray, " n"], documents: int, *, pairs: int, folds: int, resamples: int, seed: int) -> "SpaceResampling":
-        """Draw what is left to chance."""
+        """Draw pairs, folds and resamples by one seed."""
         return cls(
             spaces_of.random_pairs(clusters, pairs, seed=seed),
             fold_of(clusters, folds, seed=seed),
@@ -107,11 +102,7 @@ class SpaceResampling:
 
 
 def ratios(space: Space, plan: SpaceResampling) -> Ratios:
-    """Numerators and denominators of the ratio.
-
-    Returns:
-        One of each per pair.
-    """
+    """Numerators and denominators of the ratio, for each pair."""
     return spaces_of.ratios_of(space.queries, space.positives, plan.pairs)
 
 
@@ -122,7 +113,7 @@ def space_numbers(after: Space, before: Space | None, plan: SpaceResampling) -> 
 
 
 def _of_pairs(spaces: Sequence[Space], plan: SpaceResampling) -> list[SpaceNumber]:
-    """Numbers of queries beside documents."""
+    """Numbers of queries beside their positives."""
     builders: Mapping[str, Callable[[Space], Statistic]] = {
         "cosine to nearest document": lambda space: spaces_of.mean_of(space.nearest),
         "cosine to positive": lambda space: spaces_of.mean_of(spaces_of.cosines_of(space.queries, space.positives)),
@@ -154,7 +145,7 @@ def _ratio_gap(space: Space, plan: SpaceResampling) -> Statistic:
 
 
 def _of_tower(of: Whose, spaces: Sequence[Space], drawing: UnitResampling) -> list[SpaceNumber]:
-    """Numbers of one tower's vectors among themselves."""
+    """Numbers of the vectors of one tower."""
 
     def vectors(space: Space) -> Float[np.ndarray, "v e"]:
         return space.queries if of == "queries" else space.documents
@@ -175,7 +166,7 @@ def _of_tower(of: Whose, spaces: Sequence[Space], drawing: UnitResampling) -> li
 def _estimated(
     name: str, of: Whose, build: Callable[[Space], Statistic], spaces: Sequence[Space], drawing: UnitResampling, *, columns: int = 0
 ) -> SpaceNumber:
-    """A number with its intervals; tables of one model are gone before those of the other are made."""
+    """A number with its intervals; tables of one model are freed before those of the other are built."""
     estimates = [_drawn(build, space, drawing, columns) for space in spaces]
     values = [value if math.isfinite(value) else None for value, _ in estimates]
     draws = [model_draws for _, model_draws in estimates]
@@ -193,7 +184,7 @@ def _drawn(
 
 
 def _interval(draws: Float[np.ndarray, " r"]) -> Interval | None:
-    """Over the resamples in which the number is defined, where they are nearly all."""
+    """Over the resamples in which the number is defined, if they are more than 99 %."""
     defined = draws[np.isfinite(draws)]
     return percentile_interval(defined) if len(defined) > 0.99 * len(draws) else None
 
@@ -205,7 +196,7 @@ def _number(
     intervals: Sequence[Interval | None] = (None, None),
     difference_interval: Interval | None = None,
 ) -> SpaceNumber:
-    """The record; of values and intervals the first is after, the second, where there is one, before."""
+    """The record of a number; values and intervals are of the model under test, then of the baseline."""
     formula, source = FORMULAS[name]
     after, before = values[0], values[1] if len(values) > 1 else None
     return SpaceNumber(

@@ -25,7 +25,7 @@ STORES = "stores"
 
 @dataclass(slots=True)
 class ScoreCounts:
-    """Seconds of scoring, those of earlier calls among them; and how many scores were found made, how many by other versions."""
+    """Scores computed and reused, with their seconds, and reused ones of other versions."""
 
     seconds: float = 0.0
     computed: int = 0
@@ -33,7 +33,7 @@ class ScoreCounts:
     other_versions: Counter[str] = field(default_factory=Counter)
 
     def notes(self) -> list[str]:
-        """What was not measured as this call would have."""
+        """Reused scores of other versions."""
         total = self.reused + self.computed
         return [f"{count:,} of {total:,} scores were kept from a call with {other}" for other, count in self.other_versions.items()]
 
@@ -41,7 +41,7 @@ class ScoreCounts:
 def evaluate_suite(
     models: Sequence[tuple[MeasuredModel, ...]], settings: SuiteSettings, folder: Path, *, command: str, watch: Watch
 ) -> SuiteResult:
-    """Measure models on the tasks of a suite, and compare them."""
+    """Score models on the tasks of a suite, and compare them."""
     names = [runs[0].name for runs in models]
     _require_baseline(settings.suite.baseline, names)
     tasks = load_tasks(settings, watch)
@@ -89,14 +89,14 @@ def _require_baseline(baseline: str | None, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """Scoring of one model after the other.
+    """Scoring of models on tasks, one after the other.
 
     Attributes:
-        tasks: To be done.
-        corpora: Where vectors of documents are kept.
-        counts: Counts what was made and what was there.
-        versions: Of packages and the device, to keep with scores.
-        watch: Told how far it is.
+        tasks: To score.
+        corpora: Document vectors.
+        counts: Scores computed and reused.
+        versions: Of packages and the device, stored with scores.
+        watch: Progress.
     """
 
     tasks: Sequence[LoadedTask]
@@ -121,11 +121,7 @@ class Scoring:
         return ModelScores(about, scores)
 
     def run(self, model: MeasuredModel, folder: Path, which: Mapping[str, int] | None = None) -> dict[str, TaskScores]:
-        """Score one run of a model on every task that it can do; what was scored before is read.
-
-        Args:
-            which: Number of the run, to keep with the scores; None keeps none.
-        """
+        """Score one run of a model on every task that it can do, or read its stored scores; `which` is stored with them."""
         tasks = [task for task in self.tasks if task.lexical or not model.is_bm25]
         scores = {}
         for number, (task, name) in enumerate(zip(tasks, folder_names([task.name for task in tasks]), strict=True)):
@@ -147,7 +143,7 @@ class Scoring:
         return scores
 
     def _kept(self, key: str, path: Path) -> TaskScores | None:
-        """Scores of an earlier call; None where there are none that follow from the same."""
+        """Stored scores of an earlier call with the same key; None otherwise."""
         if not path.exists():
             return None
         try:

@@ -32,7 +32,7 @@ TEXT_SHOWN = 500
 
 @dataclass(frozen=True, slots=True)
 class ModelScores:
-    """One model with the scores of its runs, in which the seed alone differs.
+    """Scores of one model in its runs, which differ in their seed alone.
 
     Attributes:
         model: The model.
@@ -44,7 +44,7 @@ class ModelScores:
 
     @property
     def name(self) -> str:
-        """Of the model."""
+        """Name of the model."""
         return self.model.name
 
     def scores_of(self, task: str) -> list[TaskScores]:
@@ -54,7 +54,7 @@ class ModelScores:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What the scores of several models say; the parts of a `SuiteResult` that are made from them."""
+    """Parts of a `SuiteResult` that are computed from scores."""
 
     tasks: list[SuiteTask]
     scores: list[Score]
@@ -66,11 +66,7 @@ class Findings:
 
 
 def findings_of(models: Sequence[ModelScores], *, baseline: str | None, seed: int, resamples: int, watch: Watch = SILENT) -> Findings:
-    """Compare models on every task that they were measured on.
-
-    Args:
-        baseline: Name of the model that all others are compared with; None takes the best of each task.
-    """
+    """Compare models on every task with the model named `baseline`, or with the best of the task."""
     findings = Findings([], [], [], [], [], [], [])
     tasks = list(dict.fromkeys(name for model in models for run in model.runs for name in run))
     for number, task in enumerate(tasks):
@@ -110,7 +106,7 @@ def _require_same_units(task: str, models: Sequence[ModelScores]) -> None:
 
 
 def _unlike(scores: TaskScores, first: TaskScores) -> str | None:
-    """Why two cannot be compared unit by unit."""
+    """Why two scores cannot be compared unit by unit."""
     if _stored(scores.units) != _stored(first.units):
         lacking, more = set(first.units) - set(scores.units), set(scores.units) - set(first.units)
         return f"lacks {len(lacking):,} and has {len(more):,} others, of {len(first.units):,}"
@@ -127,7 +123,7 @@ def _unlike(scores: TaskScores, first: TaskScores) -> str | None:
 
 
 def _stored(texts: Sequence[str]) -> list[bytes]:
-    """Texts as files keep them: half a character is none there."""
+    """Texts as files hold them, half a surrogate pair as "?"."""
     return [text.encode("utf-8", "replace") for text in texts]
 
 
@@ -139,7 +135,7 @@ def _unlike_runs(scores: TaskScores, first: TaskScores) -> str | None:
 
 
 def _grids_of(scores: TaskScores) -> list[tuple[str, Sequence[str], Sequence[str]]]:
-    """What is compared in which languages, by the similarity that carries the verdict: vectors of unit length have no other."""
+    """Comparisons and languages of the grids by the main similarity: vectors of unit length have no other."""
     return [(grid.comparison, grid.rows, grid.columns) for grid in scores.grids if grid.similarity == scores.samples[0].similarity]
 
 
@@ -174,7 +170,7 @@ def _described(task: str, models: Sequence[ModelScores]) -> SuiteTask:
 
 
 def _facts(task: str, models: Sequence[ModelScores]) -> Iterator[Fact]:
-    """Further figures of each model, in the mean over its runs."""
+    """Further figures of each model, averaged over its runs."""
     for model in models:
         runs = model.scores_of(task)
         for name in dict.fromkeys(name for scores in runs for name in scores.facts):
@@ -185,12 +181,12 @@ def _facts(task: str, models: Sequence[ModelScores]) -> Iterator[Fact]:
 
 
 def _is_proof(task: str, model: ModelScores) -> bool:
-    """Whether no run of a model was trained on more than a few of the units."""
+    """Whether no run of a model trained on more than a few of the units."""
     return all(scores.is_proof for scores in model.scores_of(task))
 
 
 def _trained_on(task: str, models: Sequence[ModelScores]) -> list[TrainedOn]:
-    """What the models of jobs were trained on, each count of a model once."""
+    """Training data of the models, each record once."""
     return list(
         dict.fromkeys(overlap for model in models for scores in model.scores_of(task) for overlap in trained_on(model.name, scores))
     )
@@ -211,7 +207,7 @@ def _levels(task: str, models: Sequence[ModelScores], *, seed: int, resamples: i
 
 
 def _of_equal_runs(task: str, models: Sequence[ModelScores]) -> list[list[ModelScores]]:
-    """Models that may share their resamples, for drawing them takes most of the time: those of as many runs as each other."""
+    """Models by their number of runs: those of equal numbers share resamples, which take most of the time."""
     by_runs: dict[int, list[ModelScores]] = {}
     for model in models:
         by_runs.setdefault(len(model.scores_of(task)), []).append(model)
@@ -219,12 +215,12 @@ def _of_equal_runs(task: str, models: Sequence[ModelScores]) -> list[list[ModelS
 
 
 def _main(task: str, model: ModelScores) -> list[Sample]:
-    """The main measure of each run."""
+    """Main measure of each run."""
     return [scores.samples[0] for scores in model.scores_of(task)]
 
 
 def _reference(task: str, models: Sequence[ModelScores], baseline: str | None) -> ModelScores:
-    """Whom the others are compared with."""
+    """The model that others are compared with."""
     if baseline_model := next((model for model in models if model.name == baseline), None):
         return baseline_model
     sign = -1 if _main(task, models[0])[0].lower_is_better else 1
@@ -244,7 +240,7 @@ def _pairings(task: str, models: Sequence[ModelScores], against: ModelScores, *,
 
 
 def _corrected(pairings: Sequence[Pairing], baseline: str | None) -> list[Pairing]:
-    """Benjamini-Hochberg over all of them; a best model was chosen from the same units, so all pairs of a task count."""
+    """Benjamini-Hochberg over all pairings; where the best model was chosen on the same units, all pairs of a task count."""
     others = Counter(pairing.task for pairing in pairings)
     chosen = [_choice(pairing.against, others[pairing.task] + 1, baseline) for pairing in pairings]
     known = (1.0 if pairing.change.p is None else pairing.change.p for pairing in pairings)
@@ -257,7 +253,7 @@ def _corrected(pairings: Sequence[Pairing], baseline: str | None) -> list[Pairin
 
 
 def _choice(against: str, models: int, baseline: str | None) -> float:
-    """For how many comparisons a p-value counts: k models make k (k - 1) / 2 pairs, of which the k - 1 with the best are looked at."""
+    """Number of comparisons that a p-value counts for: k models make k (k - 1) / 2 pairs, of which the k - 1 with the best are tested."""
     return 1.0 if against == baseline else models / 2
 
 
@@ -280,7 +276,7 @@ def _grids(
 
 
 def _mean_cells(task: str, model: ModelScores, number: int) -> GridSample:
-    """One comparison of a grid, in the mean over runs."""
+    """One comparison of a grid, averaged over runs."""
     grids = [scores.grids[number] for scores in model.scores_of(task)]
     if len(grids) == 1:
         return grids[0]
@@ -290,7 +286,7 @@ def _mean_cells(task: str, model: ModelScores, number: int) -> GridSample:
 
 
 def _units(task: str, models: Sequence[ModelScores]) -> Iterator[UnitRow]:
-    """Where models differ most; only where a unit has a value of its own."""
+    """Units on which models differ most, where units have values of their own."""
     main = _main(task, models[0])[0]
     if len(models) < 2 or main.statistic != "mean" or main.pseudo_values:
         return
@@ -306,7 +302,7 @@ def _units(task: str, models: Sequence[ModelScores]) -> Iterator[UnitRow]:
 
 
 def _unit_values(task: str, model: ModelScores) -> Float[np.ndarray, " n"]:
-    """Value of each unit in the mean over runs; NaN for a unit that has no weight."""
+    """Value of each unit, averaged over runs; NaN for a unit without weight."""
     run_values = []
     for sample in _main(task, model):
         weight = np.ones(sample.values.shape) if sample.reference is None else sample.reference

@@ -25,7 +25,7 @@ UNIT_LENGTH = "vectors have unit length: dot product and Euclidean distance rank
 
 
 def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
-    """What is worth ranking by: cosine alone where all vectors have unit length, on which all similarities rank alike."""
+    """Similarities to rank by: cosine alone where all vectors have unit length, since all similarities rank them alike."""
     if all(model.unit for model in models):
         return ("cosine",)
     main = models[0].similarity
@@ -33,7 +33,7 @@ def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
 
 
 def ranking_notes(model: DualEncoder, chosen: Sequence[Similarity]) -> list[str]:
-    """What a model's texts are compared by, where that is not plain."""
+    """A note on the similarity, unless it is plain cosine."""
     used, stated = IN_WORDS[chosen[0]], IN_WORDS[model.similarity]
     if model.unit and len(chosen) == 1:
         return [UNIT_LENGTH]
@@ -44,52 +44,39 @@ def ranking_notes(model: DualEncoder, chosen: Sequence[Similarity]) -> list[str]
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A model with the vectors of its document tower.
-
-    Attributes:
-        model: Its query tower is asked.
-        store: Its documents.
-    """
+    """A model with the document vectors that it searches."""
 
     model: DualEncoder
     store: Store
 
     @property
     def count(self) -> int:
-        """Documents."""
+        """Number of documents."""
         return self.store.count
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
-        """Rows of documents.
-
-        Returns:
-            One row per id, -1 for an unknown one.
-        """
+        """Rows of documents by id; -1 for an unknown id."""
         return self.store.rows(doc_ids)
 
     @property
     def has_texts(self) -> bool:
-        """Whether `texts` can answer."""
+        """Whether texts of documents are known."""
         return self.store.has_texts
 
     def texts(self, rows: Int64[np.ndarray, " n"]) -> list[str]:
-        """Texts of documents.
-
-        Returns:
-            One per row.
-        """
+        """Texts of documents by row."""
         return self.store.texts(rows)
 
 
 @dataclass(frozen=True)
 class BM25System:
-    """BM25 over a corpus, whose documents it finds by id and by text as a store does.
+    """BM25 over a corpus, with its documents by id and by text as in a store.
 
     Attributes:
         index: Of the corpus.
-        doc_ids: Of its documents, by row.
-        text_ids: `text_id` of each document's text, by row; empty where documents are asked for by id alone.
-        read: Reads the corpus again, which the index keeps no texts of; None where that cannot be.
+        doc_ids: By row.
+        text_ids: `text_id` of each document, by row; empty where documents are named by id alone.
+        read: Reads the corpus again, because the index keeps no texts; None where that is impossible.
     """
 
     index: LexicalIndex
@@ -111,20 +98,16 @@ class BM25System:
 
     @property
     def count(self) -> int:
-        """Documents."""
+        """Number of documents."""
         return self.index.count
 
     @property
     def has_texts(self) -> bool:
-        """Whether `texts` can answer."""
+        """Whether texts of documents are known."""
         return self.read is not None
 
     def texts(self, rows: Int64[np.ndarray, " n"]) -> list[str]:
-        """Texts of documents, in one pass over the corpus.
-
-        Returns:
-            One per row.
-        """
+        """Texts of documents by row, in one pass over the corpus."""
         assert self.read is not None
         rows_wanted = dict.fromkeys(rows.tolist())
         text_of = {row: document.text for row, document in enumerate(self.read()) if row in rows_wanted}
@@ -140,15 +123,11 @@ class BM25System:
         return {known_id: row for row, known_id in reversed(list(enumerate(self.text_ids)))}
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
-        """Rows of documents.
-
-        Returns:
-            One row per id, -1 for an unknown one.
-        """
+        """Rows of documents by id; -1 for an unknown id."""
         return np.array([self._row_of.get(doc_id, -1) for doc_id in doc_ids], dtype=np.int64)
 
     def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
-        """Rows of documents by their texts."""
+        """Rows of documents by text."""
         return {text: row for text in texts if (row := self._row_of_text.get(text_id(text))) is not None}
 
 
@@ -160,21 +139,21 @@ def open_baseline_stores(paths: Sequence[str | Path], *, baseline: bool) -> list
 
 
 def refuse_unused_stores(stores: Sequence[Store], used: Sequence[Store]) -> None:
-    """Refuse stores of a baseline that it has no use for."""
+    """Refuse baseline stores that no data set needs."""
     for store in stores:
         if not any(store is used_store for used_store in used):
             raise StoreError(f"--baseline-store {store.path} must be of use to the baseline, got no data set that needs it; leave it out")
 
 
 def store_inputs(store: Store, before: System | None) -> dict[str, str]:
-    """Where the vectors came from, for a result file."""
+    """Paths and checksums of the stores, for a result."""
     stores = {"": store} if before is None or before.store is store else {"": store, "baseline_": before.store}
     inputs = {f"{prefix}store": str(store.path) for prefix, store in stores.items()}
     return {**inputs, **{f"{prefix}store_sha256": store.manifest.sha256 for prefix, store in stores.items()}}
 
 
 def baseline_system(baseline: DualEncoder, fingerprint: Fingerprint, store: Store, others: Sequence[Store]) -> System:
-    """The baseline with documents of its own: those of the model under test where one tower made both, else the same in another store."""
+    """The baseline with its documents: the same store where one document tower made both, else the same documents in another store."""
     differences = store.differences(fingerprint)
     if not differences:
         return System(baseline, store)

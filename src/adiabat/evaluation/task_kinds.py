@@ -39,13 +39,13 @@ from adiabat.data.labelled import (
 from adiabat.data.language_grids import read_question_grid, require_every_label, select_languages
 from adiabat.data.records import Document, LanguageGridSet, grid_id
 from adiabat.data.table_rows import table_name
-from adiabat.evaluation.labels import score_bitext, score_classification, score_clustering
+from adiabat.evaluation.labels import score_classification, score_clustering
 from adiabat.evaluation.language_grid_tasks import score_nli_grid, score_question_grid
 from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel, TaskCorpus
 from adiabat.evaluation.mteb_task import require_task, score_mteb
 from adiabat.evaluation.retrieval import score_retrieval
 from adiabat.evaluation.retrieval_data import RetrievalTaskData, read_retrieval_tasks
-from adiabat.evaluation.similarity import score_pair_classification, score_sts, score_words
+from adiabat.evaluation.similarity import score_bitext, score_pair_classification, score_sts, score_words
 from adiabat.evaluation.systems import BM25System, System
 from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import TaskScores
@@ -60,13 +60,13 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class LoadedTask:
-    """One task, read and found sound.
+    """One task, read and checked.
 
     Attributes:
         name: Unique among the tasks.
-        source: Where it was read from.
+        source: Path or name of its data.
         sha256: Of its data and settings.
-        score: Measures a model on it.
+        score: Scores a model on it.
         lexical: Whether BM25 can do it.
     """
 
@@ -77,12 +77,12 @@ class LoadedTask:
     lexical: bool = False
 
     def key(self, subject: MeasuredModel) -> str:
-        """SHA-256 of what scores follow from."""
+        """SHA-256 of everything that decides the scores."""
         return _sha256([VERSION, self.sha256, subject.key])
 
 
 def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
-    """Read all tasks."""
+    """Read all tasks of a suite; all faults are raised together."""
     if not settings.tasks:
         raise ConfigError("tasks must be given, got none; list them under [[tasks]]")
     faults: list[str] = []
@@ -108,7 +108,7 @@ def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
 
 @contextmanager
 def _gathering(faults: list[str], *, about: str = "") -> Iterator[None]:
-    """Note a fault and go on."""
+    """Collect a fault and continue."""
     try:
         yield
     except AdiabatError as fault:
@@ -124,7 +124,7 @@ def _plain(value: object) -> object:
 
 
 def _digest(data: Any, section: Any, *further: object) -> str:
-    """SHA-256 of what was read and of the settings that decide scores; names decide nothing."""
+    """SHA-256 of data and of the settings that decide scores; names decide nothing."""
     return _sha256([asdict(data), section.model_dump(mode="json", exclude={"name"}), *further])
 
 
@@ -184,7 +184,7 @@ def _question_grid(section: QuestionGridTask, _: int) -> LoadedTask:
 
 
 def _of_texts(section: Any, data: Any, score: Callable[[DualEncoder, str, Watch], TaskScores], *further: object) -> LoadedTask:
-    """A task without a corpus, of data that has a name."""
+    """A task of named data without a corpus."""
     name = section.name or data.name
     return LoadedTask(name, section.data, _digest(data, section, *further), lambda subject, _, watch: score(subject.towers, name, watch))
 

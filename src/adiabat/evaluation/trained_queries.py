@@ -16,11 +16,7 @@ from adiabat.store.vector_store import Store
 
 
 def query_overlap(record: TrainedTexts | None, examples: AddressedSet, store: Store) -> TrainingOverlap | None:
-    """Count what of each query was trained on.
-
-    Args:
-        record: Of the job of the measured model; None where it is of none.
-    """
+    """Training data of a job among the queries and relevant documents; None without a job."""
     if record is None:
         return None
     rows, number_of = np.unique(examples.positives.values, return_inverse=True)
@@ -33,11 +29,7 @@ def query_overlap(record: TrainedTexts | None, examples: AddressedSet, store: St
 
 
 def premise_overlap(record: TrainedTexts | None, grid: LanguageGridSet, clusters: Int[np.ndarray, " n"]) -> TrainingOverlap | None:
-    """Count what of each premise was trained on, in any language.
-
-    Args:
-        record: Of the job of the measured model; None where it is of none.
-    """
+    """Training data of a job among the premises and entailed hypotheses, in any language; None without a job."""
     if record is None:
         return None
     count, languages = int(clusters.max()) + 1, len(grid.languages)
@@ -52,7 +44,7 @@ def premise_overlap(record: TrainedTexts | None, grid: LanguageGridSet, clusters
 
 
 def trained_on(model: str, scores: TaskScores) -> Iterator[TrainedOn]:
-    """What to say of one model."""
+    """The record of one model's training data in a task."""
     overlap = scores.trained
     if overlap is None:
         return
@@ -70,10 +62,9 @@ def trained_on(model: str, scores: TaskScores) -> Iterator[TrainedOn]:
 
 
 def measure_unseen(scores: Sequence[TaskScores], *, seed: int, resamples: int) -> Unseen | None:
-    """Measure on the queries of which no model was trained on anything.
+    """Measure on the queries without any training data of a model.
 
-    Returns:
-        None where that is all queries or fewer than two, or where a model may have been trained on more than is known.
+    None where that is all queries or fewer than two, or where a model may have seen more than is known.
     """
     known = [task_scores.trained for task_scores in scores if task_scores.trained is not None]
     if any(task_scores.unknown or task_scores.documents is None for task_scores in known):
@@ -88,7 +79,7 @@ def measure_unseen(scores: Sequence[TaskScores], *, seed: int, resamples: int) -
 
 
 def with_overlap(result: DatasetResult, overlaps: Sequence[TrainedOn]) -> DatasetResult:
-    """Say what models were trained on; where that is more than a few of the queries, without a verdict."""
+    """Add the records of training data; above a tenth of the queries, verdicts go."""
     if all(overlap.is_proof for overlap in overlaps):
         return replace(result, trained=list(overlaps))
     changes, ladder = without_verdicts(result.changes), without_verdicts(result.ladder)
@@ -96,10 +87,10 @@ def with_overlap(result: DatasetResult, overlaps: Sequence[TrainedOn]) -> Datase
 
 
 def without_verdicts(changes: Sequence[Change]) -> list[Change]:
-    """Changes of a model that was trained on too many of the units."""
+    """Changes without verdicts, of a model that saw too many of the units in training."""
     return [replace(change, verdict=None) for change in changes]
 
 
 def without_grid_verdicts(grids: Sequence[GridComparison]) -> list[GridComparison]:
-    """The same for language grids."""
+    """Language grids without verdicts."""
     return [replace(grid, verdicts=None, improved=None, worsened=None, improved_z=None, worsened_z=None) for grid in grids]

@@ -1,14 +1,12 @@
-"""Two models on one language grid, cell by cell.
+"""Comparison of two models on a language grid, cell by cell.
 
-A cell is better or worse where the sign-flip test over its units survives Benjamini-Hochberg over all cells of the comparison.
-Signs of whole units are flipped, the same in all cells: a unit is there in every language, so cells are far from independent.
+A cell is better or worse where the sign-flip test over its units survives Benjamini-Hochberg over all cells of the comparison. Signs of
+whole units are flipped, the same in all cells: a unit is in every language, so cells are far from independent.
 
-For a discrepancy over pairs of units the flips are of differences of pseudo-values (`adiabat.evaluation.language_grid_measures`), to
-which a permutation test in the strict sense does not apply. Simulated grids without any difference say what that costs: with 30, 100 and
-400 premises, in ten shapes (hard, easy, skewed, nearly equal models, one premise in ten changed, premises of unequal size, ...), the test
-at 5 % rejected 0.2 to 5.4 % of cells and the test at 0.2 % at most 0.25 %, while the bootstrap of the same pseudo-values rejected up to 8.1
-% and 0.75 %: too many where few premises changed or there are few of them, and in the far tail, where a correction over hundreds of cells
-decides. Hence flips, and no bootstrap.
+A discrepancy over pairs of units flips differences of pseudo-values (`adiabat.evaluation.language_grid_measures`), which is no permutation
+test in the strict sense. On simulated grids without a difference (30, 100 and 400 premises, ten shapes) the test at 5 % rejected 0.2 to 5.4
+% of cells, and at 0.2 % at most 0.25 %. The bootstrap of the same pseudo-values rejected up to 8.1 % and 0.75 %: too many where few
+premises changed, and in the far tail, where a correction over hundreds of cells decides.
 """
 
 import math
@@ -30,20 +28,20 @@ DISCOVERY_RATE = 0.05
 def compare_grids(
     after: GridSample, before: GridSample | None, *, seed: int, resamples: int = RESAMPLES, choice: float = 1.0
 ) -> GridComparison:
-    """Tables of one comparison, and which cells changed.
+    """Compare two models in every cell of a language grid.
 
     Args:
         after: Of the model under test.
-        before: Of the model that it is compared with, over the same units; None gives the values alone.
+        before: Of its baseline, over the same units; None gives the values alone.
         seed: Of the sign flips.
-        resamples: Sign flips at the least, > 0; as many as so many cells need: see `flips_for`.
-        choice: For how many comparisons each p-value counts, >= 1: more than one where `before` was chosen for what it scored.
+        resamples: Sign flips at least, > 0; `flips_for` adds as many as the cells need.
+        choice: Factor on each p-value, >= 1: above 1 where `before` was chosen by its score on these units.
 
     Returns:
-        The tables; counts by the z-test only where the cells count errors.
+        Tables of values, improvements and verdicts; counts by the z-test only where the cells count errors.
 
     Raises:
-        ValueError: If the two are not of the same comparison, similarity, languages and number of units, or `resamples` is not above 0.
+        ValueError: If the two differ in comparison, similarity, languages or units, or `resamples` is not above 0.
 
     Reference:
         Vasilyev et al. 2024.
@@ -71,45 +69,30 @@ def compare_grids(
 
 
 def cell_values(cells: GridSample) -> Float[np.ndarray, "a b"]:
-    """The value of every cell.
-
-    Args:
-        cells: Of one model.
-
-    Returns:
-        ``errors / total`` where the cells count errors, else the mean over units.
-    """
+    """Value of every cell: ``errors / total`` where the cells count errors, else the mean over units."""
     if cells.errors is not None:
         return np.asarray(cells.errors / cells.total)
     return np.asarray(cells.values.mean(axis=-1, dtype=np.float64))
 
 
 def flips_for(cells: int, *, requested: int) -> int:
-    """How many sign flips a comparison of so many cells is given.
+    """Number of sign flips for a comparison of so many cells: `requested`, or ``cells / 0.05`` where that is more.
 
-    The least p-value that R flips can give is ``1 / (R + 1)``, and the strictest step of Benjamini-Hochberg over n cells asks for
-    ``0.05 / n``: with fewer, a single changed pair of languages could never be told, however much it changed.
+    R flips give p-values of ``1 / (R + 1)`` at least, and the strictest step of Benjamini-Hochberg over n cells asks for ``0.05 / n``: with
+    fewer flips, no single changed pair of languages could be reported.
 
     Args:
         cells: Compared at once.
-        requested: Asked for.
+        requested: By the settings.
 
     Returns:
-        `requested`, or ``n / 0.05`` where that is more.
+        The number of flips.
     """
     return max(requested, math.ceil(cells / DISCOVERY_RATE))
 
 
 def flips_notes(cells: int, *, requested: int) -> list[str]:
-    """What a reader should know of the number of flips.
-
-    Args:
-        cells: Compared at once; 0 where there is no baseline.
-        requested: Asked for.
-
-    Returns:
-        One sentence, or none where signs were flipped as often as asked.
-    """
+    """A sentence where `flips_for` gives more flips than `requested`; `cells` is 0 without a baseline."""
     flips = flips_for(cells, requested=requested)
     if flips == requested:
         return []
@@ -120,7 +103,7 @@ def flips_notes(cells: int, *, requested: int) -> list[str]:
 
 
 def _changed(after: GridSample, before: GridSample, choice: float, seed: int, resamples: int) -> Bool[np.ndarray, "a b"]:
-    """GridSample whose change holds after the correction over all."""
+    """Cells whose change survives the correction over all cells."""
     shape = after.values.shape
     differences = (after.values.astype(np.float64) - before.values).reshape(-1, shape[-1]).T
     flips = flips_for(math.ceil(differences.shape[1] * choice), requested=resamples)
@@ -129,7 +112,7 @@ def _changed(after: GridSample, before: GridSample, choice: float, seed: int, re
 
 
 def _counts_by_z(after: GridSample, before: GridSample) -> tuple[int, int] | tuple[None, None]:
-    """The source's counts of improved and worsened cells."""
+    """Improved and worsened cells by the two-proportion test of Vasilyev et al. 2024."""
     if after.errors is None or before.errors is None:
         return None, None
     counted = zip(before.errors.ravel().tolist(), after.errors.ravel().tolist(), strict=True)

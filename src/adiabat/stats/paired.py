@@ -19,6 +19,8 @@ from adiabat.stats.resampling import (
     CONFIDENCE,
     RESAMPLES,
     Interval,
+    RunEffect,
+    RunResamples,
     acceleration,
     bca_interval,
     jackknife,
@@ -28,7 +30,6 @@ from adiabat.stats.resampling import (
     small_sample,
     student_quantile,
 )
-from adiabat.stats.run_effects import RunEffect, RunResamples
 from adiabat.stats.samples import Bounds, Sample
 from adiabat.stats.significance import bootstrap_p_value, rank_exchange_p_value, sign_flip_p_values, two_proportion_z, verdict_of
 from adiabat.stats.statistics import values_of
@@ -43,20 +44,20 @@ Runs = Sequence[Sample]
 def paired_changes(after: Sequence[Sample], before: Sequence[Sample] | None, *, seed: int, resamples: int = RESAMPLES) -> list[Change]:
     """Compare two models on measures of the same units.
 
-    Measures share their resamples, and exchanges of scores, so that what is said of one does not depend on what else was measured.
+    Measures share their resamples and exchanges, so each result is independent of what else is measured.
 
     Args:
         after: Measures of the model under test.
-        before: The same of what it is compared with, on the same units; None gives values and their intervals alone.
+        before: The same of its baseline, on the same units; None gives values and their intervals alone.
         seed: Of the draws.
-        resamples: How many, and how many exchanges, > 0.
+        resamples: Number of resamples, and of exchanges, > 0.
 
     Returns:
         One change per measure, in order.
 
     Raises:
-        ValueError: If measures are not of the same units, before and after are not the same measures with the same references, one has
-            no value, or `resamples` is not above 0.
+        ValueError: If measures differ in their units, before and after differ in measures or references, a measure has no value, or
+            `resamples` is not above 0.
 
     Reference:
         Efron and Tibshirani 1993, chapter 14; Smucker et al. 2007.
@@ -69,14 +70,14 @@ def paired_changes(after: Sequence[Sample], before: Sequence[Sample] | None, *, 
 def changes_over_runs(after: Sequence[Runs], before: Sequence[Runs] | None, *, seed: int, resamples: int = RESAMPLES) -> list[Change]:
     """Compare the means of two models over their runs of several seeds.
 
-    Intervals are over units and seeds: see `adiabat.stats.run_effects` for how runs are drawn. Exchanging scores of units would be silent
-    on seeds, so where a model has several runs the p-value is that of the bootstrap.
+    Intervals are over units and seeds: see `adiabat.stats.resampling`. Exchanges of unit scores ignore seeds, so where a model has several
+    runs the p-value is that of the bootstrap.
 
     Args:
         after: For each measure, the model under test in each of its runs; equally many runs for every measure.
-        before: The same of what it is compared with, in as many runs as it has; None as for `paired_changes`.
+        before: The same of the baseline, in as many runs as it has; None as for `paired_changes`.
         seed: Of the draws.
-        resamples: How many, > 0.
+        resamples: Number of resamples, > 0.
 
     Returns:
         One change per measure, in order; with one run of either model, that of `paired_changes`.
@@ -113,7 +114,7 @@ def _counterparts(after: Sequence[Runs], before: Sequence[Runs] | None) -> list[
 
 
 def _drawn_alike(measures: Sequence[PairedMeasure]) -> list[list[int]]:
-    """Places of the measures whose resamples are the same: those that have the same groups."""
+    """Indices of the measures that share their resamples: those with the same groups."""
     by_groups: dict[bytes | None, list[int]] = {}
     for i, measure in enumerate(measures):
         groups = measure.first.groups
@@ -122,7 +123,7 @@ def _drawn_alike(measures: Sequence[PairedMeasure]) -> list[list[int]]:
 
 
 def _values(measures: Sequence[PairedMeasure], counts: Iterable[Float[np.ndarray, "b n"]] | None) -> list[Replicates]:
-    """All together, on each of the resamples; None: as they are."""
+    """Values of all measures on each resample, or on the data itself where `counts` is None."""
     samples = [measure.samples for measure in measures]
     all_samples = [sample for group in samples for sample in group]
     columns = values_of(all_samples) if counts is None else np.concatenate([values_of(all_samples, block) for block in counts])
@@ -137,7 +138,7 @@ def _draws(measures: Sequence[PairedMeasure], *, seed: int, resamples: int) -> l
 
 
 def _p_values(measures: Sequence[PairedMeasure], *, seed: int, flips: int) -> dict[int, float]:
-    """By exchanging scores, of every measure that this is possible for."""
+    """p-values by exchanging scores, for every measure with one run of either model that allows it."""
     exchanged = {i: measure for i, measure in enumerate(measures) if measure.runs == (1, 1)}
     differences = {i: shares_of(difference) for i, measure in exchanged.items() if (difference := measure.difference) is not None}
     p_values: dict[int, float] = {}
@@ -153,16 +154,16 @@ def _p_values(measures: Sequence[PairedMeasure], *, seed: int, flips: int) -> di
 
 @dataclass(frozen=True, slots=True)
 class _Quantity:
-    """One number, as it is and as it could have been.
+    """One number with its resamples.
 
     Attributes:
-        value: As it is.
+        value: On the data itself.
         units: On each resample of the units.
         runs: The same with other runs; `units` itself where runs do not differ.
         draws: The same with the factor for how little is known of runs.
-        without: Without single units, of those that have any weight.
-        groups: That those are of.
-        run_freedom: Degrees of freedom that the spread of runs is known with.
+        without: Jackknife values, of units with any weight.
+        groups: Of those.
+        run_freedom: Degrees of freedom of the spread of runs.
     """
 
     value: float
@@ -174,7 +175,7 @@ class _Quantity:
     run_freedom: int
 
     def error(self) -> tuple[float, float]:
-        """Standard error over units and runs, and the degrees of freedom that it is known with: 0 where there are no two units."""
+        """Standard error over units and runs, and its degrees of freedom: 0 where there are no two units."""
         widening, freedom = small_sample(self.without, self.groups)
         units = widening * _deviation(self.units)
         runs = 0.0 if self.runs is self.units else _deviation(self.runs - self.units)
@@ -185,7 +186,7 @@ class _Quantity:
         return error, freedom
 
     def interval(self) -> Interval | None:
-        """None where there are no two units to tell how much they differ."""
+        """BCa interval; None where there are no two units."""
         error, freedom = self.error()
         if freedom == 0:
             return None
@@ -198,10 +199,10 @@ class _Quantity:
         return bca_interval(self.value, self.draws, acceleration=skewness)
 
     def wide_interval(self) -> Interval | None:
-        """No narrower on either side than a t interval: for differences, which may be 0 on most units.
+        """BCa, but no narrower on either side than a t interval: for differences, which may be 0 on most units.
 
-        The skewness of the few that are left is mostly chance, and BCa goes along with it. With one query in ten changed, of 100, it alone
-        misses a difference of zero in 14 of 100 trials, and this in 4.
+        The skewness of the few that are left is mostly chance, and BCa follows it. With one query in ten changed, of 100, BCa alone misses
+        a difference of zero in 14 of 100 trials, and this in 4.
         """
         interval = self.interval()
         if interval is None:
@@ -211,7 +212,7 @@ class _Quantity:
         return min(interval[0], self.value - half), max(interval[1], self.value + half)
 
     def detectable(self) -> float | None:
-        """A true value that would be found to lie beside 0 with `POWER`."""
+        """A true value that would show as evidence with probability `POWER`."""
         error, freedom = self.error()
         if error == 0 or freedom == 0:
             return None
@@ -219,7 +220,7 @@ class _Quantity:
 
 
 def _deviation(draws: Float[np.ndarray, " r"]) -> float:
-    """Of those that are defined; 0 where they differ in their last digits alone."""
+    """Standard deviation of defined draws; 0 where they differ by rounding alone."""
     defined = draws[~np.isnan(draws)]
     if not defined.size:
         return 0.0
@@ -228,7 +229,7 @@ def _deviation(draws: Float[np.ndarray, " r"]) -> float:
 
 
 def _clipped(interval: Interval | None, bounds: Bounds | None) -> Interval | None:
-    """Without what the measure cannot be: the true value lies in the bounds, so no interval misses it for being cut there."""
+    """The part of an interval within the bounds of the measure."""
     if interval is None or bounds is None:
         return interval
     low, high = np.clip(interval, *bounds).tolist()
@@ -272,7 +273,7 @@ def _quantities(
     without = measure.replicates(np.stack([jackknife(sample) for sample in measure.samples], axis=1))
     after, before = runs.effects([values.after, values.before], [draws.after, draws.before])
     groups, weighty = jackknife_groups(measure.first), _weighty(measure.first)
-    quantities = zip(values.means(), draws.means(), (after, before, after.less(before)), without.means(), strict=True)
+    quantities = zip(values.means(), draws.means(), (after, before, after.minus(before)), without.means(), strict=True)
     weighted_groups = groups if groups is None else groups[weighty]
     first, second, third = (
         _quantity(float(value[0]), units, effect, left_out[weighty], runs, weighted_groups) for value, units, effect, left_out in quantities
@@ -281,7 +282,7 @@ def _quantities(
 
 
 def _weighty(sample: Sample) -> Bool[np.ndarray, " _"] | slice:
-    """Which values of the jackknife lack a unit that has any weight."""
+    """Jackknife values whose left-out unit has any weight."""
     return weights_of(sample) > 0 if sample.statistic == "mean" else slice(None)
 
 
@@ -293,7 +294,7 @@ def _quantity(
     runs: RunResamples,
     groups: Int[np.ndarray, " m"] | None,
 ) -> _Quantity:
-    """Draws of units and of runs together, what both have in them taken off the first."""
+    """Draws of units and runs together; the variance that both contain is taken off the units."""
     if not effect.shift.any():
         return _Quantity(value, units, units, units, without, groups, runs.freedom)
     variance = _deviation(units) ** 2
@@ -310,14 +311,14 @@ def _bounds_of_difference(sample: Sample) -> Bounds | None:
 
 
 def _bounds_of_improvement(sample: Sample) -> Bounds | None:
-    """Percent; nothing can fall by more than all of it."""
+    """In percent; a value falls by all of itself at most."""
     if sample.bounds is None or sample.bounds[0] < 0:
         return None
     return (-math.inf, 100.0) if sample.lower_is_better else (-100.0, math.inf)
 
 
 def _percent_interval(difference: _Quantity, before: _Quantity, sample: Sample) -> Interval | None:
-    """Of the improvement, which has no end where the baseline may as well be 0: such an interval is not reported."""
+    """Interval of the improvement; None where the baseline may be 0, which leaves the improvement without an end."""
     if before.value <= 0:
         return None
     percent, ratio = -100 if sample.lower_is_better else 100, difference.value / before.value
@@ -335,7 +336,7 @@ def _percent_interval(difference: _Quantity, before: _Quantity, sample: Sample) 
 
 
 def _ratios(differences: Float[np.ndarray, " r"], before: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
-    """Infinite where the baseline is 0 or below it, where there is nothing to take a share of; NaN if nothing changed there either."""
+    """Infinite where the baseline is 0 or less; NaN if nothing changed there either."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.divide(differences, before, out=differences * np.inf, where=before > 0))
 
@@ -348,14 +349,14 @@ def _bootstrap_p(measure: PairedMeasure, draws: Float[np.ndarray, " r"]) -> floa
 
 
 def _changed(measure: PairedMeasure) -> int:
-    """Units that differ between the models: in the mean over runs, or between those two runs that differ on most."""
+    """Units that differ between the models: in the mean over runs, or between the two runs that differ most."""
     if (difference := measure.difference) is not None:
         return int(np.count_nonzero(difference.values[weights_of(difference) > 0]))
     return max(_units_apart(after, before) for after in measure.after for before in measure.before)
 
 
 def _units_apart(first: Sample, second: Sample) -> int:
-    """Units whose values differ; of clusters, the fewest that would have to move for both to be the same, whatever their numbers."""
+    """Units whose values differ; of clusters, the fewest that must move to make both clusterings equal, whatever their numbers."""
     if first.statistic != "v-measure":
         return int((first.values != second.values).sum())
     from scipy.optimize import linear_sum_assignment
@@ -367,7 +368,7 @@ def _units_apart(first: Sample, second: Sample) -> int:
 
 
 def _z(measure: PairedMeasure) -> float | None:
-    """The source's test, which knows of one run against one."""
+    """Two-proportion z of one run against one."""
     if not measure.first.proportion or measure.runs != (1, 1):
         return None
     before, after, total = (
@@ -377,7 +378,7 @@ def _z(measure: PairedMeasure) -> float | None:
 
 
 def _of_units(measure: PairedMeasure) -> tuple[float | None, int | None, int | None]:
-    """Effect size, units gained, units lost: those two only where a unit's value is its own."""
+    """Effect size, units gained, units lost; the counts only where units have values of their own."""
     difference = measure.difference
     if difference is None:
         return None, None, None

@@ -26,22 +26,18 @@ class Replicates:
     difference: Float[np.ndarray, " r"]
 
     def means(self) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
-        """Over runs.
-
-        Returns:
-            After, before (0 where there is no other) and difference.
-        """
+        """Means over runs: after, before (0 without a baseline), and their difference."""
         before = self.before.mean(axis=1) if self.before.size else np.zeros(len(self.after))
         return self.after.mean(axis=1), before, self.difference
 
 
 @dataclass(frozen=True, slots=True)
 class PairedMeasure:
-    """One measure of a model, and of what it is compared with.
+    """One measure of a model and of its baseline, on the same units.
 
     Attributes:
-        after: Of the model under test, in each of its runs.
-        before: Of the other, in each of its runs; empty where there is no other.
+        after: Of the model under test, one sample for each run.
+        before: Of the baseline, one for each run; empty without a baseline.
     """
 
     after: tuple[Sample, ...]
@@ -49,17 +45,17 @@ class PairedMeasure:
 
     @property
     def first(self) -> Sample:
-        """What is said of the measure itself is the same in all of them."""
+        """The first run under test: name, direction, weights and groups are the same in all samples."""
         return self.after[0]
 
     @property
     def runs(self) -> tuple[int, int]:
-        """How many runs either has."""
+        """Numbers of runs: of the model under test, and of the baseline."""
         return len(self.after), len(self.before)
 
     @property
     def difference(self) -> Sample | None:
-        """Differences of units, of which the value is the difference of the values; None for statistics that have no such thing."""
+        """Differences of units, whose mean is the difference of the values; None for statistics other than the mean."""
         if not self.before or self.first.statistic != "mean":
             return None
         after, before = (np.stack([sample.values for sample in side]).mean(axis=0, dtype=np.float64) for side in (self.after, self.before))
@@ -67,19 +63,12 @@ class PairedMeasure:
 
     @property
     def samples(self) -> list[Sample]:
-        """What is drawn again."""
+        """All samples that a resample evaluates."""
         difference = self.difference
         return [*self.after, *self.before, *([] if difference is None else [difference])]
 
     def replicates(self, columns: Float[np.ndarray, "r c"]) -> Replicates:
-        """Put values into their places.
-
-        Args:
-            columns: One for each of `samples`.
-
-        Returns:
-            The same by name.
-        """
+        """Name the columns of values, one for each of `samples`."""
         after, before, differences = np.split(columns, np.cumsum(self.runs), axis=1)
         if differences.size:
             return Replicates(after, before, differences[:, 0])
@@ -88,26 +77,12 @@ class PairedMeasure:
 
 
 def weights_of(sample: Sample) -> Float[np.ndarray, " n"]:
-    """Its reference, 1 for each unit where it has none.
-
-    Args:
-        sample: Any.
-
-    Returns:
-        One for each unit.
-    """
+    """Weight of each unit: the reference of the sample, or 1."""
     return np.ones(sample.values.shape) if sample.reference is None else sample.reference
 
 
 def shares_of(sample: Sample) -> Float[np.ndarray, " n"]:
-    """What each unit adds to a mean.
-
-    Args:
-        sample: Whose statistic is the mean.
-
-    Returns:
-        One for each unit; their sum is the value of the sample.
-    """
+    """What each unit adds to a mean; the shares add up to the value of the sample."""
     weights = weights_of(sample)
     members = members_of(sample.groups, sample.values.size)
     shares = np.empty(sample.values.shape)
@@ -117,14 +92,7 @@ def shares_of(sample: Sample) -> Float[np.ndarray, " n"]:
 
 
 def require_comparable(measures: Sequence[PairedMeasure]) -> None:
-    """Refuse what would end as NaN in a report, or compare what cannot be.
-
-    Args:
-        measures: All of the same units.
-
-    Raises:
-        ValueError: At the first fault, naming measure and value.
-    """
+    """Refuse, with a `ValueError`, measures with missing values, and pairs that differ in more than their scores."""
     for measure in measures:
         if measure.runs != measures[0].runs:
             raise ValueError(f"{measure.first.measure} must have as many runs as the first measure, {measures[0].runs}, got {measure.runs}")
@@ -151,7 +119,7 @@ def _require_value(sample: Sample, *, units: int) -> None:
 
 
 def _require_same(sample: Sample, first: Sample) -> None:
-    """What a measure is, and what it is taken with, is one for all models and runs."""
+    """All models and runs share the definition, weights and groups of a measure."""
     for name in ("measure", "similarity", "statistic", "lower_is_better", "proportion"):
         if getattr(sample, name) != getattr(first, name):
             raise ValueError(f"{name} must be {getattr(first, name)!r} for both models, got {getattr(sample, name)!r}")
@@ -162,6 +130,6 @@ def _require_same(sample: Sample, first: Sample) -> None:
 
 
 def _less(after: Float[np.ndarray, " n"], before: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Differences, 0 where two values differ in their last digits alone: rounding is no change for the better."""
+    """Differences; 0 where two values differ by rounding alone."""
     difference = after - before
     return np.where(np.abs(difference) <= 1e-12 * np.maximum(np.abs(after), np.abs(before)), 0.0, difference)

@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from adiabat.core.errors import ConfigError, several
+from adiabat.core.ragged import Ragged
+from adiabat.stats.samples import SHARE, Sample
 
 if TYPE_CHECKING:
     from ir_measures import Measure, Metric, Provider
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 Ties = Literal["relevant_last", "trec_eval"]
 """Order of documents with equal scores."""
 
-_OF_ALL_JUDGED = frozenset(("Bpref", "infAP", "Judged"))
-"""Measures of ir-measures, by their own names, that count judged documents which are not relevant."""
+_IRRELEVANT_COUNT = frozenset(("Bpref", "infAP", "Judged"))
+"""Measures of ir-measures that count documents judged not relevant."""
 
 
 def discordant_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) -> Int[np.ndarray, " p"]:
@@ -44,8 +46,10 @@ def discordant_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndar
     Reference:
         Vasilyev et al. 2024.
     """
-    _refuse_nan(positive, "positive")
-    _refuse_nan(negative, "negative")
+    for side, scores in (("positive", positive), ("negative", negative)):
+        # NaN sorts last and would pass for the closest document.
+        if np.isnan(scores).any():
+            raise ValueError(f"{side} scores must be numbers, got {int(np.isnan(scores).sum())} NaN of {scores.size}")
     ascending = np.sort(negative)
     return np.asarray(negative.size - np.searchsorted(ascending, positive, side="left"), dtype=np.int64)
 
@@ -63,50 +67,24 @@ def pnd_shares(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> F
     Raises:
         ValueError: If a query has fewer pairs than errors.
     """
-    _check_counts(errors, pairs)
+    impossible = np.flatnonzero((errors < 0) | (errors > pairs))
+    if impossible.size:
+        row = int(impossible[0])
+        raise ValueError(f"errors must lie between 0 and pairs, got {int(errors[row])} of {int(pairs[row])} at query {row}")
     return np.asarray(np.divide(errors, pairs, out=np.zeros(errors.shape), where=pairs > 0))
 
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """Errors and pairs of every query.
-
-    Counts add up: a query that is compared with the store part by part ends with the same counts.
+    """Pairs of a positive and another document of every query.
 
     Attributes:
-        errors: Pairs whose positive is not strictly closer, per query.
-        pairs: Pairs compared, per query.
+        errors: Pairs whose positive is not strictly closer.
+        pairs: Pairs compared.
     """
 
     errors: Int[np.ndarray, " q"]
     pairs: Int[np.ndarray, " q"]
-
-    @classmethod
-    def zeros(cls, queries: int) -> "PairCounts":
-        """Nothing compared yet.
-
-        Args:
-            queries: How many queries there will be.
-
-        Returns:
-            Counts to be filled with `add`.
-        """
-        return cls(errors=np.zeros(queries, dtype=np.int64), pairs=np.zeros(queries, dtype=np.int64))
-
-    def add(self, queries: Int[np.ndarray, " r"], errors: Int[np.ndarray, " r"], pairs: Int[np.ndarray, " r"]) -> None:
-        """Add counts made elsewhere.
-
-        Args:
-            queries: Rows, from 0; a row may come more than once.
-            errors: To add to each of them.
-            pairs: To add to each of them.
-
-        Raises:
-            ValueError: If a row has fewer pairs than errors.
-        """
-        _check_counts(errors, pairs)
-        np.add.at(self.errors, queries, errors)
-        np.add.at(self.pairs, queries, pairs)
 
 
 def improvement(before: float, after: float, *, lower_is_better: bool) -> float | None:
@@ -131,9 +109,9 @@ def improvement(before: float, after: float, *, lower_is_better: bool) -> float 
 
 
 def pessimistic_run(run: Mapping[str, Mapping[str, float]], qrels: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float]]:
-    """Replace scores by strictly decreasing ones in which tied documents stand from the least to the most relevant.
+    """Replace scores by strictly decreasing ones that rank tied documents from the least to the most relevant.
 
-    Evaluation programs break ties by document id and compare in 32-bit floats; after this they have nothing left to decide.
+    Evaluation programs break ties by document id and compare 32-bit floats; such a run leaves them no tie.
 
     Args:
         run: Score of each retrieved document, per query id; higher is closer.
@@ -159,7 +137,7 @@ def pessimistic_run(run: Mapping[str, Mapping[str, float]], qrels: Mapping[str, 
 
 
 def trec_eval_run(run: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Replace scores by strictly decreasing ones in the order of trec_eval: by score in 32 bits, of equal ones the later id first.
+    """Replace scores by strictly decreasing ones in trec_eval's order: by score in 32 bits, of equal scores the later id first.
 
     Args:
         run: Score of each retrieved document, per query id; higher is closer, none NaN.
@@ -178,15 +156,7 @@ def trec_eval_run(run: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str,
 
 
 def tied_documents(scores: Mapping[str, float], *, single: bool = False) -> int:
-    """How many documents of a query share their score with another.
-
-    Args:
-        scores: Score of each retrieved document.
-        single: Whether scores are compared in 32 bits.
-
-    Returns:
-        The count.
-    """
+    """How many documents of a query share their score with another; with `single`, scores are compared in 32 bits."""
     values = _in_32_bits(scores) if single else scores.values()
     return sum(count for count in Counter(values).values() if count > 1)
 
@@ -224,25 +194,13 @@ def ranking_measures(
     """
     judged = {query_id: {doc_id: int(grade) for doc_id, grade in grades.items()} for query_id, grades in qrels.items()}
     judged_run = {query_id: run[query_id] for query_id in judged if query_id in run}
-    return untied_measures(trec_eval_run(judged_run) if ties == "trec_eval" else pessimistic_run(judged_run, judged), judged, measures)
+    return _untied_measures(trec_eval_run(judged_run) if ties == "trec_eval" else pessimistic_run(judged_run, judged), judged, measures)
 
 
-def untied_measures(
+def _untied_measures(
     run: dict[str, dict[str, float]], qrels: dict[str, dict[str, int]], measures: Sequence[str]
 ) -> dict[str, Float[np.ndarray, " q"]]:
-    """Ranking measures of every query of a run in which no tie is left to break.
-
-    Args:
-        run: As `pessimistic_run` gives it, of queries that `qrels` has.
-        qrels: As for `ranking_measures`.
-        measures: As for `ranking_measures`.
-
-    Returns:
-        As `ranking_measures`.
-
-    Raises:
-        ConfigError: If a name is unknown or incomplete; all such names are listed.
-    """
+    """Ranking measures of every query of `qrels`, for a run without ties."""
     parsed = _parsed(measures)
     row_of = {query_id: row for row, query_id in enumerate(qrels)}
     retrieved = {query_id: scores for query_id, scores in run.items() if scores}
@@ -259,7 +217,7 @@ def untied_measures(
 
 
 def _judged(measures: "Sequence[Measure]", run: dict[str, dict[str, float]], qrels: dict[str, dict[str, int]]) -> "Iterator[Metric]":
-    """What ir-measures says, each measure by the first of its programs that knows it: its own way of choosing takes twice as long."""
+    """Metrics by ir-measures, each from the first provider that supports it: ir-measures' own choice of provider takes twice as long."""
     remaining = list(measures)
     for provider in _providers():
         known, remaining = (
@@ -271,25 +229,14 @@ def _judged(measures: "Sequence[Measure]", run: dict[str, dict[str, float]], qre
 
 
 def largest_cutoff(measures: Sequence[str]) -> int:
-    """How far down a ranking the measures look that say so.
-
-    Args:
-        measures: Names as for `ranking_measures`.
-
-    Returns:
-        1,000 for ``nDCG@10`` and ``R@1000``; 0 where none has a cutoff.
-
-    Raises:
-        ConfigError: If a name is unknown or incomplete; all such names are listed.
-    """
+    """The largest cutoff of the measures: 1,000 for ``nDCG@10`` and ``R@1000``, 0 where none has a cutoff."""
     return max((int(measure.params.get("cutoff", 0)) for measure in _parsed(measures).values()), default=0)
 
 
 def require_relevant_only(measures: Sequence[str]) -> None:
-    """Refuse measures for which it is not enough to know where the relevant documents stand, and unknown ones.
+    """Refuse unknown measures, and those that depend on more than the ranks of relevant documents.
 
-    ``Bpref``, ``infAP``, ``Judged`` and whatever has ``judged_only=True`` or a gain for grade 0 also depend on the documents that were
-    judged and found not relevant.
+    ``Bpref``, ``infAP``, ``Judged`` and measures with ``judged_only=True`` or a gain for grade 0 depend on documents judged not relevant.
 
     Args:
         measures: Names as for `ranking_measures`.
@@ -301,17 +248,17 @@ def require_relevant_only(measures: Sequence[str]) -> None:
     faults += [
         f"measure must depend on relevant documents alone, got {name!r}; take nDCG@10, or compare-runs on the runs"
         for name, measure in known.items()
-        if _asks_for_others(measure)
+        if _counts_irrelevant(measure)
     ]
     if faults:
         raise ConfigError(several(faults))
 
 
-def _asks_for_others(measure: "Measure") -> bool:
-    """Whether judged documents that are not relevant count, unlike those that nobody judged."""
+def _counts_irrelevant(measure: "Measure") -> bool:
+    """Whether documents judged not relevant count otherwise than unjudged ones."""
     gains = measure.params.get("gains", {})
     graded = any(gain != 0 for grade, gain in gains.items() if grade < 1)
-    return measure.NAME in _OF_ALL_JUDGED or bool(measure.params.get("judged_only")) or graded
+    return measure.NAME in _IRRELEVANT_COUNT or bool(measure.params.get("judged_only")) or graded
 
 
 def _providers() -> "list[Provider]":
@@ -341,7 +288,7 @@ def _told_apart(names: Sequence[str]) -> "tuple[dict[str, Measure], list[str]]":
                 # Its parser uses names that Python's ast module deprecated in 3.12.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 measure = ir_measures.parse_measure(name)
-            supported = _has_whole_numbers(measure) and any(provider.supports(measure) for provider in _providers())
+            supported = _has_valid_parameters(measure) and any(provider.supports(measure) for provider in _providers())
         except (ValueError, NameError, TypeError, KeyError, AssertionError):
             supported = False
         if supported:
@@ -351,22 +298,94 @@ def _told_apart(names: Sequence[str]) -> "tuple[dict[str, Measure], list[str]]":
     return parsed, faults
 
 
-def _has_whole_numbers(measure: "Measure") -> bool:
-    """Whether cutoff and least relevant grade, if given, are from 1 on, and gains whole; trec_eval aborts the process over any other."""
+def _has_valid_parameters(measure: "Measure") -> bool:
+    """Whether cutoff and least relevant grade are integers from 1, and gains integers: trec_eval aborts the process over any other."""
     bounds = [measure.params.get(name, 1) for name in ("cutoff", "rel")]
     gains = chain.from_iterable(measure.params.get("gains", {}).items())
     return all(type(number) is int for number in chain(bounds, gains)) and min(bounds) >= 1
 
 
-def _refuse_nan(scores: Float[np.ndarray, " n"], side: str) -> None:
-    """NaN sorts last and would pass for the closest document."""
-    if np.isnan(scores).any():
-        raise ValueError(f"{side} scores must be numbers, got {int(np.isnan(scores).sum())} NaN of {scores.size}")
+Pattern = tuple[int, tuple[tuple[int, int], ...]]
+"""Length of a ranking, and rank and grade of each relevant document in order; the rank of an absent one is the length."""
 
 
-def _check_counts(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> None:
-    """A share outside [0, 1] means that the two arrays do not belong together."""
-    wrong = np.flatnonzero((errors < 0) | (errors > pairs))
-    if wrong.size:
-        row = int(wrong[0])
-        raise ValueError(f"errors must lie between 0 and pairs, got {int(errors[row])} of {int(pairs[row])} at query {row}")
+def measures_of_ranks(
+    ranks: Ragged, grades: Ragged, retrieved: Int[np.ndarray, " q"], measures: Sequence[str]
+) -> dict[str, Float[np.ndarray, " q"]]:
+    """Ranking measures of every query, from the ranks of its relevant documents.
+
+    Rankings whose relevant documents have equal ranks and grades have equal measures, and such patterns are few: with one relevant document
+    and a depth of 100, at most 101. ir-measures judges each pattern once.
+
+    Args:
+        ranks: Of each query's relevant documents, distinct, from 0; a rank from `retrieved` on is not in the ranking.
+        grades: Of each of them, above 0.
+        retrieved: Length of each query's ranking.
+        measures: Names as for `ranking_measures`.
+
+    Returns:
+        For each name, one value per query; 0 for an empty ranking.
+
+    Raises:
+        ConfigError: As for `require_relevant_only`.
+        ValueError: If ranks, grades and lengths are not of equally many queries.
+    """
+    require_relevant_only(measures)
+    if not len(ranks) == len(grades) == len(retrieved):
+        raise ValueError(f"ranks, grades and retrieved must be of the same queries, got {len(ranks)}, {len(grades)} and {len(retrieved)}")
+    patterns, pattern_of = _distinct_patterns(ranks, grades, retrieved)
+    values = _judged_patterns(patterns, measures)
+    return {name: each[pattern_of] for name, each in values.items()}
+
+
+def _distinct_patterns(ranks: Ragged, grades: Ragged, retrieved: Int[np.ndarray, " q"]) -> tuple[list[Pattern], Int[np.ndarray, " q"]]:
+    """The distinct patterns, and the number of each query's."""
+    patterns: list[Pattern] = []
+    pattern_of = np.zeros(len(retrieved), dtype=np.int64)
+    capped = np.minimum(ranks.values, np.repeat(retrieved, ranks.lengths))
+    for length in np.unique(ranks.lengths).tolist():
+        queries = np.flatnonzero(ranks.lengths == length)
+        entries = ranks.offsets[queries][:, None] + np.arange(length)
+        order = np.lexsort((grades.values[entries], capped[entries]), axis=1)
+        entries = np.take_along_axis(entries, order, axis=1)
+        rows = np.concatenate([retrieved[queries][:, None], capped[entries], grades.values[entries]], axis=1)
+        distinct, number = np.unique(rows, axis=0, return_inverse=True)
+        pattern_of[queries] = len(patterns) + number.ravel()
+        patterns += [(row[0], tuple(zip(row[1 : length + 1], row[length + 1 :], strict=True))) for row in distinct.tolist()]
+    return patterns, pattern_of
+
+
+def _judged_patterns(patterns: Sequence[Pattern], measures: Sequence[str]) -> dict[str, Float[np.ndarray, " p"]]:
+    """Measures of each pattern: documents are named by their rank, and patterns of one length share one ranking."""
+    rankings = {length: {str(rank): float(length - rank) for rank in range(length)} for length in {length for length, _ in patterns}}
+    run = {str(number): rankings[length] for number, (length, _) in enumerate(patterns)}
+    qrels = {
+        str(number): {str(rank) if rank < length else f"beyond {which}": grade for which, (rank, grade) in enumerate(relevant)}
+        for number, (length, relevant) in enumerate(patterns)
+    }
+    return _untied_measures(run, qrels, measures)
+
+
+def pnd_samples(counts: PairCounts, *, similarity: str) -> list[Sample]:
+    """The two forms of the positive-negative discrepancy, ``PND`` (mean over queries) and ``PND pooled``.
+
+    Only the pooled form weighs pairs as the two-proportion test does. The mean over queries may even change the other way.
+
+    Args:
+        counts: Of every query.
+        similarity: What ranked the documents.
+
+    Returns:
+        The mean first; a query without pairs weighs nothing in either.
+
+    Raises:
+        ValueError: If a query has fewer pairs than errors.
+
+    Reference:
+        Vasilyev et al. 2024.
+    """
+    compared = (counts.pairs > 0).astype(np.float64)
+    shares = pnd_shares(counts.errors, counts.pairs)
+    mean = Sample("PND", shares, similarity, reference=compared, lower_is_better=True, bounds=SHARE)
+    errors, pairs = counts.errors.astype(np.float64), counts.pairs.astype(np.float64)
+    return [mean, Sample("PND pooled", errors, similarity, reference=pairs, lower_is_better=True, proportion=True, bounds=SHARE)]

@@ -1,12 +1,24 @@
-"""Drawing units again: resamples, the jackknife, and the intervals made from them.
+"""Resampling of units and of runs: bootstrap, jackknife, and their intervals.
 
-The bootstrap draws whole units (queries, premises), so the dependence among the pairs of one unit, and between two models on the same
-unit, is kept. Its intervals are BCa: corrected for the bias of the draws and for a spread that changes with the value, which percentiles
-alone leave in (Efron 1987; Efron and Tibshirani 1993, chapter 14).
+*Units* (queries, premises) are drawn whole, so the dependence among the pairs of a unit, and between two models on the same unit, is kept.
+Intervals are BCa: corrected for the bias of the draws and for a spread that changes with the value (Efron 1987; Efron and Tibshirani 1993,
+chapter 14).
+
+*Runs* of several seeds are few, and drawing three of three makes intervals too narrow by a fifth and more. Therefore:
+
+- Each model draws from one pool of deviations: those of all runs from their model's mean (runs of one length on one scale differ alike),
+  widened by ``sqrt(S / (S - 1))``, because a mean lies closer to its own runs than the truth does.
+- Each resample multiplies its draw by ``sqrt(f / chi2_f)``, f the degrees of freedom. The deviation of runs is itself an estimate, and this
+  factor turns a normal distribution into a t distribution.
+- Runs differ in part because each is better on other units, and resamples of units vary by that too. It is known well, from many units, so
+  it is taken off the spread of the unit resamples, and the deviation of runs stays whole.
+
+A model of one run adds no deviation. Sources: Davison and Hinkley 1997, section 3.8; Owen 2007 (the pigeonhole bootstrap).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -69,7 +81,7 @@ def resampling_counts(
 
 
 def _draw(generator: np.random.Generator, rows: int, units: int, members: list[Int[np.ndarray, " _"]] | None) -> Int[np.ndarray, "b u"]:
-    """Units that were drawn, one row per resample."""
+    """Drawn units, one row per resample."""
     if members is None:
         return generator.integers(0, units, size=(rows, units), dtype=np.int32)
     sizes = np.repeat([len(each) for each in members], [len(each) for each in members])
@@ -78,16 +90,17 @@ def _draw(generator: np.random.Generator, rows: int, units: int, members: list[I
 
 
 def jackknife(sample: Sample) -> Float[np.ndarray, " m"]:
-    """The sample's value without each of its units: from the sums for a mean, by computing it again for any other statistic.
+    """The sample's value without each of its units.
 
-    Where computing it again would mean more than `MAX_JACKKNIFE` values, each is of the sample without several units of one group. What the
-    acceleration is made from stays the same then: of independent units, third and second moments of influences add up.
+    Where that would take more than `MAX_JACKKNIFE` evaluations, several units of one group are left out at a time. The acceleration stays
+    the
+    same: third and second moments of the influences of independent units add up.
 
     Args:
-        sample: Its units.
+        sample: With its units.
 
     Returns:
-        In the order of `jackknife_groups`; NaN where what is left has no value.
+        Values in the order of `jackknife_groups`; NaN where the rest has no value.
     """
     if sample.statistic == "mean":
         return _means_without(sample)
@@ -101,14 +114,7 @@ def jackknife(sample: Sample) -> Float[np.ndarray, " m"]:
 
 
 def jackknife_groups(sample: Sample) -> Groups | None:
-    """The group that each value of `jackknife` lacks a unit of.
-
-    Args:
-        sample: As for `jackknife`.
-
-    Returns:
-        Numbers from 0; None where all units are one group.
-    """
+    """Group of the units that each value of `jackknife` leaves out; None where all units are one group."""
     if sample.groups is None or sample.statistic == "mean":
         return sample.groups
     _, first = np.unique(_parts(sample), return_index=True)
@@ -131,7 +137,7 @@ def _means_without(sample: Sample) -> Float[np.ndarray, " n"]:
 
 
 def _parts(sample: Sample) -> Groups:
-    """Number of the part that each unit is left out with: one for each unit, or `MAX_JACKKNIFE` in all, none of two groups."""
+    """Block that each unit is left out with: its own, or one of about `MAX_JACKKNIFE` blocks, each within one group."""
     blocks, used = np.empty(sample.values.size, dtype=np.int64), 0
     for units in members_of(sample.groups, sample.values.size):
         count = math.ceil(units.size * min(1, MAX_JACKKNIFE / sample.values.size))
@@ -141,12 +147,12 @@ def _parts(sample: Sample) -> Groups:
 
 
 def acceleration(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None) -> float:
-    """How fast the standard error of a value changes with the value: a skewness of the influence that single units have.
+    """Acceleration of BCa: how fast the standard error changes with the value.
 
     ``a = sum u^3 / (6 (sum u^2)^(3/2))``, with ``u = (m - 1) / m (mean - value)`` in each group of m values.
 
     Args:
-        jackknifed: From `jackknife`; what is not finite is passed over.
+        jackknifed: From `jackknife`; values that are not finite are skipped.
         groups: From `jackknife_groups`.
 
     Returns:
@@ -167,17 +173,18 @@ def acceleration(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = No
 
 
 def small_sample(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None) -> tuple[float, float]:
-    """What few units do to a standard error: resamples of n units vary by ``(n - 1) / n`` of the variance, and it is itself a guess.
+    """Correction of a standard error for few units.
 
-    Of several groups the variances are added, each with its own n (Welch 1938; Satterthwaite 1946).
+    Resamples of n units have ``(n - 1) / n`` of the variance of the mean. Variances of several groups are added, each with its own n (Welch
+    1938; Satterthwaite 1946).
 
     Args:
-        jackknifed: From `jackknife`, of the units that have any weight; what is not finite is passed over.
+        jackknifed: From `jackknife`, of the units that have any weight; values that are not finite are skipped.
         groups: From `jackknife_groups`.
 
     Returns:
-        By how much the standard deviation of resamples is to be widened, and the degrees of freedom that it is known with: n - 1 in one
-        group; 1 and 0 where no group has two units, so that nothing is known.
+        Factor that widens the standard deviation of resamples, and its degrees of freedom: n - 1 in one group; 1 and 0 where no group has
+        two units.
     """
     groups_of_values = [jackknifed[values][np.isfinite(jackknifed[values])] for values in members_of(groups, jackknifed.size)]
     sizes = np.array([values.size for values in groups_of_values if values.size > 1], dtype=np.float64)
@@ -237,7 +244,7 @@ def bca_interval(value: float, draws: Float[np.ndarray, " r"], *, acceleration: 
 
 
 def _bias(value: float, draws: Float[np.ndarray, " r"]) -> float:
-    """Standard errors by which the middle of the draws lies below the value."""
+    """Standard errors from the middle of the draws up to the value."""
     # The same units add up to sums that differ in their last digits, by the order they were added in.
     same = np.abs(draws - value) <= 1e-12 * max(abs(value), float(np.abs(draws).max()))
     share = float(((draws < value) & ~same).mean() + same.mean() / 2)
@@ -247,18 +254,7 @@ def _bias(value: float, draws: Float[np.ndarray, " r"]) -> float:
 
 
 def percentile_interval(draws: Float[np.ndarray, " r"], *, confidence: float = CONFIDENCE) -> Interval:
-    """Central interval that holds `confidence` of the draws.
-
-    Args:
-        draws: Bootstrap draws of a statistic.
-        confidence: Share between the two ends, in (0, 1).
-
-    Returns:
-        Lower and upper end.
-
-    Raises:
-        ValueError: If there are no draws, or `confidence` lies outside (0, 1).
-    """
+    """Central interval that holds `confidence` of the draws; no draws are a `ValueError`."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
     if draws.size == 0:
@@ -268,20 +264,86 @@ def percentile_interval(draws: Float[np.ndarray, " r"], *, confidence: float = C
 
 
 def student_quantile(level: float, freedom: float) -> float:
-    """Quantile of Student's t distribution.
-
-    Args:
-        level: In (0, 1).
-        freedom: Degrees of freedom, above 0, whole or not; infinite for the normal distribution.
-
-    Returns:
-        The quantile.
-
-    Reference:
-        Student 1908.
-    """
+    """Quantile of Student's t distribution; `freedom` may be fractional, or infinite for the normal distribution."""
     if math.isinf(freedom):
         return NormalDist().inv_cdf(level)
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, level))
+
+
+@dataclass(frozen=True, slots=True)
+class RunEffect:
+    """How other runs would move the mean over the runs of a model, or a difference of two such means.
+
+    Attributes:
+        shift: Movement in each resample, without `RunResamples.widening`.
+        variance: Share of the variance over unit resamples that comes from runs being better on other units.
+    """
+
+    shift: Float[np.ndarray, " r"]
+    variance: float
+
+    def minus(self, baseline: "RunEffect") -> "RunEffect":
+        """The effect on a difference."""
+        return RunEffect(self.shift - baseline.shift, self.variance + baseline.variance)
+
+
+@dataclass(frozen=True, slots=True)
+class RunResamples:
+    """Runs drawn for each resample; measures of the same models share them.
+
+    Attributes:
+        runs: Number of runs of each model.
+        indices: Drawn deviations of the pool, as many as there are runs of models with several, the first model's first.
+        widening: Factor on what was drawn, ``sqrt(f / chi2_f)``.
+    """
+
+    runs: tuple[int, ...]
+    indices: Int[np.ndarray, "r p"]
+    widening: Float[np.ndarray, " r"]
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom f of the deviation of runs; 0 where no model has several."""
+        return sum(count - 1 for count in self.runs if count > 1)
+
+    @classmethod
+    def draw(cls, runs: Sequence[int], *, resamples: int, generator: np.random.Generator) -> "RunResamples":
+        """Draw runs for every resample; `runs` counts those of each model."""
+        unvaried = cls(tuple(runs), np.zeros((resamples, 0), dtype=np.int64), np.ones(resamples))
+        pool = sum(count for count in runs if count > 1)
+        if not pool:
+            return unvaried
+        indices = generator.integers(0, pool, size=(resamples, pool))
+        widening = np.sqrt(unvaried.freedom / generator.chisquare(unvaried.freedom, size=resamples))
+        return replace(unvaried, indices=indices, widening=widening)
+
+    def effects(self, values: Sequence[Float[np.ndarray, "1 _"]], draws: Sequence[Float[np.ndarray, "r _"]]) -> list[RunEffect]:
+        """Effects of runs on one measure, one for each model.
+
+        Args:
+            values: Value of each run, for each model.
+            draws: The same on each resample of the units.
+
+        Returns:
+            One effect for each model; zero for a model of one run.
+        """
+        several = [i for i, count in enumerate(self.runs) if count > 1]
+        effects = [RunEffect(np.zeros(len(self.widening)), 0.0) for _ in self.runs]
+        if not several:
+            return effects
+        pool = np.concatenate([_deviations(values[i])[0] for i in several])
+        variance = float(np.mean([np.nanvar(_deviations(draws[i]), axis=0).mean() for i in several]))
+        ends = np.cumsum([self.runs[i] for i in several])[:-1]
+        for i, deviations in zip(several, np.split(pool[self.indices], ends, axis=1), strict=True):
+            effects[i] = RunEffect(deviations.mean(axis=1), variance / self.runs[i])
+        return effects
+
+
+def _deviations(values: Float[np.ndarray, "r s"]) -> Float[np.ndarray, "r s"]:
+    """Deviations from the mean over runs, widened; 0 where they are rounding alone."""
+    runs = values.shape[1]
+    deviations = values - values.mean(axis=1, keepdims=True)
+    deviations[np.abs(deviations) <= 1e-12 * np.abs(values)] = 0
+    return np.asarray(deviations * np.sqrt(runs / (runs - 1)))

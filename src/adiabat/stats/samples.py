@@ -58,19 +58,12 @@ class Sample:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from the other measures of a task: measure and similarity."""
+        """Measure and similarity: unique among the measures of a task."""
         return self.measure, self.similarity
 
 
 def ranking_bounds(measure: str) -> Bounds | None:
-    """Between which values a measure of a ranking lies.
-
-    Args:
-        measure: A name of the ir-measures grammar.
-
-    Returns:
-        `SHARE`; None for the counts, such as ``NumRet``.
-    """
+    """`SHARE` for a measure of the ir-measures grammar; None for counts such as ``NumRet``."""
     return None if measure.startswith("Num") else SHARE
 
 
@@ -106,13 +99,13 @@ MAX_TRAINED_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class TrainingOverlap:
-    """What of each unit the job of the measured model trained or validated on.
+    """Training data of the measured model's job among the units.
 
     Attributes:
-        queries: Whether its query, or for a language grid one of its premises.
-        relevant: How many relevant documents it has.
-        documents: How many of them answered a query that was trained or validated on; None where the job knows texts and the store ids
-            alone, or the other way round.
+        queries: Whether the job trained or validated on the unit's query, or for a language grid on one of its premises.
+        relevant: Number of relevant documents of each unit.
+        documents: Number of them that answered a query of the job; None where the job knows texts and the store ids, or the other way
+            round.
         unknown: Why there may be more; "" where there are none.
     """
 
@@ -123,24 +116,17 @@ class TrainingOverlap:
 
     @property
     def is_proof(self) -> bool:
-        """Whether the model was trained on few enough of the units, `MAX_TRAINED_SHARE` of them at the most."""
+        """Whether the job saw at most `MAX_TRAINED_SHARE` of the units."""
         return int(self.queries.sum()) <= MAX_TRAINED_SHARE * self.queries.size
 
     @property
     def unseen(self) -> Bool[np.ndarray, " n"]:
-        """Units of which nothing is known to have been trained on."""
+        """Units without any known training data."""
         assert self.documents is not None, "where documents are not known, neither is what is left"
         return np.asarray(~self.queries & (self.documents == 0))
 
     def take(self, rows: Int[np.ndarray, " k"]) -> "TrainingOverlap":
-        """Some of the units.
-
-        Args:
-            rows: Which.
-
-        Returns:
-            They alone.
-        """
+        """The units of some rows."""
         documents = None if self.documents is None else self.documents[rows]
         return TrainingOverlap(self.queries[rows], self.relevant[rows], documents, self.unknown)
 
@@ -179,18 +165,11 @@ class TaskScores:
 
     @property
     def is_proof(self) -> bool:
-        """Whether a verdict may rest on them: False where the model is known to have been trained on more than a few of the units."""
+        """Whether a verdict may rest on these scores: False where the model trained on more than a few of the units."""
         return self.trained is None or self.trained.is_proof
 
     def take(self, rows: Int[np.ndarray, " n"]) -> "TaskScores":
-        """Some of the units.
-
-        Args:
-            rows: Which, in the order wanted.
-
-        Returns:
-            They alone; of a grid whose cells count errors, the values stay pseudo-values of the whole and the counts are gone.
-        """
+        """The units of some rows, in that order; grids keep their pseudo-values and lose their error counts."""
         samples = [
             replace(
                 sample,

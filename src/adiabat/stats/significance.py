@@ -30,10 +30,10 @@ _BLOCK_CELLS = 2**20
 
 
 def two_proportion_z(errors_before: int, errors_after: int, total: int) -> float:
-    """The source's test of two error shares over the same number of pairs.
+    """Two-proportion z-test of two error shares over the same number of pairs.
 
-    ``Z = (p1 - p0) / sqrt(2 P (1 - P) / N)`` with P the share of both together. It takes the pairs for independent, which they
-    are not: the paired bootstrap is the answer to trust.
+    ``Z = (p1 - p0) / sqrt(2 P (1 - P) / N)`` with P the share of both together. It takes pairs for independent; those of one query are not,
+    so trust the paired tests.
 
     Args:
         errors_before: Of the baseline.
@@ -141,13 +141,13 @@ def exchanges(units: int, *, seed: int, flips: int, columns: int = 1) -> Iterato
     """Random halves of the units: 1 where the two scores of a unit change places.
 
     Args:
-        units: How many, > 0.
-        seed: Of the choice, which depends on nothing else but `units`.
+        units: Number of units, > 0.
+        seed: The rows depend on it and on `units` alone.
         flips: Rows in all, > 0.
-        columns: Of what they will be multiplied with; like the size of blocks, it changes nothing but the memory.
+        columns: Of the matrix that rows will be multiplied with; it sets the size of blocks alone.
 
     Yields:
-        Blocks of rows, as few at a time as keep them and the product within 8 MB each.
+        Blocks of rows of at most 8 MB.
 
     Raises:
         ValueError: If `units` or `flips` is not above 0.
@@ -192,15 +192,10 @@ def bootstrap_p_value(at_most_zero: int, at_least_zero: int, *, resamples: int, 
 
 
 def verdict_of(interval: Interval | None, *, p_value: float, lower_is_better: bool) -> Verdict:
-    """What a paired interval of ``after - before`` allows to say.
+    """Verdict of a paired interval and p-value of ``after - before``: both must show a change.
 
-    Args:
-        interval: Lower and upper end; an end at zero is no evidence, and no more is None, where there is no telling.
-        p_value: Of the same difference, below 0.05 for a verdict; it guards against intervals over too few changed units.
-        lower_is_better: Whether a negative difference is good.
-
-    Returns:
-        ``better``, ``worse`` or ``no evidence``.
+    An interval that touches zero, or None, is no evidence. The p-value, below 0.05 for a verdict, guards against intervals over too few
+    changed units.
     """
     low, high = interval or (0.0, 0.0)
     if not (low > 0 or high < 0) or not p_value < ERROR_RATE:
@@ -243,7 +238,7 @@ def _exact_p_value(differences: Float[np.ndarray, " m"]) -> float:
 
 
 def _reaching(exchanged: Float[np.ndarray, "b n"], differences: Float[np.ndarray, "n k"]) -> Int[np.ndarray, " k"]:
-    """How many of the exchanges take each column's sum as far from 0 as it is, or further."""
+    """Number of exchanges that take each column's sum at least as far from 0."""
     total = differences.sum(axis=0)
     # Sums that are equal on paper differ in their last digits, by the order they were added in.
     least = np.abs(total) - 1e-12 * np.abs(differences).sum(axis=0)
@@ -252,13 +247,13 @@ def _reaching(exchanged: Float[np.ndarray, "b n"], differences: Float[np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class _RankSums:
-    """What two rank correlations are made of, and how an exchange of a unit's ranks moves it.
+    """Sums behind two rank correlations, and how exchanging the ranks of a unit moves them.
 
     Attributes:
-        after: Sums of the ranks under test: of each, of its square, of its product with the reference's rank.
+        after: Sums over the ranks under test: rank, square, product with the reference's rank.
         before: The same of the other model.
         moved: What exchanging each unit adds to `after` and takes from `before`.
-        units: How many.
+        units: Number of units.
         spread: Variance of the reference's ranks.
     """
 
@@ -279,7 +274,7 @@ class _RankSums:
         return np.asarray(self._correlation(self.after + moved) - self._correlation(self.before - moved))
 
     def _correlation(self, sums: Float[np.ndarray, "b 3"]) -> Float[np.ndarray, " b"]:
-        """NaN where ranks do not differ, but for their last digits."""
+        """Correlations; NaN where ranks differ by rounding alone."""
         mean, square, product = sums.T / self.units
         # The reference's ranks have mean 0, so the product needs no correction.
         spread = (square - mean**2) * self.spread

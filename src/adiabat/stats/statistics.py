@@ -22,18 +22,7 @@ Values = Float[np.ndarray, " r"]
 
 
 def value_of(sample: Sample, counts: Counts | None = None) -> Values:
-    """A sample's value on each resample.
-
-    Args:
-        sample: Its units.
-        counts: How often each unit was drawn, at least 0; None stands for once each.
-
-    Returns:
-        One value for each row of `counts`; NaN where it is not defined.
-
-    Raises:
-        ValueError: If values, reference, groups and counts are not of equally many units.
-    """
+    """A sample's value on each resample; see `values_of`."""
     return values_of([sample], counts)[:, 0]
 
 
@@ -77,27 +66,12 @@ def values_of(samples: Sequence[Sample], counts: Counts | None = None) -> Float[
 
 
 def ranks_of(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Ranks from 1, the lowest value's; units that tie share the mean of their ranks.
-
-    Args:
-        values: Of each unit.
-
-    Returns:
-        One rank each.
-    """
+    """Ranks from 1, lowest value first; tied units share the mean of their ranks."""
     return np.asarray(_ranks(values, np.ones((1, values.size)))[0])
 
 
 def members_of(groups: Int[np.ndarray, " n"] | None, units: int) -> list[Int[np.ndarray, " _"]]:
-    """Units of each group.
-
-    Args:
-        groups: Number of each unit's group, from 0; None where all units are one group.
-        units: How many.
-
-    Returns:
-        Places of the units, group by group.
-    """
+    """Indices of the units of each group (numbered from 0); all units as one group where `groups` is None."""
     if groups is None:
         return [np.arange(units)]
     return np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])

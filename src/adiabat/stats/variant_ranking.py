@@ -1,21 +1,12 @@
-"""Who is ahead, and how sure that is: arithmetic on the scores of every run on every query.
+"""Ranking of candidates (variants, data sets, backbones) by the scores of every run on every query.
 
-A score varies for two reasons. Queries are shared: each candidate, each seed and the untrained start are measured on the same ones, so a
-resample draws queries within each task once, for all of them alike. Runs are not: seed 1 on one data set has nothing in common with seed
-1 on another, so runs are drawn for each candidate apart, and a run that is drawn brings its scores on all tasks.
+Candidates share their queries, so a resample draws queries once within each task, for all candidates. Runs are independent: they are drawn
+for each candidate apart, and a drawn run brings its scores on all tasks. Deviations of runs form one pool, widened as in
+`adiabat.stats.resampling`; with five candidates of three seeds it has ten degrees of freedom instead of two. With one seed, intervals are
+over queries alone.
 
-Three seeds say little about how much runs differ, and drawing three of three makes intervals too narrow by a fifth and more. So
-
-- the deviations of all runs from their candidate's mean are one pool that each candidate draws from (runs of one length on one scale
-  differ alike; with five candidates of three seeds that is ten degrees of freedom instead of two), widened by ``sqrt(S / (S - 1))``
-  since a mean lies closer to its own runs than the truth does;
-- in each resample what was drawn is multiplied by ``sqrt(f / chi2_f)``, f the degrees of freedom: how much runs differ is itself only
-  estimated, and that is what makes a t distribution out of a normal one.
-
-With one seed there is no deviation to draw, and intervals are over queries alone.
-
-The best of many looks better than it is. Differences are therefore given with simultaneous intervals: the largest deviation of all pairs,
-each in its own standard error, sets the width for all (Tukey's way, by resampling), so that no pair is called different by choosing it.
+The best of many looks better than it is. Differences therefore have simultaneous intervals: the largest deviation of all pairs, each in its
+own standard error, sets the width for all (Tukey's method, by resampling), so that no pair differs by being chosen.
 
 References: Davison and Hinkley 1997, section 3.8 (several sources of variation); Owen 2007 (the pigeonhole bootstrap); Hsu 1996
 (comparisons with the best).
@@ -42,18 +33,14 @@ class Draws:
 
     Attributes:
         tasks: Of each candidate on each task.
-        plain: The same with the deviations of runs as they were drawn, without the factor: what standard errors are taken from.
+        plain: The same without the factor on deviations of runs; standard errors come from it.
     """
 
     tasks: Float[np.ndarray, "r c t"]
     plain: Float[np.ndarray, "r c t"]
 
     def overall(self) -> tuple[Float[np.ndarray, "r c"], Float[np.ndarray, "r c"]]:
-        """Means over tasks, equally weighted.
-
-        Returns:
-            Of `tasks` and of `plain`.
-        """
+        """Means of `tasks` and of `plain` over tasks, equally weighted."""
         return self.tasks.mean(axis=2), self.plain.mean(axis=2)
 
 
@@ -130,7 +117,7 @@ def _query_means(scores: Float[np.ndarray, "c s q"], *, seed: int, resamples: in
 
 
 def _moved(means: Float[np.ndarray, "r c s"], chosen: Int[np.ndarray, "r cs"]) -> Float[np.ndarray, "r c"]:
-    """What the drawn runs add to each candidate's mean: deviations of one pool, widened by ``sqrt(S / (S - 1))``."""
+    """What drawn runs add to each candidate's mean: deviations of one pool, widened by ``sqrt(S / (S - 1))``."""
     resamples, _, runs = means.shape
     if runs == 1:
         return np.zeros(means.shape[:2])
@@ -139,14 +126,7 @@ def _moved(means: Float[np.ndarray, "r c s"], chosen: Int[np.ndarray, "r cs"]) -
 
 
 def overall(scores: Scores) -> Float[np.ndarray, "c s"]:
-    """Score of each run: mean over its queries, then over tasks.
-
-    Args:
-        scores: As for `draw`.
-
-    Returns:
-        One for each candidate and run.
-    """
+    """Score of each candidate and run: mean over its queries, then over tasks."""
     return np.asarray(np.mean([task_scores.mean(axis=2) for task_scores in scores], axis=0))
 
 
@@ -167,26 +147,12 @@ def run_deviation(scores: Scores) -> float | None:
 
 
 def intervals(draws: Float[np.ndarray, "r k"]) -> Float[np.ndarray, "k 2"]:
-    """Central 95 % of each column, for itself.
-
-    Args:
-        draws: One row per resample.
-
-    Returns:
-        Lower and upper ends.
-    """
+    """Central 95 % of each column of draws: lower and upper ends."""
     return np.asarray(np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0).T)
 
 
 def best_shares(draws: Float[np.ndarray, "r c"]) -> Float[np.ndarray, " c"]:
-    """Share of the resamples in which each candidate is highest; those that tie share it.
-
-    Args:
-        draws: Overall scores of the candidates.
-
-    Returns:
-        Shares that add up to 1.
-    """
+    """Share of the resamples in which each candidate is highest; tied candidates share it."""
     highest = draws == draws.max(axis=1, keepdims=True)
     return np.asarray((highest / highest.sum(axis=1, keepdims=True)).mean(axis=0))
 
@@ -220,27 +186,11 @@ def differences(scores: Scores, draws: Draws, first: Int[np.ndarray, " p"], seco
 
 
 def changed_queries(scores: Scores, first: Int[np.ndarray, " p"], second: Int[np.ndarray, " p"]) -> Int[np.ndarray, " p"]:
-    """Queries on which the two of a pair differ, in the mean over runs.
-
-    Args:
-        scores: As for `draw`.
-        first: Candidates.
-        second: Those that they are compared with.
-
-    Returns:
-        One count per pair, over all tasks.
-    """
+    """Number of queries, over all tasks, on which the two candidates of each pair differ in the mean over runs."""
     return np.asarray(sum((task_scores.mean(axis=1)[first] != task_scores.mean(axis=1)[second]).sum(axis=1) for task_scores in scores))
 
 
 def pairs_of(count: int) -> tuple[Int[np.ndarray, " p"], Int[np.ndarray, " p"]]:
-    """All pairs, each once, the lower number first.
-
-    Args:
-        count: Of candidates.
-
-    Returns:
-        First and second of each.
-    """
+    """All pairs of candidates, each once, the lower number first."""
     first, second = np.triu_indices(count, 1)
     return first, second
