@@ -59,9 +59,9 @@ def test_every_number_is_compared_as_loops_compare_it(model: DualEncoder, store:
 
 
 def test_there_is_no_ladder_where_lists_differ_in_length_or_nothing_is_listed(model: DualEncoder, store: Store) -> None:
-    assert examples(store, [*LADDERS[:3], (9, (10, 0))]).ladder is None
-    assert examples(store, [(near, far[:1]) for near, far in LADDERS]).ladder is None
-    assert examples(store, is_judged=True).ladder is None
+    assert examples(store, [*LADDERS[:3], (9, (10, 0))]).negative_columns is None
+    assert examples(store, [(near, far[:1]) for near, far in LADDERS]).negative_columns is None
+    assert examples(store, is_judged=True).negative_columns is None
     assert not score_retrieval(System(model, store), examples(store), settings=MeasureSection(negatives="store")).ladder
 
 

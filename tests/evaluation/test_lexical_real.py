@@ -15,7 +15,7 @@ from adiabat.evaluation.systems import BM25System
 from adiabat.stats.ranking_measures import ranking_measures
 from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import AddressedSet
-from adiabat.store.bm25 import build_lexical
+from adiabat.store.bm25 import build_bm25
 
 SCIFACT = Path(__file__).resolve().parents[3] / "shared" / "data" / "beir" / "scifact"
 
@@ -34,7 +34,7 @@ def test_bm25_on_scifact_is_within_what_was_published(tmp_path: Path, stemmer: s
     if not SCIFACT.exists():
         pytest.skip("beir/scifact is not among the shared data")
     documents = list(read_corpus(SCIFACT))
-    index = build_lexical((document.text for document in documents), tmp_path, stemmer=stemmer)
+    index = build_bm25((document.text for document in documents), tmp_path, stemmer=stemmer)
     ids = [document.doc_id for document in documents]
     row_of = {doc_id: row for row, doc_id in enumerate(ids)}
     found = read_examples(SCIFACT, split="test")

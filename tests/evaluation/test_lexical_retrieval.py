@@ -18,7 +18,7 @@ from adiabat.evaluation.systems import BM25System
 from adiabat.stats.samples import TaskScores
 from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import AddressedSet
-from adiabat.store.bm25 import build_lexical
+from adiabat.store.bm25 import build_bm25
 from tests.evaluation.given_ranker import asked
 from tests.stats.brute_force import errors_and_pairs, rank_measures_by_loops
 
@@ -31,7 +31,7 @@ MEASURES = ("nDCG@10", "RR", "AP", "P@1")
 
 
 def system(folder: Path, *, stemmer: str | None = None, prefix: str = "d") -> BM25System:
-    index = build_lexical(TEXTS, folder / (stemmer or "plain"), stemmer=stemmer)
+    index = build_bm25(TEXTS, folder / (stemmer or "plain"), stemmer=stemmer)
     return BM25System(index, [f"{prefix}{row}" for row in range(len(TEXTS))])
 
 
@@ -121,7 +121,7 @@ def test_progress_counts_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_an_index_of_another_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="must be of as many documents as there are ids, got 20 and 1; build the index again"):
-        BM25System(build_lexical(TEXTS, tmp_path), ["d0"])
+        BM25System(build_bm25(TEXTS, tmp_path), ["d0"])
 
 
 def test_means_of_all_queries_weigh_them_alike(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from adiabat.data.records import Document
 from adiabat.mining.candidates import Candidates, CandidateSource, DenseSource, FusedSource, LexicalSource, Pairs, Vectors
 from adiabat.mining.filters import fused_ranks
-from adiabat.store.bm25 import build_lexical
+from adiabat.store.bm25 import build_bm25
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
@@ -31,7 +31,7 @@ def dense(store: Store) -> DenseSource:
 
 @pytest.fixture
 def lexical(tmp_path: Path) -> LexicalSource:
-    return LexicalSource(build_lexical(TEXTS, tmp_path))
+    return LexicalSource(build_bm25(TEXTS, tmp_path))
 
 
 def plain_cosines(queries: list[str], texts: list[str]) -> np.ndarray:

@@ -21,7 +21,7 @@ from adiabat.mining import mine as mine_module
 from adiabat.mining.mine import Mining, mine
 from adiabat.mining.miner import MinedQuery, Miner
 from adiabat.models.towers import DualEncoder
-from adiabat.store.bm25 import LEXICAL_FILE, LexicalIndex, build_lexical
+from adiabat.store.bm25 import LEXICAL_FILE, BM25Index, build_bm25
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
 from tests.commands import listing
@@ -148,11 +148,11 @@ def test_what_was_begun_otherwise_is_begun_anew(here: Here, monkeypatch: pytest.
 def test_an_index_is_kept_and_used_again(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[Path] = []
 
-    def counted(texts: Any, folder: Path, **more: Any) -> LexicalIndex:
+    def counted(texts: Any, folder: Path, **more: Any) -> BM25Index:
         built.append(folder)
-        return build_lexical(texts, folder, **more)
+        return build_bm25(texts, folder, **more)
 
-    monkeypatch.setattr(mine_module, "build_lexical", counted)
+    monkeypatch.setattr(mine_module, "build_bm25", counted)
     first, again = (here(f"{name}.jsonl", index=Path("kept")) for name in ("first", "again"))
     assert again.out.read_bytes() == first.out.read_bytes()
     assert built == [Path("kept")]
@@ -288,9 +288,9 @@ def test_settings_that_do_not_fit_are_refused(table: dict[str, Any], message: st
 def test_an_index_of_stems_or_of_an_older_version_is_built_again(here: Here) -> None:
     first = here("first.jsonl", index=Path("kept"))
     record = read_json(Path("kept", LEXICAL_FILE), remedy="")
-    build_lexical([document["text"] for document in DOCUMENTS], Path("kept"), stemmer="english", corpus=record["corpus"])
+    build_bm25([document["text"] for document in DOCUMENTS], Path("kept"), stemmer="english", corpus=record["corpus"])
     assert here("words.jsonl", index=Path("kept")).out.read_bytes() == first.out.read_bytes()
-    assert LexicalIndex.open(Path("kept")).stemmer is None
+    assert BM25Index.open(Path("kept")).stemmer is None
     write_json({**record, "version": 2}, Path("kept", LEXICAL_FILE))
     assert here("again.jsonl", index=Path("kept")).out.read_bytes() == first.out.read_bytes()
     assert read_json(Path("kept", LEXICAL_FILE), remedy="") == record

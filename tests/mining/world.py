@@ -13,7 +13,7 @@ from adiabat.mining.filters import REASONS
 from adiabat.mining.miner import MinedQuery, Miner
 from adiabat.mining.mining_corpus import all_texts, written_corpus
 from adiabat.mining.mining_queries import queries_in_corpus
-from adiabat.store.bm25 import build_lexical
+from adiabat.store.bm25 import build_bm25
 
 ANSWER = "the cat sat on the old red mat in the sun and slept until the evening came and it was cold"
 CORPUS = {
@@ -51,7 +51,7 @@ def miner_of(
     section = MineSection.model_validate({"negatives_per_query": 3, **settings})
     read = ExampleSet("set", tuple(examples))
     questions = queries_in_corpus(read, documents, DataSection(), corpus_name="corpus", keep_listed=section.listed == "keep")
-    source = LexicalSource(build_lexical(all_texts(documents), folder))
+    source = LexicalSource(build_bm25(all_texts(documents), folder))
     return Miner(documents, questions, source, section, seed, judge, judge_settings or JudgeSection())
 
 

@@ -7,7 +7,16 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from adiabat.models.packing import OwnDropout, PackedBackbone, attention, drawing_from, dropped, is_packable, own_dropout, own_generator
+from adiabat.models.packing import (
+    PackedBackbone,
+    ThreadDropout,
+    attention,
+    drawing_from,
+    dropped,
+    is_packable,
+    thread_generator,
+    use_thread_dropout,
+)
 from tests.tiny import KINDS, tiny_backbone, tiny_encoder
 
 
@@ -42,24 +51,24 @@ def test_without_a_generator_torch_draws() -> None:
     ours = dropped(torch.ones(64), 0.5)
     torch.manual_seed(1)
     assert ours.equal(nn.functional.dropout(torch.ones(64), 0.5))
-    assert own_generator() is None
+    assert thread_generator() is None
 
 
 def test_blocks_nest_and_end_where_they_began() -> None:
     outer, inner = seeded(0), seeded(1)
     with drawing_from(outer):
         with drawing_from(inner):
-            assert own_generator() is inner
-        assert own_generator() is outer
+            assert thread_generator() is inner
+        assert thread_generator() is outer
         with drawing_from(None):
-            assert own_generator() is None
+            assert thread_generator() is None
 
 
 def test_every_dropout_inside_a_module_is_replaced_in_its_mode() -> None:
     module = nn.Sequential(nn.Dropout(0.3), nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)).eval())
-    own_dropout(module)
+    use_thread_dropout(module)
     replaced = [part for part in module.modules() if isinstance(part, nn.Dropout)]
-    assert [type(part) for part in replaced] == [OwnDropout, OwnDropout]
+    assert [type(part) for part in replaced] == [ThreadDropout, ThreadDropout]
     assert [(part.p, part.training) for part in replaced] == [(0.3, True), (0.1, False)]
     assert module[1](torch.ones(1, 2)).equal(module[1][0](torch.ones(1, 2)))
 

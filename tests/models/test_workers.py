@@ -10,7 +10,7 @@ from torch import nn
 
 from adiabat.models.device import Precision, autocast
 from adiabat.models.encoder import Encoder
-from adiabat.models.threads import side_by_side, thread_replicas
+from adiabat.models.threads import parallel_map, thread_replicas
 from adiabat.models.tokens import token_budget_batches
 from tests.tiny import KINDS, Kind, tiny_encoder
 
@@ -70,13 +70,13 @@ def test_results_come_in_the_order_of_the_jobs() -> None:
             second_is_done.set()
         return job * job
 
-    with side_by_side([square] * 2) as results:
+    with parallel_map([square] * 2) as results:
         assert list(results(range(20))) == [job * job for job in range(20)]
 
 
 def test_as_many_jobs_run_at_once_as_there_are_functions() -> None:
     meeting = threading.Barrier(3, timeout=10)
-    with side_by_side([lambda job: meeting.wait()] * 3) as results:
+    with parallel_map([lambda job: meeting.wait()] * 3) as results:
         assert sorted(results(range(3))) == [0, 1, 2]
 
 
@@ -88,14 +88,14 @@ def test_jobs_are_drawn_only_a_few_ahead() -> None:
             drawn.append(job)
             yield job
 
-    with side_by_side([abs, abs]) as results:
+    with parallel_map([abs, abs]) as results:
         next(results(jobs()))
     assert len(drawn) == 5
 
 
 @pytest.mark.parametrize(("functions", "share"), [(1, 4), (2, 2), (3, 1), (8, 1)])
 def test_the_threads_of_torch_are_shared_out_and_given_back(functions: int, share: int) -> None:
-    with side_by_side([lambda job: torch.get_num_threads()] * functions) as results:
+    with parallel_map([lambda job: torch.get_num_threads()] * functions) as results:
         assert set(results(range(10))) == {share}
     assert torch.get_num_threads() == threads_of_a_new_thread() == THREADS
 
@@ -108,7 +108,7 @@ def test_an_error_in_a_job_reaches_the_caller_and_drops_what_waits() -> None:
             raise ZeroDivisionError("job 0")
         done.append(job)
 
-    with pytest.raises(ZeroDivisionError, match="job 0"), side_by_side([job_zero_fails]) as results:
+    with pytest.raises(ZeroDivisionError, match="job 0"), parallel_map([job_zero_fails]) as results:
         list(results(range(1000)))
     assert len(done) <= 2
     assert threads_of_a_new_thread() == THREADS
@@ -116,7 +116,7 @@ def test_an_error_in_a_job_reaches_the_caller_and_drops_what_waits() -> None:
 
 def test_an_interrupt_in_the_caller_ends_the_threads() -> None:
     def interrupted() -> None:
-        with side_by_side([abs, abs]) as results:
+        with parallel_map([abs, abs]) as results:
             next(results(range(1000)))
             raise KeyboardInterrupt
 
@@ -191,6 +191,6 @@ def test_a_function_runs_one_job_at_a_time() -> None:
             return job
 
     functions = [Counting(), Counting()]
-    with side_by_side(functions) as results:
+    with parallel_map(functions) as results:
         list(results(range(60)))
     assert max(one.most for one in functions) == 1

@@ -10,9 +10,9 @@ import pytest
 from adiabat.core.errors import ConfigError, StoreError
 from adiabat.core.files import read_json, write_json
 from adiabat.core.ragged import Ragged
-from adiabat.store import bm25 as lexical_module
+from adiabat.store import bm25 as bm25_module
 from adiabat.store.analysers import analyser_of, words
-from adiabat.store.bm25 import FILES, LEXICAL_FILE, SPOOL_FILE, LexicalIndex, build_lexical
+from adiabat.store.bm25 import FILES, LEXICAL_FILE, SPOOL_FILE, BM25Index, build_bm25
 
 TEXTS = [
     "The cat sat on the mat.",
@@ -45,7 +45,7 @@ def plain_score(query: str, text: str, texts: list[str], k1: float, b: float) ->
 
 def test_a_score_worked_by_hand(tmp_path: Path) -> None:
     """Two documents of one word each: df = 1, N = 2, so idf = ln 2; length equals the mean, so tf / (k1 + tf) = 1 / 3."""
-    hits = build_lexical(["apple", "pear"], tmp_path, k1=2.0, b=0.7).search(["Apple"], 2)
+    hits = build_bm25(["apple", "pear"], tmp_path, k1=2.0, b=0.7).search(["Apple"], 2)
     assert hits.rows.tolist() == [[0, -1]]
     assert hits.scores[0, 0] == pytest.approx(math.log(2) / 3, rel=1e-6)
     assert hits.scores[0, 1] == -np.inf
@@ -54,7 +54,7 @@ def test_a_score_worked_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_scores_are_those_of_the_formula_in_plain_loops(tmp_path: Path, seed: int) -> None:
     texts, queries = drawn(seed), drawn(seed + 100, 5)
-    hits = build_lexical(texts, tmp_path, k1=1.1, b=0.6).search(queries, len(texts))
+    hits = build_bm25(texts, tmp_path, k1=1.1, b=0.6).search(queries, len(texts))
     for query, rows, scores in zip(queries, hits.rows.tolist(), hits.scores.tolist(), strict=True):
         expected = {row: plain_score(query, text, texts, 1.1, 0.6) for row, text in enumerate(texts)}
         assert {row for row in rows if row >= 0} == {row for row, score in expected.items() if score > 0}
@@ -64,7 +64,7 @@ def test_scores_are_those_of_the_formula_in_plain_loops(tmp_path: Path, seed: in
 
 def test_the_files_are_those_that_bm25s_itself_would_write(tmp_path: Path) -> None:
     texts = drawn(7)
-    build_lexical(texts, tmp_path, k1=1.5, b=0.75)
+    build_bm25(texts, tmp_path, k1=1.5, b=0.75)
     ours = bm25s.BM25.load(tmp_path)
     theirs = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
     theirs.index(([[ours.vocab_dict[word] for word in words(text)] for text in texts], ours.vocab_dict), show_progress=False)
@@ -76,7 +76,7 @@ def test_the_files_are_those_that_bm25s_itself_would_write(tmp_path: Path) -> No
 
 def test_the_best_are_those_that_bm25s_retrieves(tmp_path: Path) -> None:
     texts, queries = drawn(3), drawn(4, 6)
-    index = build_lexical(texts, tmp_path)
+    index = build_bm25(texts, tmp_path)
     found = bm25s.BM25.load(tmp_path).retrieve([words(query) for query in queries], k=10, show_progress=False)
     assert np.array_equal(index.search(queries, 10).scores, found.scores)
 
@@ -85,28 +85,28 @@ def test_parts_of_any_size_give_the_same_files(tmp_path: Path, monkeypatch: pyte
     folders = [tmp_path / name for name in ("whole", "parts")]
     for folder in folders:
         folder.mkdir()
-        build_lexical(drawn(1), folder)
-        monkeypatch.setattr(lexical_module, "DOCUMENTS_AT_ONCE", 7)
-        monkeypatch.setattr(lexical_module, "POSTINGS_AT_ONCE", 11)
+        build_bm25(drawn(1), folder)
+        monkeypatch.setattr(bm25_module, "DOCUMENTS_PER_BLOCK", 7)
+        monkeypatch.setattr(bm25_module, "POSTINGS_PER_BLOCK", 11)
     for name in FILES:
         assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
 
 
 def test_more_words_than_there_was_room_for_are_counted(tmp_path: Path) -> None:
     texts = [f"only{number} both" for number in range(70_000)]
-    hits = build_lexical(texts, tmp_path).search(["only69999", "both"], 2)
+    hits = build_bm25(texts, tmp_path).search(["only69999", "both"], 2)
     assert hits.rows.tolist() == [[69_999, -1], [0, 1]]
 
 
 def test_equal_documents_tie_and_the_lower_row_comes_first(tmp_path: Path) -> None:
-    hits = build_lexical(TEXTS, tmp_path).search(["cat mat"], 3)
+    hits = build_bm25(TEXTS, tmp_path).search(["cat mat"], 3)
     assert hits.rows.tolist() == [[5, 0, 4]]
     assert hits.scores[0, 1] == hits.scores[0, 2]
 
 
 def test_texts_score_alike_in_the_corpus_and_outside_of_it(tmp_path: Path) -> None:
     texts = drawn(5)
-    index, query = build_lexical(texts, tmp_path), "w1 w2 w3 w3 w9"
+    index, query = build_bm25(texts, tmp_path), "w1 w2 w3 w3 w9"
     hits = index.search([query], len(texts))
     here = hits.rows[0][hits.rows[0] >= 0]
     assert np.array_equal(index.scores(query, [texts[row] for row in here]), hits.scores[0, : len(here)])
@@ -115,50 +115,50 @@ def test_texts_score_alike_in_the_corpus_and_outside_of_it(tmp_path: Path) -> No
 
 
 def test_a_word_that_the_query_repeats_counts_as_often(tmp_path: Path) -> None:
-    index = build_lexical(TEXTS, tmp_path)
+    index = build_bm25(TEXTS, tmp_path)
     assert index.scores("cat cat", TEXTS[:1])[0] == 2 * index.scores("cat", TEXTS[:1])[0]
 
 
 def test_queries_without_a_known_word_find_nothing(tmp_path: Path) -> None:
-    hits = build_lexical(TEXTS, tmp_path).search(["", "?!", "zebra"], 100)
+    hits = build_bm25(TEXTS, tmp_path).search(["", "?!", "zebra"], 100)
     assert hits.rows.shape == (3, len(TEXTS))
     assert (hits.rows == -1).all()
 
 
 def test_a_right_to_left_document_is_found(tmp_path: Path) -> None:
-    assert build_lexical(TEXTS, tmp_path).search(["السجادة"], 1).rows.tolist() == [[6]]
+    assert build_bm25(TEXTS, tmp_path).search(["السجادة"], 1).rows.tolist() == [[6]]
 
 
 def test_a_corpus_without_words_is_refused_and_leaves_no_spool(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="must hold words for BM25, got 2 documents without one; check its texts"):
-        build_lexical(["...", "?"], tmp_path)
+        build_bm25(["...", "?"], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_index_is_opened_with_what_it_was_built_with(tmp_path: Path) -> None:
-    build_lexical(TEXTS, tmp_path, k1=1.25, b=0.5, corpus="abc")
-    index = LexicalIndex.open(tmp_path)
+    build_bm25(TEXTS, tmp_path, k1=1.25, b=0.5, corpus="abc")
+    index = BM25Index.open(tmp_path)
     assert (index.parameters, index.corpus, index.count) == ((1.25, 0.5), "abc", len(TEXTS))
 
 
 def test_a_killed_build_is_not_taken_for_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build_lexical(TEXTS, tmp_path)
+    build_bm25(TEXTS, tmp_path)
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(lexical_module, "_fill", killed)
+    monkeypatch.setattr(bm25_module, "_fill", killed)
     with pytest.raises(KeyboardInterrupt):
-        build_lexical(TEXTS[:2], tmp_path)
+        build_bm25(TEXTS[:2], tmp_path)
     assert not (tmp_path / SPOOL_FILE).exists()
     with pytest.raises(StoreError, match=f"must be a finished BM25 index, it holds no {LEXICAL_FILE}"):
-        LexicalIndex.open(tmp_path)
+        BM25Index.open(tmp_path)
 
 
 @pytest.mark.parametrize("place", [None, 0.0, 0.3, 0.6, 1.0])
 @pytest.mark.parametrize("name", [*FILES, LEXICAL_FILE])
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path, name: str, place: float | None) -> None:
-    build_lexical(TEXTS, tmp_path)
+    build_bm25(TEXTS, tmp_path)
     content = bytearray((tmp_path / name).read_bytes())
     if place is None:
         del content[-9:]
@@ -166,12 +166,12 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, name: str, place: flo
         content[int(place * (len(content) - 1))] ^= 4
     (tmp_path / name).write_bytes(content)
     with pytest.raises(StoreError, match=rf"{name} must be undamaged, got .*; remove the folder, and build the index again"):
-        LexicalIndex.open(tmp_path)
+        BM25Index.open(tmp_path)
 
 
 def test_an_index_of_stems_cuts_queries_and_texts_alike_and_remembers_it(tmp_path: Path) -> None:
-    index = build_lexical(["The cat sat", "cats are sitting", "a dog"], tmp_path / "new" / "folder", stemmer="english")
-    again = LexicalIndex.open(tmp_path / "new" / "folder")
+    index = build_bm25(["The cat sat", "cats are sitting", "a dog"], tmp_path / "new" / "folder", stemmer="english")
+    again = BM25Index.open(tmp_path / "new" / "folder")
     assert (index.stemmer, again.stemmer) == ("english", "english")
     for one in (index, again):
         hits = one.search(["the cats"], 3)
@@ -182,15 +182,15 @@ def test_an_index_of_stems_cuts_queries_and_texts_alike_and_remembers_it(tmp_pat
 
 def test_an_index_of_stems_is_one_of_whole_words_over_texts_that_were_cut(tmp_path: Path) -> None:
     cut = analyser_of("english")
-    stemmed = build_lexical(TEXTS, tmp_path / "stems", stemmer="english")
-    plain = build_lexical([" ".join(cut(text)) for text in TEXTS], tmp_path / "plain")
+    stemmed = build_bm25(TEXTS, tmp_path / "stems", stemmer="english")
+    plain = build_bm25([" ".join(cut(text)) for text in TEXTS], tmp_path / "plain")
     queries = ["cats on mats", "logs"]
     assert np.array_equal(stemmed.search(queries, 7).scores, plain.search([" ".join(cut(query)) for query in queries], 7).scores)
 
 
 def test_an_unknown_language_is_refused_before_a_text_is_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the language of stems must be one that Snowball knows, got klingon"):
-        build_lexical(iter(()), tmp_path, stemmer="klingon")
+        build_bm25(iter(()), tmp_path, stemmer="klingon")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -209,7 +209,7 @@ SPACELESS = {
 @pytest.mark.parametrize("name", SPACELESS)
 def test_a_character_of_a_script_without_spaces_finds_the_documents_that_hold_it(tmp_path: Path, name: str) -> None:
     document, query = SPACELESS[name]
-    index = build_lexical(["a plain one", "二三四五", document], tmp_path)
+    index = build_bm25(["a plain one", "二三四五", document], tmp_path)
     hits = index.search([query], 3)
     assert hits.rows.tolist() == [[2, -1, -1]]
     assert index.scores(query, [document, "a plain one"]).tolist() == [hits.scores[0, 0], 0]
@@ -219,7 +219,7 @@ def test_a_character_of_a_script_without_spaces_finds_the_documents_that_hold_it
 @pytest.mark.parametrize("seed", range(3))
 def test_scores_of_rows_and_counts_are_those_of_a_search_for_everything(tmp_path: Path, seed: int) -> None:
     texts, queries = drawn(seed), [*drawn(seed + 50, 4), "unheard of"]
-    index = build_lexical(texts, tmp_path)
+    index = build_bm25(texts, tmp_path)
     table = np.zeros((len(queries), len(texts)), dtype=np.float32)
     hits = index.search(queries, len(texts))
     for query, row in np.argwhere(hits.rows >= 0):
@@ -236,13 +236,13 @@ def test_scores_of_rows_and_counts_are_those_of_a_search_for_everything(tmp_path
 
 @pytest.mark.parametrize("version", [1, 2, 99])
 def test_another_version_is_refused_and_what_was_kept_of_it_is_not_at_hand(tmp_path: Path, version: int) -> None:
-    assert LexicalIndex.at_hand(tmp_path) is None
-    build_lexical(TEXTS, tmp_path)
+    assert BM25Index.at_hand(tmp_path) is None
+    build_bm25(TEXTS, tmp_path)
     record = read_json(tmp_path / LEXICAL_FILE, remedy="")
     write_json({**record, "version": version}, tmp_path / LEXICAL_FILE)
     with pytest.raises(StoreError, match=f"format version must be 3, got {version}; remove the folder"):
-        LexicalIndex.open(tmp_path)
-    assert LexicalIndex.at_hand(tmp_path) is None
+        BM25Index.open(tmp_path)
+    assert BM25Index.at_hand(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -262,24 +262,24 @@ def test_another_version_is_refused_and_what_was_kept_of_it_is_not_at_hand(tmp_p
 )
 def test_numbers_out_of_range_are_refused_before_a_text_is_read(tmp_path: Path, settings: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        build_lexical(iter(()), tmp_path / "index", **settings)
+        build_bm25(iter(()), tmp_path / "index", **settings)
     assert str(caught.value) == message
     assert not (tmp_path / "index").exists()
 
 
 @pytest.mark.parametrize("b", [0.0, 1.0])
 def test_both_ends_of_the_range_of_b_are_in_it(tmp_path: Path, b: float) -> None:
-    score = build_lexical(["cat", "dog dog dog"], tmp_path, k1=1.0, b=b).search(["cat"], 1).scores[0, 0]
+    score = build_bm25(["cat", "dog dog dog"], tmp_path, k1=1.0, b=b).search(["cat"], 1).scores[0, 0]
     assert score == pytest.approx(math.log(2) / (1 - b + b / 2 + 1))
 
 
 def test_k_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="k must be at least 1, got 0"):
-        build_lexical(TEXTS, tmp_path).search(["cat"], 0)
+        build_bm25(TEXTS, tmp_path).search(["cat"], 0)
 
 
 def test_progress_counts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lexical_module, "DOCUMENTS_AT_ONCE", 3)
+    monkeypatch.setattr(bm25_module, "DOCUMENTS_PER_BLOCK", 3)
     seen: list[int] = []
-    build_lexical(TEXTS, tmp_path, on_progress=seen.append)
+    build_bm25(TEXTS, tmp_path, on_progress=seen.append)
     assert seen == [3, 6, 7]

@@ -7,7 +7,7 @@ import pytest
 import Stemmer
 
 from adiabat.core.errors import ConfigError, MissingDependencyError
-from adiabat.store.analysers import analyser_of, common_words, words
+from adiabat.store.analysers import analyser_of, stop_words, words
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_stems_of_a_language(language: str, text: str, expected: list[str]) -> N
 def test_english_goes_by_porter_and_the_list_of_lucene_as_anserini_does() -> None:
     assert analyser_of("english")("skies dying happily") == Stemmer.Stemmer("porter").stemWords(["skies", "dying", "happily"])
     assert analyser_of("english")("skies") != Stemmer.Stemmer("english").stemWords(["skies"])
-    assert len(common_words("english")) == 33
+    assert len(stop_words("english")) == 33
 
 
 def test_a_language_without_a_list_leaves_no_word_out() -> None:
-    assert common_words("finnish") == frozenset()
+    assert stop_words("finnish") == frozenset()
     assert len(analyser_of("finnish")("ja talossa")) == 2
 
 

@@ -25,7 +25,7 @@ from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
 from adiabat.results.suite_result import SuiteModel
 from adiabat.store.analysers import analyser_of
-from adiabat.store.bm25 import VERSION, LexicalIndex, build_lexical
+from adiabat.store.bm25 import VERSION, BM25Index, build_bm25
 from adiabat.store.build import build_store
 from adiabat.store.text_vectors import known_documents
 from adiabat.store.vector_store import Store
@@ -249,16 +249,16 @@ class CorpusStores:
 
         return BM25System(self._index(corpus, stemmer), [doc_id for doc_id, _ in known], [text for _, text in known], read)
 
-    def _index(self, corpus: TaskCorpus, stemmer: str | None) -> LexicalIndex:
+    def _index(self, corpus: TaskCorpus, stemmer: str | None) -> BM25Index:
         path = self._place(corpus) / (f"bm25-{stemmer}" if stemmer else "bm25")
-        if index := LexicalIndex.at_hand(path):
+        if index := BM25Index.at_hand(path):
             return index
         path.mkdir(parents=True, exist_ok=True)
         with sole_writer(path), without_skip_warnings():
-            if index := LexicalIndex.at_hand(path):
+            if index := BM25Index.at_hand(path):
                 return index
             texts = (document.text for document in corpus.documents())
-            return build_lexical(texts, path, corpus=corpus.sha256, stemmer=stemmer)
+            return build_bm25(texts, path, corpus=corpus.sha256, stemmer=stemmer)
 
     def _place(self, corpus: TaskCorpus) -> Path:
         return self.folder / f"{folder_names([corpus.name])[0]}-{corpus.sha256[:DIGITS]}"

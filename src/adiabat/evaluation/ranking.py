@@ -17,7 +17,7 @@ from adiabat.core.ragged import Ragged
 from adiabat.models.embedding_head import Similarity
 from adiabat.stats.ranking_measures import PairCounts
 from adiabat.store.addressing import AddressedSet
-from adiabat.store.bm25 import LexicalIndex
+from adiabat.store.bm25 import BM25Index
 from adiabat.store.search import count_at_least, score_rows
 from adiabat.store.vector_store import Store
 
@@ -88,7 +88,7 @@ class DenseRanker:
 class BM25Ranker:
     """Query texts against a BM25 index."""
 
-    index: LexicalIndex
+    index: BM25Index
     texts: Sequence[str]
 
     @property
@@ -184,11 +184,11 @@ def rank_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Posit
 
 def errors_by_negative(ranker: Ranker, examples: AddressedSet) -> Bool[np.ndarray, "q d"]:
     """Whether each query's positive is not strictly closer than its first listed negative, its second, ...; a tie is an error."""
-    assert examples.ladder is not None
-    errors = np.empty(examples.ladder.shape, dtype=np.bool_)
+    assert examples.negative_columns is not None
+    errors = np.empty(examples.negative_columns.shape, dtype=np.bool_)
     for start in range(0, len(examples), QUERIES_PER_BLOCK):
         block = slice(start, start + QUERIES_PER_BLOCK)
-        rows = np.concatenate([examples.positives.values[block, None], examples.ladder[block]], axis=1)
+        rows = np.concatenate([examples.positives.values[block, None], examples.negative_columns[block]], axis=1)
         scores = ranker.scores(block, rows)
         errors[block] = scores[:, 1:] >= scores[:, :1]
     return errors

@@ -148,7 +148,7 @@ def _samples(plan: _Plan, ranks: PositiveRanks, similarity: str, settings: Measu
 
 def _ladder(plan: _Plan, ranker: Ranker) -> list[Sample]:
     """PND by the number of the listed negative."""
-    if not plan.listed or plan.examples.ladder is None:
+    if not plan.listed or plan.examples.negative_columns is None:
         return []
     columns = errors_by_negative(ranker, plan.examples).T.astype(np.float64)
     return [

@@ -15,7 +15,7 @@ from adiabat.data.records import Document, text_id
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
-from adiabat.store.bm25 import LexicalIndex
+from adiabat.store.bm25 import BM25Index
 from adiabat.store.scoring import SIMILARITIES
 from adiabat.store.vector_store import Store
 
@@ -79,7 +79,7 @@ class BM25System:
         read: Reads the corpus again, because the index keeps no texts; None where that is impossible.
     """
 
-    index: LexicalIndex
+    index: BM25Index
     doc_ids: Sequence[str]
     text_ids: Sequence[str] = ()
     read: Callable[[], Iterator[Document]] | None = None

@@ -11,7 +11,7 @@ from adiabat.data.records import Side
 from adiabat.mining.filters import fused_ranks
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.store.bm25 import LexicalIndex
+from adiabat.store.bm25 import BM25Index
 from adiabat.store.scoring import PAIR_CHUNK, FixedPoint, exact_pairs
 from adiabat.store.search import Hits, search
 from adiabat.store.vector_store import Store
@@ -68,7 +68,7 @@ class CandidateSource(Protocol):
 class LexicalCandidates:
     """Candidates with BM25 scores of the query."""
 
-    index: LexicalIndex
+    index: BM25Index
     queries: Sequence[str]
     hits: Hits
 
@@ -85,7 +85,7 @@ class LexicalCandidates:
 class LexicalSource:
     """Candidates by BM25, searched by the texts of `search_by`; several rankings are fused by reciprocal rank."""
 
-    index: LexicalIndex
+    index: BM25Index
     search_by: Literal["query", "positive", "both"] = "query"
 
     def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> LexicalCandidates:

@@ -29,7 +29,7 @@ from adiabat.mining.mining_counts import summary_lines
 from adiabat.mining.mining_queries import MiningQueries, queries_in_corpus, read_queries
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
-from adiabat.store.bm25 import LexicalIndex, build_lexical
+from adiabat.store.bm25 import BM25Index, build_bm25
 from adiabat.store.vector_store import Store
 
 BLOCK_QUERIES = 1024
@@ -218,14 +218,14 @@ def _digest(documents: Documents) -> str:
     return documents.manifest.corpus or documents.manifest.sha256
 
 
-def _lexical_index(settings: MineSettings, documents: Documents, folder: Path, watch: Watch) -> LexicalIndex:
+def _lexical_index(settings: MineSettings, documents: Documents, folder: Path, watch: Watch) -> BM25Index:
     """The index in the folder, if it is of this corpus with these parameters, or a new one."""
     digest, parameters = _digest(documents), (settings.bm25.k1, settings.bm25.b)
-    index = LexicalIndex.at_hand(folder)
+    index = BM25Index.at_hand(folder)
     # Mining indexes whole words; another use of the folder may have stemmed them.
     if index and index.corpus == digest and index.parameters == parameters and index.stemmer is None:
         return index
-    return build_lexical(
+    return build_bm25(
         all_texts(documents),
         folder,
         k1=settings.bm25.k1,

@@ -1,8 +1,7 @@
-"""Training a small part of a backbone in place of all of it: its biases, or low-rank adapters of its dense layers (Ziarko et al. 2024).
+"""Training few weights of a backbone: its biases, or low-rank adapters of its dense layers (Ziarko et al. 2024).
 
-Both switch off every other gradient of the backbone; projections on top of it stay as they are. Freezing by name
-(`adiabat.models.freezing`) goes with either, afterwards: its patterns then see biases and adapters that were added, and it can tell where
-nothing is left to train. What was frozen before stays frozen all the same.
+Both switch off every other gradient of the backbone; projections on top of it are trained as before. Freezing by name
+(`adiabat.models.freezing`) works before either, and better after it: its patterns then match added biases and adapters.
 
 Reference:
     Ziarko et al. 2024, section 3.4.
@@ -30,7 +29,7 @@ _ADAPTER_NAME = re.compile(r"base_model\.model|lora_")
 
 
 def train_part(backbone: PreTrainedModel, method: Method) -> None:
-    """Switch on what a method trains, and everything else off."""
+    """Switch off the gradient of all weights that a method does not train."""
     if isinstance(method, LoRA):
         add_lora(backbone, rank=method.rank, alpha=method.alpha)
     elif isinstance(method, BiasTraining):
@@ -38,10 +37,10 @@ def train_part(backbone: PreTrainedModel, method: Method) -> None:
 
 
 def train_biases_only(backbone: PreTrainedModel) -> int:
-    """Switch off the gradient of all but the biases, those of dense layers and of norms (BitFit).
+    """Switch off the gradient of all but the biases, those of dense layers and of norms (BitFit); the number of trained weights.
 
-    A backbone without any is given biases of zero where its configuration knows such (`BIAS_SETTINGS`), which leaves what it computes as
-    it was: where they are is what transformers builds from that configuration, so what is saved loads with them.
+    A backbone without biases gets zero biases where its configuration has a setting for them (`BIAS_SETTINGS`): it computes the same, and
+    a saved model loads with them.
     """
     _require_layers(backbone)
     if not any(_BIAS.search(name) for name, _ in backbone.named_parameters()):
@@ -53,26 +52,26 @@ def train_biases_only(backbone: PreTrainedModel) -> int:
 
 
 def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None) -> int:
-    """Put a low-rank adapter beside every dense layer, in place, and switch off every other gradient.
+    """Put a low-rank adapter beside every dense layer, in place, and switch off every other gradient; the number of trained weights.
 
-    ``y = W x + (alpha / rank) B A x``, with ``A`` (rank, in) drawn as torch draws a dense layer, and ``B`` (out, rank) zero: at first
-    the backbone computes what it did. A pooler head gets none: no embedding depends on it. The backbone keeps its class, and its
-    dense layers their mode. Adapters are drawn from torch's global random numbers.
+    ``y = W x + (alpha / rank) B A x``, with ``A`` (rank, in) drawn as torch draws a dense layer, and ``B`` (out, rank) zero, so that the
+    backbone first computes the same. A pooler head gets none. The backbone keeps its class, and its dense layers their mode. Torch's
+    global generator draws the adapters.
 
     Args:
-        rank: Of ``B A``, >= 1; at most the smaller width of every layer, for no matrix of that shape has a higher one.
-        alpha: > 0; None takes the rank, so that ``W + B A`` is computed, as Ziarko et al. 2024 writes it. The step that one learning
-            rate makes then grows with the rank; a fixed alpha evens that out (Hu et al. 2022, section 4.1).
+        rank: Of ``B A``, >= 1 and at most the smaller width of every layer.
+        alpha: > 0; None takes the rank, so that ``W + B A`` is computed, as in Ziarko et al. 2024. The step of one learning rate then
+            grows with the rank; a fixed alpha evens that out (Hu et al. 2022, section 4.1).
     """
     if hasattr(backbone, "peft_config"):
         raise ModelError("backbone must be without adapters, got one that has some; merge them first")
     layers = _require_layers(backbone)
     _check_lora(rank, alpha, layers)
-    from peft import LoraConfig, inject_adapter_in_model  # 0.4 s that only LoRA should cost
+    from peft import LoraConfig, inject_adapter_in_model  # takes 0.4 s
 
     settings = LoraConfig(
         r=rank,
-        lora_alpha=rank if alpha is None else alpha,  # type: ignore[arg-type]  # it is only ever divided by the rank
+        lora_alpha=rank if alpha is None else alpha,  # type: ignore[arg-type]  # peft only divides it by the rank
         target_modules=list(layers),
         fan_in_fan_out=any(isinstance(layer, Conv1D) for layer in layers.values()),
     )
@@ -98,10 +97,10 @@ def merge_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
                 layer.merge()
                 merged.set_submodule(name, layer.get_base_layer())
     del merged.peft_config
-    # Left where transformers loaded the adapters itself: it would save nothing but adapters, or the weights under an adapter's names.
+    # Traces of adapters that transformers loaded: with them it would save adapters alone, or the weights under an adapter's names.
     merged._hf_peft_config_loaded = False
     conversions = getattr(merged, "_weight_conversions", None) or []
-    merged.__dict__["_weight_conversions"] = [one for one in conversions if not _ADAPTER_NAME.search(str(one))]
+    merged.__dict__["_weight_conversions"] = [conversion for conversion in conversions if not _ADAPTER_NAME.search(str(conversion))]
     return merged.requires_grad_(True)
 
 
@@ -110,13 +109,13 @@ def _trainable(backbone: nn.Module) -> int:
 
 
 def _add_biases(backbone: PreTrainedModel) -> None:
-    """Give the backbone, and its configuration, the biases that the configuration knows; ModelError where it knows none."""
+    """Add zero biases to the backbone, and to its configuration, where the latter has settings for them; else ModelError."""
     config = copy.deepcopy(backbone.config)
     switched = [setting for setting in BIAS_SETTINGS if getattr(config, setting, None) is False]
     for setting in switched:
         setattr(config, setting, True)
     with torch.device("meta"):
-        # Never computed with: it only tells where transformers expects biases.
+        # On the meta device, for the names and shapes of the biases alone.
         shapes = {name: bias.shape for name, bias in type(backbone)(config).named_parameters() if _BIAS.search(name)}
     if not shapes:
         raise ModelError(
@@ -132,14 +131,10 @@ def _add_biases(backbone: PreTrainedModel) -> None:
         setattr(backbone.config, setting, True)
 
 
-def _dense_layers(backbone: PreTrainedModel) -> dict[str, nn.Linear | Conv1D]:
-    """Dense layers that an embedding passes through, by name; peft's own ``all-linear`` would also take a pooler head."""
-    found = {name: layer for name, layer in backbone.named_modules() if isinstance(layer, (nn.Linear, Conv1D))}
-    return {name: layer for name, layer in found.items() if not name.startswith(_POOLER)}
-
-
 def _require_layers(backbone: PreTrainedModel) -> dict[str, nn.Linear | Conv1D]:
-    layers = _dense_layers(backbone)
+    """Dense layers that an embedding passes through, by name; peft's own ``all-linear`` would include a pooler head."""
+    dense = {name: layer for name, layer in backbone.named_modules() if isinstance(layer, (nn.Linear, Conv1D))}
+    layers = {name: layer for name, layer in dense.items() if not name.startswith(_POOLER)}
     if not layers:
         kind = backbone.config.model_type
         raise ModelError(f"method must be full for a backbone without dense layers, got one of type {kind}; train the whole of it")

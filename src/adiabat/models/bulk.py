@@ -14,7 +14,7 @@ from torch import Tensor
 
 from adiabat.models.device import Precision, autocast
 from adiabat.models.static import StaticBackbone
-from adiabat.models.threads import MAX_WORKERS, side_by_side, thread_replicas
+from adiabat.models.threads import MAX_WORKERS, parallel_map, thread_replicas
 from adiabat.models.tokens import TokenBatch, token_budget_batches
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ def embed_blocks(
     done = full = 0
     with ExitStack() as stack:
         # One thread tokenises ahead of the others.
-        prepare = stack.enter_context(side_by_side([prepared]))
+        prepare = stack.enter_context(parallel_map([prepared]))
         batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
         first = list(islice(batches, MAX_WORKERS))
-        embed = stack.enter_context(side_by_side(_embedders(encoder, precision, source.limit, len(first))))
+        embed = stack.enter_context(parallel_map(_embedders(encoder, precision, source.limit, len(first))))
         for rows, embeddings, limited in embed(chain(first, batches)):
             vectors[rows] = embeddings
             done, full = done + len(rows), full + limited

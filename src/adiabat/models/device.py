@@ -19,7 +19,7 @@ from adiabat.core.errors import ConfigError, is_out_of_memory
 
 
 def device_of(name: str) -> torch.device:
-    """Turn a setting into a device that is there."""
+    """The device of a setting; ConfigError where this machine has none such."""
     require_device_name(name)
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -30,36 +30,34 @@ def device_of(name: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """What to call a device in a result."""
+    """Name of a device in a result."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
     return f"CPU {platform.machine()}, {threads} {'thread' if threads == 1 else 'threads'}"
 
 
-_MARKS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+_CLEAR_REFS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Forget how much was held before, as far as the system lets us: where it does not, the peak is that of the whole process.
+    """Start measuring peak memory again; where the system cannot, the peak is that of the whole process.
 
-    What is free goes back to the system first: allocators keep it, and a process that trains one model after the other would seem to hold
-    more with each.
+    Free memory goes back to the system first: allocators keep it, so that a process that trains several models would seem to need more for
+    each.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
     gc.collect()
     with suppress(OSError, AttributeError):
-        # The GNU C library alone has it.
-        ctypes.CDLL(None).malloc_trim(0)
+        ctypes.CDLL(None).malloc_trim(0)  # Only the GNU C library has it.
     with suppress(OSError):
-        # Linux: the mark of the most that was resident begins anew.
-        _MARKS.write_text("5")
+        _CLEAR_REFS.write_text("5")  # Linux: resets VmHWM, the peak of resident memory.
 
 
 def peak_memory(device: torch.device) -> int:
-    """Most that was held since `reset_peak_memory`."""
+    """Peak of memory in bytes since `reset_peak_memory`."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     with suppress(OSError, StopIteration):
@@ -71,7 +69,7 @@ def peak_memory(device: torch.device) -> int:
 Precision = Literal["auto", "fp32", "bf16"]
 
 MINIMUM_COSINE = 0.9999
-"""What bfloat16 vectors must keep to their float32 twins."""
+"""Between bfloat16 vectors and float32 ones, at the least."""
 
 _SENTENCE = "The committee met on 3 March 2019 to weigh costs, risks and benefits of the new railway line between both cities. "
 PROBE: tuple[str, ...] = (
@@ -87,25 +85,21 @@ PROBE: tuple[str, ...] = (
     _SENTENCE * 4,
     _SENTENCE * 40,
 )
-"""Texts from one letter to past any usual token limit, in several scripts; fixed, so that a resumed job settles as it did at first."""
+"""Texts from one letter to past any usual token limit, in several scripts; fixed, so that a resumed job chooses the same precision."""
 
 
 def native_bf16(device: torch.device) -> bool:
-    """Whether a device multiplies in bfloat16 in hardware (an emulated format would be slower than float32)."""
+    """Whether a device multiplies in bfloat16 in hardware; emulated, it is slower than float32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def emulation_note(device: torch.device, precision: Precision, *, setting: str = "run.precision") -> str:
-    """What to tell people who ask for bfloat16 where it is emulated.
-
-    Returns:
-        A sentence; "" where there is nothing to tell. (On one thread of a CPU with AVX2 alone, a step of 32 pairs through MiniLM's first
-        four blocks took 18.2 s, and 1.24 s in float32.)
-    """
+    """A sentence for people who set bfloat16 where it is emulated; "" otherwise."""
     if precision != "bf16" or native_bf16(device):
         return ""
+    # One thread of a CPU with AVX2 alone: a step of 32 pairs through MiniLM's first four blocks takes 18.2 s, and 1.24 s in float32.
     return f"{setting} = bf16 is only emulated on this {device.type} device, which takes many times as long as fp32"
 
 
@@ -129,12 +123,8 @@ def settled_precision(encode: Callable[[Sequence[str], Precision], Float[np.ndar
     return "bf16" if minimum_cosine(exact, rounded) >= MINIMUM_COSINE else "fp32"
 
 
-def minimum_cosine(one: Float[np.ndarray, "n e"], other: Float[np.ndarray, "n e"]) -> float:
-    """Smallest cosine between rows of the same number.
-
-    Returns:
-        The cosine of the worst row, computed in float64; NaN where a row holds NaN or is zero.
-    """
-    a, b = one.astype(np.float64), other.astype(np.float64)
+def minimum_cosine(vectors: Float[np.ndarray, "n e"], others: Float[np.ndarray, "n e"]) -> float:
+    """Smallest cosine between rows of the same number, in float64; NaN where a row holds NaN or is zero."""
+    a, b = vectors.astype(np.float64), others.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         return float(np.min(np.sum(a * b, axis=1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))))

@@ -1,4 +1,4 @@
-"""What makes two encoders interchangeable: the parts that decide a document's vector, each named so that a difference can be told."""
+"""The fingerprint of an encoder: what decides a document's vector, field by field, so that a message can name each difference."""
 
 from dataclasses import asdict, dataclass, fields
 
@@ -7,15 +7,13 @@ from adiabat.core.errors import StoreError
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The parts of one tower that decide its vectors.
+    """Everything that decides the vectors of one tower.
 
     Attributes:
-        backbone: Model family, as in the configuration's ``model_type``, and what a directory changes of its configuration.
+        backbone: Model family, as in the configuration's ``model_type``, and the options by which a directory changes its configuration.
         weights: SHA-256 over the names and bytes of backbone and projection.
         tokenizer: SHA-256 of the tokenizer's definition.
-        pooling: Name of the pooling.
-        normalize: Whether vectors have unit length.
-        prompt: Text put before every document.
+        prompt: Text put before every text of the side.
         max_tokens: Where texts are cut, in tokens, special tokens included.
         width: Numbers per vector (E).
     """
@@ -30,15 +28,11 @@ class Fingerprint:
     width: int
 
     def differences(self, other: "Fingerprint") -> list[str]:
-        """Name each part in which `other` differs, with both values.
-
-        Returns:
-            Phrases such as ``prompt "passage: " in the store, "" in the encoder``; empty where all parts agree.
-        """
+        """A phrase for each field that differs, such as ``prompt "passage: " in the store, "" in the encoder``."""
         return [
-            f"{part.name} {_shown(getattr(self, part.name))} in the store, {_shown(getattr(other, part.name))} in the encoder"
-            for part in fields(self)
-            if getattr(self, part.name) != getattr(other, part.name)
+            f"{field.name} {_phrase(getattr(self, field.name))} in the store, {_phrase(getattr(other, field.name))} in the encoder"
+            for field in fields(self)
+            if getattr(self, field.name) != getattr(other, field.name)
         ]
 
     def to_json(self) -> dict[str, str | bool | int]:
@@ -47,18 +41,14 @@ class Fingerprint:
 
     @classmethod
     def from_json(cls, record: dict[str, str | bool | int]) -> "Fingerprint":
-        """Read what `to_json` wrote.
-
-        Args:
-            record: One value per part.
-        """
-        wanted = {part.name for part in fields(cls)}
-        if set(record) != wanted:
-            raise StoreError(f"fingerprint must hold {', '.join(sorted(wanted))}, got {', '.join(sorted(record))}; rebuild the store")
+        """The inverse of `to_json`."""
+        names = {field.name for field in fields(cls)}
+        if set(record) != names:
+            raise StoreError(f"fingerprint must hold {', '.join(sorted(names))}, got {', '.join(sorted(record))}; rebuild the store")
         return cls(**record)  # type: ignore[arg-type]
 
 
-def _shown(value: str | bool | int) -> str:
+def _phrase(value: str | bool | int) -> str:
     """A value for a message: text in quotes, hashes cut to twelve digits."""
     if isinstance(value, str):
         return f'"{value[:12]}..."' if len(value) == 64 else f'"{value}"'

@@ -10,24 +10,22 @@ A pattern is one of
 - ``attention``, ``intermediate``, ``output``, ``output.dense``, ``output.dense.weight``, ``output.dense.bias``: that part of every block;
 - anything else: a regular expression, looked for anywhere in the full parameter name (`re.search`; anchor it with ``^`` and ``$``).
 
-A low-rank adapter goes with the dense layer that it stands beside: every pattern that names the layer's weight names its adapter too.
+A low-rank adapter goes with its dense layer: every pattern that names the layer's weight names its adapter too.
 
 Presets read names, not classes, so a prefix such as ``encoder.`` or a wrapping module does not matter. Known layouts: BERT and its
 relatives (RoBERTa, XLM-R, MPNet, ELECTRA), DistilBERT, ALBERT, ModernBERT, the T5 encoder, GPT-2, GPT-NeoX, and Llama and its
-relatives (Mistral, Qwen, Gemma, Phi-3), Falcon, GPT-J, OPT. There three parts, ``attention``, ``intermediate`` and ``output``, make up the
-whole block, and the others are parts of ``output``:
+relatives (Mistral, Qwen, Gemma, Phi-3), Falcon, GPT-J, OPT. There ``attention``, ``intermediate`` and ``output`` make up the whole block,
+and the others are parts of ``output``:
 
-- ``attention``: the projections of attention, with relative position tables stored inside a block (T5 keeps in block 0 one that all
-  blocks read) and the norms of queries and keys;
-- ``intermediate``: the feed-forward's way up, gates included;
-- ``output.dense``: the feed-forward's way down, weight and bias, never attention's own ``output.dense`` (write
-  ``attention\.output\.dense`` for it); ``output.dense.weight`` and ``output.dense.bias``: one of the two;
-- ``output``: the way down with the norm that follows it, where there is one.
+- ``attention``: the projections of attention, relative position tables inside a block (T5 keeps in block 0 one that all blocks read), and
+  the norms of queries and keys;
+- ``intermediate``: the up projection of the feed-forward, gates included;
+- ``output.dense``: its down projection, weight and bias, never attention's ``output.dense`` (write ``attention\.output\.dense`` for it);
+- ``output``: the down projection with the norm that follows it.
 
-A norm belongs to the part whose output it takes where it comes after (BERT: ``attention.output.LayerNorm`` to ``attention``,
-``output.LayerNorm`` to ``output``), and to the part that it feeds where it comes before (Llama: ``input_layernorm`` to
-``attention``, ``post_attention_layernorm`` to ``intermediate``). Outside blocks and embeddings are the final norm, poolers, and tables
-of relative positions shared by all blocks (MPNet, DeBERTa): only a regular expression reaches those.
+A norm that follows a part belongs to that part (BERT: ``attention.output.LayerNorm`` to ``attention``), one that precedes a part to the
+part that it feeds (Llama: ``post_attention_layernorm`` to ``intermediate``). Outside blocks and embeddings are the final norm, poolers, and
+tables of relative positions shared by all blocks (MPNet, DeBERTa): only a regular expression matches those.
 
 Reference:
     Vasilyev et al. 2024, table 1 (embeddings, attention, intermediate, output.dense).
@@ -35,7 +33,7 @@ Reference:
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -55,7 +53,7 @@ _EMBEDDING = re.compile(
 )
 _POOLER = re.compile(r"(?:^|\.)pooler\.")
 _ADAPTER = re.compile(r"\.(?:base_layer|lora_[AB]\.\w+)(?=\.)")
-"""What peft puts between a dense layer's name and ``weight`` or ``bias``."""
+"""peft's infix between a dense layer's name and ``weight`` or ``bias``."""
 
 # What follows the block's number, per part; the first rule that matches decides.
 _PART_RULES: tuple[tuple[Part, re.Pattern[str]], ...] = (
@@ -79,13 +77,7 @@ _SPAN = re.compile(r"\s*(-?\d+)?\s*(:)?\s*(-?\d+)?\s*")
 
 @dataclass(frozen=True, slots=True)
 class FreezeReport:
-    """What freezing did.
-
-    Attributes:
-        names: Parameters that the patterns froze, in the model's order.
-        frozen: Numbers that are not trained, those frozen earlier included.
-        trainable: Numbers that are trained.
-    """
+    """Parameters that patterns froze, in the model's order, and how many weights are frozen (earlier ones included) and trainable."""
 
     names: tuple[str, ...]
     frozen: int
@@ -94,44 +86,40 @@ class FreezeReport:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the parameters of one model lie, read off their names.
+    """The parameters of one model, sorted by their names.
 
     Attributes:
         tables: Names of ``embeddings.base``.
         embeddings: Names of the whole embedding block.
         blocks: Per block in order, its names.
-        parts: The part of each name inside a block, where it is known.
-        stacks: Name prefixes under which blocks were found; more than one where the model has two towers of blocks.
+        part_of: The part of each name inside a block, where it is known.
+        stacks: Name prefixes of blocks; more than one where the model has two towers of blocks.
     """
 
     tables: list[str]
     embeddings: list[str]
     blocks: list[list[str]]
-    parts: dict[str, Part]
+    part_of: dict[str, Part]
     stacks: list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Blocks:
-    """A parsed ``blocks[...]`` pattern: ``start:stop`` (or the one block `start` where `single`) and perhaps a part."""
+class _BlockPattern:
+    """A parsed ``blocks[...]`` pattern: ``start:stop`` (or the block `start` where `single`) and perhaps a part."""
 
     start: int | None
     stop: int | None
     single: bool
-    part: Part | None
+    block_part: Part | None
 
 
 def frozen_parameters(backbone: nn.Module, patterns: Sequence[str]) -> list[str]:
-    """Names of the parameters that the patterns freeze; changes nothing.
-
-    Args:
-        patterns: Presets and regular expressions of this module's grammar; their matches are united. None of them: nothing is frozen.
-    """
+    """Names of the parameters that any of the patterns matches; changes nothing."""
     return _frozen(backbone, _matches(backbone, patterns))
 
 
 def freeze(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) -> FreezeReport:
-    """Switch off the gradient of the parameters that the patterns name; the others stay as they are."""
+    """Switch off the gradient of the parameters that the patterns match; with `alone`, something must be left to train."""
     matches = _matches(backbone, patterns)
     names = _frozen(backbone, matches, alone=alone)
     sizes = {name: weight.numel() for name, weight in backbone.named_parameters()}
@@ -151,11 +139,12 @@ def check_patterns(patterns: Sequence[str]) -> None:
 
 
 def _form_fault(pattern: str) -> str | None:
-    """What is wrong with the form of a pattern, or None."""
+    """The fault in the form of a pattern, or None."""
     if not pattern.strip():
         return 'freeze must hold patterns, got an empty text; remove it, or write "." for every parameter'
     if pattern.startswith("blocks["):
-        return None if _blocks(pattern) else _blocks_fault(pattern)
+        usage = f"blocks[i], blocks[i:j] or blocks[:], alone or with .{', .'.join(_PARTS)}"
+        return None if _block_pattern(pattern) else f'freeze must use {usage}, got "{pattern}"; correct it'
     try:
         re.compile(pattern)
     except re.error as error:
@@ -163,98 +152,95 @@ def _form_fault(pattern: str) -> str | None:
     return None
 
 
-def _blocks_fault(pattern: str) -> str:
-    """Message for a text that begins like ``blocks[...]`` and is none."""
-    return f'freeze must use blocks[i], blocks[i:j] or blocks[:], alone or with .{", .".join(_PARTS)}, got "{pattern}"; correct it'
-
-
-def _blocks(pattern: str) -> _Blocks | None:
+def _block_pattern(pattern: str) -> _BlockPattern | None:
     """Parse ``blocks[...]``, ``blocks.PART`` and a part alone; None for anything else."""
     match = _PRESET.fullmatch(f"blocks.{pattern}" if pattern in _PARTS else pattern)
     if match is None:
         return None
-    part = next((part for part in _PARTS if part == match[3]), None)
+    block_part = next((name for name in _PARTS if name == match[3]), None)
     if match[2] is None:
-        return _Blocks(None, None, single=False, part=part)
+        return _BlockPattern(None, None, single=False, block_part=block_part)
     span = _SPAN.fullmatch(match[2])
     if span is None or (span[2] is None and (span[1] is None or span[3] is not None)):
         return None
     start, stop = (int(text) if text else None for text in (span[1], span[3]))
-    return _Blocks(start, stop, single=span[2] is None, part=part)
+    return _BlockPattern(start, stop, single=span[2] is None, block_part=block_part)
 
 
 def _matches(backbone: nn.Module, patterns: Sequence[str]) -> dict[str, list[str]]:
-    """Per pattern, the names it covers; every fault of every pattern in one error."""
+    """Per pattern, the names that it matches; all faults of all patterns in one error."""
     check_patterns(patterns)
     aliases = _aliases(backbone)
     layout = _layout(list(dict.fromkeys(aliases.values())))
-    found: dict[str, list[str]] = {}
+    matches: dict[str, list[str]] = {}
     faults = []
     for pattern in patterns:
         try:
-            found[pattern] = _match(pattern, layout, aliases)
+            matches[pattern] = _match(pattern, layout, aliases)
         except ModelError as error:
             faults.append(str(error))
     if faults:
         raise ModelError(several(faults))
-    return found
+    return matches
 
 
 def _frozen(backbone: nn.Module, matches: Mapping[str, Sequence[str]], *, alone: bool = True) -> list[str]:
     """The matches of all patterns in the model's order; ModelError where nothing is left to train."""
-    chosen = {name for found in matches.values() for name in found}
-    left = [name for name, weight in backbone.named_parameters() if weight.requires_grad and name not in chosen]
-    if alone and chosen and all(_POOLER.search(name) for name in left):
+    chosen = {name for names in matches.values() for name in names}
+    trained = [name for name, weight in backbone.named_parameters() if weight.requires_grad and name not in chosen]
+    if alone and chosen and all(_POOLER.search(name) for name in trained):
         blocks = _layout([name for name, _ in backbone.named_parameters()]).blocks
         advice = "remove a pattern" if blocks else "a model without blocks consists of its embeddings: freeze nothing, []"
-        raise ModelError(f"freeze must leave something to train, got {_quoted(matches)}, which leave nothing; {advice}")
+        quoted = ", ".join(f'"{pattern}"' for pattern in matches)
+        raise ModelError(f"freeze must leave something to train, got [{quoted}], which leave nothing; {advice}")
     return [name for name, _ in backbone.named_parameters() if name in chosen]
 
 
 def _aliases(backbone: nn.Module) -> dict[str, str]:
-    """Every name of every parameter, to the name it goes by: a tied table has several."""
+    """Every name of every parameter to its first name: a tied table has several."""
     first: dict[int, str] = {}
     return {name: first.setdefault(id(weight), name) for name, weight in backbone.named_parameters(remove_duplicate=False)}
 
 
 def _plain(name: str) -> str:
-    """The name that a parameter of a dense layer with an adapter would have without it."""
+    """The name of a parameter without an adapter's infix."""
     return _ADAPTER.sub("", name)
 
 
 def _match(pattern: str, layout: _Layout, aliases: Mapping[str, str]) -> list[str]:
-    """The names one pattern covers; ModelError where there is none."""
-    blocks = _blocks(pattern)
-    if blocks:
-        names = _in_blocks(pattern, blocks, layout)
+    """The names that one pattern matches; ModelError where there is none."""
+    block_pattern = _block_pattern(pattern)
+    if block_pattern:
+        names = _in_blocks(pattern, block_pattern, layout)
     elif pattern in ("embeddings.base", "embeddings"):
         names = layout.tables if pattern == "embeddings.base" else layout.embeddings
     else:
-        names = list(dict.fromkeys(own for name, own in aliases.items() if re.search(pattern, name) or re.search(pattern, _plain(name))))
+        search = re.compile(pattern).search
+        names = list(dict.fromkeys(first for name, first in aliases.items() if search(name) or search(_plain(name))))
     if not names:
-        raise ModelError(_nothing_matched(pattern, layout, set(aliases.values())))
+        raise ModelError(_no_match(pattern, layout, set(aliases.values())))
     return names
 
 
-def _in_blocks(pattern: str, wanted: _Blocks, layout: _Layout) -> list[str]:
-    """The names that a block pattern covers; ModelError where a block it names is not there."""
+def _in_blocks(pattern: str, parsed: _BlockPattern, layout: _Layout) -> list[str]:
+    """The names that a block pattern matches; ModelError where the model lacks a block that it names."""
     if len(layout.stacks) > 1:
         raise ModelError(
             f'freeze pattern "{pattern}" must mean one stack of blocks, got a model with {len(layout.stacks)} '
             f"({', '.join(layout.stacks)}); use a regular expression on the parameter names"
         )
     count = len(layout.blocks)
-    last = count - 1 if wanted.single else count
-    if any(bound is not None and not -count <= bound <= last for bound in (wanted.start, wanted.stop)):
+    last = count - 1 if parsed.single else count
+    if any(bound is not None and not -count <= bound <= last for bound in (parsed.start, parsed.stop)):
         raise ModelError(f'freeze pattern "{pattern}" must stay within the blocks of this model, which has {_numbered(count)}; correct it')
-    chosen = [layout.blocks[wanted.start or 0]] if wanted.single else layout.blocks[wanted.start : wanted.stop]
-    return [name for block in chosen for name in block if wanted.part is None or _covers(wanted.part, name, layout)]
+    chosen = [layout.blocks[parsed.start or 0]] if parsed.single else layout.blocks[parsed.start : parsed.stop]
+    return [name for block in chosen for name in block if parsed.block_part is None or _belongs(name, parsed.block_part, layout)]
 
 
-def _covers(part: Part, name: str, layout: _Layout) -> bool:
-    """Whether a parameter belongs to a part of its block: the way down to three of them, and its weight, or its bias, to a fourth."""
-    path = f"{layout.parts.get(name)}.{_plain(name).rpartition('.')[2]}."
-    return path.startswith(f"{part}.")
+def _belongs(name: str, block_part: Part, layout: _Layout) -> bool:
+    """Whether a parameter belongs to a part of its block; ``output.dense.weight`` belongs to ``output.dense`` and to ``output`` too."""
+    path = f"{layout.part_of.get(name)}.{_plain(name).rpartition('.')[2]}."
+    return path.startswith(f"{block_part}.")
 
 
 def _layout(names: Iterable[str]) -> _Layout:
@@ -271,23 +257,23 @@ def _layout(names: Iterable[str]) -> _Layout:
             embeddings.append(name)
         elif _EMBEDDING.search(name):
             embeddings.append(name)
-    ordered = sorted(blocks.items())
-    parts = {name: part for _, block in ordered for name, part in _parts(block).items()}
-    return _Layout(tables, embeddings, [list(block) for _, block in ordered], parts, sorted({stack for stack, _ in blocks}))
+    ordered = [block for _, block in sorted(blocks.items())]
+    part_of = {name: block_part for block in ordered for name, block_part in _parts_of(block)}
+    return _Layout(tables, embeddings, list(map(list, ordered)), part_of, sorted({stack for stack, _ in blocks}))
 
 
-def _parts(block: Mapping[str, str]) -> dict[str, Part]:
-    """The part of each parameter of one block, given full name and name inside the block; unknown ones are left out."""
-    # Llama's `post_attention_layernorm` stands before the feed-forward; in blocks with a norm after that (Gemma 2), after attention.
+def _parts_of(block: Mapping[str, str]) -> Iterator[tuple[str, Part]]:
+    """Name and part of the parameters of one block, given full name to name inside the block; unknown ones are left out."""
+    # Llama's `post_attention_layernorm` precedes the feed-forward; in blocks with a norm after that (Gemma 2), it follows attention.
     sandwiched = any("_feedforward_layernorm." in inner or "post_mlp_layernorm." in inner for inner in block.values())
     after_attention: Part = "attention" if sandwiched else "intermediate"
     rules = ((after_attention, re.compile(r"post_attention_layernorm\.")), *_PART_RULES)
-    found = {name: next((part for part, rule in rules if rule.match(inner)), None) for name, inner in block.items()}
-    return {name: part for name, part in found.items() if part}
+    for name, inner in block.items():
+        yield from [(name, block_part) for block_part, rule in rules if rule.match(inner)][:1]
 
 
-def _nothing_matched(pattern: str, layout: _Layout, names: Iterable[str]) -> str:
-    """Message for a pattern without a match: near names, then what this model understands."""
+def _no_match(pattern: str, layout: _Layout, names: Iterable[str]) -> str:
+    """Message for a pattern without a match: near names, then the presets of this model."""
     presets = _presets(layout)
     stems = {component for name in names for component in name.split(".") if not component.isdigit()} - {"weight", "bias"}
     paths = {re.sub(r"\.(?:weight|bias)$", "", name) for name in names}
@@ -301,26 +287,21 @@ def _nothing_matched(pattern: str, layout: _Layout, names: Iterable[str]) -> str
 
 
 def _presets(layout: _Layout) -> list[str]:
-    """The presets that cover something in this model, single blocks included."""
-    parts = [part for part in _PARTS if any(_covers(part, name, layout) for name in layout.parts)]
+    """The presets that match something in this model, single blocks included."""
+    block_parts = [name for name in _PARTS if any(_belongs(parameter, name, layout) for parameter in layout.part_of)]
     heads = [f"blocks[{index}]" for index in range(len(layout.blocks))]
     return [
         *(["embeddings.base"] if layout.tables else []),
         *(["embeddings"] if layout.embeddings else []),
         *(["blocks"] if layout.blocks else []),
-        *parts,
+        *block_parts,
         *heads,
-        *(f"{head}.{part}" for head in ["blocks", *heads] for part in parts),
+        *(f"{head}.{block_part}" for head in ["blocks", *heads] for block_part in block_parts),
     ]
 
 
 def _numbered(count: int) -> str:
-    """How many blocks there are, and their numbers."""
+    """The number of blocks, and their indices."""
     if count < 2:
         return "1 block, blocks[0]" if count else "no blocks that the presets know"
     return f"{count} blocks, blocks[0] to blocks[{count - 1}]"
-
-
-def _quoted(patterns: Iterable[str]) -> str:
-    """The patterns as they stand in a configuration."""
-    return "[" + ", ".join(f'"{pattern}"' for pattern in patterns) + "]"

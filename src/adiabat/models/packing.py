@@ -1,6 +1,6 @@
-"""Backbones that compute no padding: the tokens of a batch stand in one row, text after text, and each text attends to itself alone.
+"""Backbones without padding: the tokens of a batch stand in one row, text after text, and each text attends to itself alone.
 
-Everything but attention treats tokens one by one, so only attention has to know where a text ends.
+All layers but attention treat tokens one by one, so only attention needs to know where a text ends.
 """
 
 import threading
@@ -16,59 +16,51 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_outputs import BaseModelOutput
 
-_HERE = threading.local()
+_THREAD = threading.local()
 
 
-def own_generator() -> torch.Generator | None:
-    """What this thread draws from.
-
-    Returns:
-        The generator; None where it is torch's.
-    """
-    found: torch.Generator | None = getattr(_HERE, "generator", None)
-    return found
+def thread_generator() -> torch.Generator | None:
+    """The generator of this thread; None for torch's global one."""
+    generator: torch.Generator | None = getattr(_THREAD, "generator", None)
+    return generator
 
 
 @contextmanager
 def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
-    """Let this thread draw from a generator while the block lasts.
-
-    Args:
-        generator: On the CPU; None for torch's.
-    """
-    before = own_generator()
-    _HERE.generator = generator
+    """Let this thread draw from a generator of the CPU, or from torch's (None), within the context."""
+    before = thread_generator()
+    _THREAD.generator = generator
     try:
         yield
     finally:
-        _HERE.generator = before
+        _THREAD.generator = before
 
 
 def dropped(states: Float[Tensor, "*axes"], share: float) -> Float[Tensor, "*axes"]:
     """Set a share of numbers to zero at random, and scale the others up so that the mean stays."""
-    generator = own_generator()
+    generator = thread_generator()
     if generator is None:
         return functional.dropout(states, share)
     if share >= 1:
         return states * 0.0
-    kept = torch.empty_like(states).bernoulli_(1.0 - share, generator=generator)
-    return states * kept.div_(1.0 - share)
+    mask = torch.empty_like(states).bernoulli_(1.0 - share, generator=generator)
+    return states * mask.div_(1.0 - share)
 
 
-class OwnDropout(nn.Dropout):
-    """`torch.nn.Dropout` that draws from this thread's own generator, where it has one."""
+class ThreadDropout(nn.Dropout):
+    """`torch.nn.Dropout` that draws from this thread's generator, where it has one."""
 
     def forward(self, states: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
         """Drop where the module is in training mode."""
         return dropped(states, self.p) if self.training and self.p else states
 
 
-def own_dropout(module: nn.Module) -> None:
-    """Replace every `torch.nn.Dropout` inside a module."""
-    for part in list(module.modules()):
-        for name, child in list(part.named_children()):
+def use_thread_dropout(module: nn.Module) -> None:
+    """Replace every `torch.nn.Dropout` inside a module by `ThreadDropout`."""
+    for parent in list(module.modules()):
+        for name, child in list(parent.named_children()):
             if type(child) is nn.Dropout:
-                setattr(part, name, OwnDropout(child.p).train(child.training))
+                setattr(parent, name, ThreadDropout(child.p).train(child.training))
 
 
 def attention(
@@ -96,9 +88,9 @@ def attention(
 
 
 PACKABLE = frozenset(("bert", "roberta", "xlm-roberta", "gpt_neox", "llama"))
-"""Model types whose attention depends on nothing but queries, keys, values and the direction.
+"""Model types whose attention depends on queries, keys, values and the direction alone.
 
-T5 adds a bias by position inside its attention, and families with sliding windows mask by distance: those are padded.
+Other families are padded: T5 adds a bias by position inside its attention, and sliding windows mask by distance.
 """
 
 ATTENTION = "adiabat_packed"
@@ -117,7 +109,7 @@ def _attention_by_text(
     """Scaled dot-product attention inside each text; in the form that transformers calls."""
     texts = zip(*(states.split_with_sizes(text_lengths, dim=2) for states in (query, key, value)), strict=True)
     if share := options.get("dropout"):
-        # Torch's own would draw from one generator for all threads.
+        # Torch's attention would draw from one generator for all threads.
         scaling = options.get("scaling") or query.shape[-1] ** -0.5
         causal = bool(module.is_causal if options.get("is_causal") is None else options["is_causal"])
         return torch.cat([attention(q, k, v, scaling=scaling, causal=causal, dropout=share) for q, k, v in texts], dim=1), None
@@ -129,7 +121,7 @@ AttentionInterface.register(ATTENTION, _attention_by_text)
 
 
 class PackedBackbone(nn.Module):
-    """A backbone that takes and gives padded batches, and packs them in between."""
+    """A backbone that takes and returns padded batches, and packs them in between."""
 
     def __init__(self, backbone: PreTrainedModel) -> None:
         """Wrap a backbone."""
@@ -152,7 +144,7 @@ class PackedBackbone(nn.Module):
         return BaseModelOutput(last_hidden_state=padded)
 
     def _positions(self, input_ids: Int[Tensor, "b l"]) -> Int[Tensor, "b l"]:
-        """Positions inside each text, as the backbone would count them itself: RoBERTa's family starts after the padding token's id."""
+        """Positions inside each text, as the backbone counts them: RoBERTa's family starts after the padding token's id."""
         embeddings: Any = getattr(self.backbone, "embeddings", None)
         if hasattr(embeddings, "create_position_ids_from_input_ids"):
             positions: Tensor = embeddings.create_position_ids_from_input_ids(input_ids, embeddings.padding_idx)
@@ -161,5 +153,5 @@ class PackedBackbone(nn.Module):
 
 
 def is_packable(backbone: PreTrainedModel) -> bool:
-    """Whether packed batches of a backbone give what padded ones give."""
+    """Whether packed batches of a backbone give the states of padded ones; code of a model's own may do anything."""
     return backbone.config.model_type in PACKABLE and type(backbone).__module__.startswith("transformers.models.")

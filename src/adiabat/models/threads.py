@@ -1,7 +1,7 @@
-"""Threads that work side by side, and the copies of a model that they run.
+"""Parallel threads, and the replicas of a model that they run.
 
-On a CPU, many small batches with one thread each beat one batch cut over all cores: no core waits for the others after every
-operation, and what a batch needs stays in its core's cache.
+On a CPU, many small batches with one thread each beat one batch split over all cores: no core waits for the others after every operation,
+and the data of a batch stay in its core's cache.
 """
 
 import copy
@@ -23,16 +23,15 @@ Result = TypeVar("Result")
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 MAX_WORKERS = 16
-"""A forward pass holds the interpreter lock for a few of its hundred milliseconds, so that more threads would wait for it, not compute."""
+"""A forward pass holds the interpreter lock for a few of its hundred milliseconds: more threads would wait for it."""
 
 
 @contextmanager
-def side_by_side(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Callable[[Iterable[Job]], Iterator[Result]]]:
-    """Threads, as many as functions, that share out jobs and the cores.
+def parallel_map(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Callable[[Iterable[Job]], Iterator[Result]]]:
+    """A function that maps jobs to results in parallel, in their order, with one thread per function.
 
-    Each function runs one job at a time, so it may keep state that is not safe to share. Torch computes with an equal share of the
-    caller's threads in each; the caller's number of threads is restored on the way out. An exception in a job, or an interrupt, reaches
-    the caller after the jobs that are running have ended; those that wait are dropped.
+    Each function runs one job at a time, so its state needs no lock. Every thread gets an equal share of torch's threads, whose number is
+    restored at the end. An exception in a job, or an interrupt, reaches the caller once running jobs have ended; waiting jobs are dropped.
     """
     free: SimpleQueue[Callable[[Job], Result]] = SimpleQueue()
     for function in functions:
@@ -49,7 +48,7 @@ def side_by_side(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Calla
     share = max(1, before // len(functions))
     pool = ThreadPoolExecutor(len(functions), "adiabat", initializer=_start, initargs=(share, Barrier(len(functions))))
     try:
-        # A thread that started in the middle of others' work would change the number of threads under it, and with it last digits.
+        # All threads start first: a late one would change torch's number of threads during the work of others, and with it last digits.
         wait([pool.submit(_nothing) for _ in functions])
         yield lambda jobs: _in_order(pool, call, jobs, ahead=2 * len(functions))
     finally:
@@ -85,26 +84,26 @@ def _in_order(pool: ThreadPoolExecutor, call: Callable[[Job], Result], jobs: Ite
 
 
 def thread_replicas(module: ModuleT, count: int, *, precision: Precision, shared: Iterable[object] = ()) -> list[ModuleT]:
-    """Copies of a module for forward passes in several threads.
+    """Copies of a module for forward passes in several threads; they share its weights.
 
-    A forward pass may keep state in its module (rotary tables that grow, for one), so each thread gets a module of its own; the weights
-    are shared. In bf16 those of linear layers are converted once here, where autocast would convert them in every pass; the results
-    are the same bit for bit.
+    A forward pass may keep state in its module, such as rotary tables that grow. In bf16 the weights of linear layers are converted here,
+    once; autocast would convert them in every pass, to the same bits.
     """
-    kept = {id(part): part for part in (*shared, *module.parameters())}
+    # What the memo of deepcopy holds is not copied.
+    memo = {id(item): item for item in (*shared, *module.parameters())}
     if precision == "bf16":
-        kept |= {id(weights): nn.Parameter(weights.detach().bfloat16(), requires_grad=False) for weights in _linear_weights(module)}
-    return [copy.deepcopy(module, dict(kept)) for _ in range(count)]
+        memo |= {id(weights): nn.Parameter(weights.detach().bfloat16(), requires_grad=False) for weights in _linear_weights(module)}
+    return [copy.deepcopy(module, dict(memo)) for _ in range(count)]
 
 
 def _linear_weights(module: nn.Module) -> list[nn.Parameter]:
-    """Float32 weights that only plain linear layers use (not those tied to an embedding table, which is looked up in float32)."""
+    """Float32 weights that only plain linear layers use; those tied to an embedding table are looked up in float32."""
     linear: dict[int, nn.Parameter] = {}
     elsewhere: set[int] = set()
-    for part in module.modules():
-        own = {id(weights): weights for weights in part.parameters(recurse=False)}
-        if type(part) is nn.Linear:
-            linear |= {key: weights for key, weights in own.items() if weights.dtype == torch.float32}
+    for submodule in module.modules():
+        direct = {id(weights): weights for weights in submodule.parameters(recurse=False)}
+        if type(submodule) is nn.Linear:
+            linear |= {key: weights for key, weights in direct.items() if weights.dtype == torch.float32}
         else:
-            elsewhere |= own.keys()
+            elsewhere |= direct.keys()
     return [weights for key, weights in linear.items() if key not in elsewhere]

@@ -17,14 +17,14 @@ _SIDES = ("queries", "documents", "doc_ids")
 
 
 def packed(trained: TrainedTexts) -> tuple[TrainedFile, bytes]:
-    """What goes into a file."""
+    """The record and the bytes of a file."""
     content = b"".join(getattr(trained, side).tobytes() for side in _SIDES)
     counts = {side: len(getattr(trained, side)) for side in _SIDES}
     return TrainedFile(**counts, sha256=hashlib.sha256(content).hexdigest(), unknown=trained.unknown), content
 
 
 def unpacked(path: Path, record: TrainedFile) -> TrainedTexts:
-    """Read what `packed` gave."""
+    """The inverse of `packed`."""
     try:
         content = path.read_bytes()
     except OSError as fault:
@@ -37,13 +37,13 @@ def unpacked(path: Path, record: TrainedFile) -> TrainedTexts:
 
 
 def trained_by(model: str | Path) -> TrainedTexts | None:
-    """What the job of a model trained or validated on, and the jobs that it went on from.
+    """Texts that the job of a model, and the jobs that it started from, trained or validated on.
 
     Returns:
         The hashes, none of them where the record of the job is missing or damaged; None where the model is not that of a job.
     """
-    place = Path(model)
-    folders = [folder for folder in (place, place.parent) if folder == place or place.name == "model"]
+    path = Path(model)
+    folders = [folder for folder in (path, path.parent) if folder == path or path.name == "model"]
     job = next((Job(folder) for folder in folders if is_job(folder)), None)
     if job is None:
         return None
@@ -57,10 +57,6 @@ def trained_by(model: str | Path) -> TrainedTexts | None:
 
 
 def with_starts(trained: TrainedTexts, *models: str | None) -> TrainedTexts:
-    """Add what the models that a run began with were trained on, where jobs made them.
-
-    Args:
-        *models: Their names; None for none.
-    """
-    before = [trained_by(model) for model in models if model is not None]
-    return TrainedTexts.joined([trained, *(one for one in before if one is not None)])
+    """Add the texts that the jobs of a run's start models trained on; None stands for no model."""
+    former = [trained_by(model) for model in models if model is not None]
+    return TrainedTexts.joined([trained, *(texts for texts in former if texts is not None)])

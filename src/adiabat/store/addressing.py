@@ -1,4 +1,4 @@
-"""From examples to rows of a store: which stored vector each positive and negative is, and which are not there."""
+"""From examples to rows of a store: the stored vector of each positive and negative, and the documents that are missing."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,11 +16,11 @@ from adiabat.data.records import ExampleSet, text_id
 from adiabat.data.trained_texts import in_blocks
 from adiabat.store.vector_store import Store
 
-LONGEST_LADDER = 50
-"""Negatives of a query up to which each number has a measure of its own: as many points as a curve shows."""
+MAX_NEGATIVE_COLUMNS = 50
+"""Negatives per query up to which each position in the list has its own measure: as many points as a curve shows."""
 
 SHOWN_CHARACTERS = 60
-"""Of a document that a message names."""
+"""Of a document in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +29,14 @@ class AddressedSet:
 
     Attributes:
         name: Of the data set.
-        query_ids: One per query.
-        queries: Texts.
         positives: Rows of relevant documents, at least one per query, each once.
         grades: Relevance of each of them, in step with `positives`.
-        negatives: Rows of irrelevant documents, perhaps none, each once and none of them a positive of the query.
-        notes: Sentences on what was left out or put together; empty where nothing was.
-        answers: Rows that answer a query's text in any of its entries; None where no text is asked in two entries. See `known`.
+        negatives: Rows of irrelevant documents, each once and none of them a positive of the query.
+        notes: Sentences on dropped documents and merged queries.
+        answers: Positives of all entries with a query's text; None where every text has one entry. See `known`.
         is_judged: As in `ExampleSet`.
-        ladder: Rows of the listed negatives as they were given, where every query has one positive and equally many, at least two: number
-            d of one query can be compared with number d of another. None elsewhere, and where that was not asked for.
+        negative_columns: Rows of the listed negatives in their order, where every query has one positive and equally many negatives, at
+            least two: then negative d of one query can be compared with negative d of another. None elsewhere.
     """
 
     name: str
@@ -50,7 +48,7 @@ class AddressedSet:
     notes: tuple[str, ...] = ()
     answers: Ragged | None = None
     is_judged: bool = False
-    ladder: Int[np.ndarray, "q d"] | None = None
+    negative_columns: Int[np.ndarray, "q d"] | None = None
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -60,49 +58,47 @@ class AddressedSet:
         """Rows that must never count as a query's negatives: its positives, and those of every other entry of the same text."""
         return self.positives if self.answers is None else self.answers
 
-    def take(self, kept: Int[np.ndarray, " n"]) -> "AddressedSet":
+    def take(self, indices: Int[np.ndarray, " n"]) -> "AddressedSet":
         """Some of the queries."""
         return replace(
             self,
-            query_ids=[self.query_ids[index] for index in kept],
-            queries=[self.queries[index] for index in kept],
-            positives=self.positives.take(kept),
-            grades=self.grades.take(kept),
-            negatives=self.negatives.take(kept),
-            answers=None if self.answers is None else self.answers.take(kept),
-            ladder=None if self.ladder is None else self.ladder[kept],
+            query_ids=[self.query_ids[index] for index in indices],
+            queries=[self.queries[index] for index in indices],
+            positives=self.positives.take(indices),
+            grades=self.grades.take(indices),
+            negatives=self.negatives.take(indices),
+            answers=None if self.answers is None else self.answers.take(indices),
+            negative_columns=None if self.negative_columns is None else self.negative_columns[indices],
         )
 
 
 @runtime_checkable
 class Addresses(Protocol):
-    """Documents that can be found: a store, or the ids and texts of a corpus."""
+    """Looks documents up by id and by text: a store, or the ids and texts of a corpus."""
 
     @property
     def path(self) -> Path:
         """For messages."""
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
-        """Rows of documents by their ids.
-
-        Returns:
-            One row per id, -1 for an unknown one.
-        """
+        """One row per id, -1 for an unknown one."""
 
     def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
-        """Rows of documents by their texts."""
+        """The row of each known text."""
 
 
 def address(
     examples: ExampleSet, store: Addresses, *, missing: Literal["error", "drop"] = "error", merge_equal: bool = False
 ) -> AddressedSet:
-    """Find every document of a data set in a store, by its id, by the hash of its text, or by the text that the store keeps.
+    """Find every document of a data set in a store, by its id, by the hash of its text, or by its text.
 
-    A document that a query lists twice counts once, with its highest grade; a negative that is also a positive is left out. (In a store
-    keyed by text, two entries of one text are one document.)
+    A document that a query lists twice counts once, with its highest grade; a negative that is also a positive is dropped. Entries of equal
+    query text, such as those of a file with one pair per row, share their positives: `AddressedSet.known` holds them all, and none of them
+    stays a negative.
 
-    Entries of equal query text, such as those of a file with one pair per row, know each other's positives: `AddressedSet.known` holds
-    them all, and none of them stays a negative.
+    Args:
+        missing: Whether a document that the store lacks is an error, or is dropped with a note.
+        merge_equal: Whether entries of equal query text become one query.
     """
     rows = _rows_of(examples, store)
     absent = _absent(examples, rows)
@@ -114,7 +110,7 @@ def address(
     addressed = _pack(examples, rows, absent)
     addressed = _merged(addressed) if merge_equal else sharing_answers(addressed)[0]
     if merge_equal and not absent and len(addressed) == len(examples):
-        addressed = replace(addressed, ladder=_ladder(examples, rows))
+        addressed = replace(addressed, negative_columns=_negative_columns(examples, rows))
     if not len(addressed):
         raise DataError(
             f"{examples.name}: at least one query must have a positive document in the store {store.path}, got none; "
@@ -124,35 +120,36 @@ def address(
 
 
 def sharing_answers(*sets: AddressedSet) -> tuple[AddressedSet, ...]:
-    """Let the entries of equal query text, in any of several sets over one store, know each other's positives."""
+    """Let the entries of equal query text, in any of several sets over one store, share their positives."""
     answers: dict[str, dict[int, None]] = {}
     for examples in sets:
         for row, query in enumerate(examples.queries):
             answers.setdefault(query, {}).update(dict.fromkeys(examples.positives[row].tolist()))
     if len(answers) == sum(map(len, sets)):
         return sets
-    return tuple(_knowing(examples, [answers[query] for query in examples.queries]) for examples in sets)
+    return tuple(_with_answers(examples, [answers[query] for query in examples.queries]) for examples in sets)
 
 
-def _knowing(examples: AddressedSet, answers: Sequence[dict[int, None]]) -> AddressedSet:
-    kept = Ragged.of(
+def _with_answers(examples: AddressedSet, answers: Sequence[dict[int, None]]) -> AddressedSet:
+    """Examples with the positives of all entries of each text, and without negatives that are among them."""
+    negatives = Ragged.of(
         [negative for negative in examples.negatives[row].tolist() if negative not in known] for row, known in enumerate(answers)
     )
     notes = examples.notes
-    if left_out := len(examples.negatives.values) - len(kept.values):
-        listed = "1 listed negative" if left_out == 1 else f"{left_out:,} listed negatives"
-        notes = (*notes, f"{examples.name}: {listed} left out, because another entry of the same question has it as a positive")
-    return replace(examples, negatives=kept, notes=notes, answers=Ragged.of(list(known) for known in answers))
+    if dropped := len(examples.negatives.values) - len(negatives.values):
+        phrase = "1 listed negative" if dropped == 1 else f"{dropped:,} listed negatives"
+        notes = (*notes, f"{examples.name}: {phrase} left out, because another entry of the same question has it as a positive")
+    return replace(examples, negatives=negatives, notes=notes, answers=Ragged.of(list(known) for known in answers))
 
 
 def _merged(examples: AddressedSet) -> AddressedSet:
-    """One query for each distinct text, where its first entry stands."""
-    places: dict[str, list[int]] = {}
+    """One query for each distinct text, in the order of first entries."""
+    rows_of: dict[str, list[int]] = {}
     for row, query in enumerate(examples.queries):
-        places.setdefault(query, []).append(row)
-    if len(places) == len(examples):
+        rows_of.setdefault(query, []).append(row)
+    if len(rows_of) == len(examples):
         return examples
-    entries = list(places.values())
+    entries = list(rows_of.values())
     positives = [_graded(_joined(examples.positives, rows), _joined(examples.grades, rows)) for rows in entries]
     negatives = [dict.fromkeys(_joined(examples.negatives, rows)) for rows in entries]
     shared = sum(len(rows) for rows in entries if len(rows) > 1)
@@ -163,10 +160,10 @@ def _merged(examples: AddressedSet) -> AddressedSet:
     return replace(
         examples,
         query_ids=[examples.query_ids[rows[0]] for rows in entries],
-        queries=list(places),
-        positives=Ragged.of(list(near) for near in positives),
-        grades=Ragged.of(list(near.values()) for near in positives),
-        negatives=Ragged.of([row for row in far if row not in near] for near, far in zip(positives, negatives, strict=True)),
+        queries=list(rows_of),
+        positives=Ragged.of(map(list, positives)),
+        grades=Ragged.of(list(grades.values()) for grades in positives),
+        negatives=Ragged.of([row for row in rows if row not in grades] for grades, rows in zip(positives, negatives, strict=True)),
         notes=(*examples.notes, note),
     )
 
@@ -176,7 +173,7 @@ def _joined(lists: Ragged, rows: Sequence[int]) -> list[int]:
 
 
 def _rows_of(examples: ExampleSet, store: Addresses) -> Int[np.ndarray, " documents"]:
-    """Rows of all positives and negatives, example by example, by id, hash of the text or the text itself; -1 where there is none."""
+    """Rows of all positives and negatives, example by example; -1 for a missing document."""
     entries = list(chain.from_iterable((*example.positives, *example.negatives) for example in examples.examples))
     distinct = list(dict.fromkeys(entries))
     rows = rows_of_entries(distinct, store, ids_alone=examples.holds_texts is False)
@@ -185,7 +182,7 @@ def _rows_of(examples: ExampleSet, store: Addresses) -> Int[np.ndarray, " docume
 
 
 def rows_of_entries(entries: list[str], store: Addresses, *, ids_alone: bool = False) -> Int[np.ndarray, " entries"]:
-    """Find documents in a store by their id, by the hash of their text, or by the text that the store keeps."""
+    """Find documents in a store by their id, by the hash of their text, or by their text; -1 for a missing document."""
     rows = store.rows(entries)
     unknown = np.flatnonzero(rows < 0)
     if len(unknown) and not ids_alone:
@@ -199,62 +196,59 @@ def rows_of_entries(entries: list[str], store: Addresses, *, ids_alone: bool = F
 
 
 def _absent(examples: ExampleSet, rows: Int[np.ndarray, " documents"]) -> list[str]:
-    """Each missing document once, with the place that first names it."""
-    found: dict[str, str] = {}
+    """Each missing document once, with the line that first names it."""
+    phrases: dict[str, str] = {}
     position = 0
     for example in examples.examples:
         for entry in (*example.positives, *example.negatives):
-            if rows[position] < 0 and entry not in found:
-                found[entry] = f"{example.location or examples.name}: {cut(entry, limit=SHOWN_CHARACTERS)!r}"
+            if rows[position] < 0 and entry not in phrases:
+                phrases[entry] = f"{example.location or examples.name}: {cut(entry, limit=SHOWN_CHARACTERS)!r}"
             position += 1
-    return list(found.values())
+    return list(phrases.values())
 
 
 def _pack(examples: ExampleSet, rows: Int[np.ndarray, " documents"], absent: Sequence[str]) -> AddressedSet:
-    """Cut the flat rows into positives and negatives per query, without what is missing."""
+    """Cut the flat rows into positives and negatives per query, without missing documents, and queries without a positive."""
     ids, queries, positives, grades, negatives = [], [], [], [], []
     position = 0
     flat = rows.tolist()
     for example in examples.examples:
         middle, end = position + len(example.positives), position + len(example.positives) + len(example.negatives)
-        near = _graded(flat[position:middle], example.grades or (1,) * len(example.positives))
-        far = [row for row in dict.fromkeys(flat[middle:end]) if row >= 0 and row not in near]
+        graded = _graded(flat[position:middle], example.grades or (1,) * len(example.positives))
+        irrelevant = [row for row in dict.fromkeys(flat[middle:end]) if row >= 0 and row not in graded]
         position = end
-        if not near:
+        if not graded:
             continue
         ids.append(example.query_id)
         queries.append(example.query)
-        positives.append(list(near))
-        grades.append(list(near.values()))
-        negatives.append(far)
-    dropped = len(examples) - len(queries)
-    notes = (_dropped_note(examples.name, len(absent), dropped),) if absent else ()
-    found = AddressedSet(examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes)
-    return replace(found, is_judged=examples.is_judged)
+        positives.append(list(graded))
+        grades.append(list(graded.values()))
+        negatives.append(irrelevant)
+    notes: tuple[str, ...] = ()
+    if absent:
+        documents, dropped = f"{len(absent):,} document{'' if len(absent) == 1 else 's'}", len(examples) - len(queries)
+        without = f"{dropped:,} {'query' if dropped == 1 else 'queries'} without a positive"
+        notes = (f"{examples.name}: {documents} not in the store left out, and with that {without}",)
+    addressed = AddressedSet(examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes)
+    return replace(addressed, is_judged=examples.is_judged)
 
 
-def _ladder(examples: ExampleSet, rows: Int[np.ndarray, " documents"]) -> Int[np.ndarray, "q d"] | None:
-    """Rows of the negatives as they are listed, where all queries list as many."""
+def _negative_columns(examples: ExampleSet, rows: Int[np.ndarray, " documents"]) -> Int[np.ndarray, "q d"] | None:
+    """Rows of the listed negatives, where all queries list as many."""
     sizes = {(len(example.positives), len(example.negatives)) for example in examples.examples}
     if examples.is_judged or len(sizes) > 1:
         return None
     positives, negatives = sizes.pop()
-    return rows.reshape(len(examples), -1)[:, 1:] if positives == 1 and 2 <= negatives <= LONGEST_LADDER else None
+    return rows.reshape(len(examples), -1)[:, 1:] if positives == 1 and 2 <= negatives <= MAX_NEGATIVE_COLUMNS else None
 
 
 def _graded(rows: Sequence[int], grades: Sequence[int]) -> dict[int, int]:
-    """The highest grade of each row that is there, in the order of their first mention."""
-    found: dict[int, int] = {}
+    """The highest grade of each row that is not -1, in the order of first mention."""
+    highest: dict[int, int] = {}
     for row, grade in zip(rows, grades, strict=True):
         if row >= 0:
-            found[row] = max(grade, found.get(row, grade))
-    return found
-
-
-def _dropped_note(name: str, documents: int, queries: int) -> str:
-    of_documents = f"{documents:,} document{'' if documents == 1 else 's'}"
-    of_queries = f"{queries:,} {'query' if queries == 1 else 'queries'}"
-    return f"{name}: {of_documents} not in the store left out, and with that {of_queries} without a positive"
+            highest[row] = max(grade, highest.get(row, grade))
+    return highest
 
 
 def stored_documents(store: Store, rows: Int[np.ndarray, " n"]) -> dict[str, Iterator[str]]:

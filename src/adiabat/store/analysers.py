@@ -1,12 +1,11 @@
-"""From a text to the words that BM25 goes by: as they stand, or cut to their stems.
+"""From a text to the words that BM25 matches: whole, or cut to their stems.
 
-A word is a run of letters, digits, underscores and combining marks, after Unicode's NFKC and case folding. Scripts that are written without
-spaces (Han, kana, Thai, Lao, Burmese, Khmer) give a document every character and every pair of neighbours instead. A query is asked by its
-pairs; a run of which the documents hold no pair, as one character by itself, by its characters. No word is left out, none is stemmed.
+A word is a run of letters, digits, underscores and combining marks, after Unicode's NFKC and case folding. In scripts without spaces (Han,
+kana, Thai, Lao, Burmese, Khmer) the words of a document are all characters and all pairs of neighbours. Those of a query are its pairs, or
+its characters where the documents hold none of the pairs, as for a single character.
 
-With the stems of a language, words so common in it that they say nothing are left out first, as far as bm25s lists them, and the others cut
-by its Snowball algorithm. English has Porter's first algorithm and the 33 words of Lucene: so do Anserini's, and with that the published
-figures of BM25 on BEIR.
+With the stems of a language, stop words are dropped first, as far as bm25s lists them, and the others are cut by its Snowball algorithm.
+English has Porter's first algorithm and the 33 stop words of Lucene, as in Anserini and so in the published figures of BM25 on BEIR.
 """
 
 import re
@@ -35,57 +34,49 @@ SPACELESS = re.compile(
 _LAST_MARK = 0x20000
 
 _ALGORITHMS = {"english": "porter"}
-"""Of languages whose algorithm does not go by the language's name."""
+"""Algorithms that are not named after their language."""
 _NO_LANGUAGES = frozenset(("porter", "dutch_porter"))
-_COMMON_WORDS = {"english": "EN"}
-"""Likewise, for bm25s's lists of words to leave out."""
+_STOP_WORD_LISTS = {"english": "EN"}
+"""Lists of bm25s that are not named after their language."""
 
 
 def words(text: str, known: Container[str] | None = None) -> list[str]:
-    """The words of a text, by the rule of the module's first lines.
+    """The words of a text in order, repeats included, by the rule of the module's first lines.
 
     Args:
         known: The words of all documents, where the text is a query; None where it is a document.
-
-    Returns:
-        In order, repeats included; empty where there is no letter, digit or underscore.
     """
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
-    found: list[str] = []
+    result: list[str] = []
     for run in _word().findall(unicodedata.normalize("NFKC", text).casefold()):
         if run.isascii():
-            found.append(run)
+            result.append(run)
             continue
-        for place, part in enumerate(SPACELESS.split(run)):
-            found.extend(_spaceless(part, known) if place % 2 else filter(None, [part]))
-    return found
+        # Splitting by a group gives the text between matches at even indices, the matches at odd ones.
+        for index, piece in enumerate(SPACELESS.split(run)):
+            result.extend(_spaceless(piece, known) if index % 2 else filter(None, [piece]))
+    return result
 
 
 @cache
 def _word() -> re.Pattern[str]:
-    """Letters, digits and the marks on them: Python's own class of letters would cut a Hindi word at each of its vowel signs."""
+    """Letters, digits and the marks on them: the class of letters alone would cut a Hindi word at each of its vowel signs."""
     marks = "".join(chr(code) for code in range(_LAST_MARK) if unicodedata.category(chr(code)).startswith("M"))
     return re.compile(f"\\w[\\w{marks}]*")
 
 
 def _spaceless(run: str, known: Container[str] | None) -> list[str]:
-    """Words of a run without spaces.
-
-    Queries go by pairs where they can: asked by characters too, Thai questions of XQuAD found their paragraphs less well (LOG.md).
-    """
-    pairs = [run[place : place + 2] for place in range(len(run) - 1)]
+    """Words of a run without spaces."""
+    pairs = [run[index : index + 2] for index in range(len(run) - 1)]
     if known is None:
         return [*run, *pairs]
+    # Pairs alone where they match: with characters added, Thai questions of XQuAD retrieved their paragraphs less well (LOG.md).
     return pairs if any(pair in known for pair in pairs) else list(run)
 
 
 def analyser_of(stemmer: str | None) -> Analyser:
-    """How texts become words.
-
-    Args:
-        stemmer: Language whose words are cut to their stems, such as ``english``; None leaves words as they stand.
-    """
+    """The analyser of a language, such as ``english``, whose words are cut to their stems; None leaves words whole."""
     if stemmer is None:
         return words
     algorithms = _snowball()
@@ -94,26 +85,22 @@ def analyser_of(stemmer: str | None) -> Analyser:
         remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(languages)}"
         raise ConfigError(f"the language of stems must be one that Snowball knows, got {stemmer}; {remedy}")
     stems = algorithms.Stemmer(_ALGORITHMS.get(stemmer, stemmer))
-    common = common_words(stemmer)
+    dropped = stop_words(stemmer)
 
     def analyse(text: str, known: Container[str] | None = None) -> list[str]:
-        cut: list[str] = stems.stemWords([word for word in words(text, known) if word not in common])
+        cut: list[str] = stems.stemWords([word for word in words(text, known) if word not in dropped])
         return cut
 
     return analyse
 
 
-def common_words(language: str) -> frozenset[str]:
-    """Words that are left out before stems are taken.
-
-    Returns:
-        As `words` gives them; empty where bm25s lists none.
-    """
+def stop_words(language: str) -> frozenset[str]:
+    """Words that are dropped before stems are taken; none where bm25s lists none."""
     from bm25s import stopwords
 
-    listed: Iterable[str] = getattr(stopwords, f"STOPWORDS_{_COMMON_WORDS.get(language, language.upper())}", ())
-    # What an apostrophe takes apart is not the word of the list.
-    return frozenset(found[0] for found in map(words, listed) if len(found) == 1)
+    listed: Iterable[str] = getattr(stopwords, f"STOPWORDS_{_STOP_WORD_LISTS.get(language, language.upper())}", ())
+    # An apostrophe splits an entry in two, and neither half is the stop word.
+    return frozenset(split[0] for split in map(words, listed) if len(split) == 1)
 
 
 def _snowball() -> Any:

@@ -1,6 +1,6 @@
 """A BM25 index on disk, in the files of bm25s: built from a stream of texts, opened memory-mapped, with exact ties.
 
-`adiabat.store.analysers` says what a word is; the index keeps whether words were cut to their stems, and does the same with queries.
+`adiabat.store.analysers` defines a word. The index records whether words were cut to their stems, and treats queries alike.
 
 ``score(q, d) = sum over words w of q of idf(w) tf / (k1 (1 - b + b |d| / mean |d|) + tf)``,
 ``idf(w) = ln(1 + (N - df + 0.5) / (df + 0.5))``: bm25s's method ``lucene``, which leaves out the factor ``k1 + 1`` that changes no order.
@@ -31,7 +31,7 @@ from adiabat.store.search import Hits
 LEXICAL_FILE = "lexical.json"
 FORMAT = "adiabat-lexical"
 VERSION = 3
-"""Of the files, and of the rule for words. Version 2 held no single characters of scripts without spaces."""
+"""Of the files and of the definition of a word. Version 2 held no single characters of scripts without spaces."""
 
 DATA_FILE, ROW_FILE, START_FILE = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
 VOCABULARY_FILE, PARAMETER_FILE = "vocab.index.json", "params.index.json"
@@ -39,17 +39,17 @@ FILES = (DATA_FILE, ROW_FILE, START_FILE, VOCABULARY_FILE, PARAMETER_FILE)
 REMEDY = "remove the folder, and build the index again"
 SPOOL_FILE = "postings.tmp"
 SPOOL = np.dtype([("word", "<i4"), ("row", "<i4"), ("count", "<i4")])
-DOCUMENTS_AT_ONCE = 1024
-POSTINGS_AT_ONCE = 1 << 21
-"""While the index is filled; some 150 MB of working memory."""
+DOCUMENTS_PER_BLOCK = 1024
+POSTINGS_PER_BLOCK = 1 << 21
+"""Sorted at once while the index is filled; some 150 MB of working memory."""
 
-LexicalProgress = Callable[[int], None]
-"""Called with the number of documents taken in."""
+BM25Progress = Callable[[int], None]
+"""Called with the number of documents read."""
 
 
 @dataclass(slots=True)
 class _Spool:
-    """What the first pass over the corpus learns; its postings lie in a file, in the order of the documents."""
+    """The first pass over the corpus: vocabulary, lengths and frequencies; the postings lie in a file, by document."""
 
     path: Path
     analyse: Analyser
@@ -58,38 +58,36 @@ class _Spool:
     frequencies: Int64[np.ndarray, " v"] = field(default_factory=lambda: np.zeros(1 << 16, dtype=np.int64))
     count: int = 0
 
-    def take(self, texts: Iterable[str], on_progress: LexicalProgress | None) -> None:
+    def read(self, texts: Iterable[str], on_progress: BM25Progress | None) -> None:
         """Read every text once."""
+        # A new word gets the next number when it is looked up.
         self.vocabulary.default_factory = self.vocabulary.__len__
         stream = iter(texts)
         with self.path.open("wb") as file:
-            while part := list(islice(stream, DOCUMENTS_AT_ONCE)):
-                file.write(self._postings(list(map(self.analyse, part))).tobytes())
-                self.count += len(part)
+            while block := list(islice(stream, DOCUMENTS_PER_BLOCK)):
+                file.write(self._postings(list(map(self.analyse, block))).tobytes())
+                self.count += len(block)
                 if on_progress:
                     on_progress(self.count)
 
     def _postings(self, documents: Sequence[Sequence[str]]) -> np.ndarray:
-        """How often each word stands in each document, by document and then by word."""
+        """Counts of each word in each document, by document and then by word."""
         lengths = np.array([len(document) for document in documents], dtype=np.int64)
         self.lengths.append(lengths)
         occurrences = chain.from_iterable(documents)
         numbers = np.fromiter(map(self.vocabulary.__getitem__, occurrences), dtype=np.int64, count=int(lengths.sum()))
         size = max(1, len(self.vocabulary))
         keys, counts = np.unique(np.repeat(np.arange(len(documents)), lengths) * size + numbers, return_counts=True)
-        found = np.empty(len(keys), dtype=SPOOL)
-        found["word"], found["row"], found["count"] = keys % size, keys // size + self.count, counts
-        self._count_documents(found["word"])
-        return found
-
-    def _count_documents(self, found: np.ndarray) -> None:
+        postings = np.empty(len(keys), dtype=SPOOL)
+        postings["word"], postings["row"], postings["count"] = keys % size, keys // size + self.count, counts
         if len(self.vocabulary) > len(self.frequencies):
             self.frequencies = np.concatenate([self.frequencies, np.zeros(len(self.vocabulary), dtype=np.int64)])
-        numbers, documents = np.unique(found, return_counts=True)
-        self.frequencies[numbers] += documents
+        present, frequencies = np.unique(postings["word"], return_counts=True)
+        self.frequencies[present] += frequencies
+        return postings
 
 
-def build_lexical(
+def build_bm25(
     texts: Iterable[str],
     folder: Path,
     *,
@@ -97,15 +95,18 @@ def build_lexical(
     b: float = 0.4,
     stemmer: str | None = None,
     corpus: str = "",
-    on_progress: LexicalProgress | None = None,
-) -> "LexicalIndex":
-    """Build the index of a corpus in two passes over it, of which the second reads numbers alone.
+    on_progress: BM25Progress | None = None,
+) -> "BM25Index":
+    """Build the index of a corpus: one pass over the texts, one over the numbers of their words.
 
-    Memory holds the vocabulary and 16 bytes per document; the postings go through a file. A build that is cut short leaves a folder that
-    `LexicalIndex.open` refuses, and is begun anew.
+    Memory holds the vocabulary and 16 bytes per document; the postings go through a file. An interrupted build leaves a folder that
+    `BM25Index.open` refuses, and starts again.
 
     Args:
-        stemmer: Language whose words are cut to their stems, as `analyser_of` knows it; None leaves words as they stand.
+        k1: Saturation of word counts, above 0.
+        b: Share of the normalisation by document length, from 0 to 1.
+        stemmer: Language whose words are cut to their stems; see `analyser_of`.
+        corpus: Digest of the corpus, for whoever opens the index.
     """
     _require_parameters(k1, b)
     analyse = analyser_of(stemmer)
@@ -116,22 +117,22 @@ def build_lexical(
         record |= {"format": FORMAT, "version": VERSION, "corpus": corpus, "stemmer": stemmer}
         record["files"] = {name: digest_of(folder / name)._asdict() for name in FILES}
         write_json(record, folder / LEXICAL_FILE)
-    return LexicalIndex.open(folder)
+    return BM25Index.open(folder)
 
 
 def _require_parameters(k1: float, b: float) -> None:
-    """By other numbers a document would score below zero, or NaN, and so never be found."""
+    """Refuse numbers by which a document would score below zero, or NaN, and so never be found."""
     faults = [] if 0 < k1 < math.inf else [f"k1 must be above 0 and finite, got {k1}; take 0.9, as Anserini does"]
     faults += [] if 0 <= b <= 1 else [f"b must be from 0 to 1, got {b}; take 0.4, as Anserini does"]
     if faults:
         raise ConfigError(several(faults))
 
 
-def _build(texts: Iterable[str], spool: _Spool, k1: float, b: float, on_progress: LexicalProgress | None) -> dict[str, Any]:
-    """Write bm25s's files; what it holds in memory is gone before they are opened."""
+def _build(texts: Iterable[str], spool: _Spool, k1: float, b: float, on_progress: BM25Progress | None) -> dict[str, Any]:
+    """Write bm25s's files; their memory is freed before the index is opened."""
     folder = spool.path.parent
     try:
-        spool.take(texts, on_progress)
+        spool.read(texts, on_progress)
         if not spool.vocabulary:
             raise StoreError(f"a corpus must hold words for BM25, got {spool.count:,} documents without one; check its texts")
         weights = _Weights.of(spool, k1, b)
@@ -147,7 +148,7 @@ def _build(texts: Iterable[str], spool: _Spool, k1: float, b: float, on_progress
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """The formula's numbers; computed as bm25s does, in float64 but for the idf, so that scores are equal to the last bit."""
+    """The numbers of the formula; computed as in bm25s, the idf in float32 and all else in float64, for equal scores to the last bit."""
 
     mean_length: float
     k1: float
@@ -162,61 +163,53 @@ class _Weights:
     def scores(
         self, word: Int64[np.ndarray, " p"], counts: Int64[np.ndarray, " p"], lengths: Int64[np.ndarray, " p"]
     ) -> Float32[np.ndarray, " p"]:
-        """What each word adds to the score of its document."""
+        """The score that each word adds to its document."""
         saturation: Float64[np.ndarray, " p"] = self.k1 * ((1 - self.b) + self.b * lengths / self.mean_length)
         added: Float32[np.ndarray, " p"] = (self.idf[word] * (counts / (saturation + counts))).astype(np.float32)
         return added
 
 
 def inverse_frequencies(frequencies: Int64[np.ndarray, " v"], count: int) -> Float32[np.ndarray, " v"]:
-    """Inverse document frequencies, ``ln(1 + (N - df + 0.5) / (df + 0.5))``.
-
-    Returns:
-        One per word, above zero.
-    """
+    """Inverse document frequencies, ``ln(1 + (N - df + 0.5) / (df + 0.5))``, above zero."""
     idf: Float32[np.ndarray, " v"] = np.log(1 + (count - frequencies + 0.5) / (frequencies + 0.5)).astype(np.float32)
     return idf
 
 
 def _fill(spool: _Spool, weights: _Weights, folder: Path) -> None:
-    """Sort the postings from by-document to by-word, a part at a time, into their places in the files."""
+    """Sort the postings from by-document to by-word, a block at a time, into their positions in the files."""
     starts = np.concatenate([[0], np.cumsum(spool.frequencies[: len(spool.vocabulary)])])
     np.save(folder / START_FILE, starts)
     lengths, free = np.concatenate(spool.lengths), starts[:-1].copy()
     data = np.lib.format.open_memmap(folder / DATA_FILE, mode="w+", dtype=np.float32, shape=(int(starts[-1]),))
     rows = np.lib.format.open_memmap(folder / ROW_FILE, mode="w+", dtype=np.int32, shape=(int(starts[-1]),))
-    for part in _parts(spool.path):
-        part = part[np.argsort(part["word"], kind="stable")]
-        number, first, counts = np.unique(part["word"], return_index=True, return_counts=True)
-        place = np.repeat(free[number] - first, counts) + np.arange(len(part))
-        word = part["word"].astype(np.int64)
-        data[place] = weights.scores(word, part["count"].astype(np.int64), lengths[part["row"]])
-        rows[place] = part["row"]
-        free[number] += counts
-        _let_go(data, rows)
+    with spool.path.open("rb") as file:
+        while len(block := np.fromfile(file, dtype=SPOOL, count=POSTINGS_PER_BLOCK)):
+            block = block[np.argsort(block["word"], kind="stable")]
+            number, first, counts = np.unique(block["word"], return_index=True, return_counts=True)
+            # The next free position of each word, and on from there for its postings in this block.
+            positions = np.repeat(free[number] - first, counts) + np.arange(len(block))
+            word = block["word"].astype(np.int64)
+            data[positions] = weights.scores(word, block["count"].astype(np.int64), lengths[block["row"]])
+            rows[positions] = block["row"]
+            free[number] += counts
+            _release_pages(data, rows)
     data.flush()
     rows.flush()
 
 
-def _parts(path: Path) -> Iterator[np.ndarray]:
-    with path.open("rb") as file:
-        while len(part := np.fromfile(file, dtype=SPOOL, count=POSTINGS_AT_ONCE)):
-            yield part
-
-
-def _let_go(*arrays: np.ndarray) -> None:
-    """Pages of a file that were touched count as this process's memory until it lets go of them; their content stays."""
+def _release_pages(*arrays: np.ndarray) -> None:
+    """Release touched pages of mapped files, which count as this process's memory; their content stays on disk."""
     for array in arrays:
         base: object = array.base
         if isinstance(base, mmap.mmap):
             base.madvise(mmap.MADV_DONTNEED)
 
 
-class LexicalIndex:
+class BM25Index:
     """A finished index; its postings stay on disk."""
 
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
-        """Open the files; `LexicalIndex.open` is the way in."""
+        """Open the files; `BM25Index.open` is the way in."""
         self.path = folder
         with reading(folder, remedy=REMEDY, error=StoreError):
             require({name: Digest(**digest) for name, digest in record["files"].items()}, folder, remedy=REMEDY, error=StoreError)
@@ -228,7 +221,7 @@ class LexicalIndex:
             self._weights = _Weights(float(record["mean_length"]), float(record["k1"]), float(record["b"]), idf)
 
     @classmethod
-    def open(cls, folder: Path) -> "LexicalIndex":
+    def open(cls, folder: Path) -> "BM25Index":
         """Open a finished index."""
         if not (folder / LEXICAL_FILE).exists():
             raise StoreError(f"{folder} must be a finished BM25 index, it holds no {LEXICAL_FILE}; build it again")
@@ -237,91 +230,72 @@ class LexicalIndex:
         return cls(folder, read_json(folder / LEXICAL_FILE, remedy=REMEDY, error=StoreError))
 
     @classmethod
-    def at_hand(cls, folder: Path) -> "LexicalIndex | None":
-        """Open an index that was kept for another use.
-
-        Returns:
-            The index; None where there is none, or one of another version, which is to be built again.
-        """
+    def at_hand(cls, folder: Path) -> "BM25Index | None":
+        """Open an index that an earlier use left; None where there is none, or one of another version."""
         if not (folder / LEXICAL_FILE).exists() or _version(folder) != VERSION:
             return None
         return cls.open(folder)
 
     @property
     def parameters(self) -> tuple[float, float]:
-        """The numbers k1 and b that it was built with."""
+        """The numbers k1 and b of its build."""
         return self._weights.k1, self._weights.b
 
     def search(self, queries: Sequence[str], k: int) -> Hits:
-        """Find the documents that share most with each query.
-
-        Returns:
-            Best first, of equal scores the lower row; -1 and minus infinity from where documents share no word with the query.
-        """
+        """The best documents of each query, of equals the lower row first; -1 and minus infinity after the last that shares a word."""
         if k < 1:
             raise StoreError(f"k must be at least 1, got {k}; ask for the number of documents wanted")
         shape = (len(queries), min(k, self.count))
         hits = Hits(np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32))
-        for place, scores in enumerate(self._tables(queries)):
+        for query, scores in enumerate(self._tables(queries)):
             rows = _best(scores, shape[1])
-            hits.rows[place, : len(rows)], hits.scores[place, : len(rows)] = rows, scores[rows]
+            hits.rows[query, : len(rows)], hits.scores[query, : len(rows)] = rows, scores[rows]
         return hits
 
     def score_rows(self, queries: Sequence[str], rows: Integer[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
-        """Scores of given documents, bit for bit those of `search`.
-
-        Returns:
-            Scores, 0 where a document shares no word with the query; minus infinity at a row of -1.
-        """
+        """Scores of chosen documents, bit for bit those of `search`; 0 without a shared word, minus infinity at a row of -1."""
         scores = np.full(rows.shape, -np.inf, dtype=np.float32)
-        for place, table in enumerate(self._tables(queries)):
-            wanted = rows[place] >= 0
-            scores[place, wanted] = table[rows[place, wanted]]
+        for query, table in enumerate(self._tables(queries)):
+            columns = rows[query] >= 0
+            scores[query, columns] = table[rows[query, columns]]
         return scores
 
     def count_at_least(self, queries: Sequence[str], thresholds: Float[np.ndarray, "q p"], excluded: Ragged) -> Int64[np.ndarray, "q p"]:
-        """Count, for each query and threshold, the documents that score at least as high.
-
-        Args:
-            thresholds: Scores; plus infinity for "none".
-        """
+        """Count, for each query and threshold (plus infinity for none), the documents that score at least as high."""
         counts = np.zeros(thresholds.shape, dtype=np.int64)
-        for place, table in enumerate(self._tables(queries)):
-            table[excluded[place]] = -np.inf
-            for column in np.flatnonzero(thresholds[place] < np.inf):
-                counts[place, column] = np.count_nonzero(table >= thresholds[place, column])
+        for query, table in enumerate(self._tables(queries)):
+            table[excluded[query]] = -np.inf
+            for column in np.flatnonzero(thresholds[query] < np.inf):
+                counts[query, column] = np.count_nonzero(table >= thresholds[query, column])
         return counts
 
     def _tables(self, queries: Sequence[str]) -> Iterator[Float32[np.ndarray, " n"]]:
         """Each query's scores of all documents."""
         for query in queries:
-            yield self._index.get_scores_from_ids(self._asked(query))
-        _let_go(self._index.scores["data"], self._index.scores["indices"])
+            yield self._index.get_scores_from_ids(self._query_words(query))
+        _release_pages(self._index.scores["data"], self._index.scores["indices"])
 
-    def _asked(self, query: str) -> list[int]:
-        """Numbers of the words that a query is asked by, as far as documents hold them."""
+    def _query_words(self, query: str) -> list[int]:
+        """Numbers of the words of a query that documents hold."""
         numbers: list[int] = self._index.get_tokens_ids(self._analyse(query, self._index.vocab_dict))
         return numbers
 
     def scores(self, query: str, texts: Sequence[str]) -> Float32[np.ndarray, " n"]:
-        """Scores of texts that need not be in the corpus, bit for bit those of `search` where they are.
-
-        Returns:
-            One score per text; 0 where it shares no word with the query.
-        """
-        asked = np.array(self._asked(query), dtype=np.int64)
-        found = np.zeros(len(texts), dtype=np.float32)
-        for place, text in enumerate(texts):
+        """Scores of texts that need not be in the corpus, bit for bit those of `search` where they are."""
+        query_words = np.array(self._query_words(query), dtype=np.int64)
+        scores = np.zeros(len(texts), dtype=np.float32)
+        for index, text in enumerate(texts):
             document = self._analyse(text)
-            tally = Counter(self._index.get_tokens_ids(document))
-            counts = np.array([tally[word] for word in asked.tolist()], dtype=np.int64)
-            for part in self._weights.scores(asked, counts, np.full(len(asked), len(document))):
-                found[place] += part
-        return found
+            count_of = Counter(self._index.get_tokens_ids(document))
+            counts = np.array([count_of[word] for word in query_words.tolist()], dtype=np.int64)
+            # One after the other, as bm25s adds them: a sum of the array could round otherwise.
+            for score in self._weights.scores(query_words, counts, np.full(len(query_words), len(document))):
+                scores[index] += score
+        return scores
 
 
 def _version(folder: Path) -> object:
-    """Which format the files have; those of before version 3 have no checksum."""
+    """The format version of the files, read without a checksum: those before version 3 have none."""
     return read_json(folder / LEXICAL_FILE, remedy=REMEDY, error=StoreError, required=False).get("version")
 
 
@@ -329,6 +303,6 @@ def _best(scores: Float32[np.ndarray, " n"], k: int) -> Int64[np.ndarray, " best
     """Rows of the k highest scores above zero, best first, of equals the lower row."""
     rows = np.flatnonzero(scores > 0)
     if len(rows) > k:
-        found = scores[rows]
-        rows = rows[found >= np.partition(found, len(rows) - k)[len(rows) - k]]
+        positive = scores[rows]
+        rows = rows[positive >= np.partition(positive, len(rows) - k)[len(rows) - k]]
     return rows[np.lexsort((rows, -scores[rows]))][:k]

@@ -1,4 +1,4 @@
-"""What can be seen of the inputs of a training without reading them, and before torch is loaded: that they are there."""
+"""Cheap checks of the inputs of a training, before torch is loaded: they exist, and have a known format."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,28 +10,20 @@ from adiabat.store.vector_store import Store
 
 
 def require_inputs(examples: Iterable[str], *, corpora: Iterable[str] = (), stores: Iterable[str] = ()) -> None:
-    """Refuse inputs that are missing, or of no form that is known."""
+    """Refuse inputs that are missing or of an unknown format, all at once."""
+    checks: list[tuple[Callable[[str], object], Iterable[str]]] = [
+        (Store.open, stores),
+        (lambda source: is_beir_examples(source) or table_form(source), examples),
+        (lambda source: table_form(documents_file(source)), corpora),
+    ]
     faults: list[AdiabatError] = []
-    for look, sources in ((Store.open, stores), (_look_at_examples, examples), (_look_at_corpus, corpora)):
-        faults += [fault for source in dict.fromkeys(sources) for fault in _faults(look, source)]
+    for check, sources in checks:
+        for source in dict.fromkeys(sources):
+            try:
+                check(source)
+            except AdiabatError as fault:
+                faults.append(fault)
     if len(faults) > 1:
         raise DataError(several(map(str, faults)))
     if faults:
         raise faults[0]
-
-
-def _faults(look: Callable[[str], object], source: str) -> list[AdiabatError]:
-    try:
-        look(source)
-    except AdiabatError as fault:
-        return [fault]
-    return []
-
-
-def _look_at_examples(source: str) -> None:
-    if not is_beir_examples(source):
-        table_form(source)
-
-
-def _look_at_corpus(source: str) -> None:
-    table_form(documents_file(source))

@@ -1,14 +1,13 @@
 """Similarity scores that do not depend on how they were computed.
 
 A matrix product in floating point depends on the order of its additions, and so on block sizes, batch sizes and the machine: a document
-would not always tie with its own copy, nor with itself scored elsewhere. Here the score of a query and a row is *defined* through integers
-instead. Each vector is scaled by a power of two and rounded to integers of at most ``g`` bits, with ``2 g + log2(E) <= 53``; every product
-and every sum of products is then an integer that float64 holds exactly, so any order of addition gives the same result, bit for bit. For
-E = 384, g is 22: a component is rounded by at most 2^-23 of its vector's largest one, and the score of unit vectors is off by about 2e-8,
-less than the rounding of the float32 that comes out (6e-8).
+would not always tie with its own copy. Here integers define the score of a query and a row. Each vector is scaled by a power of two and
+rounded to integers of at most ``g`` bits, with ``2 g + log2(E) <= 53``. Every product and every sum of products is then an integer that
+float64 holds exactly, so any order of addition gives the same result, bit for bit. For E = 384, g is 22: a component is rounded by at most
+2^-23 of its vector's largest one, and the score of unit vectors is off by about 2e-8, less than the rounding of float32 (6e-8).
 
-The exact score is computed only where it matters. An ordinary float32 product comes first, with a bound on how far it can be from the exact
-score; whoever searches or counts asks for the exact score of the pairs that the bound leaves undecided.
+The exact score is computed only where it matters. An ordinary float32 product comes first, with a bound on its distance from the exact
+score; search and counts compute the exact score of the pairs that the bound leaves undecided.
 """
 
 from collections.abc import Iterator
@@ -51,9 +50,9 @@ class FixedPoint:
         """Round vectors to integers."""
         wide = vectors.astype(np.float64)
         bits = (53 - ceil(log2(max(1, wide.shape[1])))) // 2
-        # max is the one reduction that no order of evaluation changes, so equal vectors get equal exponents.
+        # No order of evaluation changes a maximum, so equal vectors get equal exponents.
         exponents = np.frexp(np.abs(wide).max(axis=1, initial=0.0))[1].astype(np.int64) - bits
-        # A power of two times a number is exact, and quicker than ldexp; int32 is what ldexp wants for an exponent.
+        # Multiplying by a power of two is exact, and quicker than ldexp, which wants int32 exponents.
         wide *= np.ldexp(1.0, -exponents.astype(np.int32))[:, None]
         units = np.rint(wide, out=wide)
         return cls(units, exponents, np.einsum("ne,ne->n", units, units))
@@ -64,11 +63,7 @@ class FixedPoint:
 
 
 def exact_pairs(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> Float32[np.ndarray, " p"]:
-    """Scores of query ``i`` and document ``i``.
-
-    Returns:
-        One score per pair.
-    """
+    """Scores of query ``i`` and document ``i``."""
     products = np.einsum("pe,pe->p", query.units, document.units)
     return _scores(products, query.squares, document.squares, query.exponents, document.exponents, similarity)
 
@@ -77,8 +72,8 @@ def exact_table(query: FixedPoint, document: FixedPoint, similarity: Similarity)
     """Scores of every query with every document, equal to those of `exact_pairs`."""
     with plain_arithmetic():
         products = (torch.from_numpy(query.units) @ torch.from_numpy(document.units).T).numpy()
-    one, other = query.exponents[:, None], document.exponents[None]
-    return _scores(products, query.squares[:, None], document.squares[None], one, other, similarity)
+    exponents = query.exponents[:, None], document.exponents[None]
+    return _scores(products, query.squares[:, None], document.squares[None], *exponents, similarity)
 
 
 def row_scores(
@@ -88,17 +83,13 @@ def row_scores(
     *,
     squares: Float64[np.ndarray, "... n"] | None = None,
 ) -> Float64[np.ndarray, "... n"]:
-    """Scores of vector ``i`` of one side and vector ``i`` of the other, in 64 bits throughout.
+    """Scores of vector ``i`` of one side and vector ``i`` of the other, in float64; higher is closer, 0 where a cosine is undefined.
 
-    Sums run in the same order for every pair: equal vectors give equal scores wherever they stand, and a vector has with itself a cosine of
-    exactly 1 and a distance of exactly 0. `exact_pairs` gives the float32 scores that search goes by.
+    Sums run in the same order for every pair: equal vectors give equal scores, and a vector has with itself a cosine of exactly 1 and a
+    distance of exactly 0. `exact_pairs` gives the float32 scores of search.
 
     Args:
-        similarity: ``cosine`` (0 where a vector is zero), ``dot``, or ``distance`` (minus the Euclidean distance).
         squares: Product of the squared lengths of each pair, where they are known already; None computes them.
-
-    Returns:
-        One score per pair, higher is closer.
     """
     if similarity == "distance":
         gap = b - a
@@ -119,7 +110,7 @@ def _scores(
     document_exponents: Int64[np.ndarray, "..."],
     similarity: Similarity,
 ) -> Float32[np.ndarray, "..."]:
-    """From exact sums to scores, element by element: no step here depends on a neighbour. A zero vector has cosine 0 with everything."""
+    """Scores from exact sums, element by element: no step depends on a neighbour. A zero vector has cosine 0 with everything."""
     if similarity == "cosine":
         lengths = np.sqrt(query_squares) * np.sqrt(document_squares)
         scores = products / np.where(lengths == 0, 1.0, lengths)
@@ -135,12 +126,7 @@ def _scores(
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries of one search, in the forms that scoring needs.
-
-    Attributes:
-        vectors: As given.
-        similarity: What the score is.
-    """
+    """Queries of one search, in the forms that scoring needs."""
 
     vectors: Float32[np.ndarray, "q e"]
     similarity: Similarity
@@ -151,7 +137,7 @@ class Queries:
         return FixedPoint.of(self.vectors)
 
     def exact_of(self, rows: Int64[np.ndarray, " p"]) -> FixedPoint:
-        """The integers of some queries; as for `Block.fixed_of`, all are kept where many are asked for."""
+        """The integers of some queries; as in `Block.fixed_of`, many rows compute all."""
         many = 4 * len(rows) >= len(self.vectors) or "exact" in vars(self)
         return self.exact.take(rows) if many else FixedPoint.of(self.vectors[rows])
 
@@ -163,7 +149,7 @@ class Queries:
 
     @cached_property
     def operand(self) -> Float32[np.ndarray, "q e"]:
-        """What the float32 product multiplies the documents with: unit vectors for the cosine."""
+        """The factor of the float32 product: unit vectors for the cosine."""
         if self.similarity != "cosine":
             return np.ascontiguousarray(self.vectors)
         lengths = np.where(self.lengths == 0, 1.0, self.lengths)
@@ -180,7 +166,7 @@ class Block:
 
     Attributes:
         start: Row of the first.
-        vectors: As stored, in float32.
+        vectors: The stored ones, in float32.
         lengths: Euclidean norms, to float32 accuracy.
     """
 
@@ -196,10 +182,10 @@ class Block:
         """The integers of all documents."""
         return FixedPoint.of(self.vectors.numpy())
 
-    def fixed_of(self, places: Int64[np.ndarray, " p"]) -> FixedPoint:
-        """The integers of some documents: where many are asked for, other queries will ask for many too, and all are kept."""
-        many = 4 * len(places) >= len(self) or "fixed" in vars(self)
-        return self.fixed.take(places) if many else FixedPoint.of(self.vectors.numpy()[places])
+    def fixed_of(self, rows: Int64[np.ndarray, " p"]) -> FixedPoint:
+        """The integers of some documents of the block; many rows compute and cache all, because other queries will need many too."""
+        many = 4 * len(rows) >= len(self) or "fixed" in vars(self)
+        return self.fixed.take(rows) if many else FixedPoint.of(self.vectors.numpy()[rows])
 
     @cached_property
     def divisors(self) -> Float32[np.ndarray, " b"]:
@@ -208,15 +194,11 @@ class Block:
         return np.where(lengths == 0, np.float32(1), lengths)
 
     def approximate(self, queries: Queries) -> tuple[Float32[np.ndarray, "q b"], Float64[np.ndarray, " q"]]:
-        """Quick scores, and how far from the exact ones they can be.
-
-        Returns:
-            Scores (for ``distance`` minus its square), and per query a bound on their error.
-        """
+        """Quick scores (for ``distance`` minus its square), and per query a bound on their distance from the exact ones."""
         width = self.vectors.shape[1]
         # A float32 product errs by at most E 2^-24 |q| |d|; norms and the integers' rounding add as much again. Twice that, for safety.
         relative = (2 * width + 64) * 2.0**-23
-        # OpenBLAS, which numpy has, takes two thirds of the time of MKL, which torch has, on AMD's processors; elsewhere they are alike.
+        # numpy's OpenBLAS takes two thirds of the time of torch's MKL on AMD's processors; elsewhere they are alike.
         scores = queries.operand @ self.vectors.numpy().T
         if queries.similarity == "cosine":
             scores /= self.divisors
@@ -230,34 +212,23 @@ class Block:
         scores -= np.square(queries.lengths.astype(np.float32))[:, None]
         return scores, relative * (queries.lengths + longest) ** 2
 
-    def exact(self, queries: Queries, query: Int64[np.ndarray, " p"], place: Int64[np.ndarray, " p"]) -> Float32[np.ndarray, " p"]:
-        """Exact scores of chosen pairs.
-
-        Args:
-            query: Which query, per pair.
-            place: Which document of the block, per pair.
-
-        Returns:
-            One score per pair.
-        """
-        places, column = np.unique(place, return_inverse=True)
-        asked, row = np.unique(query, return_inverse=True)
-        document, questions = self.fixed_of(places), queries.exact_of(asked)
-        if len(asked) * len(places) < 8 * len(query):
-            return exact_table(questions, document, queries.similarity)[row, column]
+    def exact(self, queries: Queries, query: Int64[np.ndarray, " p"], document: Int64[np.ndarray, " p"]) -> Float32[np.ndarray, " p"]:
+        """Exact scores of chosen pairs of a query and a document of the block, by their numbers."""
+        documents, column = np.unique(document, return_inverse=True)
+        rows, row = np.unique(query, return_inverse=True)
+        fixed_documents, fixed_queries = self.fixed_of(documents), queries.exact_of(rows)
+        # Where chosen pairs are dense in their table, one product of matrices is quicker than all its rows.
+        if len(rows) * len(documents) < 8 * len(query):
+            return exact_table(fixed_queries, fixed_documents, queries.similarity)[row, column]
         scores = np.empty(len(query), dtype=np.float32)
         for start in range(0, len(query), PAIR_CHUNK):
-            part = slice(start, start + PAIR_CHUNK)
-            scores[part] = exact_pairs(questions.take(row[part]), document.take(column[part]), queries.similarity)
+            pairs = slice(start, start + PAIR_CHUNK)
+            scores[pairs] = exact_pairs(fixed_queries.take(row[pairs]), fixed_documents.take(column[pairs]), queries.similarity)
         return scores
 
 
 def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: Similarity) -> Queries:
-    """Check queries before they meet a store.
-
-    Args:
-        vectors: One row per query.
-    """
+    """Refuse queries that cannot be scored against a store."""
     if similarity not in SIMILARITIES:
         raise StoreError(f"similarity must be cosine, distance or dot, got {similarity}; name one of them")
     if vectors.ndim != 2 or vectors.shape[1] != width:
@@ -266,8 +237,8 @@ def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: S
         )
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(broken):
-        named = several((f"row {row}" for row in broken), of="queries")
-        raise StoreError(f"queries must be finite, got NaN or infinity in {named}; embed them again, or look whether the model is damaged")
+        rows = several((f"row {row}" for row in broken), of="queries")
+        raise StoreError(f"queries must be finite, got NaN or infinity in {rows}; embed them again, or look whether the model is damaged")
     queries = Queries(vectors.astype(np.float32, copy=False), similarity)
     extreme = np.flatnonzero((queries.lengths != 0) & ~((queries.lengths >= SHORTEST) & (queries.lengths <= LONGEST)))
     if len(extreme):

@@ -14,18 +14,19 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from adiabat.core.errors import StoreError, several
 from adiabat.core.ragged import Ragged
 from adiabat.models.embedding_head import Similarity
-from adiabat.models.threads import side_by_side
+from adiabat.models.threads import parallel_map
 from adiabat.results.evaluation_result import Hit
 from adiabat.store.scoring import PAIR_CHUNK, Block, FixedPoint, Queries, checked_queries, exact_pairs, plain_arithmetic
 from adiabat.store.vector_store import Store
 
 BLOCK_ROWS = 4096
 TILE_SCORES = 1 << 20
-"""Scores held at once, per block and tile of queries: bounds the memory whatever the number of queries."""
+"""Scores in memory per block and tile of queries, whatever the number of queries."""
 WAITING_PAIRS = 64
+"""Pairs that are collected, at the least, before they are sorted in."""
 SMALLEST_TILE = 64
-MOST_THREADS = 8
-"""Each holds a tile of its own."""
+MAX_THREADS = 8
+"""Each has its own tile in memory."""
 
 SearchProgress = Callable[[int, int], None]
 """Called with (rows searched, rows in all)."""
@@ -36,7 +37,7 @@ class Hits:
     """The nearest documents of each query, best first.
 
     Attributes:
-        rows: Of the store; -1 where exclusions, or a query of zeros, left fewer than asked for. Of equal scores the lower row comes first.
+        rows: Of the store; of equal scores the lower row comes first; -1 where exclusions, or a query of zeros, leave fewer than k.
         scores: More is closer; minus infinity beside a row of -1.
     """
 
@@ -54,12 +55,12 @@ def search(
     excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None = None,
     on_progress: SearchProgress | None = None,
 ) -> Hits:
-    """Find the nearest documents of each query among all of the store.
+    """Find the nearest documents of each query in the whole store.
 
-    The result is exact (`adiabat.store.scoring` says in which sense) and the same for any `block_rows` and any company of other queries.
+    The result is exact (`adiabat.store.scoring` defines this) and does not depend on `block_rows` or on other queries.
 
     Args:
-        queries: One row per query, of any length; one of zeros, which says nothing of what it is near to, finds nothing.
+        queries: One row per query, of any length; a query of zeros, which has no direction, finds nothing.
         excluded: Per query, rows never returned; None for no exclusions.
     """
     checked = checked_queries(queries, store.width, similarity)
@@ -71,12 +72,12 @@ def search(
     ]
     with _at_once(len(tiles)) as run:
         for block in _blocks(store, block_rows, on_progress):
-            run(partial(tile.see, block) for tile in tiles)
-    hits = [tile.hits() for tile in tiles]
-    found = Hits(np.concatenate([one.rows for one in hits]), np.concatenate([one.scores for one in hits]))
-    silent = ~queries.any(axis=1)
-    found.rows[silent], found.scores[silent] = -1, -np.inf
-    return found
+            run(partial(tile.update, block) for tile in tiles)
+    tile_hits = [tile.hits() for tile in tiles]
+    hits = Hits(np.concatenate([tile.rows for tile in tile_hits]), np.concatenate([tile.scores for tile in tile_hits]))
+    zero = ~queries.any(axis=1)
+    hits.rows[zero], hits.scores[zero] = -1, -np.inf
+    return hits
 
 
 def count_at_least(
@@ -91,19 +92,18 @@ def count_at_least(
 ) -> Int64[np.ndarray, "q p"]:
     """Count, for each query and threshold, the documents of the store that score at least as high.
 
-    With the scores of a query's positives (`score_rows`) as thresholds, and its positives excluded, this gives the errors of PND over the
+    With the scores of a query's positives (`score_rows`) as thresholds, and its positives excluded, these are the errors of PND over the
     full store: every other document that ties with a positive, or scores higher.
 
     Args:
-        queries: One row per query.
-        thresholds: Scores; plus infinity for "none", where queries have unequally many.
+        thresholds: Scores; plus infinity for none, where queries have unequally many.
         excluded: Per query, rows never counted, each once; None for no exclusions.
     """
     checked = checked_queries(queries, store.width, similarity)
     if thresholds.shape[:1] != queries.shape[:1] or np.isnan(thresholds).any():
-        held = " with NaN" if np.isnan(thresholds).any() else ""
+        nan = " with NaN" if np.isnan(thresholds).any() else ""
         raise StoreError(
-            f"thresholds must be one row per query without NaN, got shape {thresholds.shape}{held} for {len(queries)} queries; "
+            f"thresholds must be one row per query without NaN, got shape {thresholds.shape}{nan} for {len(queries)} queries; "
             "give those of `score_rows`, and plus infinity for none"
         )
     counts, exclusions = np.zeros(thresholds.shape, dtype=np.int64), _Exclusions.of(excluded, len(queries))
@@ -120,14 +120,7 @@ def count_at_least(
 def score_rows(
     store: Store, queries: Float[np.ndarray, "q e"], rows: Integer[np.ndarray, "q r"], *, similarity: Similarity = "cosine"
 ) -> Float32[np.ndarray, "q r"]:
-    """Scores of given documents, bit for bit those that `search` and `count_at_least` use.
-
-    Args:
-        queries: One row per query.
-
-    Returns:
-        Scores; minus infinity at a row of -1.
-    """
+    """Scores of chosen documents, bit for bit those of `search` and `count_at_least`; minus infinity at a row of -1."""
     checked = checked_queries(queries, store.width, similarity)
     if rows.ndim != 2 or len(rows) != len(queries):
         raise StoreError(
@@ -136,24 +129,24 @@ def score_rows(
     scores = np.full(rows.shape, -np.inf, dtype=np.float32)
     query, column = np.nonzero(rows != -1)
     for start in range(0, len(query), PAIR_CHUNK):
-        part = (query[start : start + PAIR_CHUNK], column[start : start + PAIR_CHUNK])
-        wanted, place = np.unique(rows[part], return_inverse=True)
-        documents = store.gather(wanted)
-        _require_finite(store, np.abs(documents).max(axis=1), wanted)
-        scores[part] = exact_pairs(checked.exact.take(part[0]), FixedPoint.of(documents).take(place), similarity)
+        pairs = (query[start : start + PAIR_CHUNK], column[start : start + PAIR_CHUNK])
+        distinct, index = np.unique(rows[pairs], return_inverse=True)
+        documents = store.gather(distinct)
+        _require_finite(store, np.abs(documents).max(axis=1), distinct)
+        scores[pairs] = exact_pairs(checked.exact.take(pairs[0]), FixedPoint.of(documents).take(index), similarity)
     return scores
 
 
 def _require_finite(store: Store, sizes: Float32[np.ndarray, " n"], rows: Integer[np.ndarray, " n"]) -> None:
-    """Refuse NaN and infinity, which would pass for the farthest document; no store is built with them, but a file may be damaged."""
+    """Refuse NaN and infinity, which would rank as the farthest document: no store is built with them, so a file is damaged."""
     broken = rows[~np.isfinite(sizes)]
     if len(broken):
-        named = several((f'"{doc_id}"' for doc_id in store.doc_ids(broken)), of="documents")
-        raise StoreError(f"{store.path} must hold finite vectors, got NaN or infinity for {named}; it is damaged: rebuild the store")
+        ids = several((f'"{doc_id}"' for doc_id in store.doc_ids(broken)), of="documents")
+        raise StoreError(f"{store.path} must hold finite vectors, got NaN or infinity for {ids}; it is damaged: rebuild the store")
 
 
 def _tiles(queries: int, block_rows: int, count: int) -> list[slice]:
-    """Queries that are scored together: one tile for each thread at the least, unless tiles were to get small."""
+    """Queries that are scored together: a tile per thread or more, but none smaller than `SMALLEST_TILE`."""
     if block_rows < 1:
         raise StoreError(f"block_rows must be at least 1, got {block_rows}; leave it out for {BLOCK_ROWS:,}")
     shared = max(SMALLEST_TILE, -(-queries // _threads()))
@@ -163,16 +156,16 @@ def _tiles(queries: int, block_rows: int, count: int) -> list[slice]:
 
 @contextmanager
 def _at_once(tiles: int) -> Iterator[Callable[[Iterable[Callable[[], None]]], None]]:
-    """What runs a block's tiles: threads side by side, each with its own, so that no core waits for the others after every operation."""
+    """A function that runs a block's tiles, one per thread: no core then waits for the others after every operation."""
     workers = min(_threads(), tiles)
-    # Torch knows how many threads the caller may have, and numpy does not.
+    # Torch knows the caller's number of threads, and numpy does not.
     with _libraries().limit(limits=1 if workers > 1 else torch.get_num_threads(), user_api="blas"):
         if workers < 2:
             yield lambda jobs: _finish(job() for job in jobs)
             return
-        # The precision of torch's products is the whole process's: no thread may set it back while another computes.
-        with plain_arithmetic(), side_by_side([_call] * workers) as share_out:
-            yield lambda jobs: _finish(share_out(jobs))
+        # The precision of torch's products belongs to the whole process: no thread may reset it while another computes.
+        with plain_arithmetic(), parallel_map([_call] * workers) as results:
+            yield lambda jobs: _finish(results(jobs))
 
 
 @cache
@@ -181,7 +174,7 @@ def _libraries() -> ThreadpoolController:
 
 
 def _threads() -> int:
-    return min(torch.get_num_threads(), MOST_THREADS)
+    return min(torch.get_num_threads(), MAX_THREADS)
 
 
 def _finish(results: Iterable[None]) -> None:
@@ -231,73 +224,74 @@ class _Exclusions:
         return _Exclusions(self.rows[inside], self.queries[inside] - queries.start)
 
     def within(self, block: Block) -> tuple[Int64[np.ndarray, " x"], Int64[np.ndarray, " x"]]:
-        """(query, place in the block) of the pairs that fall into a block."""
+        """(query, document of the block) of the pairs that fall into a block."""
         first, last = np.searchsorted(self.rows, [block.start, block.start + len(block)])
         return self.queries[first:last], self.rows[first:last] - block.start
 
 
 @dataclass
 class _Nearest:
-    """The best documents so far of some queries. New pairs wait until there are enough to be worth sorting in."""
+    """The best documents so far of some queries. New pairs wait until there are enough to sort them in together."""
 
     queries: Queries
     k: int
     exclusions: _Exclusions
-    found: list[tuple[Int64[np.ndarray, " p"], Int64[np.ndarray, " p"], Float32[np.ndarray, " p"]]] = field(default_factory=list)
+    candidates: list[tuple[Int64[np.ndarray, " p"], Int64[np.ndarray, " p"], Float32[np.ndarray, " p"]]] = field(default_factory=list)
     waiting: int = 0
 
     def __post_init__(self) -> None:
         shape = (len(self.queries.vectors), self.k)
         self.best = Hits(np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32))
 
-    def see(self, block: Block) -> None:
-        """Take in what a block has to offer."""
+    def update(self, block: Block) -> None:
+        """Collect the documents of a block that can be among the best."""
         approximate, error = block.approximate(self.queries)
         barred = self.exclusions.within(block)
         approximate[barred] = -np.inf
-        hopeful = self._hopeful(approximate, error)
-        hopeful[barred] = False
-        query, place = np.nonzero(hopeful)
+        possible = self._possible(approximate, error)
+        possible[barred] = False
+        query, document = np.nonzero(possible)
         if not len(query):
             return
-        self.found.append((query, place + block.start, block.exact(self.queries, query, place)))
+        self.candidates.append((query, document + block.start, block.exact(self.queries, query, document)))
         self.waiting += len(query)
         if self.waiting >= max(WAITING_PAIRS, self.best.rows.size):
             self._sort_in()
 
-    def _hopeful(self, approximate: Float32[np.ndarray, "q b"], error: Float64[np.ndarray, " q"]) -> Bool[np.ndarray, "q b"]:
+    def _possible(self, approximate: Float32[np.ndarray, "q b"], error: Float64[np.ndarray, " q"]) -> Bool[np.ndarray, "q b"]:
         """Pairs that can be among the k best: all but those surely below the k-th so far, or below the k-th of the block itself."""
         # Rounding the floor to float32 is far within the bound on the error; comparing in float64 would widen every score.
         floor = (_domain(self.best.scores[:, -1], self.queries.similarity) - error).astype(np.float32)
-        hopeful: Bool[np.ndarray, "q b"] = approximate >= floor[:, None]
-        crowded = np.flatnonzero(np.count_nonzero(hopeful, axis=1) > 2 * self.k)
+        possible: Bool[np.ndarray, "q b"] = approximate >= floor[:, None]
+        crowded = np.flatnonzero(np.count_nonzero(possible, axis=1) > 2 * self.k)
         if len(crowded):
+            # Two scores of this block may each be off by the error, in opposite directions.
             kth = torch.topk(torch.from_numpy(approximate[crowded]), self.k, dim=1).values[:, -1].numpy()
             floor[crowded] = np.maximum(floor[crowded], (kth - 2 * error[crowded]).astype(np.float32))
-            hopeful[crowded] = approximate[crowded] >= floor[crowded, None]
-        return hopeful
+            possible[crowded] = approximate[crowded] >= floor[crowded, None]
+        return possible
 
     def _sort_in(self) -> None:
-        kept_query, kept_column = np.nonzero(self.best.rows >= 0)
-        kept = (kept_query, self.best.rows[kept_query, kept_column], self.best.scores[kept_query, kept_column])
-        query, rows, scores = (np.concatenate(parts) for parts in zip(kept, *self.found, strict=True))
+        best_query, best_column = np.nonzero(self.best.rows >= 0)
+        former = (best_query, self.best.rows[best_query, best_column], self.best.scores[best_query, best_column])
+        query, rows, scores = (np.concatenate(arrays) for arrays in zip(former, *self.candidates, strict=True))
         order = np.lexsort((rows, -scores, query))
         query, rows, scores = query[order], rows[order], scores[order]
         rank = np.arange(len(query)) - np.searchsorted(query, query)
         best = rank < self.k
         self.best.rows[query[best], rank[best]] = rows[best]
         self.best.scores[query[best], rank[best]] = scores[best]
-        self.found, self.waiting = [], 0
+        self.candidates, self.waiting = [], 0
 
     def hits(self) -> Hits:
-        """The result."""
+        """The best of all blocks."""
         if self.waiting:
             self._sort_in()
         return self.best
 
 
 def _domain(scores: Float32[np.ndarray, "..."], similarity: Similarity) -> Float64[np.ndarray, "..."]:
-    """Scores as `Block.approximate` gives them: minus the square, for a distance; no distance is above zero."""
+    """Scores on the scale of `Block.approximate`: minus the square, for a distance; no distance is above zero."""
     wide = scores.astype(np.float64)
     if similarity == "distance":
         wide = np.where(wide > 0, np.inf, -np.square(wide))
@@ -316,16 +310,16 @@ def _count_block(
         low, high = (levels - error[:, None]).astype(np.float32), (levels + error[:, None]).astype(np.float32)
     undecided = np.zeros(approximate.shape, dtype=bool)
     for column in range(thresholds.shape[1]):
-        asked = np.flatnonzero(thresholds[:, column] < np.inf)
-        scores = approximate if len(asked) == len(approximate) else approximate[asked]
-        surely = scores >= high[asked, column, None]
-        counts[asked, column] += np.count_nonzero(surely, axis=1)
-        undecided[asked] |= surely ^ (scores >= low[asked, column, None])
+        rows = np.flatnonzero(thresholds[:, column] < np.inf)
+        scores = approximate if len(rows) == len(approximate) else approximate[rows]
+        surely = scores >= high[rows, column, None]
+        counts[rows, column] += np.count_nonzero(surely, axis=1)
+        undecided[rows] |= surely ^ (scores >= low[rows, column, None])
     # The flat form is several times quicker to search.
-    query, place = np.divmod(np.flatnonzero(undecided), len(block))
+    query, document = np.divmod(np.flatnonzero(undecided), len(block))
     if not len(query):
         return
-    exact, quick = block.exact(queries, query, place), approximate[query, place]
+    exact, quick = block.exact(queries, query, document), approximate[query, document]
     for level in range(thresholds.shape[1]):
         close = (quick >= low[query, level]) & (quick < high[query, level])
         reached = close & (exact >= thresholds[query, level])
@@ -341,16 +335,13 @@ def hits_of(
     similarity: Similarity,
     characters: int | None = None,
 ) -> list[Hit]:
-    """The results of one query, with ids and texts.
+    """The results of one query with ids and texts, best first; a text is "" where the store keeps none.
 
     Args:
-        characters: Of each text, at most; None takes all.
-
-    Returns:
-        Best first; a text is "" where the store keeps none.
+        characters: Maximum of each text; None takes all.
     """
     rows = hits.rows[query][hits.rows[query] >= 0]
     texts = [text[:characters] for text in store.texts(rows)] if store.has_texts else [""] * len(rows)
     relevant: Bool[np.ndarray, " k"] = np.isin(rows, positives)
-    found = zip(store.doc_ids(rows), texts, hits.scores[query], relevant, strict=False)
-    return [Hit(doc_id, text, float(score), bool(good), similarity) for doc_id, text, score, good in found]
+    columns = zip(store.doc_ids(rows), texts, hits.scores[query], relevant, strict=False)
+    return [Hit(doc_id, text, float(score), bool(good), similarity) for doc_id, text, score, good in columns]

@@ -1,4 +1,4 @@
-"""Where imported vectors come from: numpy, Parquet and faiss files, read a block at a time."""
+"""Vectors and ids of other programs: numpy, Parquet and faiss files, read a block at a time."""
 
 import json
 import warnings
@@ -25,12 +25,7 @@ SUFFIXES = ".npy, .parquet, .faiss or .index"
 
 @dataclass(frozen=True, slots=True)
 class VectorSource:
-    """Vectors of a file.
-
-    Attributes:
-        width: Numbers per vector.
-        blocks: (own ids or None, vectors) of consecutive rows; read once.
-    """
+    """Vectors of a file; `blocks` gives (ids of the file or None, vectors) of consecutive rows, once."""
 
     width: int
     blocks: Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]
@@ -52,15 +47,15 @@ def _open_numpy(path: Path, block_rows: int) -> VectorSource:
     if head.startswith(b"PK"):
         raise StoreError(f"{path}: must be an npy file, got an archive of several (npz); write the one array with numpy.save")
     if not head.startswith(b"\x93NUMPY"):
-        got = f"one that begins with {head!r}" if head else "an empty file"
-        raise StoreError(f"{path}: must be a whole npy file, got {got}; write it with numpy.save")
+        beginning = f"one that begins with {head!r}" if head else "an empty file"
+        raise StoreError(f"{path}: must be a whole npy file, got {beginning}; write it with numpy.save")
     array = _mapped(path)
     if array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
         raise StoreError(f"{path}: vectors must be a float array of two dimensions, got {array.dtype} of shape {array.shape}; save one")
 
     def blocks() -> Iterator[tuple[None, Float[np.ndarray, "b e"]]]:
         for start in range(0, len(array), block_rows):
-            # Mapped anew for each block: pages of the old map would stay counted as this process's memory.
+            # Mapped again for each block: touched pages of one map would count as this process's memory.
             yield None, np.array(_mapped(path)[start : start + block_rows])
 
     return VectorSource(array.shape[1], blocks())
@@ -77,12 +72,12 @@ def _open_parquet(path: Path, block_rows: int) -> VectorSource:
     with opened():
         file = pq.ParquetFile(path)
     names = file.schema_arrow.names
-    id_name, vector_name = (next((name for name in wanted if name in names), None) for wanted in (ID_NAMES, VECTOR_NAMES))
+    id_name, vector_name = (next((name for name in options if name in names), None) for options in (ID_NAMES, VECTOR_NAMES))
     if vector_name is None:
         raise StoreError(f"{path}: must have a column named {' or '.join(VECTOR_NAMES)}, got {', '.join(names)}; rename it")
     with opened():
-        parts = (batch.column(0) for batch in file.iter_batches(batch_size=block_rows, columns=[vector_name]))
-        width = next((int(length) for part in parts for length in _lengths(path, part) if length > 0), 0)
+        columns = (batch.column(0) for batch in file.iter_batches(batch_size=block_rows, columns=[vector_name]))
+        width = next((int(length) for column in columns for length in _lengths(path, column) if length > 0), 0)
     if not width:
         raise StoreError(f"{path}: must hold at least one vector, got none")
 
@@ -98,7 +93,7 @@ def _open_parquet(path: Path, block_rows: int) -> VectorSource:
 
 
 def _lengths(path: Path, column: Any) -> Int[np.ndarray, " n"]:
-    """How many numbers each row has; -1 for a row that is null."""
+    """Numbers per row; -1 for a row that is null."""
     kind = column.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if not is_list or not pa.types.is_floating(kind.value_type):
@@ -108,7 +103,7 @@ def _lengths(path: Path, column: Any) -> Int[np.ndarray, " n"]:
 
 
 def _list_array(path: Path, column: Any, start: int, width: int) -> Float[np.ndarray, "b e"]:
-    """A column of lists as an array; every list must be there, whole and of one length."""
+    """A column of lists as an array; no list may be null or of another length."""
     lengths = _lengths(path, column)
     odd = np.flatnonzero(lengths != width)
     if len(odd):
@@ -146,37 +141,33 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
 
 
 def _faiss_labels(faiss: Any, index: Any) -> tuple[np.ndarray | None, Any]:
-    """The index's own ids, where it has some, and the index that reconstructs."""
+    """The ids that an index holds, or None, and the index that reconstructs its vectors."""
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is not None:
-        # Inverted lists hold ids given at will: a hash table finds each, whatever it is, also behind a transform or other ids.
+        # Inverted lists hold arbitrary ids: a hash table finds each, also behind a transform or an id map.
         ivf.set_direct_map_type(faiss.DirectMap.Hashtable)
     if isinstance(index, faiss.IndexIDMap):
         return faiss.vector_to_array(index.id_map), faiss.downcast_index(index.index)
     if ivf is None or isinstance(index, faiss.IndexRefine):
         return None, index
     lists = ivf.invlists
-    parts = [
+    labels = [
         faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number)).copy()
         for number in range(lists.nlist)
         if lists.list_size(number)
     ]
-    return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts])), index
+    return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *labels])), index
 
 
 def _refuse_fast_scan(faiss: Any, index: Any, path: Path) -> None:
-    """Faiss ends the process where lists that are packed for its fast scan are asked for a vector."""
+    """Refuse lists that are packed for faiss's fast scan: to reconstruct a vector of them ends the process."""
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is not None and isinstance(faiss.downcast_index(ivf), faiss.IndexIVFFastScan):
         raise StoreError(f"{path}: IndexIVFFastScan must be able to give its vectors back, it cannot; import the original vectors")
 
 
 def read_ids(path: Path) -> Iterator[str]:
-    """Read document ids from a file.
-
-    Args:
-        path: ``.json`` (a list), ``.npy``, ``.arrow`` or ``.parquet`` (a column named doc_id, _id or id), or text, one id per line.
-    """
+    """Document ids of a file: ``.json`` (a list), ``.npy``, ``.arrow``, ``.parquet`` (a column of `ID_NAMES`), or text, one per line."""
     if not path.exists():
         raise StoreError(f"{path}: ids must be a file, there is none")
     if path.suffix in (".arrow", ".parquet"):
@@ -185,18 +176,18 @@ def read_ids(path: Path) -> Iterator[str]:
         if path.suffix == ".json":
             return iter(_json_ids(path))
         if path.suffix == ".npy":
-            return iter(_plain_ids(path, _array_ids(path)))
+            return iter(_plain_ids(path, _npy_ids(path)))
     return _text_ids(path)
 
 
-def _array_ids(path: Path) -> list[object]:
+def _npy_ids(path: Path) -> list[object]:
     try:
         array = np.load(path, allow_pickle=False)
     except ValueError as error:
         raise StoreError(f"{path}: ids must be an npy file of strings or numbers, got: {error}; save them with astype(str)") from error
     if not isinstance(array, np.ndarray) or array.ndim != 1:
-        got = f"one of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive (npz)"
-        raise StoreError(f"{path}: ids must be an array of one dimension, got {got}; save one")
+        kind = f"one of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive (npz)"
+        raise StoreError(f"{path}: ids must be an array of one dimension, got {kind}; save one")
     ids: list[object] = array.tolist()
     return ids
 
@@ -237,19 +228,19 @@ def _column_ids(path: Path) -> Iterator[str]:
 
 
 def listed_ids(ids: Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
-    """Take document ids that are in memory."""
+    """Document ids of a list or array."""
     return iter(_plain_ids("ids given", ids))
 
 
-def _plain_ids(where: Path | str, ids: Iterable[object], start: int = 0) -> list[str]:
-    """Ids as text: strings and whole numbers are ids, anything else is a mistake."""
-    kept = list(ids)
-    odd = [f"entry {place} is {cut(repr(value), limit=60)}" for place, value in enumerate(kept, start) if not _is_id(value)]
+def _plain_ids(source: Path | str, ids: Iterable[object], start: int = 0) -> list[str]:
+    """Strings and whole numbers as text; any other value is refused."""
+    values = list(ids)
+    odd = [f"entry {index} is {cut(repr(value), limit=60)}" for index, value in enumerate(values, start) if not _is_id(value)]
     if odd:
-        raise StoreError(f"{where}: ids must be strings or whole numbers, got {several(odd, of='entries')}; mend them")
-    return [str(value) for value in kept]
+        raise StoreError(f"{source}: ids must be strings or whole numbers, got {several(odd, of='entries')}; mend them")
+    return [str(value) for value in values]
 
 
 def _is_id(value: object) -> bool:
-    # A truth value is a whole number to Python, but nobody's id.
+    # In Python a truth value is a whole number too.
     return False if isinstance(value, bool) else isinstance(value, str | Integral)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from adiabat.models.encoder import Encoder
-from adiabat.models.packing import drawing_from, own_generator
+from adiabat.models.packing import drawing_from, thread_generator
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class RandomState:
     @classmethod
     def now(cls, device: torch.device) -> Self:
         """Note the state."""
-        if (generator := own_generator()) is not None:
+        if (generator := thread_generator()) is not None:
             return cls(device, generator.get_state(), None, own=True)
         return cls(device, torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
 
     def restore(self) -> None:
         """Go back to it."""
         if self.own:
-            generator = own_generator()
+            generator = thread_generator()
             if generator is None:
                 raise RuntimeError("a state of a thread's own generator must be restored where there is one, got none")
             generator.set_state(self.cpu)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from adiabat.core.errors import ModelError
 from adiabat.models.device import Precision, autocast
 from adiabat.models.encoder import Encoder
-from adiabat.models.packing import PackedBackbone, drawing_from, is_packable, own_dropout
+from adiabat.models.packing import PackedBackbone, drawing_from, is_packable, use_thread_dropout
 from adiabat.models.threads import thread_replicas
 from adiabat.models.token_cache import TokenTable
 from adiabat.models.tokens import bucket_batches, filled_up, token_budget_batches
@@ -268,7 +268,7 @@ def _prepare(copy: Encoder, chunking: Chunking) -> None:
     if chunking.compiled:
         copy.backbone.compile(dynamic=False, backend=COMPILER)
     elif not chunking.buckets and copy.device.type == "cpu" and is_packable(copy.backbone):
-        own_dropout(copy)
+        use_thread_dropout(copy)
         copy.backbone = PackedBackbone(copy.backbone)  # type: ignore[assignment]
 
 

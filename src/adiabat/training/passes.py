@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from adiabat.models.device import Precision
 from adiabat.models.encoder import Encoder
 from adiabat.models.packing import is_packable
-from adiabat.models.threads import side_by_side
+from adiabat.models.threads import parallel_map
 from adiabat.models.token_cache import TokenTable
 from adiabat.scaling_laws.flops import TowerOperations
 from adiabat.training.blocks import blocks_of, draws, frozen_prefix
@@ -295,7 +295,7 @@ def side_passes(*encoders: Encoder, precision: Precision, chunking: Chunking | N
     with ExitStack() as stack:
         if chunking.compiled:
             stack.enter_context(_many_graphs())
-        run = stack.enter_context(side_by_side([_call] * count)) if count > 1 else None
+        run = stack.enter_context(parallel_map([_call] * count)) if count > 1 else None
         yield Passes(*encoders, precision=precision, copies=copies, run=run, chunking=chunking)
 
 
