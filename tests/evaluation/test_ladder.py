@@ -15,7 +15,7 @@ from adiabat.evaluation.evaluate import Dataset, evaluate_datasets
 from adiabat.evaluation.retrieval import score_retrieval
 from adiabat.evaluation.systems import System
 from adiabat.models.towers import DualEncoder
-from adiabat.report.evaluation_page import render_page
+from adiabat.report import pages
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.vector_store import Store
 from tests.stats.brute_force import all_scores
@@ -77,10 +77,10 @@ def test_the_curve_stands_in_the_result_and_on_its_page_without_verdicts_where_t
     table = all_scores(before, store, data.examples.queries)
     shares = [np.mean([table[row][far[place]] >= table[row][near] for row, (near, far) in enumerate(LADDERS)]) for place in range(3)]
     assert [change.before for change in found.ladder] == pytest.approx(shares)
-    page = render_page(result)
+    page = pages.files(result)["report.html"]()
     assert "Errors by listed negative: papers" in page
     assert "PND, negative 3" in page
-    assert "Errors by listed negative" not in render_page(replace(result, datasets=[replace(found, ladder=[])]))
+    assert "Errors by listed negative" not in pages.files(replace(result, datasets=[replace(found, ladder=[])]))["report.html"]()
     trained = TrainedTexts.of(data.examples.queries)
     seen = evaluate_datasets(model, before, [data], trained=[trained, None], **about).datasets[0]
     assert {change.verdict for change in (*seen.changes, *seen.ladder)} == {None}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from adiabat.evaluation.suite_analysis import analysed
 from adiabat.results.evaluation_result import Change, GridComparison, Verdict
 from adiabat.results.suite_result import Pairing, Score, SuiteGrid, SuiteModel, SuiteResult, SuiteTask, UnitRow
 
@@ -81,7 +82,7 @@ def make_suite(
         settings={"suite": {"name": "A suite"}},
         inputs={"first": {"sha256": "ab12", "source": "data/first"}},
     )
-    return replace(result, **parts)
+    return analysed(replace(result, **parts))
 
 
 def make_grid(task: SuiteTask, model: str, against: str | None, *, rows: Sequence[str], columns: Sequence[str] = ()) -> SuiteGrid:
@@ -123,4 +124,4 @@ def full_suite(*, baseline: str | None = None) -> SuiteResult:
         for number in range(4)
     ]
     extra = [make_score(first, "small", 0.5, measure="RR"), make_score(first, "large", 0.6, measure="RR")]
-    return replace(result, scores=[*result.scores, *extra], grids=grids, units=units, notes=["a note of the suite"])
+    return analysed(replace(result, scores=[*result.scores, *extra], grids=grids, units=units, notes=["a note of the suite"]))

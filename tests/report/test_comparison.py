@@ -13,8 +13,8 @@ from adiabat.report import comparison_wording as words
 from adiabat.report.comparison_page import render_comparison
 from adiabat.report.comparison_table import comparison_tables
 from adiabat.results.comparison_result import Comparison, Level, Speed
+from tests.report.html_page import NASTY, Page
 from tests.report.sample_comparisons import make_comparison, make_contrast
-from tests.report.test_page import NASTY, Page
 
 CLEAR = make_comparison({"squad": 0.61, "quora": 0.55})
 OPEN = make_comparison({"squad": 0.61, "quora": 0.55, "medquad": 0.60})

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.report.suite_analysis import overview_of
-from adiabat.report.suite_page import render_suite
+from adiabat.report import pages
 from tests.report.sample_suites import full_suite
 
 # Three clicks on the columns of the first task and of one that a model did not do, then two texts in the box.
 CLICKS = """<script>
 const told = [], table = document.querySelector("table.sortable"), heads = [...table.tHead.rows[1].cells];
-const names = () => [...table.tBodies[0].rows].map((row) => row.querySelector(".name").textContent);
+const names = () => [...table.tBodies[0].rows].map((row) => row.querySelector("th span span").textContent);
 for (const column of [1, 3]) for (let click = 0; click < 3; click++) {
   heads[column].querySelector("button").click();
   told.push([heads[column].getAttribute("aria-sort"), names()]);
@@ -24,7 +23,7 @@ const box = document.querySelector("label.filter input");
 for (const text of ["QUERY 3", ""]) {
   box.value = text;
   box.dispatchEvent(new Event("input"));
-  told.push([box.parentNode.querySelector("output").textContent, document.querySelectorAll(".units tbody tr:not([hidden])").length]);
+  told.push([box.parentNode.querySelector("output").textContent, document.querySelectorAll("#task-0-units tbody tr:not([hidden])").length]);
 }
 document.body.textContent = "told:" + JSON.stringify(told) + ":told";
 </script>"""
@@ -44,14 +43,14 @@ def seen_by_a_browser(html: str, folder: Path) -> str:
 
 @pytest.mark.real
 def test_the_page_allows_its_own_script_and_no_other(tmp_path: Path) -> None:
-    html = render_suite(overview_of(full_suite()))
+    html = pages.files(full_suite())["report.html"]()
     assert "<button" in seen_by_a_browser(html, tmp_path)
     assert "<button" not in seen_by_a_browser(html.replace('"use strict";', '"use strict"; '), tmp_path)
 
 
 @pytest.mark.real
 def test_tables_sort_both_ways_and_back_and_boxes_leave_rows_with_a_text(tmp_path: Path) -> None:
-    html = re.sub(r"<meta http-equiv[^>]*>", "", render_suite(overview_of(full_suite()))).replace("</body>", f"{CLICKS}</body>")
+    html = re.sub(r"<meta http-equiv[^>]*>", "", pages.files(full_suite())["report.html"]()).replace("</body>", f"{CLICKS}</body>")
     told = re.search(r"told:(.*):told", seen_by_a_browser(html, tmp_path).split("<body>")[1])
     assert told is not None
     assert json.loads(told[1]) == [

@@ -2,13 +2,12 @@
 
 import pytest
 
-from adiabat.report.suite_analysis import overview_of
-from adiabat.report.suite_headline import headline, tone
+from adiabat.report.suite_headline import Overview, headline, tone
 from tests.report.sample_suites import make_suite
 
 
 def seen_of(values, **options):
-    return overview_of(make_suite(values, **options))
+    return Overview(make_suite(values, **options))
 
 
 def plain(text: str) -> str:
@@ -119,4 +118,4 @@ def test_a_name_cannot_turn_the_words_after_it() -> None:
     ],
 )
 def test_only_one_answer_for_all_tasks_is_good_or_bad_news(values, baseline, wanted) -> None:
-    assert tone(seen_of(values, baseline=baseline)) == wanted
+    assert tone(make_suite(values, baseline=baseline)) == wanted

@@ -1,58 +1,131 @@
-"""What the page of a suite says of its references, measures and settings."""
+"""Rows and figures of the page of a suite, and its tables."""
 
+import csv
+import io
+import re
 from dataclasses import replace
 
-from tests.report.sample_suites import make_score, make_suite
-from tests.report.test_suite import Shown, full_html, html_of
+import pytest
+from rich.console import Console
+
+from adiabat.report import pages
+from adiabat.results.suite_result import Fact, SuiteResult
+from tests.report.html_page import Page
+from tests.report.sample_suites import full_suite, make_suite
+
+ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
 
 
-def test_a_page_with_two_references_names_one_over_each_column_and_marks_by_it() -> None:
-    shown = Shown(full_html("lexical"))
-    text = " ".join(shown.text.split())
-    assert "Models are compared with lexical where it did the task, else with the best of the task (similar and xnli), on" in text
-    assert text.count("beside the best, large") == text.count("cosine beside lexical") == 2
-    assert "in columns beside lexical: ▲ better, ▼ worse, ○ no evidence" in text
-    assert "in columns beside the best: ≈ not measurably worse, ▼ measurably worse" in text
-    assert "0.700 ▼ [0.680, 0.720]" in text
-    assert "0.610 ○ [0.590, 0.630]" in text
-    assert "compared with lexical; the best of each task that it did not do" in text
-    assert "On the 2 tasks that lexical did not do: large is best on 2 (all clearly)." in text
-    assert "not measurably worse than the best of 2 other tasks" in text
-    # tasks, best, better, no evidence, worse, not worse, mean rank
-    assert "small 4 1 1 0 1 0 2.0" in text
-    assert "large 4 3 1 1 0 2 1.2" in text
-    assert "lexical 2 0 – – – – –" in text
+def html_of(result: SuiteResult) -> str:
+    return pages.files(result)["report.html"]().replace("\xa0", " ")
 
 
-def test_what_pnd_is_stands_on_pages_that_show_it() -> None:
-    definition = "“PND” is the mean over queries; “PND pooled” counts all pairs together, so queries with many pairs weigh more."
-    assert definition in Shown(full_html()).text
-    assert "positive–negative discrepancy" not in Shown(html_of(make_suite({"x": {"a": 0.6, "b": 0.5}}))).text
+def table(result: SuiteResult, ending: str) -> str:
+    return pages.files(result)[f"table.{ending}"]().replace("\xa0", " ")
 
 
-def test_why_a_model_of_unit_length_has_cosine_alone_is_said_beside_all_measures() -> None:
-    result = make_suite({"x": {"a": 0.6, "b": 0.5, "c": 0.4}})
-    more = [replace(score, similarity="dot") for score in result.scores if score.model == "b"]
-    bm25 = [replace(score, similarity="bm25") if score.model == "c" else score for score in result.scores]
-    said = "vectors of unit length, so dot and distance rank as cosine does and are left out."
-    assert f"a : {said}" in Shown(html_of(replace(result, scores=[*bm25, *more]))).text
-    extra = make_score(result.tasks[0], "a", 0.5, measure="RR")
-    assert said not in Shown(html_of(replace(result, scores=[*bm25, extra]))).text
+def rows_of(result: SuiteResult) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(pages.files(result)["table.csv"]())))
 
 
-def test_settings_have_a_row_for_each_task_and_no_measures_that_none_takes() -> None:
-    own = {"kind": "retrieval", "name": "one", "measures": ["RR"], "stores": []}
-    default = {"kind": "triplets", "name": "two"}
-    other = {"kind": "sts", "name": "three"}
+def printed(result: SuiteResult, width: int = 80) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(*(one.to_terminal() for one in pages.terminal(result)))
+    return out.getvalue().replace("\xa0", " ")
 
-    def text_of(*tasks) -> str:
-        settings = {"measure": {"measures": ["nDCG@10"], "depth": 100}, "tasks": list(tasks)}
-        return Shown(html_of(make_suite({"x": {"a": 0.6}}, settings=settings))).text
 
-    both = text_of(own, other)
-    assert 'tasks[0] {"kind": "retrieval", "name": "one", "measures": ["RR"]}' in both
-    assert 'tasks[1] {"kind": "sts", "name": "three"}' in both
-    assert "measure.depth 100" in both
-    assert "measure.measures" not in both
-    assert 'measure.measures ["nDCG@10"]' in text_of(own, default)
-    assert 'measure.measures ["RR"]' in Shown(html_of(make_suite({"x": {"a": 0.6}}, settings={"measure": {"measures": ["RR"]}}))).text
+def test_cells_are_marked_as_the_comparisons_say() -> None:
+    html = html_of(full_suite())
+    cells = re.findall(r'<td class="num ([a-z]+)" data-value="([\d.]+)"', html)
+    assert ("best", "0.61") in cells
+    assert ("even", "0.4") in cells
+    assert Page(html).text.count("▼") >= 3
+    beside = Page(html_of(full_suite(baseline="small")))
+    assert "baseline" in beside.text
+    assert {"better", "worse", "no-evidence"} <= {word for one in beside.with_class("sign") for word in (one["class"] or "").split()}
+
+
+def test_what_the_script_works_on_is_there() -> None:
+    html = html_of(full_suite())
+    assert html.count('<table class="sortable') >= 4
+    assert 'aria-controls="task-0-units"' in html
+    assert re.search(r'<table class="sortable " id="task-0-units">', html)
+    assert re.findall(r'<th scope="col" class="num" data-first="(\w+)"><span dir="auto" title="xnli"', html) == ["ascending"]
+
+
+def test_facts_grids_and_units_stand_on_the_page() -> None:
+    text = Page(html_of(replace(full_suite(), facts=[Fact("small", "first", "unknown words", 1204.0)]))).text
+    for part in ("unknown words", "1,204", "1 better, 1 worse, 7 no evidence, of 9", "mean of the cells 20.4", "text of query 3", "q3"):
+        assert part in text, part
+
+
+def test_grids_without_verdicts_say_why() -> None:
+    result = full_suite()
+    grids = [replace(one, grid=replace(one.grid, verdicts=None, improved=None, worsened=None)) for one in result.grids]
+    assert "Cells of small bear no verdict" in Page(html_of(replace(result, grids=grids))).text
+
+
+def test_a_suite_of_one_model_or_of_nothing_has_page_and_tables() -> None:
+    alone = make_suite({"x": {"a": 0.6}})
+    assert "paired 95" not in Page(html_of(alone)).text
+    assert "0.600" in table(alone, "md")
+    nothing = make_suite({})
+    assert "Nothing was measured." in Page(html_of(nothing)).text
+    assert table(nothing, "tex").count("hline") == 3
+
+
+def test_settings_have_no_measures_that_no_task_takes() -> None:
+    tasks = [{"kind": "retrieval", "name": "x", "measures": ["RR"], "columns": {}}]
+    text = Page(html_of(replace(full_suite(), settings={"tasks": tasks, "measure": {"measures": ["nDCG@10"], "depth": 9}}))).text
+    assert "measure.depth 9" in text
+    assert "measure.measures" not in text
+    assert '"columns"' not in text
+
+
+def test_csv_has_a_line_for_each_score_and_fact_with_all_digits() -> None:
+    result = replace(full_suite(), facts=[Fact("small", "first", "unknown words", 3.0)])
+    rows = rows_of(result)
+    assert len(rows) == len(result.scores) + 1
+    first = rows[0]
+    assert (first["task"], first["model"], first["main"], first["value"], first["runs"]) == ("first", "small", "yes", "0.55", "3")
+    assert (first["against"], first["significant"], first["verdict"]) == ("large", "yes", "worse")
+    assert float(first["difference"]) == pytest.approx(-0.06)
+    assert (first["best"], first["not_worse"], rows[1]["best"], rows[1]["not_worse"]) == ("no", "no", "yes", "yes")
+    assert (rows[-1]["measure"], rows[-1]["value"], rows[-1]["low"]) == ("unknown words", "3.0", "")
+
+
+def test_beside_a_baseline_csv_leaves_open_which_model_is_even_with_the_best() -> None:
+    assert [row["not_worse"] for row in rows_of(make_suite(ONE, baseline="b"))] == ["yes", "", ""]
+
+
+def test_markdown_and_latex_mark_the_best_and_those_that_are_not_measurably_worse() -> None:
+    result = make_suite(ONE)
+    assert "| a | **0.600**<br>\\[0.580, 0.620\\] | 1.0 |" in table(result, "md")
+    assert "0.590 ≈<br>" in table(result, "md")
+    assert r"\textbf{0.600} {[}0.580, 0.620{]}" in table(result, "tex")
+    assert "a & " in table(result, "tex")
+    assert "▲" in table(make_suite(ONE, baseline="b"), "md")
+
+
+@pytest.mark.parametrize("ending", ["md", "tex"])
+def test_tables_hold_reservations_and_notes_and_a_hostile_name_breaks_no_row(ending: str) -> None:
+    assert "cut to 128 tokens" in table(full_suite(), ending)
+    assert "a note of the suite" in table(full_suite(), ending)
+    hostile = make_suite({"x": {"a|b & $c_{}\\ ^~%#": 0.6, "b": 0.5}})
+    rows = [line for line in table(hostile, ending).splitlines() if line.startswith(("|", "a"))]
+    cells = {len(re.findall(r"(?<!\\)\|" if ending == "md" else r"(?<!\\)&", row)) for row in rows if "&amp;" not in row}
+    assert len(cells) == 1
+
+
+@pytest.mark.parametrize("baseline", [None, "small"])
+def test_the_terminal_fits_eighty_columns(baseline: str | None) -> None:
+    text = printed(full_suite(baseline=baseline))
+    assert max(map(len, text.splitlines())) <= 80
+    for part in ("first", "  large", "0.610 [0.590, 0.630]", "mean rank", "PND, lower is better"):
+        assert part in text, part
+
+
+def test_of_many_models_on_many_tasks_the_terminal_shows_the_best_and_the_even() -> None:
+    values = {f"t{task}": {f"m{model}": 0.9 if model == 0 else 0.1 for model in range(9)} for task in range(10)}
+    text = printed(make_suite(values))
+    assert text.count("and 8 more") == 10

@@ -12,6 +12,8 @@ from adiabat.report.page_templates import script
 from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_page import render_page
 from adiabat.results.sweep_result import SweepResult
+from tests.report.html_page import NASTY
+from tests.report.html_page import Page as Shown
 from tests.report.sample_sweeps import (
     ARABIC,
     RATE,
@@ -27,8 +29,6 @@ from tests.report.sample_sweeps import (
     make_task,
     simple_sweep,
 )
-from tests.report.test_page import NASTY
-from tests.report.test_suite import Shown
 
 TEXTS = ["report.html", "result.json", "table.csv", "table.md", "table.tex"]
 

@@ -12,6 +12,7 @@ from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_columns import columns_of, drift_columns, drift_groups, measure_columns
 from adiabat.report.sweep_exports import sweep_csv, sweep_latex, sweep_markdown
 from adiabat.report.sweep_table import MOST_ROWS, sweep_tables
+from tests.report.html_page import FORMULAS, HOSTILE
 from tests.report.sample_sweeps import (
     MARGIN,
     RATE,
@@ -27,7 +28,6 @@ from tests.report.sample_sweeps import (
     plain,
     simple_sweep,
 )
-from tests.report.test_suite_exports import FORMULAS, HOSTILE
 
 MAIN = "msmarco: nDCG@10 cosine"
 

@@ -8,8 +8,9 @@ import pytest
 from matplotlib.colors import to_hex
 
 from adiabat.report import sweep_plots as plots
-from adiabat.report.svg import BAD, PAPER, drawing, saved
+from adiabat.report.chart_style import BAD, PAPER, drawing, saved
 from adiabat.report.sweep_cases import overview_of
+from tests.report.html_page import NASTY, texts
 from tests.report.sample_sweeps import (
     ARABIC,
     RATE,
@@ -24,8 +25,6 @@ from tests.report.sample_sweeps import (
     simple_sweep,
     sweep_with_a_gap,
 )
-from tests.report.test_page import NASTY
-from tests.report.test_plots import texts
 
 
 def pictures_of(result) -> list[plots.Picture]:

@@ -9,7 +9,7 @@ import pytest
 
 from adiabat.report import sweep_captions as captions
 from adiabat.report import sweep_plots as plots
-from adiabat.report.svg import drawing
+from adiabat.report.chart_style import drawing
 from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_gain_tradeoff import at_equal_gain, trades, ways_of
 from adiabat.report.sweep_page import render_page

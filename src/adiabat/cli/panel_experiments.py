@@ -135,9 +135,9 @@ def safe_rate(
     every = ["guard.use=true", *(assignments or ()), *short_for({"guard.probes": probes}), 'tune.learning_rate="safe"']
     settings = settings_of(TuneSettings, config, every, seed=seed, device=device)
     import adiabat
-    from adiabat.report.rate_search_table import safe_rate_table
+    from adiabat.report.summaries import terminal_tables
 
     with shown_progress() as watch:
         found = adiabat.safe_rate(model, store, data, out, settings=settings, resume=resume, command=command_line(), watch=watch)
-    PEOPLE.print(safe_rate_table(found))
+    PEOPLE.print(*terminal_tables(found))
     answer(found.to_json() if as_json else str(out / "report.html"))

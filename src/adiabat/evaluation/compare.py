@@ -13,6 +13,7 @@ from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.provenance import now, versions
 from adiabat.data.trec import Qrels, Run, read_qrels, read_run
 from adiabat.evaluation.score_files import SUFFIX, read_record, read_scores, score_files
+from adiabat.evaluation.suite_analysis import analysed
 from adiabat.evaluation.suite_findings import ModelScores, findings_of
 from adiabat.results.suite_result import SuiteModel, SuiteResult
 from adiabat.stats.ranking_measures import Ties, ranking_measures, tied_documents
@@ -36,7 +37,7 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
     notes = _alone(sides, (first, second))
     baseline, model = _named_apart(_in_common(sides, settings.measure.units), (first, second))
     findings = findings_of([baseline, model], baseline=baseline.name, seed=settings.run.seed, resamples=settings.measure.resamples)
-    return SuiteResult(
+    result = SuiteResult(
         title=f"{model.name} against {baseline.name}",
         command=command,
         created=now(),
@@ -56,6 +57,7 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs={name: {"source": str(path)} for name, path in zip(("baseline", "model"), (first, second), strict=True)},
     )
+    return analysed(result)
 
 
 def _is_stored(path: Path) -> bool:

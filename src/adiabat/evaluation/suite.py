@@ -13,6 +13,7 @@ from adiabat.core.progress import Watch
 from adiabat.core.provenance import now, versions
 from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
 from adiabat.evaluation.score_files import SCORES, SUFFIX, folder_names, read_record, read_scores, score_files, write_scores
+from adiabat.evaluation.suite_analysis import analysed
 from adiabat.evaluation.suite_findings import ModelScores, findings_of
 from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
 from adiabat.models.device import device_name, device_of
@@ -60,7 +61,7 @@ def evaluate_suite(
     findings = findings_of(
         scores, baseline=settings.suite.baseline, seed=settings.run.seed, resamples=settings.measure.resamples, watch=watch
     )
-    return SuiteResult(
+    result = SuiteResult(
         title=settings.suite.name,
         command=command,
         created=now(),
@@ -80,6 +81,7 @@ def evaluate_suite(
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs={task.name: {"sha256": task.sha256, "source": task.source} for task in tasks},
     )
+    return analysed(result)
 
 
 def _require_baseline(baseline: str | None, names: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from adiabat.report import comparison_plots as plots
 from adiabat.report import comparison_wording as words
-from adiabat.report import wording
+from adiabat.report import format as wording
 from adiabat.report.page_templates import given, picture, template
 from adiabat.results.comparison_result import Comparison, Contrast, Level, Standing, Start
 

@@ -11,9 +11,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from adiabat.core.text import cut
 from adiabat.report import comparison_wording as words
+from adiabat.report.chart_style import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.report.heat_cells import legible
 from adiabat.report.interval_rows import clear_rows, difference_tick, draw_interval
-from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.results.comparison_result import Comparison, Level, Standing
 
 _WIDTH = 7.4

@@ -7,7 +7,7 @@ from rich.text import Text
 from adiabat.core.text import integer, share
 from adiabat.report import comparison_wording as words
 from adiabat.report.evaluation_table import NAME_LENGTH, empty_table
-from adiabat.report.wording import cut_name, millions
+from adiabat.report.format import cut_name, millions
 from adiabat.results.comparison_result import Comparison, Standing
 
 _STYLES = {"worse": "bold red", "no evidence": "dim", "better": "bold blue"}

@@ -1,8 +1,8 @@
 """What a comparison says, in sentences and cells: never more than its intervals allow."""
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK, counted
-from adiabat.report.evaluation_headline import Tone, listed, named
-from adiabat.report.wording import VERDICT_MARKS, decimals_for, interval, signed
+from adiabat.report.format import VERDICT_MARKS, decimals_for, interval, listed, named, signed
+from adiabat.report.page import Tone
 from adiabat.results.comparison_result import Comparison, Contrast, Level, Speed, Standing, Start
 
 

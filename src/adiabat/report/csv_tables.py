@@ -5,7 +5,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-from adiabat.report.wording import cut_name
+from adiabat.report.format import cut_name
 
 LENGTH = 1000
 """Characters of a text that a cell holds."""

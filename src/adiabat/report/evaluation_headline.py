@@ -1,22 +1,13 @@
 """What a result says, in sentences: the head line and the reservations under it, computed and never more than the numbers allow."""
 
-import unicodedata
 from collections.abc import Sequence
-from typing import Literal
 
 from adiabat.core.text import NO_BREAK, counted, integer
-from adiabat.report.wording import cut_name, improvement, number, signed
+from adiabat.report.format import improvement, named, number, signed
+from adiabat.report.page import Tone
 from adiabat.results.evaluation_result import Change, DatasetResult, Result, TrainingRecord
 
-NAME_LENGTH = 60
-"""Characters of a data set's name that a sentence shows."""
-
-MOST_NAMED = 4
-"""Names in a row that a sentence holds."""
-
 _ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
-
-Tone = Literal["good", "bad", "plain"]
 
 RANKINGS = {"dot": "dot product", "distance": "Euclidean distance"}
 """What is told of a ranking that is not by cosine."""
@@ -221,18 +212,3 @@ def _worsened_languages(dataset: DatasetResult) -> list[str]:
 
 def _name(dataset: DatasetResult) -> str:
     return named(dataset.name)
-
-
-def named(name: str) -> str:
-    """A name as it may stand in a sentence."""
-    shown = cut_name(name, limit=NAME_LENGTH)
-    if any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in shown):
-        return f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}"
-    return shown
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence."""
-    if len(names) > MOST_NAMED:
-        return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

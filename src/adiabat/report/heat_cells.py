@@ -7,21 +7,15 @@ can be read aloud and copied.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import matplotlib
 import numpy as np
 from jaxtyping import Bool, Float
-from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm, to_hex
+from matplotlib.colors import Colormap, Normalize, to_hex
 
 from adiabat.core.text import DASH
-from adiabat.report.svg import MUTED
-from adiabat.report.wording import signed
-
-_DIVERGING = LinearSegmentedColormap.from_list(
-    "worse-better", ["#9c3d02", "#e08a4a", "#f6d9c0", "#f5f5f4", "#c6dbef", "#5b9bd0", "#12508a"], N=61
-)
-
-LEAST_REACH = 1.0
-"""Percent, or points, at which a heat map's colours are full, at least, so that changes of nearly nothing look like nothing."""
+from adiabat.report.chart_style import LEAST_REACH as LEAST_REACH
+from adiabat.report.chart_style import colours as colours
+from adiabat.report.chart_style import legible as legible
+from adiabat.report.format import signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +26,6 @@ class HeatCell:
     background: str
     ink: str
     marked: bool
-
-
-def colours(cells: Float[np.ndarray, "..."], *, compared: bool) -> tuple[Colormap, Normalize]:
-    """How numbers become colours.
-
-    Args:
-        cells: All that share the scale; NaN where there is no value.
-    """
-    finite = cells[np.isfinite(cells)]
-    if compared:
-        reach = max(float(np.abs(finite).max(initial=0.0)), LEAST_REACH)
-        return _DIVERGING, TwoSlopeNorm(0, -reach, reach)
-    low, high = float(finite.min(initial=1.0)), float(finite.max(initial=0.0))
-    return matplotlib.colormaps["cividis"].resampled(61), Normalize(low, high if high > low else low + 0.01)
-
-
-def legible(value: float, colour_map: Colormap, scale: Normalize) -> str:
-    """Black or white, whichever contrasts more with the cell (cells keep their colours in the dark scheme)."""
-    if not np.isfinite(value):
-        return MUTED
-    red, green, blue, _ = (
-        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in colour_map(scale(value))
-    )
-    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    # The contrasts 1.05 / (luminance + 0.05) and (luminance + 0.05) / 0.05 meet at 0.179; both are above 4.5 there.
-    return "#ffffff" if luminance < 0.179 else "#000000"
 
 
 def value_cells(values: Float[np.ndarray, "q d"], *, among: Float[np.ndarray, "..."]) -> list[list[HeatCell]]:

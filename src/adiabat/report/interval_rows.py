@@ -3,8 +3,8 @@
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from adiabat.report.svg import INK, PAPER, RULE
-from adiabat.report.wording import signed
+from adiabat.report.chart_style import INK, PAPER, RULE
+from adiabat.report.format import signed
 
 
 def draw_interval(axes: Axes, row: int, value: float, bounds: tuple[float, float], *, colour: str, filled: bool) -> None:

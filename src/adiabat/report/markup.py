@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK
-from adiabat.report.wording import EVEN, VERDICT_MARKS
+from adiabat.report.format import EVEN, VERDICT_MARKS
 
 NAME_LENGTH = 200
 """Characters of a name that a table holds."""

@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from adiabat.report import wording
+from adiabat.report import format as wording
 
 
 @cache

@@ -1,23 +1,39 @@
-"""The files that are made from a record: its page, tables and figures."""
+"""Pages, tables and files by the kind of record."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import Any
 
+from adiabat.report.tables import Table
 from adiabat.results.record import Record
 
 _MODULES = {
     **dict.fromkeys(("training", "evaluation"), "evaluation_page"),
-    "suite": "suite_files",
+    "suite": "suite_page",
     "sweep": "sweep_files",
-    "rate-search": "rate_search_files",
+    "rate-search": "rate_search_page",
     **dict.fromkeys(("scaling", "plan"), "scaling_files"),
     "space": "space_page",
     "comparison": "comparison_page",
 }
-"""Kind of a record to the module whose function `files` makes its files."""
+"""Kind of a record to the module that has its `page`, its tables for the `terminal` and, where there are any, its `exports`."""
 
 
 def files(record: Record) -> Mapping[str, Callable[[], str]]:
     """Path of each file inside of the folder of ``result.json``, with what renders it."""
-    made: Mapping[str, Callable[[], str]] = import_module(f"adiabat.report.{_MODULES[record.kind]}").files(record)
-    return made
+    module = _module(record)
+    if hasattr(module, "files"):
+        made: Mapping[str, Callable[[], str]] = module.files(record)
+        return made
+    exports: Mapping[str, Callable[[], str]] = module.exports(record) if hasattr(module, "exports") else {}
+    return {"report.html": lambda: module.page(record).to_html(), **exports}
+
+
+def terminal(record: Record) -> list[Table]:
+    """Tables for the terminal."""
+    tables: list[Table] = _module(record).terminal(record) if record.kind in _MODULES else []
+    return tables
+
+
+def _module(record: Record) -> Any:
+    return import_module(f"adiabat.report.{_MODULES[record.kind]}")

@@ -1,103 +1,291 @@
-"""The page of a search for the largest safe rate, made from its record alone; see `templates` for what a page may hold."""
+"""The page of a search for the largest safe learning rate, with its figures, CSV and terminal table."""
 
+import math
+from collections.abc import Callable
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
-from adiabat.report import rate_search_plots as plots
-from adiabat.report import rate_search_wording as words
-from adiabat.report import wording
-from adiabat.report.page_templates import given, picture, template
-from adiabat.report.rate_search_table import measures_of, ordered
+from matplotlib.colors import LinearSegmentedColormap, to_hex
+
+from adiabat.core.text import DASH, counted, duration, integer
+from adiabat.report import rate_search_headline as words
+from adiabat.report.chart_style import INK
+from adiabat.report.charts import Chart, Line, Panel, curves
+from adiabat.report.format import cut_name, number, setting
+from adiabat.report.page import Figure, Group, Page, Terms
+from adiabat.report.tables import Cell, Column, Table
 from adiabat.results.rate_search_result import Rung, SafeRate
 
+_RATES = LinearSegmentedColormap.from_list("low-high", ["#3f95dc", "#8071c4", "#b0508f", "#b0481f"])
+"""From the lowest rate to the highest ever darker, all of them seen on light and dark pages alike."""
 
-def render_safe_rate(result: SafeRate) -> str:
+_TERMS = [
+    (
+        "Search",
+        "The highest rate goes first, and a run ends at the first look that finds drift beyond the limit. The first rate that stays "
+        "inside to the "
+        "last step, with every seed asked for, is the answer; lower ones are taken for safe, seen or not.",
+    ),
+    (
+        "Limit",
+        "Drift grows smoothly with rate and steps, and nothing happens at the limit itself: it is a choice. One made of noise asks that "
+        "tuning "
+        "move answers by no more than what adds a small share to a movement that is there anyway, and that nobody minds.",
+    ),
+    (
+        "What it holds for",
+        "These settings, these data and this many steps. With another batch size, optimizer or set of trained weights, search anew; a "
+        "longer run may "
+        "need a lower rate.",
+    ),
+]
+
+
+def page(result: SafeRate) -> Page:
     """The page of a search."""
-    measures = measures_of(result)
-    return template("rate_search_page.html.j2").render(
-        result=result,
-        command=result.command,
+    ladder = " to ".join(setting(rate) for rate in dict.fromkeys([min(result.rates), max(result.rates)]))
+    figures = [
+        Figure(charts=[chart], title=title, caption=caption, label=f"{title}; the table of runs holds the numbers")
+        for chart, title, caption in _charts(result)
+    ]
+    devices = dict.fromkeys(rung.device for rung in result.rungs if rung.device)
+    return Page(
+        record=result,
+        name="safe-rate",
         headline=words.headline(result),
         tone=words.tone(result),
         reservations=words.reservations(result),
-        about=_about(result),
-        measures=[_measure(result, name) for name in measures],
-        figures=[{"svg": picture(plots.inlined(one, result)), "title": one.title, "caption": one.caption} for one in plots.pictures()],
-        names=measures,
-        rungs=[_rung(result, rung, measures) for rung in ordered(result)],
-        seeds=_seeds(result),
-        facts=_facts(result),
-        given=given(("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings)),
-        versions=sorted(result.versions.items()),
+        about=[
+            ("tuned from", result.model),
+            ("ladder", f"{counted(len(result.rates), 'rate')}, {ladder}"),
+            ("probes", counted(result.probes, "text")),
+        ],
+        sections=[
+            Group(
+                id="figures",
+                title="How far the answers moved",
+                lead="Probe texts without labels, looked at while each rate of the ladder tunes. All axes are logarithmic.",
+                sections=figures,
+            ),
+            _runs(result),
+            _measures(result),
+        ],
+        facts=[
+            ("made", result.created),
+            ("largest safe rate", "none" if result.rate is None else repr(result.rate)),
+            *(("measure that is limited", result.measure), ("limit", repr(result.limit)), ("steps wanted", integer(result.steps))),
+            *(("first seed", str(result.seed)), ("time of all runs", duration(result.seconds)), ("devices", ", ".join(devices))),
+        ],
+        tables=[("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings)],
     )
 
 
-def _about(result: SafeRate) -> list[tuple[str, str]]:
-    ladder = " to ".join(wording.setting(rate) for rate in dict.fromkeys([min(result.rates), max(result.rates)]))
-    return [
-        ("tuned from", result.model),
-        ("ladder", f"{wording.counted(len(result.rates), 'rate')}, {ladder}"),
-        ("probes", wording.counted(result.probes, "text")),
+def exports(result: SafeRate) -> dict[str, Callable[[], str]]:
+    """The table and the figures beside the page."""
+    return {"table.csv": _long(result).to_csv, **{f"figures/{chart.name}.svg": chart.file for chart, _, _ in _charts(result)}}
+
+
+def terminal(result: SafeRate) -> list[Table]:
+    """The runs, and what they say."""
+    made = "made of noise" if result.noise else "as given"
+    limit = f"drift by {cut_name(result.measure, limit=40)}; the limit is {words.limit(result)}, {made}"
+
+    def style(rung: Rung) -> str:
+        return "bad" if words.ended(result, rung) == "diverged" else "safe" if rung.rate == result.rate else ""
+
+    columns = [
+        Column("rate", lambda rung: setting(rung.rate)),
+        Column("seed", lambda rung: rung.seed, "number"),
+        Column("steps", lambda rung: integer(rung.steps[-1]) if rung.steps else DASH, "number"),
+        Column("drift", lambda rung: _drift(words.last(rung, result.measure)), "number"),
+        Column("band", lambda rung: words.ending(result, rung)),
+        Column("time", lambda rung: duration(rung.seconds), "number"),
     ]
+    caption = [limit, words.headline(result), *filter(None, [words.pace(result)])]
+    return [Table(title=result.title, columns=columns, rows=_ordered(result), caption=caption, row_class=style)]
 
 
-def _measure(result: SafeRate, name: str) -> dict[str, Any]:
-    at_end = [value for rung in words.safe_runs(result) if (value := words.last(rung, name)) is not None]
-    return {
-        "name": name,
-        "limited": name == result.measure,
-        "meaning": words.MEANINGS.get(name, ""),
-        "noise": _value(result.noise.get(name)),
-        "safe": words.drift_range(at_end),
-    }
+def _ordered(result: SafeRate) -> list[Rung]:
+    return sorted(result.rungs, key=lambda rung: (-rung.rate, rung.seed))
 
 
-def _value(drift: float | None) -> str:
-    return wording.DASH if drift is None else words.drift_value(drift)
+def _measures_of(result: SafeRate) -> list[str]:
+    """Measures of drift that some run was looked at by."""
+    return list(dict.fromkeys([result.measure, *chain.from_iterable(rung.drift for rung in result.rungs)]))
 
 
-def _rung(result: SafeRate, rung: Rung, measures: list[str]) -> dict[str, Any]:
-    how = words.ended(result, rung)
-    looks = f"{wording.integer(rung.steps[-1])}, {wording.counted(len(rung.steps), 'look')}" if rung.steps else "no look"
-    return {
-        "rate": wording.setting(rung.rate),
-        "safe": rung.rate == result.rate,
-        "seed": str(rung.seed),
-        "looks": looks,
-        "drift": [_value(words.last(rung, name)) for name in measures],
-        "how": how,
-        "ending": words.ending(result, rung),
-        "time": wording.duration(rung.seconds),
-        "reason": rung.reason if how == "diverged" else "",
-    }
+def _drift(value: float | None) -> str:
+    return DASH if value is None else words.drift_value(value)
 
 
-def _seeds(result: SafeRate) -> list[dict[str, str]]:
-    """Rates of which there are several runs."""
+def _runs(result: SafeRate) -> Group:
+    def steps(rung: Rung) -> str:
+        return f"{integer(rung.steps[-1])}, {counted(len(rung.steps), 'look')}" if rung.steps else "no look"
+
+    def band(rung: Rung) -> Cell:
+        diverged = words.ended(result, rung) == "diverged"
+        return Cell(words.ending(result, rung), [rung.reason] if diverged else [], tone="bad" if diverged else "")
+
+    def drift(name: str) -> Column:
+        return Column(cut_name(name, limit=40), lambda rung: _drift(words.last(rung, name)), "number")
+
+    columns = [Column("rate", lambda rung: setting(rung.rate)), Column("seed", lambda rung: rung.seed, "number")]
+    columns += [Column("steps", steps, "number"), *map(drift, _measures_of(result))]
+    columns += [Column("band", band), Column("time", lambda rung: duration(rung.seconds), "number")]
+    table = Table(columns=columns, rows=_ordered(result), row_class=lambda rung: "safe" if rung.rate == result.rate else "")
+    shaded = "" if result.rate is None else " Shaded: the largest safe rate."
+    return Group(
+        id="runs",
+        title="Runs",
+        lead=f"The highest rate first. Drift is that of the last look: where the band was left, beyond the limit by "
+        f"{result.measure}.{shaded}",
+        sections=[table, _seeds(result)],
+    )
+
+
+def _seeds(result: SafeRate) -> Table | None:
+    """Rates of which there are several runs; None where there are none."""
     runs: dict[float, list[Rung]] = {}
-    for rung in ordered(result):
+    for rung in _ordered(result):
         runs.setdefault(rung.rate, []).append(rung)
-    return [_spread(result, rate, of) for rate, of in runs.items() if len(of) > 1]
+    several = [(rate, group) for rate, group in runs.items() if len(group) > 1]
 
+    def each(row: tuple[float, list[Rung]]) -> str:
+        return ", ".join(f"{_drift(words.last(rung, result.measure))} (seed {rung.seed})" for rung in row[1])
 
-def _spread(result: SafeRate, rate: float, runs: list[Rung]) -> dict[str, str]:
-    found = [(rung, words.last(rung, result.measure)) for rung in runs]
-    return {
-        "rate": wording.setting(rate),
-        "each": ", ".join(f"{_value(value)} (seed {rung.seed})" for rung, value in found),
-        "range": words.drift_range([value for _, value in found if value is not None]),
-        "inside": f"{sum(rung.left_at is None for rung in runs)} of {len(runs)}",
-    }
+    def spread(row: tuple[float, list[Rung]]) -> str:
+        return words.drift_range([value for rung in row[1] if (value := words.last(rung, result.measure)) is not None])
 
-
-def _facts(result: SafeRate) -> list[tuple[str, str]]:
-    facts = [
-        ("made", result.created),
-        ("largest safe rate", "none" if result.rate is None else repr(result.rate)),
-        ("measure that is limited", result.measure),
-        ("limit", repr(result.limit)),
-        ("steps wanted", wording.integer(result.steps)),
-        ("first seed", str(result.seed)),
-        ("time of all runs", wording.duration(result.seconds)),
-        ("devices", ", ".join(dict.fromkeys(rung.device for rung in result.rungs if rung.device))),
+    columns = [
+        Column("rate", lambda row: setting(row[0])),
+        Column("each", each),
+        Column("lowest to highest", spread, "number"),
+        Column("stay inside", lambda row: f"{sum(rung.left_at is None for rung in row[1])} of {len(row[1])}", "number"),
     ]
-    return [fact for fact in facts if fact[1]]
+    lead = f"Drift at the end, {result.measure}."
+    return Table(id="seeds", title="Several seeds of one rate", lead=lead, columns=columns, rows=several) if several else None
+
+
+def _measures(result: SafeRate) -> Group:
+    def safe(name: str) -> str:
+        return words.drift_range([value for rung in words.safe_runs(result) if (value := words.last(rung, name)) is not None])
+
+    def name(measure: str) -> Cell:
+        tag = "limited" if measure == result.measure else ""
+        return Cell(cut_name(measure, limit=40), [words.MEANINGS.get(measure, "")], bold=True, tag=tag)
+
+    columns = [Column("measure", name, "name")]
+    columns += [Column("noise", lambda measure: _drift(result.noise.get(measure)), "number")] if result.noise else []
+    columns += [Column("largest safe rate, at the end", safe, "number")] if result.rate is not None else []
+    noise = " Noise is the untuned tower’s own drift when nothing but the mark at the end of a probe changes." if result.noise else ""
+    return Group(
+        id="measures",
+        title="Measures of drift",
+        lead=f"Means over the probes; each is 0 where the tuned tower finds what the untuned one did.{noise}",
+        sections=[Table(columns=columns, rows=_measures_of(result)), Terms(terms=_TERMS)],
+    )
+
+
+def _charts(result: SafeRate) -> list[tuple[Chart, str, str]]:
+    """Each chart with title and caption."""
+    drift = (
+        "A curve is a run; the darker, the higher its rate. The limit is the dashed line: a run ends at the first look beyond it. Bold: "
+        "the largest "
+        "safe rate."
+    )
+    leave = (
+        "Steps after which each run was found beyond the limit; the bar below reaches down to the look before, when it was still inside. "
+        "A run that "
+        "stayed inside lasts at least as long as its triangle stands high."
+    )
+    return [
+        (curves("drift", [_drift_panel(result)], height=4.6), "Drift against steps", drift),
+        (curves("steps", [_steps_panel(result)], height=3.6), "Steps inside the band against rate", leave),
+    ]
+
+
+def _drift_panel(result: SafeRate) -> Panel:
+    """Drift by the measure that is limited, run by run; drift 0 stands at the lower edge, a diverged run's end at the upper one."""
+    every = [value for rung in result.rungs for value in [*rung.drift[result.measure], result.limit] if value > 0]
+    low, high = min(every, default=result.limit) / 1.7, max(every, default=result.limit) * 1.7
+    lines, marks = [], dict[str, list[tuple[float, float | None]]]()
+    for rung in _ordered(result):
+        drift = rung.drift[result.measure]
+        points = [(float(step), value or low) for step, value in zip(rung.steps, drift, strict=True)]
+        ending = words.ended(result, rung)
+        if ending == "diverged":
+            points.append((max(float(rung.left_at or 0), 1.0), high))
+        width = 2.6 if rung.rate == result.rate else 1.4
+        lines.append(Line(points, _label(result, rung), _colour(result, rung), ".", width=width))
+        marks.setdefault("drift 0" if ending == "inside" and drift[-1] == 0 else _ENDINGS[ending], []).append(points[-1])
+        marks.setdefault("drift 0", []).extend(point for point, value in zip(points, drift, strict=False) if value == 0)
+    limit = (result.limit, f"limit {words.limit(result)}", INK)
+    lines += _marks(marks)
+    y = f"drift, {cut_name(result.measure, limit=40)}"
+    return Panel(lines, "optimiser steps", y, log="xy", across=[limit], x_tick=_count, y_tick=lambda value: number(value, digits=1))
+
+
+def _steps_panel(result: SafeRate) -> Panel:
+    """Steps until each run left the band, by its rate."""
+    every = [float(step) for rung in result.rungs for step in (*rung.steps, rung.left_at or 0) if step > 0]
+    low = min([*every, result.steps / 2]) / 2
+    lines, marks = [], dict[str, list[tuple[float, float | None]]]()
+    for rung in _ordered(result):
+        top = float(rung.steps[-1]) if rung.left_at is None else max(float(rung.left_at), low)
+        marks.setdefault(_ENDINGS[words.ended(result, rung)], []).append((rung.rate, top))
+        if rung.left_at is not None:
+            inside = max((step for step in rung.steps if step < rung.left_at), default=0)
+            lines.append(Line([(rung.rate, max(inside, low)), (rung.rate, top)], "", _colour(result, rung), "", width=1.2))
+    wanted = (float(result.steps), f"wanted {integer(result.steps)}", INK)
+    lines += _marks(marks)
+    return Panel(lines, "learning rate", "optimiser steps", log="xy", across=[wanted], x_tick=setting, y_tick=_count, ticks=_ticks(result))
+
+
+_ENDINGS: dict[words.Ended, str] = {"inside": "inside to the end", "left": "left the band", "diverged": "diverged"}
+_SIGNS = {"inside to the end": "^", "left the band": "o", "diverged": "x", "drift 0": "v"}
+
+
+def _marks(marks: dict[str, list[tuple[float, float | None]]]) -> list[Line]:
+    """Marks at the ends of runs, hollow where a run did not stay."""
+    hollow = {"left the band", "drift 0"}
+    return [Line(points, name, INK, _SIGNS[name], "", hollow=name in hollow) for name, points in marks.items() if points]
+
+
+def _label(result: SafeRate, rung: Rung) -> str:
+    several = sum(other.rate == rung.rate for other in result.rungs) > 1
+    return setting(rung.rate) + f", seed {rung.seed}" * several
+
+
+def _colour(result: SafeRate, rung: Rung) -> str:
+    rates = [other.rate for other in result.rungs] + result.rates
+    span = math.log(max(rates) / min(rates))
+    return to_hex(_RATES(math.log(rung.rate / min(rates)) / span if span else 0.0))
+
+
+def _ticks(result: SafeRate) -> list[float]:
+    """Rates that can bear a label without touching another, the largest safe one before all others, then both ends."""
+    rates = sorted({rung.rate for rung in result.rungs})
+    room = math.log(rates[-1] / rates[0] * 1.6**2) / 9
+    labelled: list[float] = []
+    for rate in [result.rate or rates[0], rates[0], rates[-1], *rates]:
+        if all(abs(math.log(rate / other)) >= room for other in labelled):
+            labelled.append(rate)
+    return sorted(labelled)
+
+
+def _count(value: float) -> str:
+    return integer(round(value))
+
+
+def _long(result: SafeRate) -> Table:
+    """One line for each run: looks, the end, and drift at the last look by each measure, unrounded."""
+
+    def figures(rung: Rung) -> dict[str, Any]:
+        row: dict[str, Any] = {"rate": rung.rate, "seed": rung.seed, "looks": len(rung.steps), "last_look": max(rung.steps, default=None)}
+        row |= {"ended": words.ended(result, rung), "left_at": rung.left_at}
+        row |= {f"drift: {name}": words.last(rung, name) for name in _measures_of(result)}
+        return row | {"seconds": rung.seconds, "device": rung.device, "reason": rung.reason}
+
+    rows = [figures(rung) for rung in _ordered(result)]
+    return Table(columns=[Column(name, itemgetter(name)) for name in (rows[0] if rows else {})], rows=rows)

@@ -6,11 +6,11 @@ from functools import partial
 import tomli_w
 
 from adiabat.core.text import printable
+from adiabat.report.chart_style import figure_files
 from adiabat.report.scaling_curves import pictures
 from adiabat.report.scaling_page import render_scaling
 from adiabat.report.scaling_plots import figure_of
 from adiabat.report.scaling_wording import toml_head
-from adiabat.report.svg import figure_files
 from adiabat.results.scaling_result import Advice, ScalingResult
 
 RUN = "train.toml"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from adiabat.report import format as wording
 from adiabat.report import scaling_plots as plots
 from adiabat.report import scaling_wording as words
-from adiabat.report import wording
 from adiabat.report.page_templates import given, picture, template
 from adiabat.report.scaling_curves import pictures
 from adiabat.results.scaling_result import KindRecord, LineRecord, ScalingResult, ScalingRun

@@ -13,9 +13,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, Formatter, Locator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from adiabat.core.text import cut_middle, integer
+from adiabat.report.chart_style import INK, MUTED, PAPER, RULE, drawing, inline_svg
+from adiabat.report.format import number
 from adiabat.report.scaling_curves import Curve, Panel, Picture
-from adiabat.report.svg import INK, MUTED, PAPER, RULE, drawing, inline_svg
-from adiabat.report.wording import number
 
 WIDTH, HEIGHT = 7.4, 2.9
 """Inches: of a figure that takes the whole column, and of a row of panels."""
@@ -44,7 +44,7 @@ def inlined(picture: Picture) -> str:
 
 
 def figure_of(picture: Picture) -> Figure:
-    """Draw a figure, within `adiabat.report.svg.drawing`."""
+    """Draw a figure, within `adiabat.report.chart_style.drawing`."""
     handles = _handles(picture)
     across = min(2, len(picture.panels))
     rows, lines = math.ceil(len(picture.panels) / across), math.ceil(len(handles) / _PER_LINE)

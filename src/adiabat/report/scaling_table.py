@@ -6,8 +6,8 @@ from rich.text import Text
 
 from adiabat.core.text import DASH, flop, integer, share
 from adiabat.report.evaluation_table import empty_table
+from adiabat.report.format import cut_name, number
 from adiabat.report.scaling_wording import CHOICE_HEAD, choice_cells, errors, headline, reservations
-from adiabat.report.wording import cut_name, number
 from adiabat.results.scaling_result import Advice, ScalingResult
 
 MOST_ROWS = 8

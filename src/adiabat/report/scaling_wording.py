@@ -6,7 +6,7 @@ from operator import itemgetter
 
 from adiabat.core.text import DASH, amount, counted, duration, integer, share
 from adiabat.core.text import flop as flop
-from adiabat.report.wording import number
+from adiabat.report.format import number
 from adiabat.results.scaling_result import Advice, Choice, Correlation, CrossingRecord, KindRecord, ScalingResult, ScalingRun
 
 UNLIKE = 1.5

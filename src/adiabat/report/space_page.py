@@ -1,71 +1,337 @@
-"""The page of an analysis of spaces, made from its record alone, and its files; see `templates` for what a page may hold."""
+"""The page of an analysis of embedding spaces, and its table as CSV, Markdown and terminal text."""
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from adiabat.report import space_plots as plots
-from adiabat.report import space_wording as words
-from adiabat.report import wording
-from adiabat.report.page_templates import given, picture, template
-from adiabat.report.space_table import csv_table, markdown_table
-from adiabat.results.space_result import SpaceNumber, SpaceResult
+from adiabat.core.text import DASH, NO_BREAK, counted, duration, integer, share
+from adiabat.report.charts import NARROW, WIDE, Chart, Spread, histogram, scatter
+from adiabat.report.format import decimals_for, interval, score, signed
+from adiabat.report.page import Figure, Group, Page, Terms
+from adiabat.report.tables import Cell, Column, Table
+from adiabat.results.space_result import QUANTILES, Distribution, Histogram, MapPanel, SpaceMap, SpaceNumber, SpaceResult, Whose
+
+_SEPARATION, _RATIO = "tower separation, AUC", "ratio, median"
+_MEDIAN = QUANTILES.index(0.5)
+_NEAR = (0.9, 1.1)
+"""Ratios that count as near 1."""
+
+_GROUPS: dict[Whose, str] = {
+    "both": "Queries beside documents",
+    "queries": "Queries among themselves",
+    "documents": "Documents among themselves",
+}
+
+_TERMS = [
+    (
+        "Vectors",
+        "All are brought to unit length first. Queries and documents “beside each other” are pairs of a query and one positive, the "
+        "first of "
+        "the highest grade; documents “among themselves” are drawn from the whole store.",
+    ),
+    (
+        "Intervals",
+        "Queries (those that share a positive together) or documents are drawn anew with replacement, the same ones before and after; "
+        "the middle "
+        f"95{NO_BREAK}% of the resulting values is the interval. A pair counts as often as both of its units are drawn together. Each "
+        f"interval "
+        "stands alone: among a dozen, one may leave out zero by chance. Numbers without an interval are no means over a sample: they "
+        "depend on its "
+        "size, which is the same before and after.",
+    ),
+    (
+        "Tower separation",
+        "Logistic regression learns on some pairs to tell query vectors from document vectors, and is asked about the others; a pair, "
+        "and all "
+        "queries of one positive, stay on one side. AUC is how often it gives the query the higher score, among vectors judged by the same "
+        "regression: 0.5 is chance, 1 is always. The interval holds the chance of queries, not that of the regression.",
+    ),
+    (
+        "Ratio",
+        "Pairs whose denominator is below 0.01 in size are left out and counted. Where similarities scatter around zero, as in spaces "
+        "that are "
+        "well spread, ratios are mostly noise: then read the difference beside them, which needs no division.",
+    ),
+    (
+        "Uniformity and alignment",
+        "Of Wang and Isola: the lower the alignment, the nearer a query to its positive; the lower the uniformity, the more evenly "
+        "vectors cover "
+        "the sphere. A good space is low in both; either alone is easy to have.",
+    ),
+    (
+        "Anisotropy",
+        "The mean cosine of random pairs is 0 where directions are even, 1 where all vectors are one. The share of the first component "
+        "and the "
+        "effective rank say how many directions the rest of the variance takes.",
+    ),
+]
 
 
-def files(result: SpaceResult) -> dict[str, Callable[[], str]]:
-    """The page and its tables."""
-    texts = {"report.html": render_space, "table.csv": csv_table, "table.md": markdown_table}
-    return {name: partial(render, result) for name, render in texts.items()}
-
-
-def render_space(result: SpaceResult) -> str:
+def page(result: SpaceResult) -> Page:
     """The page of an analysis."""
-    ratio = result.distribution("ratio")
-    return template("space_page.html.j2").render(
-        result=result,
-        command=result.command,
-        headline=words.headline(result),
-        reservations=words.reservations(result),
-        compared=result.baseline is not None,
-        groups=[_group(title, [one for one in result.numbers if one.of == of]) for of, title in words.GROUPS.items()],
-        nearest=picture(plots.cosines(result.distribution("nearest"), label="cosine to nearest document", name="nearest")),
-        positive=picture(plots.cosines(result.distribution("positive"), label="cosine to positive", name="positive")),
-        ratio=picture(plots.ratio(ratio)),
-        ratio_outside=words.outside(ratio),
-        map=None if result.map is None else picture(plots.towers(result.map)),
-        facts=_facts(result),
-        given=given(("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings)),
-        versions=sorted(result.versions.items()),
+    about = [("after", result.model), *([("before", result.baseline)] if result.baseline else [])]
+    reading = Group(id="reading", title="Reading", sections=[Terms(terms=_TERMS)])
+    return Page(
+        record=result,
+        name="space",
+        headline=headline(result),
+        reservations=reservations(result),
+        about=about,
+        sections=[_numbers(result), _nearness(result), _ratio(result), _map(result.map) if result.map else None, reading],
+        facts=[
+            ("made", result.created),
+            ("queries", f"{integer(result.looked_at)} of {integer(result.queries)}"),
+            ("documents", f"{integer(result.sampled)} of {integer(result.documents)}"),
+            *(("random pairs of queries", integer(result.pairs)), ("resamples", integer(result.resamples)), ("seed", str(result.seed))),
+            ("time", duration(result.seconds)),
+            ("perplexity of the map", "" if result.map is None else f"{result.map.perplexity:g}"),
+        ],
+        tables=[("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings)],
     )
 
 
-def _group(title: str, numbers: list[SpaceNumber]) -> dict[str, Any]:
-    return {"title": title, "rows": [_row(one) for one in numbers]}
+def exports(result: SpaceResult) -> dict[str, Callable[[], str]]:
+    """The tables beside the page."""
+    lines = "".join(f"\n{sentence}\n" for sentence in _scales(result))
+    return {"table.csv": _long(result).to_csv, "table.md": lambda: _short(result).to_markdown() + lines}
 
 
-def _row(one: SpaceNumber) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "formula": one.formula,
-        "source": one.source,
-        "after": words.value(one, one.after),
-        "after_interval": words.bounds(one.after_interval),
-        "before": words.value(one, one.before),
-        "before_interval": words.bounds(one.before_interval),
-        "difference": words.difference(one, with_interval=False),
-        "difference_interval": words.difference_bounds(one),
-        "changed": one.changed,
-    }
+def terminal(result: SpaceResult) -> list[Table]:
+    """The numbers."""
+    return [_short(result)]
 
 
-def _facts(result: SpaceResult) -> list[tuple[str, str]]:
-    facts = [
-        ("made", result.created),
-        ("queries", f"{wording.integer(result.looked_at)} of {wording.integer(result.queries)}"),
-        ("documents", f"{wording.integer(result.sampled)} of {wording.integer(result.documents)}"),
-        ("random pairs of queries", wording.integer(result.pairs)),
-        ("resamples", wording.integer(result.resamples)),
-        ("seed", str(result.seed)),
-        ("time", wording.duration(result.seconds)),
+def headline(result: SpaceResult) -> str:
+    """What the numbers say about the towers, in a sentence."""
+    separation = result.number(_SEPARATION)
+    assert separation.after is not None
+    assert separation.after_interval is not None
+    tells = "tells" if separation.after_interval[0] > 0.5 else "cannot tell"
+    before = "" if separation.before is None else f", before {score(separation.before)}"
+    level = f"AUC {score(separation.after)} {_bounds(separation.after_interval)}{before} (0.5: the towers lie together, 1: apart)"
+    change = ""
+    if separation.difference is not None:
+        moved = "the towers moved apart" if separation.difference > 0 else "the towers came together"
+        is_known = separation.changed and separation.difference
+        change = f"; {moved if is_known else 'no evidence that the towers came together or moved apart'}"
+    return f"A straight line {tells} queries from their positives: {level}{change}."
+
+
+def reservations(result: SpaceResult) -> list[str]:
+    """What should be known beside the headline."""
+    queries = f"{integer(result.looked_at)} of {counted(result.queries, 'query')}"
+    documents = f"{integer(result.sampled)} of {counted(result.documents, 'document')}"
+    drawn = (
+        f"Looked at: {queries}, each with one positive, and {documents}, drawn at random; the nearest document is that of the whole store."
+        if result.looked_at < result.queries or result.sampled < result.documents
+        else f"Looked at: {queries} and {documents}."
+    )
+    shared = (
+        f"{integer(result.looked_at)} queries have {integer(result.distinct)} different positives; those that share one are drawn together."
+    )
+    return [
+        *_ratio_sentence(result),
+        drawn,
+        *([shared] if result.distinct < result.looked_at else []),
+        *result.notes,
+        "None of this says how well queries find their documents: that is for adiabat evaluate.",
     ]
-    return facts if result.map is None else [*facts, ("perplexity of the map", f"{result.map.perplexity:g}")]
+
+
+def _scales(result: SpaceResult) -> list[str]:
+    """What the numbers with a scale of their own say, for a table without formulas."""
+    return [headline(result), *_ratio_sentence(result)]
+
+
+def _ratio_sentence(result: SpaceResult) -> list[str]:
+    ratio = result.number(_RATIO)
+    if ratio.after is None:
+        return []
+    before = "" if ratio.before is None else f", before {score(ratio.before)}"
+    level = f"{score(ratio.after)}{before} (median; 1: other queries are as near as their positives)"
+    return [f"A query is as similar to another query as to the other's positive in the ratio {level}."]
+
+
+def _bounds(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f"[{score(ends[0])},{NO_BREAK}{score(ends[1])}]"
+
+
+def _value(number: SpaceNumber, value: float | None) -> str:
+    if value is None:
+        return DASH
+    return f"{value:.1f}" if number.name == "effective rank" else score(value)
+
+
+def _difference(number: SpaceNumber) -> tuple[str, str]:
+    """A difference with its paired interval, rounded alike."""
+    if number.difference is None:
+        return DASH, ""
+    least, most = (1, 3) if number.name == "effective rank" else (4, 6)
+    decimals = decimals_for([number.difference, *(number.difference_interval or ())], least=least, most=most)
+    ends = interval(number.difference_interval, decimals=decimals) if number.difference_interval else ""
+    return signed(number.difference, decimals=decimals), ends
+
+
+def _numbers(result: SpaceResult) -> Group:
+    def difference(number: SpaceNumber) -> Cell:
+        shown, ends = _difference(number)
+        return Cell(shown, [ends], bold=number.changed)
+
+    columns = [Column("number", lambda number: Cell(number.name, [number.formula, number.source], bold=True), "name")]
+    level = [f"[95{NO_BREAK}%]"]
+    after = Column(
+        "after" if result.baseline else "value",
+        lambda number: Cell(_value(number, number.after), [_bounds(number.after_interval)]),
+        "number",
+        level,
+    )
+    if result.baseline:
+        before = Column("before", lambda number: Cell(_value(number, number.before), [_bounds(number.before_interval)]), "number", level)
+        columns += [before, after, Column("difference", difference, "number", [f"[paired 95{NO_BREAK}%]"])]
+        lead = (
+            f"Before and after on the same queries, documents, pairs and resamples. Intervals are 95{NO_BREAK}% bootstrap intervals; "
+            f"that of the "
+            "difference is paired. Bold: it leaves out zero."
+        )
+    else:
+        columns.append(after)
+        lead = f"Intervals are 95{NO_BREAK}% bootstrap intervals. There is no baseline."
+    tables = [
+        Table(title=title, columns=columns, rows=[number for number in result.numbers if number.of == of], look="stack")
+        for of, title in _GROUPS.items()
+    ]
+    return Group(id="numbers", title="Numbers", lead=lead, sections=tables)
+
+
+def _histogram(distribution: Distribution, *, label: str, name: str, wide: bool = False) -> Chart:
+    models = [(distribution.after, "after" if distribution.before else "", True), (distribution.before, "before", False)]
+    spreads = [
+        Spread(label, [100 * count / spread.total for count in spread.counts], spread.quantiles[_MEDIAN], filled)
+        for spread, label, filled in models
+        if spread and spread.total
+    ]
+    return histogram(name, distribution.edges, spreads, label=label, width=WIDE if wide else NARROW, band=_NEAR if wide else None)
+
+
+def _nearness(result: SpaceResult) -> Group:
+    nearest = _histogram(result.distribution("nearest"), label="cosine to nearest document", name="nearest")
+    positive = _histogram(result.distribution("positive"), label="cosine to positive", name="positive")
+    return Group(
+        id="nearness",
+        title="How near documents are",
+        lead="Each query beside the document of the whole store that is nearest to it, and beside its own positive. Where the two differ "
+        "much, "
+        "other documents stand nearer than the right one.",
+        sections=[
+            Figure(
+                charts=[nearest],
+                wide=False,
+                label="Histogram of the cosine of queries to their nearest document; the table above holds the means",
+                caption="Nearest document. Marks at the foot: medians.",
+            ),
+            Figure(
+                charts=[positive],
+                wide=False,
+                label="Histogram of the cosine of queries to their positive; the table above holds the means",
+                caption="Positive, in the same bins.",
+            ),
+        ],
+        side_by_side=True,
+    )
+
+
+def _ratio(result: SpaceResult) -> Group | None:
+    """Histogram of the ratio; None where no ratio is defined."""
+    ratio = result.distribution("ratio")
+    if not any(spread.total for spread in (ratio.after, ratio.before) if spread):
+        return None
+    return Group(
+        id="ratio",
+        title="Queries beside documents",
+        lead="For two queries at random: how alike they are, divided by how alike the first is to the other’s positive. Around 1, a "
+        "query and its "
+        "positive are of one kind to a stranger; away from it, the towers keep to themselves.",
+        sections=[
+            Figure(
+                charts=[_histogram(ratio, label="cos(query, other query) / cos(query, other's positive)", name="ratio", wide=True)],
+                label="Histogram of the ratio of query to query and query to document similarities; the table above holds median and "
+                "share near 1",
+                caption=f"Shaded: within 0.1 of 1. Marks at the foot: medians. {outside(ratio)}",
+            )
+        ],
+    )
+
+
+def outside(distribution: Distribution) -> str:
+    """Shares of the values that a histogram does not draw."""
+    models = [("after", distribution.after), *([("before", distribution.before)] if distribution.before else [])]
+    parts = [f"{name} {shares}" for name, spread in models if (shares := _outside(spread))]
+    return f"Not drawn: {'; '.join(parts)}." if parts else ""
+
+
+def _outside(spread: Histogram) -> str:
+    beyond, every = spread.below + spread.above, spread.total + spread.left_out
+    parts = [f"{share(beyond / every)} farther out"] if beyond else []
+    parts += [f"{share(spread.left_out / every)} with a denominator too near 0"] if spread.left_out else []
+    return ", ".join(parts)
+
+
+def _map(space_map: SpaceMap) -> Group:
+    def groups(panel: MapPanel) -> list[tuple[str, Sequence[tuple[float, float]]]]:
+        return [("their positives", panel.documents), ("queries", panel.queries)]
+
+    panels = [("before", groups(space_map.before))] if space_map.before else []
+    panels.append(("after" if space_map.before else "", groups(space_map.after)))
+    turned = " Both panels start from the same places, the first two principal components before; they still may turn or mirror."
+    return Group(
+        id="map",
+        title="Map of both towers",
+        lead="The same queries and their positives, placed by t-SNE: near in the plane where near on the sphere. Distances between far "
+        "groups, and "
+        "their sizes, mean little.",
+        sections=[
+            Figure(
+                charts=[scatter("map", panels)],
+                label="Map of query and document vectors; tower separation in the table above is its number",
+                caption=f"{len(space_map.after.queries)} queries, each with its positive.{turned * bool(space_map.before)}",
+            )
+        ],
+    )
+
+
+def _short(result: SpaceResult) -> Table:
+    """The numbers without formulas, for the terminal and for a note."""
+
+    def name(number: SpaceNumber) -> str:
+        return number.name if number.of == "both" else f"{number.of}: {number.name}"
+
+    columns = [Column("number", name, "name")]
+    after = Column("after" if result.baseline else "value", lambda number: _value(number, number.after), "number")
+    if result.baseline:
+        before = Column("before", lambda number: _value(number, number.before), "number")
+        columns += [before, after, Column("difference [95 %]", lambda number: " ".join(filter(None, _difference(number))), "number")]
+    else:
+        columns += [after, Column("95 %", lambda number: _bounds(number.after_interval) or DASH, "number")]
+    dim = "muted" if result.baseline else ""
+    return Table(
+        title=result.title,
+        columns=columns,
+        rows=result.numbers,
+        caption=_scales(result),
+        row_class=lambda number: "" if number.changed else dim,
+    )
+
+
+def _long(result: SpaceResult) -> Table:
+    """The numbers for other programs, unrounded."""
+
+    def three(head: str) -> list[Column]:
+        """A value and the ends of its interval."""
+        return [
+            Column(head, lambda number: getattr(number, head)),
+            Column(f"{head}_low", lambda number: (getattr(number, f"{head}_interval") or (None, None))[0]),
+            Column(f"{head}_high", lambda number: (getattr(number, f"{head}_interval") or (None, None))[1]),
+        ]
+
+    columns = [Column("name", lambda number: number.name), Column("of", lambda number: number.of)]
+    columns += [*three("after"), *three("before"), *three("difference")]
+    columns += [Column("formula", lambda number: number.formula), Column("source", lambda number: number.source)]
+    return Table(columns=columns, rows=result.numbers)

@@ -1,99 +1,160 @@
-"""What a suite says in its head line: never more than its comparisons allow."""
+"""The headline of a suite, its reservations, and the sentences of its tables: never more than its comparisons allow."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from adiabat.core.text import counted
-from adiabat.report.evaluation_headline import MOST_NAMED, Tone, listed, named
-from adiabat.report.suite_analysis import Overview, Tally, finding, tallies
-from adiabat.report.suite_values import difference, level
-from adiabat.report.suite_wording import said_of_best
+from adiabat.core.text import DASH, NO_BREAK, counted
+from adiabat.report.format import EVEN, MOST_NAMED, VERDICT_MARKS, listed, named, paired_difference, value, value_bounds
+from adiabat.report.page import Tone
 from adiabat.results.evaluation_result import Verdict
-from adiabat.results.suite_result import SuiteTask
+from adiabat.results.suite_result import Kind, ModelStanding, Pairing, Score, SuiteModel, SuiteResult, SuiteTask, TaskRanking
+
+KINDS: dict[Kind, str] = {
+    "retrieval": "retrieval",
+    "triplets": "listed candidates",
+    "nli_grid": "language grid of sentence pairs",
+    "question_grid": "language grid of questions",
+    "bitext": "bitext",
+    "sts": "sentence similarity",
+    "words": "word similarity",
+    "pair_classification": "pair classification",
+    "classification": "classification",
+    "clustering": "clustering",
+    "mteb": "mteb",
+}
 
 _STATED: dict[Verdict, str] = {"better": "better", "worse": "worse", "no evidence": "no evidence either way"}
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The mark beside a value in the table of models and tasks.
+
+    Attributes:
+        best: Whether it is the best value of the task.
+        even: Whether it is another that is not measurably worse; False where the task's models are compared with the baseline.
+        verdict: Against the baseline; of a comparison with the best, only ``worse``. None where there is neither.
+    """
+
+    best: bool
+    even: bool
+    verdict: Verdict | None
+
+    @property
+    def sign(self) -> str:
+        """The mark as a character."""
+        return EVEN if self.even else VERDICT_MARKS[self.verdict] if self.verdict else ""
+
+
+class Overview:
+    """A result with its scores, comparisons and rankings by name."""
+
+    def __init__(self, result: SuiteResult) -> None:
+        self.result = result
+        self.rankings: dict[str, TaskRanking] = {ranking.task: ranking for ranking in result.analysis.tasks}
+        self.pairings: dict[tuple[str, str], Pairing] = {(pairing.task, pairing.model): pairing for pairing in result.pairings}
+        measures = {task.name: task.measure for task in result.tasks}
+        main = [score for score in result.scores if score.measure == measures[score.task]]
+        # Of several similarities the main one comes first.
+        self.scores: dict[tuple[str, str], Score] = {(score.task, score.model): score for score in reversed(main)}
+
+    def on(self, task: str) -> list[Score]:
+        """Main scores of a task, in the order of the models."""
+        return [self.scores[task, model.name] for model in self.result.models if (task, model.name) in self.scores]
+
+    def mark(self, task: str, model: str) -> Mark:
+        """The mark beside a value."""
+        ranking, pairing = self.rankings[task], self.pairings.get((task, model))
+        best = model in ranking.best
+        beside_baseline = pairing is not None and pairing.against == self.result.baseline
+        found = None if pairing is None else pairing.verdict
+        even = not best and not beside_baseline and model in ranking.not_worse
+        return Mark(best, even, found if beside_baseline or (found == "worse" and not best) else None)
+
+
+def level(score: Score, *, decimals: int = 3) -> str:
+    """A value with its interval."""
+    return " ".join(filter(None, [value(score.value, decimals=decimals), value_bounds(score.interval, decimals=decimals)]))
+
+
 def headline(seen: Overview) -> str:
-    """Who is best on how many tasks, or better than the baseline."""
-    contested = [task for task in seen.result.tasks if task.name in seen.best]
-    if not seen.result.tasks:
+    """Which model is best on how many tasks, or better than the baseline."""
+    result = seen.result
+    contested = [task for task in result.tasks if seen.rankings[task.name].best]
+    if not result.tasks:
         return "Nothing was measured."
     if not contested:
         return _levels(seen)
     if len(contested) == 1:
         return _one_task(seen, contested[0])
-    names, elsewhere = [task.name for task in contested], seen.beside_best()
-    if seen.result.baseline is None or len(elsewhere) == len(names):
+    names, elsewhere = [task.name for task in contested], result.beside_best
+    if result.baseline is None or len(elsewhere) == len(names):
         return f"{_winners(seen, names)}."
-    return " ".join(filter(None, [_baseline(seen), _without_baseline(seen, elsewhere)]))
+    return " ".join(filter(None, [_baseline(result), _without_baseline(seen, elsewhere)]))
 
 
 def _levels(seen: Overview) -> str:
-    levels = [f"{named(task.name)} {said}" for task in seen.result.tasks if (said := _first_level(seen, task))]
+    levels = [f"{named(task.name)} {task.measure} {level(scores[0])}" for task in seen.result.tasks if (scores := seen.on(task.name))]
     rest = f" and {len(levels) - MOST_NAMED} more" if len(levels) > MOST_NAMED else ""
     return f"{'; '.join(levels[:MOST_NAMED])}{rest}. No task has two models to compare, so this says nothing about differences."
 
 
-def _first_level(seen: Overview, task: SuiteTask) -> str:
-    return next((f"{task.measure} {level(score)}" for score in seen.on(task.name)), "")
-
-
 def _one_task(seen: Overview, task: SuiteTask) -> str:
-    """The one contest of the suite, with its figures."""
-    against = seen.against.get(task.name, "")
-    where = f"on {named(task.name)}"
-    beside_baseline = against == seen.result.baseline
-    first = [against] if beside_baseline else seen.leaders(task.name)
+    """The only contest of the suite, with its figures."""
+    ranking = seen.rankings[task.name]
+    beside_baseline = ranking.against is not None and ranking.against == seen.result.baseline
+    first = [ranking.against or ""] if beside_baseline else ranking.best
     lead = "is the baseline" if beside_baseline else "is best" if len(first) == 1 else "are best"
     groups: dict[Verdict, list[str]] = {"better": [], "worse": [], "no evidence": []}
     for (name, model), pairing in seen.pairings.items():
         if name == task.name and model not in first:
-            groups[finding(pairing)].append(f"{named(model)} ({difference(pairing.change)})")
+            groups[pairing.verdict].append(f"{named(model)} ({' '.join(filter(None, paired_difference(pairing.change)))})")
     reached = f"{task.measure} {level(seen.scores[task.name, first[0]])}"
-    parts = [f"{listed([*map(named, first)])} {lead} {where}, {reached}"]
+    parts = [f"{listed([*map(named, first)])} {lead} on {named(task.name)}, {reached}"]
     parts += [f"{_STATED[verdict]}: {listed(names)}" for verdict, names in groups.items() if names]
     return f"{'; '.join(parts)}."
 
 
-def _baseline(seen: Overview) -> str:
-    said = [_against_baseline(tally) for tally in tallies(seen) if tally.found is not None]
-    rest = f" and {len(said) - MOST_NAMED} more in the table" if len(said) > MOST_NAMED else ""
-    return f"Beside {named(seen.result.baseline or '')}: {'; '.join(said[:MOST_NAMED])}{rest}."
+def _baseline(result: SuiteResult) -> str:
+    clauses = [_against_baseline(standing) for standing in result.analysis.models if standing.verdicts is not None]
+    rest = f" and {len(clauses) - MOST_NAMED} more in the table" if len(clauses) > MOST_NAMED else ""
+    return f"Beside {named(result.baseline or '')}: {'; '.join(clauses[:MOST_NAMED])}{rest}."
 
 
-def _against_baseline(tally: Tally) -> str:
-    found = tally.found or {}
-    total = sum(found.values())
+def _against_baseline(standing: ModelStanding) -> str:
+    verdicts = standing.verdicts or {}
+    total = sum(verdicts.values())
     if not total:
-        return f"{named(tally.name)} has no task in common with it"
+        return f"{named(standing.model)} has no task in common with it"
     of = f"of {counted(total, 'task')}"
-    return f"{named(tally.name)} is better on {found['better']} {of}, worse on {found['worse']}, no evidence on {found['no evidence']}"
+    counts = f"better on {verdicts['better']} {of}, worse on {verdicts['worse']}, no evidence on {verdicts['no evidence']}"
+    return f"{named(standing.model)} is {counts}"
 
 
 def _without_baseline(seen: Overview, tasks: Sequence[str]) -> str:
-    """Who is best where the baseline is not."""
+    """The best on tasks that the baseline did not do."""
     baseline = named(seen.result.baseline or "")
     if not tasks:
         return ""
     if len(tasks) > 1:
         return f"On the {counted(len(tasks), 'task')} that {baseline} did not do: {_wins(seen, tasks, of_all=False)}."
-    (task,) = (one for one in seen.result.tasks if one.name == tasks[0])
-    return f"On {named(task.name)}, which {baseline} did not do: {said_of_best(seen, task)}."
+    (task,) = (task for task in seen.result.tasks if task.name == tasks[0])
+    return f"On {named(task.name)}, which {baseline} did not do: {best_of(seen, task)}."
 
 
 def _winners(seen: Overview, tasks: Sequence[str]) -> str:
-    open_tasks = sum(not seen.clear(task) for task in tasks)
-    told = (
+    open_tasks = sum(not seen.rankings[task].clear for task in tasks)
+    clause = (
         f"on {counted(open_tasks, 'task')} the best cannot be told from others"
         if open_tasks
         else "on every task the best is measurably above all others"
     )
-    return f"{_wins(seen, tasks, of_all=True)}; {told}"
+    return f"{_wins(seen, tasks, of_all=True)}; {clause}"
 
 
 def _wins(seen: Overview, tasks: Sequence[str], *, of_all: bool) -> str:
-    """On how many of some tasks each model is best, the most first; `of_all` tells how many tasks there are."""
-    best = {model.name: [task for task in tasks if model.name in seen.best[task]] for model in seen.result.models}
+    """On how many of some tasks each model is best, the most first; `of_all` states how many tasks there are."""
+    best = {model.name: [task for task in tasks if model.name in seen.rankings[task].best] for model in seen.result.models}
     ranked = sorted(filter(best.__getitem__, best), key=lambda model: -len(best[model]))
     rest = f" and {len(ranked) - MOST_NAMED} more" if len(ranked) > MOST_NAMED else ""
     shown = [f"{named(model)} on {len(best[model])} ({_clearly(seen, best[model])})" for model in ranked[1:MOST_NAMED]]
@@ -103,15 +164,130 @@ def _wins(seen: Overview, tasks: Sequence[str], *, of_all: bool) -> str:
 
 
 def _clearly(seen: Overview, tasks: Sequence[str]) -> str:
-    clear = sum(map(seen.clear, tasks))
+    clear = sum(seen.rankings[task].clear for task in tasks)
     return "none clearly" if not clear else "all clearly" if clear == len(tasks) > 1 else f"{clear} clearly"
 
 
-def tone(seen: Overview) -> Tone:
+def tone(result: SuiteResult) -> Tone:
     """Whether the suite has one answer for all tasks."""
-    every = tallies(seen)
-    found = [tally.found for tally in every if tally.found is not None]
-    if len(found) == 1:
-        better, worse = found[0]["better"] > 0, found[0]["worse"] > 0
+    verdicts = [standing.verdicts for standing in result.analysis.models if standing.verdicts is not None]
+    if len(verdicts) == 1:
+        better, worse = verdicts[0]["better"] > 0, verdicts[0]["worse"] > 0
         return "plain" if better == worse else "good" if better else "bad"
-    return "good" if seen.best and any(tally.clear == len(seen.best) for tally in every) else "plain"
+    contested = sum(bool(ranking.best) for ranking in result.analysis.tasks)
+    return "good" if contested and any(standing.clear == contested for standing in result.analysis.models) else "plain"
+
+
+def reservations(result: SuiteResult) -> list[str]:
+    """What the headline leaves out and an honest reader should know."""
+    sentences = [_about_family(result), _about_open_cases(result), _about_coverage(result), about_runs(result)]
+    return [sentence for sentence in [*sentences, *result.notes] if sentence]
+
+
+def _about_family(result: SuiteResult) -> str:
+    count = len(result.pairings)
+    if not count:
+        return ""
+    family = f"all {counted(count, 'comparison')}" if count > 1 else "the one comparison"
+    return (
+        f"Verdicts hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over {family} of main measures: of the differences told as "
+        "found, at most about one in twenty is expected to be none. Other measures are shown with their intervals and without verdicts."
+    )
+
+
+def _about_open_cases(result: SuiteResult) -> str:
+    undecided = sum(pairing.verdict == "no evidence" for pairing in result.pairings)
+    if not undecided:
+        return ""
+    return (
+        f"In {undecided} of {counted(len(result.pairings), 'comparison')} there is no evidence either way, which is not proof of equality: "
+        "each task tells how small a difference its data would have shown."
+    )
+
+
+def _about_coverage(result: SuiteResult) -> str:
+    total = len(result.tasks)
+    lacking = [f"{named(standing.model)} ({standing.tasks})" for standing in result.analysis.models if standing.tasks < total]
+    if not lacking:
+        return ""
+    sentence = f"Not every model did all {total} tasks: {listed(lacking)}. Counts are over the tasks that a model did."
+    return " ".join(filter(None, [sentence, about_ranks(result)]))
+
+
+def about_ranks(result: SuiteResult) -> str:
+    """Why some models have no mean rank."""
+    contested = any(ranking.best for ranking in result.analysis.tasks)
+    if not contested or all(standing.mean_rank is not None for standing in result.analysis.models):
+        return ""
+    return f"A mean rank is over all tasks that several models did; {DASH} where a model lacks one of them."
+
+
+def references(result: SuiteResult) -> str:
+    """The model that others are compared with, task by task."""
+    baseline, others = result.baseline, result.beside_best
+    if not result.pairings:
+        return "No task has two models to compare."
+    if result.mixed:
+        beside = f"{named(baseline or '')} where it did the task, else with the best of the task ({listed([*map(named, others)])}),"
+        return f"Models are compared with {beside} on the same units."
+    if baseline is not None and others:
+        return f"{named(baseline)} did no task beside others: every model is compared with the best of the task on the same units."
+    return f"Every model is compared with {'the best of the task' if baseline is None else named(baseline)} on the same units."
+
+
+def beside(seen: Overview, task: str) -> str:
+    """The model that those of a task are compared with, for the head of its column."""
+    against = seen.rankings[task].against
+    if not seen.result.mixed:
+        return ""
+    if against is None:
+        return "not compared"
+    return f"beside {'' if against == seen.result.baseline else 'the best, '}{named(against)}"
+
+
+def about_runs(result: SuiteResult) -> str:
+    """Which values are means over seeds, and which variation the intervals hold."""
+    several = [f"{named(model.name)} ({runs_of(model)})" for model in result.models if model.runs]
+    if not several:
+        return "Every model is one run: intervals hold what differs from unit to unit, not what another seed of training would change."
+    sentence = f"Means over several seeds, with intervals over seeds and units: {listed(several)}."
+    if len(several) == len(result.models):
+        return sentence
+    return f"{sentence} All others are one run, whose intervals hold what differs from unit to unit."
+
+
+def runs_of(model: SuiteModel) -> int:
+    """How many runs the values of a model are means of."""
+    return 1 + len(model.runs)
+
+
+def measure(seen: Overview, task: SuiteTask) -> str:
+    """The measure that carries the verdict of a task, with its similarity where models share one."""
+    similarities = {score.similarity for score in seen.on(task.name)}
+    return ", ".join(filter(None, [task.measure, *similarities])) if len(similarities) == 1 else task.measure
+
+
+def best_of(seen: Overview, task: SuiteTask) -> str:
+    """The best of a task, in few words."""
+    ranking = seen.rankings[task.name]
+    if not ranking.best:
+        return next((f"{named(score.model)} {level(score)}" for score in seen.on(task.name)), "not measured")
+    clearly = ", clearly" if ranking.clear else ""
+    return f"best {listed([*map(named, ranking.best)])} {level(seen.scores[task.name, ranking.best[0]])}{clearly}"
+
+
+def key(result: SuiteResult) -> list[str]:
+    """The meaning of the marks in a table of models and tasks."""
+    if not any(ranking.best for ranking in result.analysis.tasks):
+        return []
+    baseline = named(result.baseline or "")
+    verdicts = ", ".join(f"{sign} {verdict}" for verdict, sign in VERDICT_MARKS.items())
+    worse = VERDICT_MARKS["worse"]
+    if result.mixed:
+        best = f"in columns beside the best: {EVEN} not measurably worse, {worse} measurably worse"
+        marks = [f"in columns beside {baseline}: {verdicts}", best]
+    elif result.beside_best:
+        marks = [f"{EVEN} not measurably worse than the best", f"{worse} measurably worse than the best"]
+    else:
+        marks = [f"{verdicts} beside {baseline}"]
+    return ["bold: the best value of a task", *marks]

@@ -1,261 +1,300 @@
-"""The page of a suite, made from its record alone; see `templates` for what a page may hold."""
+"""The page of a suite, and its tables as CSV, Markdown, LaTeX and terminal text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
-from markupsafe import Markup
-
-from adiabat.report import suite_plots as plots
-from adiabat.report import suite_values as figures
-from adiabat.report import suite_wording as words
-from adiabat.report import wording
-from adiabat.report.evaluation_headline import named
-from adiabat.report.page_templates import gathered, given, picture, script, script_hash, template
-from adiabat.report.suite_analysis import KindMeans, Overview, Tally, by_kind, finding, kind_means, mark_of, tallies
-from adiabat.report.suite_grids import grids_of
-from adiabat.report.suite_headline import headline, tone
-from adiabat.results.evaluation_result import Change
-from adiabat.results.suite_result import Fact, Score, SuiteModel, SuiteTask, UnitRow, equal_values
-
-TEXT_LENGTH = 240
-"""Characters of a unit's text that the page shows; of each where they are two."""
+from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
+from adiabat.report import format as texts
+from adiabat.report import suite_headline as words
+from adiabat.report.charts import short
+from adiabat.report.evaluation_page import PND
+from adiabat.report.page import Group, Notes, Page, Terms, gathered
+from adiabat.report.suite_headline import Overview
+from adiabat.report.suite_tasks import direction, first_click, task_section
+from adiabat.report.tables import Cell, Column, ColumnKind, Section, Table, latex, markdown
+from adiabat.results.suite_result import (
+    KindMean,
+    ModelStanding,
+    Score,
+    SuiteModel,
+    SuiteResult,
+    SuiteTask,
+    by_kind,
+)
 
 OPEN_NOTES = 5
-"""Notes that stand open when the page is loaded; more of them are folded away."""
+"""Notes that stand open when the page is loaded; more of them are folded."""
 
-OPEN_TASKS = 1
-"""Tasks whose figures stand open when the page is loaded."""
+MOST_ROWS = 80
+"""Rows of the terminal up to which every model is shown on every task; of more, only the best and those not measurably worse."""
 
 
-def render_suite(seen: Overview) -> str:
+_INTERVALS = (
+    "Intervals",
+    "Units (queries, pairs, texts) are drawn anew with replacement many times, the same ones for all models, and where a model has runs of "
+    "several seeds those too. The interval is the bias-corrected and accelerated one of the resulting values; that of a difference is "
+    "paired, "
+    "so it says who differs, while the intervals of values also hold what all models share, such as hard queries, and may overlap where a "
+    "difference is certain.",
+)
+_COMPARED = [
+    (
+        "p and verdict",
+        "p is of the paired difference: how often it would be as large if the two models’ scores of each unit were exchanged at random "
+        "(“sign "
+        "flips”), or, where units have no scores of their own or one of the two has runs of several seeds, from the tails of the "
+        "bootstrap. Signs "
+        "are flipped as often as resamples are drawn; in the cells of a language grid more often, where so many cells ask for smaller p "
+        "than that "
+        "could give; and where few units differ, every way to exchange them is gone through instead. A verdict needs the interval beside "
+        "zero and "
+        "p to hold after Benjamini–Hochberg over the main measures of all tasks and models together; where a task’s models are compared "
+        "with its "
+        "best, which was picked on the same units, p first counts for all pairs of them. No evidence is not proof of equality.",
+    ),
+    (
+        "Best, and not measurably worse",
+        "The best of a task was picked by the same values that are shown, so its lead is a little flattered, the more so the more models "
+        "there "
+        "are. A model that is not measurably worse may be better.",
+    ),
+    (
+        "Effect",
+        "dz: the mean over the standard deviation of the units’ differences, above zero where the value rose. Gained and lost count the "
+        "units on "
+        "which the model does better and worse.",
+    ),
+    (
+        "Would show",
+        "The smallest true difference that these units would have shown four times in five. A smaller one can hide behind no evidence.",
+    ),
+    (
+        "Mean rank",
+        "1 is the best of a task; equal values share their ranks. The mean is over all tasks that several models did; a model that lacks "
+        "one of "
+        "them has none, for its mean would be over other tasks.",
+    ),
+]
+
+
+def page(result: SuiteResult) -> Page:
     """The page of a suite."""
-    result = seen.result
-    groups = by_kind(result.tasks)
-    return template("suite_page.html.j2").render(
-        result=result,
-        command=result.command,
-        script=Markup(script()),
-        policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src '{script_hash()}'",
-        tone=tone(seen),
-        headline=headline(seen),
-        reservations=words.reservations(seen),
-        references=words.references(seen),
-        key=words.key(seen),
-        groups=[{"name": words.KINDS[kind], "tasks": len(tasks)} for kind, tasks in groups],
-        columns=[_column(seen, task) for _, tasks in groups for task in tasks],
-        rows=[_row(seen, model, [task for _, tasks in groups for task in tasks]) for model in result.models],
-        baseline=None if result.baseline is None else named(result.baseline),
-        tallies=[_tally(tally) for tally in tallies(seen)],
-        means=[_mean(one) for one in kind_means(seen)],
-        tasks=[_task(seen, task, place) for place, task in enumerate(result.tasks)],
-        notes=gathered([(model.name, model.notes) for model in result.models], every="all models"),
-        task_notes=gathered([(task.name, task.notes) for task in result.tasks], every="all tasks"),
-        paired=bool(result.pairings),
-        mixed=seen.mixed(),
-        elsewhere=len(seen.beside_best()),
-        pnd=any(score.measure.startswith("PND") for score in result.scores),
-        models=[_model(model) for model in result.models],
-        facts=_facts(seen),
-        given=given(("inputs", "Inputs", result.inputs), ("settings", "Settings", _settings(result.settings))),
-        versions=sorted(result.versions.items()),
-        open_tasks=OPEN_TASKS,
-        open_notes=OPEN_NOTES,
+    seen = Overview(result)
+    pnd = any(score.measure.startswith("PND") for score in result.scores)
+    tasks: list[Section | None] = [_notes("Notes on tasks", [(task.name, task.notes) for task in result.tasks], every="all tasks")]
+    tasks += [task_section(seen, task, position) for position, task in enumerate(result.tasks)]
+    tasks.append(Terms(terms=[_INTERVALS, *(_COMPARED if result.pairings else []), *([PND] if pnd else [])]))
+    measured = [_matrix_section(seen), _over_all(seen)] if result.tasks and result.models else []
+    return Page(
+        record=result,
+        name="suite",
+        headline=words.headline(seen),
+        tone=words.tone(result),
+        reservations=words.reservations(result),
+        sections=[*measured, Group(id="tasks", title="Task by task", sections=tasks) if result.tasks else None],
+        facts=[
+            *(("compared with", _against(result)), ("made", result.created), ("seed", str(result.seed))),
+            *(("resamples", integer(result.resamples)), ("time for encoding and measuring", duration(result.seconds))),
+        ],
+        tables=[("inputs", "Inputs", result.inputs), ("settings", "Settings", _settings(result.settings))],
     )
 
 
-def _first(*, lower_is_better: bool) -> str:
-    """How a first click sorts: the best on top."""
-    return "ascending" if lower_is_better else "descending"
+def exports(result: SuiteResult) -> dict[str, Callable[[], str]]:
+    """The tables beside the page."""
+    seen = Overview(result)
+    return {"table.csv": lambda: _long(seen).to_csv(), "table.md": lambda: _markdown(seen), "table.tex": lambda: _latex(seen)}
 
 
-def _direction(*, lower_is_better: bool) -> str:
-    """What a reader takes for granted is not said."""
-    return "lower is better" if lower_is_better else ""
+def terminal(result: SuiteResult) -> list[Table]:
+    """Models on every task, then over all tasks."""
+    seen = Overview(result)
+    two = ""
+    if result.mixed:
+        others = counted(len(result.beside_best), "task")
+        two = (
+            f"{words.references(result)} Better, no evidence and worse: beside {texts.named(result.baseline or '')}; not worse: than the "
+            f"best, "
+            f"on the other {others}."
+        )
+    caption = " ".join(filter(None, [words.headline(seen), two, words.about_ranks(result)]))
+    return [_by_task(seen), Table(columns=_standing_columns(seen, page=False), rows=result.analysis.models, caption=[caption])]
 
 
-def _column(seen: Overview, task: SuiteTask) -> dict[str, str]:
-    return {
-        "name": task.name,
-        "measure": words.measure(seen, task),
-        "direction": _direction(lower_is_better=task.lower_is_better),
-        "beside": words.beside(seen, task.name),
-        "first": _first(lower_is_better=task.lower_is_better),
-    }
+def _by_task(seen: Overview) -> Table:
+    """A row for each task, and below it one for each model."""
+    rows: list[tuple[Cell, ...]] = []
+    for task in seen.result.tasks:
+        scores = seen.on(task.name)
+        ranking = seen.rankings[task.name]
+        if len(seen.scores) > MOST_ROWS and ranking.against in ranking.best:
+            scores = [score for score in scores if score.model in ranking.not_worse]
+        details = f"{task.measure}{', lower is better' * task.lower_is_better}{', listed candidates' * (task.kind == 'triplets')}"
+        rows.append(
+            (Cell(task.name, bold=True), Cell(details, tone="muted"), Cell(short(words.beside(seen, task.name)), tone="muted"), Cell(""))
+        )
+        rows += [_in_terminal(seen, score) for score in scores]
+        if left_out := len(seen.on(task.name)) - len(scores):
+            rows.append((Cell(f"  and {left_out} more"), Cell(""), Cell(""), Cell("")))
+    heads = ("task, model", "value [95 %]", "difference [95 %]", "verdict")
+    kinds: tuple[ColumnKind, ...] = ("name", "number", "number", "text")
+    columns = [Column(head, itemgetter(at), kind) for at, (head, kind) in enumerate(zip(heads, kinds, strict=True))]
+    return Table(title=seen.result.title, columns=columns, rows=rows)
 
 
-def _row(seen: Overview, model: SuiteModel, tasks: Sequence[SuiteTask]) -> dict[str, Any]:
-    runs = words.runs_of(model)
-    return {
-        "name": model.name,
-        "baseline": model.name == seen.result.baseline,
-        "runs": f"mean of {wording.counted(runs, 'run')}" if runs > 1 else "",
-        "cells": [_cell(seen, seen.scores.get((task.name, model.name))) for task in tasks],
-    }
-
-
-def _cell(seen: Overview, score: Score | None) -> dict[str, Any] | None:
-    if score is None:
-        return None
-    mark = mark_of(seen, score.task, score.model)
-    kind = "best" if mark.best else "even" if mark.even else ""
-    # On paper, many columns leave no room for an interval on one line.
-    shown = {**_level(score, decimals=3), "bounds": figures.bounds(score).replace(wording.NO_BREAK, " ")}
-    return {**shown, "kind": kind, "sign": words.sign_of(mark), "found": (mark.found or "").replace(" ", "-")}
-
-
-def _level(score: Score, *, decimals: int) -> dict[str, Any]:
-    value, bounds = figures.value(score.value, decimals=decimals), figures.bounds(score, decimals=decimals)
-    return {"number": score.value, "value": value, "bounds": bounds}
-
-
-def _tally(tally: Tally) -> dict[str, Any]:
-    return {
-        "name": tally.name,
-        "tasks": tally.tasks,
-        "best": tally.best,
-        "clearly": tally.clear,
-        "even": tally.even,
-        "found": None if tally.found is None else [tally.found[verdict] for verdict in ("better", "no evidence", "worse")],
-        "rank": words.rank(tally),
-        "order": "" if tally.rank is None else tally.rank,
-    }
-
-
-def _mean(mean: KindMeans) -> dict[str, Any]:
-    return {
-        "name": words.KINDS[mean.kind],
-        "measure": mean.measure,
-        "tasks": mean.tasks,
-        "direction": _direction(lower_is_better=mean.lower_is_better),
-        "first": _first(lower_is_better=mean.lower_is_better),
-        "values": [(wording.DASH, "") if value is None else (figures.value(value), value) for value in mean.values],
-    }
-
-
-def _task(seen: Overview, task: SuiteTask, place: int) -> dict[str, Any]:
-    result = seen.result
-    against = seen.against.get(task.name)
-    pairings = [seen.pairings[task.name, model.name] for model in result.models if (task.name, model.name) in seen.pairings]
-    every = [score for score in result.scores if score.task == task.name]
-    return {
-        "id": f"task-{place}",
-        "name": task.name,
-        "said": words.said_of_best(seen, task),
-        "about": words.about(seen, task),
-        "measure": words.measure(seen, task),
-        "first": _first(lower_is_better=task.lower_is_better),
-        "against": against,
-        "is_baseline": against is not None and against == result.baseline,
-        "forest": picture(plots.forest(pairings, name=f"forest-{place}")),
-        "rows": [_compared(seen, score) for score in seen.on(task.name)],
-        "all": [*map(_measured, every), *(_fact(fact) for fact in result.facts if fact.task == task.name)],
-        "unit_length": _of_unit_length(every),
-        "all_first": _first(lower_is_better=all(score.lower_is_better for score in every)),
-        "grids": grids_of([grid for grid in result.grids if grid.task == task.name], against=against),
-        "models": [score.model for score in seen.on(task.name)],
-        "units": [_unit(row, [score.model for score in seen.on(task.name)], task) for row in result.units if row.task == task.name],
-    }
-
-
-def _compared(seen: Overview, score: Score) -> dict[str, Any]:
-    mark = mark_of(seen, score.task, score.model)
-    by = "" if len({one.similarity for one in seen.on(score.task)}) == 1 else score.similarity
-    row = {"model": score.model, "by": by, **_level(score, decimals=4), "best": mark.best, "change": None}
+def _in_terminal(seen: Overview, score: Score) -> tuple[Cell, ...]:
+    best = score.model in seen.rankings[score.task].best
+    cells = (Cell(f"  {score.model}", bold=best), Cell(words.level(score), bold=best))
     pairing = seen.pairings.get((score.task, score.model))
     if pairing is not None:
-        found = finding(pairing)
-        row |= {"change": _change(pairing.change), "badge": found.replace(" ", "-"), "verdict": words.verdict(pairing)}
-    return row
+        shown = " ".join(filter(None, texts.paired_difference(pairing.change)))
+        return (*cells, Cell(shown), Cell(texts.marked(pairing.verdict), tone=pairing.verdict.replace(" ", "-"), badge=True))
+    if not score.is_proof:
+        return (*cells, Cell(DASH), Cell("trained on it", tone="muted", badge=True))
+    if seen.rankings[score.task].against != score.model:
+        return (*cells, Cell(""), Cell(""))
+    clear = seen.rankings[score.task].clear
+    return (*cells, Cell(DASH), Cell("baseline" if score.model == seen.result.baseline else "clearly best" if clear else "best"))
 
 
-def _change(change: Change) -> dict[str, Any]:
-    units = wording.DASH if change.gained is None or change.lost is None else f"+{change.gained:,} {wording.MINUS}{change.lost:,}"
-    return {
-        "number": change.difference,
-        "difference": wording.difference(change, with_interval=False),
-        "interval": wording.difference_interval(change),
-        "order": change.p if change.p is not None else "",
-        "p": wording.p_value(change),
-        "test": change.test or "",
-        "effect": wording.DASH if change.effect is None else wording.signed(change.effect, decimals=2),
-        "effect_order": "" if change.effect is None else change.effect,
-        "units": units,
-        "net": "" if change.gained is None or change.lost is None else change.gained - change.lost,
-        "detectable": wording.DASH if change.detectable is None else figures.value(change.detectable),
-        "detectable_order": "" if change.detectable is None else change.detectable,
-    }
-
-
-def _measured(score: Score) -> dict[str, Any]:
-    direction = _direction(lower_is_better=score.lower_is_better)
-    return {
-        **{"model": score.model, "measure": score.measure, "direction": direction, "similarity": score.similarity},
-        **_level(score, decimals=4),
-    }
-
-
-def _of_unit_length(scores: Sequence[Score]) -> list[str]:
-    """Models that others rank by dot product or distance beside the cosine, but they do not: by all of them they rank alike."""
-    by_model: dict[str, set[str]] = {}
-    for score in scores:
-        by_model.setdefault(score.model, set()).add(score.similarity)
-    more = {"dot", "distance"} & set().union(*by_model.values())
-    return [model for model, similarities in by_model.items() if more and "cosine" in similarities and not more & similarities]
-
-
-def _fact(fact: Fact) -> dict[str, Any]:
-    return {
-        **{"model": fact.model, "measure": fact.name, "direction": "", "similarity": wording.DASH},
-        **{"number": fact.value, "value": figures.figure(fact.value), "bounds": ""},
-    }
-
-
-def _unit(row: UnitRow, models: Sequence[str], task: SuiteTask) -> dict[str, Any]:
-    """Values side by side, the best in bold where they are not all alike."""
-    known = [row.values[model] for model in models if model in row.values]
-    best = (min if task.lower_is_better else max)(known, default=0.0)
-    told = not all(equal_values(value, best) for value in known)
-    return {
-        "unit": row.unit,
-        "text": "\n".join(wording.cut(line, limit=TEXT_LENGTH) for line in row.text.split("\n", maxsplit=1)),
-        "values": [_unit_value(row.values.get(model), best=best if told else None) for model in models],
-    }
-
-
-def _unit_value(value: float | None, *, best: float | None) -> dict[str, Any]:
-    if value is None:
-        return {"number": "", "shown": wording.DASH, "best": False}
-    return {"number": value, "shown": figures.value(value), "best": best is not None and equal_values(value, best)}
-
-
-def _model(model: SuiteModel) -> dict[str, str]:
-    return {
-        "name": model.name,
-        "model": model.model,
-        "runs": ", ".join(model.runs),
-        "parameters": wording.DASH if model.parameters is None else wording.millions(model.parameters),
-        "width": wording.DASH if model.width is None else wording.integer(model.width),
-        "query_prompt": repr(model.query_prompt) if model.query_prompt else wording.DASH,
-        "document_prompt": repr(model.document_prompt) if model.document_prompt else wording.DASH,
-    }
-
-
-def _facts(seen: Overview) -> list[tuple[str, str]]:
+def _matrix(seen: Overview, *, with_rank: bool) -> Table:
+    """Models by tasks."""
     result = seen.result
-    facts = [
-        ("compared with", _against(seen)),
-        ("made", result.created),
-        ("seed", str(result.seed)),
-        ("resamples", wording.integer(result.resamples)),
-        ("time for encoding and measuring", wording.duration(result.seconds)),
+    groups = by_kind(result.tasks)
+
+    def name(model: SuiteModel) -> Cell:
+        runs = words.runs_of(model)
+        below = ["baseline" * (model.name == result.baseline), f"mean of {counted(runs, 'run')}" * (runs > 1)]
+        return Cell(cut(model.name, limit=80), [] if with_rank else below)
+
+    def column(task: SuiteTask) -> Column:
+        below = [words.measure(seen, task), direction(task.lower_is_better), words.beside(seen, task.name)]
+        if with_rank:
+            below = [", ".join(filter(None, below[:2])), *filter(None, below[2:])]
+        head = texts.cut_name(task.name, limit=200 if with_rank else 32)
+        return Column(head, lambda model: _value(seen, task, model), "number", below, first_click(task.lower_is_better), full=task.name)
+
+    ranks = {standing.model: standing.mean_rank for standing in result.analysis.models}
+    columns = [Column("model", name, "name"), *(column(task) for _, tasks in groups for task in tasks)]
+    if with_rank:
+        columns.append(Column("mean rank", lambda model: _rank(ranks[model.name]), "number"))
+    kinds = [(words.KINDS[kind], len(tasks)) for kind, tasks in groups]
+    return Table(columns=columns, rows=result.models, groups=kinds, sortable=True, look="matrix")
+
+
+def _value(seen: Overview, task: SuiteTask, model: SuiteModel) -> Cell:
+    score = seen.scores.get((task.name, model.name))
+    if score is None:
+        return Cell(DASH, tone="muted")
+    mark = seen.mark(task.name, model.name)
+    # On paper, many columns leave no room for an interval on a single line.
+    bounds = texts.value_bounds(score.interval).replace(NO_BREAK, " ")
+    return Cell(
+        texts.value(score.value),
+        [bounds],
+        value=score.value,
+        tone="best" if mark.best else "even" if mark.even else "",
+        bold=mark.best,
+        sign=mark.sign,
+        sign_tone=(mark.verdict or "").replace(" ", "-"),
+    )
+
+
+def _rank(rank: float | None) -> Cell:
+    return Cell(DASH if rank is None else f"{rank:.1f}", value=rank)
+
+
+def _matrix_section(seen: Overview) -> Group:
+    return Group(
+        id="models-by-tasks",
+        title="Models by tasks",
+        lead=f"The main measure of each task with its 95{NO_BREAK}% interval. {words.references(seen.result)}",
+        sections=[
+            _matrix(seen, with_rank=False),
+            Notes(title="", notes=[("marks", "; ".join([*words.key(seen.result), "– not measured"]))]),
+        ],
+    )
+
+
+def _over_all(seen: Overview) -> Group:
+    result = seen.result
+    means = (
+        " Within a kind, where all tasks have one measure, plain means stand beside them: each task counts equally, and since tasks are "
+        "no random "
+        "sample the means have no interval."
+    )
+    lead = (
+        "Tasks measure unlike things on unlike scales, so there is no average over all of them. Ranks can be averaged, but say nothing "
+        "of how far "
+        f"apart two models are, and they change with who else was measured.{means * bool(result.analysis.means)}"
+    )
+    columns = [
+        Column("model", lambda model: cut(model.name, limit=80), "name"),
+        Column(
+            "loaded from", lambda model: Cell(cut(model.model, limit=200), [f"and {', '.join(model.runs)}"] if model.runs else []), "code"
+        ),
+        Column("parameters", lambda model: None if model.parameters is None else texts.millions(model.parameters), "number"),
+        Column("width", lambda model: None if model.width is None else integer(model.width), "number"),
+        Column("before queries", lambda model: repr(model.query_prompt) if model.query_prompt else DASH, "code"),
+        Column("before documents", lambda model: repr(model.document_prompt) if model.document_prompt else DASH, "code"),
     ]
-    return [fact for fact in facts if fact[1]]
+    standings = Table(columns=_standing_columns(seen, page=True), rows=result.analysis.models, sortable=True)
+    return Group(
+        id="over-all",
+        title="Over all tasks" if result.pairings else "Models",
+        lead=lead if result.pairings else "",
+        sections=[
+            standings if result.pairings else None,
+            Table(columns=columns, rows=result.models),
+            _notes("Notes on models", [(model.name, model.notes) for model in result.models], every="all models"),
+        ],
+    )
 
 
-def _against(seen: Overview) -> str:
-    """Whom models are compared with, in few words."""
-    best = "the best of each task" if seen.beside_best() else ""
-    return f"{seen.result.baseline}; {best} that it did not do" if seen.mixed() else best or seen.result.baseline or ""
+def _standing_columns(seen: Overview, *, page: bool) -> list[Column]:
+    """Counts of each model; the page adds means by kind."""
+    result = seen.result
+    than = [f"than {texts.named(result.baseline or '')}"] if result.mixed and page else []
+    others = len(result.beside_best)
+
+    def count(head: str, of: Callable[[ModelStanding], int | None], below: Sequence[str] = (), first: str = "descending") -> Column:
+        return Column(head, of, "number", below, first)
+
+    columns = [Column("model", lambda standing: Cell(cut(standing.model, limit=80), bold=page), "name")]
+    columns += [count("tasks", lambda standing: standing.tasks), count("best", lambda standing: standing.best)]
+    if result.baseline is None:
+        columns.append(count("clearly best" if page else "clearly", lambda standing: standing.clear))
+    else:
+        columns += [
+            count("better", lambda standing: (standing.verdicts or {}).get("better"), than),
+            count("no evidence", lambda standing: (standing.verdicts or {}).get("no evidence")),
+            count("worse", lambda standing: (standing.verdicts or {}).get("worse"), than, ""),
+        ]
+    if others or result.baseline is None:
+        below = [f"of {counted(others, 'other task')}"] if result.baseline is not None and page else []
+        columns.append(count("not measurably worse than the best" if page else "not worse", lambda standing: standing.not_worse, below))
+    columns.append(Column("mean rank", lambda standing: _rank(standing.mean_rank), "number", (), "ascending"))
+    return [*columns, *(_mean_column(mean) for mean in result.analysis.means if page)]
+
+
+def _mean_column(mean: KindMean) -> Column:
+    def cell(standing: ModelStanding) -> Cell:
+        value = mean.values[standing.model]
+        return Cell(DASH if value is None else texts.value(value), value=value)
+
+    below = [f"{mean.measure}, {mean.tasks} tasks", direction(mean.lower_is_better)]
+    return Column(words.KINDS[mean.kind], cell, "number", below, first_click(mean.lower_is_better))
+
+
+def _notes(title: str, notes: Sequence[tuple[str, Sequence[str]]], *, every: str) -> Notes | None:
+    found = gathered(notes, every=every)
+    return Notes(title=title, notes=found, shown=OPEN_NOTES) if found else None
+
+
+def _against(result: SuiteResult) -> str:
+    best = "the best of each task" if result.beside_best else ""
+    return f"{result.baseline}; {best} that it did not do" if result.mixed else best or result.baseline or ""
 
 
 def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -266,3 +305,72 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     if tasks and all("measures" in task for task in ranked):
         shown["measure"] = {key: value for key, value in settings.get("measure", {}).items() if key != "measures"}
     return shown
+
+
+def _of(key: str) -> Callable[[dict[str, Any]], Any]:
+    return lambda row: row.get(key)
+
+
+def _long(seen: Overview) -> Table:
+    """A line for each measure of each model on each task, then one for each fact: a measure without interval and direction."""
+    tasks = {task.name: task for task in seen.result.tasks}
+    runs = {model.name: words.runs_of(model) for model in seen.result.models}
+
+    def about(task: SuiteTask, model: str) -> dict[str, Any]:
+        return {"task": task.name, "kind": task.kind, "model": model, "unit": task.unit, "units": task.units, "runs": runs[model]}
+
+    rows = [about(tasks[score.task], score.model) | _figures(seen, score) for score in seen.result.scores]
+    rows += [about(tasks[fact.task], fact.model) | {"measure": fact.name, "main": False, "value": fact.value} for fact in seen.result.facts]
+    return Table(columns=[Column(name, _of(name)) for name in _CSV], rows=rows)
+
+
+_CSV = (
+    *("task", "kind", "model", "measure", "similarity", "main", "value", "low", "high", "lower_is_better", "unit", "units", "runs"),
+    *("best", "not_worse", "against", "difference", "difference_low", "difference_high", "p", "test", "significant", "verdict"),
+    *("effect", "gained", "lost", "detectable"),
+)
+
+
+def _figures(seen: Overview, score: Score) -> dict[str, Any]:
+    main = seen.scores.get((score.task, score.model)) is score
+    low, high = score.interval or (None, None)
+    row: dict[str, Any] = {"measure": score.measure, "similarity": score.similarity, "main": main, "lower_is_better": score.lower_is_better}
+    row |= {"value": score.value, "low": low, "high": high}
+    if not main:
+        return row
+    ranking = seen.rankings[score.task]
+    against_best = ranking.against in ranking.best or score.model in ranking.best
+    row |= {"best": score.model in ranking.best, "not_worse": score.model in ranking.not_worse if against_best else None}
+    pairing = seen.pairings.get((score.task, score.model))
+    if pairing is None:
+        return row | {"not_worse": True if score.model in ranking.best else None}
+    change = pairing.change
+    low, high = change.difference_interval or (None, None)
+    row |= {"against": pairing.against, "difference": change.difference, "difference_low": low, "difference_high": high}
+    row |= {"p": change.p, "test": change.test, "significant": pairing.significant, "verdict": pairing.verdict}
+    return row | {"effect": change.effect, "gained": change.gained, "lost": change.lost, "detectable": change.detectable}
+
+
+def _lines(seen: Overview) -> tuple[list[str], list[str]]:
+    """Sentences around a table for a note or a paper: what its marks mean, and reservations with all notes."""
+    result = seen.result
+    notes = gathered([(model.name, model.notes) for model in result.models], every="all models")
+    notes += gathered([(task.name, task.notes) for task in result.tasks], every="all tasks")
+    marks = [*words.key(result), "95 % intervals in brackets"]
+    return marks, [*words.reservations(result), *(f"{texts.cut_name(names, limit=200)}: {note}" for names, note in notes)]
+
+
+def _markdown(seen: Overview) -> str:
+    """Models by tasks, for a note or an issue."""
+    marks, notes = _lines(seen)
+    table = _matrix(seen, with_rank=True).to_markdown().rstrip("\n")
+    sentences = [markdown(words.references(seen.result)), f"{markdown('; '.join(marks))}."]
+    items = "\n".join(f"- {markdown(cut(note, limit=1000))}" for note in notes)
+    return "\n\n".join([markdown(cut(seen.result.title, limit=200)), markdown(words.headline(seen)), table, *sentences, items]) + "\n"
+
+
+def _latex(seen: Overview) -> str:
+    """Models by tasks, for a paper."""
+    marks, notes = _lines(seen)
+    comments = [seen.result.title, words.headline(seen), words.references(seen.result), *marks, *notes]
+    return "".join(f"% {latex(cut(comment, limit=1000))}\n" for comment in comments) + _matrix(seen, with_rank=True).to_latex()

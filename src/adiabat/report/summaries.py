@@ -6,6 +6,7 @@ from importlib import import_module
 from rich.console import Console, RenderableType
 
 from adiabat.report.evaluation_headline import RANKINGS, caveats
+from adiabat.report.pages import terminal
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import Record
 from adiabat.results.suite_result import SuiteResult
@@ -14,31 +15,28 @@ WIDTH = 100
 """Columns of a summary."""
 
 _TABLES = {
-    **dict.fromkeys(("training", "evaluation"), "evaluation_table:result_table"),
-    "suite": "suite_table:suite_table",
     "sweep": "sweep_table:sweep_tables",
-    "rate-search": "rate_search_table:safe_rate_table",
     **dict.fromkeys(("scaling", "plan"), "scaling_table:scaling_tables"),
-    "space": "space_table:space_table",
     "comparison": "comparison_table:comparison_tables",
 }
-"""Kind of a record to the function that makes its table."""
+"""Kind of a record to the function that makes its table, of pages that are not yet made of sections."""
 
 
 def summary(record: Record) -> str:
     """Table, headline and notes as plain text."""
     text = io.StringIO()
     console = Console(file=text, width=WIDTH, highlight=False, color_system=None)
-    console.print(terminal_table(record) if record.kind in _TABLES else record.title)
+    console.print(*terminal_tables(record))
     lines = [*text.getvalue().splitlines(), *(f"note: {sentence}" for sentence in notes(record))]
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
-def terminal_table(record: Record) -> RenderableType:
-    """The table of a record, with the headline below it."""
-    module, _, function = _TABLES[record.kind].partition(":")
-    table: RenderableType = getattr(import_module(f"adiabat.report.{module}"), function)(record)
-    return table
+def terminal_tables(record: Record) -> list[RenderableType]:
+    """The tables of a record, with the headline below them."""
+    if record.kind in _TABLES:
+        module, _, function = _TABLES[record.kind].partition(":")
+        return [getattr(import_module(f"adiabat.report.{module}"), function)(record)]
+    return [table.to_terminal() for table in terminal(record)] or [record.title]
 
 
 def notes(record: Record) -> list[str]:

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 from adiabat.core.text import DASH, NO_BREAK, counted
-from adiabat.report.evaluation_headline import listed
+from adiabat.report.format import VERDICT_MARKS, cut_name, listed, number, signed
 from adiabat.report.sweep_cases import Overview, comparisons_of
 from adiabat.report.sweep_curves import DRIFTS, Kind, Series
 from adiabat.report.sweep_gain_tradeoff import MOST_WAYS, Cost, EqualGain, ways_of
-from adiabat.report.wording import VERDICT_MARKS, cut_name, number, signed
 
 LABEL_LENGTH = 200
 """Characters of a combination of settings that a sentence shows."""

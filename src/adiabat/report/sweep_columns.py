@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import Literal
 
 from adiabat.core.text import DASH
+from adiabat.report.format import cut_name
 from adiabat.report.sweep_cases import Case, Compared, Measured, Overview, comparisons_of, is_number, measures_of, outcome, pair_counts
 from adiabat.report.sweep_values import count, gain, gain_bounds, rate, setting_value, sides, verdict_marks
-from adiabat.report.wording import cut_name
 from adiabat.results.sweep_result import SweepRun
 
 Group = Literal["setting", "target", "other tasks", "language pairs, better/worse", "training", "drift"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 
-from adiabat.report import wording
+from adiabat.report import format as wording
 from adiabat.report.sweep_cases import Case, Overview, is_number, key_of
 from adiabat.report.sweep_values import line_labels, rate
 from adiabat.report.sweep_wording import rate_of

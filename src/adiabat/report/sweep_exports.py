@@ -7,6 +7,7 @@ from typing import Any
 
 from adiabat.core.text import cut
 from adiabat.report.csv_tables import cell, csv_of
+from adiabat.report.format import cut_name
 from adiabat.report.markup import NAME_LENGTH, latex, markdown, markdown_row
 from adiabat.report.sweep_captions import key
 from adiabat.report.sweep_cases import Case, Compared, Outcome, Overview, comparisons_of, measures_of, outcome, pair_counts
@@ -14,7 +15,6 @@ from adiabat.report.sweep_columns import Cell, Column, columns_of
 from adiabat.report.sweep_layers import MOST, most_changed
 from adiabat.report.sweep_values import case_cell, case_head, rate, setting_value
 from adiabat.report.sweep_wording import headline, reservations
-from adiabat.report.wording import cut_name
 
 SENTENCE_LENGTH = 1000
 """Characters of a sentence beside a table."""

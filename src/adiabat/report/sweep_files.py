@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from adiabat.report.svg import figure_files
+from adiabat.report.chart_style import figure_files
 from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_exports import sweep_csv, sweep_latex, sweep_markdown
 from adiabat.report.sweep_page import render_page

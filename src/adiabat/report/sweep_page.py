@@ -6,12 +6,12 @@ from typing import Any
 
 from markupsafe import Markup
 
+from adiabat.report import format as wording
 from adiabat.report import sweep_captions as captions
 from adiabat.report import sweep_curves as curves
 from adiabat.report import sweep_drift as safety
 from adiabat.report import sweep_plots as plots
 from adiabat.report import sweep_wording as words
-from adiabat.report import wording
 from adiabat.report.page_templates import gathered, given, picture, script, script_hash, template
 from adiabat.report.sweep_cases import Overview
 from adiabat.report.sweep_columns import Column, columns_of, drift_columns, drift_groups, measure_columns

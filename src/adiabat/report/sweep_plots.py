@@ -14,12 +14,12 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from adiabat.core.text import cut_middle
 from adiabat.report import sweep_curves as curves
-from adiabat.report.svg import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
+from adiabat.report.chart_style import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
+from adiabat.report.format import cut_name, signed
 from adiabat.report.sweep_cases import Overview
 from adiabat.report.sweep_curves import Curve, Kind, Panel, Series
 from adiabat.report.sweep_gain_tradeoff import trades
 from adiabat.report.sweep_values import rate, setting_value
-from adiabat.report.wording import cut_name, signed
 
 WIDTH = 7.4
 """Inches: of a figure that takes the whole column."""
@@ -118,7 +118,7 @@ def inlined(picture: Picture) -> str:
 
 
 def figure_of(picture: Picture) -> Figure:
-    """Draw a figure, within `adiabat.report.svg.drawing`."""
+    """Draw a figure, within `adiabat.report.chart_style.drawing`."""
     across = min(len(picture.panels), 3 if len(picture.panels) == 3 and picture.kind in ("drift", "trade") else 2)
     rows = math.ceil(len(picture.panels) / across)
     handles = _handles(picture)

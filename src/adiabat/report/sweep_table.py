@@ -6,11 +6,11 @@ from rich.text import Text
 
 from adiabat.core.text import DASH, counted
 from adiabat.report.evaluation_table import empty_table
+from adiabat.report.format import cut_name
 from adiabat.report.sweep_cases import Case, Overview, comparisons_of, outcome, overview_of, pair_counts
 from adiabat.report.sweep_columns import outcome_cell
 from adiabat.report.sweep_values import case_cell, case_head, sides
 from adiabat.report.sweep_wording import headline
-from adiabat.report.wording import cut_name
 from adiabat.results.evaluation_result import Verdict
 from adiabat.results.sweep_result import SweepResult
 

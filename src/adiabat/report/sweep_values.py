@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK
-from adiabat.report import wording
+from adiabat.report import format as wording
+from adiabat.report.format import VERDICT_MARKS, decimals_for, signed
 from adiabat.report.sweep_cases import Case, Outcome, Overview, key_of
-from adiabat.report.wording import VERDICT_MARKS, decimals_for, signed
 from adiabat.results.evaluation_result import Verdict
 from adiabat.results.sweep_result import Value
 

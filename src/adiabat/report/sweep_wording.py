@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from adiabat.core.text import NO_BREAK, counted
-from adiabat.report.evaluation_headline import MOST_NAMED, Tone, listed, named
+from adiabat.report.format import MOST_NAMED, cut_name, listed, named
+from adiabat.report.page import Tone
 from adiabat.report.sweep_cases import Case, Overview, Setting, comparisons_of, key_of, outcome, pair_counts
 from adiabat.report.sweep_values import case_cell, case_head, case_label, count, gain, gain_bounds, setting_value, verdict_words
-from adiabat.report.wording import cut_name
 from adiabat.results.sweep_result import Value
 
 REASON_LENGTH = 160

@@ -1,10 +1,11 @@
 """What an evaluation of several models on a suite of tasks leaves behind: plain data for ``result.json``, of which pages are made."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from adiabat.results.evaluation_result import Change, GridComparison
+from adiabat.results.evaluation_result import Change, GridComparison, Verdict
 from adiabat.results.record import Record
 
 Kind = Literal[
@@ -124,6 +125,13 @@ class Pairing:
     change: Change
     significant: bool
 
+    @property
+    def verdict(self) -> Verdict:
+        """The finding after the correction."""
+        if not self.significant or not self.change.difference:
+            return "no evidence"
+        return "better" if (self.change.difference < 0) == self.change.lower_is_better else "worse"
+
 
 @dataclass(frozen=True, slots=True)
 class SuiteGrid:
@@ -182,6 +190,80 @@ class Fact:
     value: float
 
 
+@dataclass(frozen=True, slots=True)
+class TaskRanking:
+    """The order of the models on one task.
+
+    Attributes:
+        task: Name.
+        against: Model that the others are compared with; None where one model alone did the task.
+        ranks: 1 for the best; equal values share the mean of their ranks. Models that were trained on the units are left out, and so is a
+            model on its own.
+        best: Models with the best value, more than one where they are equal but for rounding; `against` first.
+        not_worse: The best, and models that are not measurably worse where all are compared with the best.
+        clear: Whether one model is measurably above every other.
+    """
+
+    task: str
+    against: str | None
+    ranks: dict[str, float]
+    best: list[str]
+    not_worse: list[str]
+    clear: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStanding:
+    """One model over all tasks.
+
+    Attributes:
+        model: Name.
+        tasks: How many it did, those on its own among them.
+        best: On how many it has the best value.
+        clear: On how many of those it is measurably above every other.
+        not_worse: Of the tasks whose models are compared with the best, on how many it is that or not measurably worse; None where it did
+            none of them because there is a baseline.
+        verdicts: Against the baseline, counted; None for the baseline itself, and where there is none.
+        mean_rank: None for a model that did not do every task that several models did.
+    """
+
+    model: str
+    tasks: int
+    best: int
+    clear: int
+    not_worse: int | None
+    verdicts: dict[Verdict, int] | None
+    mean_rank: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class KindMean:
+    """Plain means over the tasks of one kind, where all have one measure.
+
+    Attributes:
+        kind: What is asked.
+        measure: That of all its tasks.
+        tasks: How many.
+        lower_is_better: Of the measure.
+        values: Model to its mean; None for a model that did not do all of them.
+    """
+
+    kind: Kind
+    measure: str
+    tasks: int
+    lower_is_better: bool
+    values: dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteAnalysis:
+    """What the scores and comparisons say over all tasks: the order on each, each model's counts, and means by kind."""
+
+    tasks: list[TaskRanking] = field(default_factory=list)
+    models: list[ModelStanding] = field(default_factory=list)
+    means: list[KindMean] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteResult(Record):
     """The whole of the ``result.json`` of a suite.
@@ -196,7 +278,8 @@ class SuiteResult(Record):
         resamples: Of the bootstrap, and sign flips.
         grids: Of the tasks that are grids.
         units: Those on which models differ most, per task.
-        facts: What else is known of single models on a task; records of earlier versions have none.
+        facts: What else is known of single models on a task.
+        analysis: Orders, counts and means over all tasks.
     """
 
     ROWS: ClassVar[str] = "scores"
@@ -210,7 +293,18 @@ class SuiteResult(Record):
     grids: list[SuiteGrid] = field(default_factory=list)
     units: list[UnitRow] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
+    analysis: SuiteAnalysis = field(default_factory=SuiteAnalysis)
     kind: Literal["suite"] = "suite"
+
+    @property
+    def beside_best(self) -> list[str]:
+        """Tasks whose models are compared with the best of them: all where there is no baseline, else those that it did not do."""
+        return [ranking.task for ranking in self.analysis.tasks if ranking.against not in (None, self.baseline)]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether models are compared with the baseline on some tasks and with the best on others."""
+        return any(ranking.against == self.baseline is not None for ranking in self.analysis.tasks) and bool(self.beside_best)
 
     def main_score(self, task: str, model: str) -> Score | None:
         """A model's value of the measure that carries the verdict of a task.
@@ -226,3 +320,11 @@ class SuiteResult(Record):
 def equal_values(first: float, second: float) -> bool:
     """Whether two values of a measure are the same but for rounding: units that are alike are not always added up in one order."""
     return math.isclose(first, second, rel_tol=CLOSENESS, abs_tol=CLOSENESS)
+
+
+def by_kind(tasks: Iterable[SuiteTask]) -> list[tuple[Kind, list[SuiteTask]]]:
+    """Tasks side by side with others of their kind."""
+    kinds: dict[Kind, list[SuiteTask]] = {}
+    for task in tasks:
+        kinds.setdefault(task.kind, []).append(task)
+    return list(kinds.items())

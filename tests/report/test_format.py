@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.report import wording
+from adiabat.report import format as wording
 from tests.report.sample_results import make_change
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from adiabat.core.text import DASH as DASH
@@ -142,9 +143,63 @@ def p_value(change: Change) -> str:
 
 def verdict(change: Change) -> str:
     """The verdict with its mark."""
-    return DASH if change.verdict is None else f"{VERDICT_MARKS[change.verdict]}{NO_BREAK}{change.verdict.replace(' ', NO_BREAK)}"
+    return DASH if change.verdict is None else marked(change.verdict)
 
 
 def millions(parameters: int) -> str:
     """A number of parameters."""
     return f"{parameters / 1e6:,.1f}{NO_BREAK}M" if parameters >= 100_000 else f"{parameters:,}"
+
+
+NAME_LENGTH = 60
+"""Characters of a name that a sentence shows."""
+
+MOST_NAMED = 4
+"""Names in a row that a sentence holds."""
+
+
+def named(name: str) -> str:
+    """A name as it may stand in a sentence."""
+    shown = cut_name(name, limit=NAME_LENGTH)
+    if any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in shown):
+        return f"\N{FIRST STRONG ISOLATE}{shown}\N{POP DIRECTIONAL ISOLATE}"
+    return shown
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence."""
+    if len(names) > MOST_NAMED:
+        return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def value(number: float, *, decimals: int = 3) -> str:
+    """A value of any measure, with more decimals only where it would look like zero."""
+    return f"{number:.{decimals_for([number], least=decimals, most=6)}f}".replace("-", MINUS)
+
+
+def value_bounds(bounds: tuple[float, float] | None, *, decimals: int = 3) -> str:
+    """The interval of a value."""
+    if bounds is None:
+        return ""
+    low, high = (value(bound, decimals=decimals) for bound in bounds)
+    return f"[{low},{NO_BREAK}{high}]"
+
+
+def paired_difference(change: Change) -> tuple[str, str]:
+    """A difference and its interval, with as many digits as keep an end of it from looking like zero."""
+    if change.difference is None:
+        return DASH, ""
+    shown = decimals_for([change.difference, *(change.difference_interval or ())], least=3, most=6)
+    ends = interval(change.difference_interval, decimals=shown) if change.difference_interval else ""
+    return signed(change.difference, decimals=shown), ends
+
+
+def marked(verdict: Verdict) -> str:
+    """A verdict with its mark."""
+    return f"{VERDICT_MARKS[verdict]}{NO_BREAK}{verdict.replace(' ', NO_BREAK)}"
+
+
+def difference_tick(value: float, _: int | None) -> str:
+    """A difference below its tick, with as few decimals as show all of a round number."""
+    return signed(value, decimals=next((decimals for decimals in range(4) if abs(value - round(value, decimals)) < 1e-9), 4))

@@ -13,13 +13,16 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
 import matplotlib
+import numpy as np
+from jaxtyping import Float
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from adiabat.core.text import printable
 
 INK, MUTED, RULE, PAPER = "#1c2127", "#5d6773", "#d8dde3", "#fefefd"
-GOOD, BAD, ACCENT = "#1f6fb4", "#bd4f09", "#6a5196"
+GOOD, BAD, ACCENT = "#1f6fb4", "#ad4605", "#6a5196"
 """Blue and vermilion differ in lightness order too, and stay apart under the common colour-vision deficiencies."""
 
 _VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "card", GOOD: "good", BAD: "bad", ACCENT: "accent"}
@@ -110,3 +113,37 @@ def _inlined_tag(tag: str, name: str) -> str:
 def figure_files(figures: Mapping[str, Callable[[], Figure]]) -> dict[str, Callable[[], str]]:
     """Files ``figures/NAME.svg``."""
     return {f"figures/{name}.svg": partial(saved, draw) for name, draw in figures.items()}
+
+
+_DIVERGING = LinearSegmentedColormap.from_list(
+    "worse-better", ["#9c3d02", "#e08a4a", "#f6d9c0", "#f5f5f4", "#c6dbef", "#5b9bd0", "#12508a"], N=61
+)
+
+LEAST_REACH = 1.0
+"""Percent, or points, at which a heat map's colours are full, at least, so that changes of nearly nothing look like nothing."""
+
+
+def colours(cells: Float[np.ndarray, "..."], *, compared: bool) -> tuple[Colormap, Normalize]:
+    """How numbers become colours.
+
+    Args:
+        cells: All that share the scale; NaN where there is no value.
+    """
+    finite = cells[np.isfinite(cells)]
+    if compared:
+        reach = max(float(np.abs(finite).max(initial=0.0)), LEAST_REACH)
+        return _DIVERGING, TwoSlopeNorm(0, -reach, reach)
+    low, high = float(finite.min(initial=1.0)), float(finite.max(initial=0.0))
+    return matplotlib.colormaps["cividis"].resampled(61), Normalize(low, high if high > low else low + 0.01)
+
+
+def legible(value: float, colour_map: Colormap, scale: Normalize) -> str:
+    """Black or white, whichever contrasts more with the cell (cells keep their colours in the dark scheme)."""
+    if not np.isfinite(value):
+        return MUTED
+    red, green, blue, _ = (
+        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in colour_map(scale(value))
+    )
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    # The contrasts 1.05 / (luminance + 0.05) and (luminance + 0.05) / 0.05 meet at 0.179; both are above 4.5 there.
+    return "#ffffff" if luminance < 0.179 else "#000000"

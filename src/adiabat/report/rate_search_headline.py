@@ -4,8 +4,8 @@ import math
 from typing import Literal
 
 from adiabat.core.text import DASH, counted, integer, share
-from adiabat.report.evaluation_headline import Tone
-from adiabat.report.wording import number, setting
+from adiabat.report.format import number, setting
+from adiabat.report.page import Tone
 from adiabat.results.rate_search_result import Rung, SafeRate
 
 MEANINGS = {

@@ -1,0 +1,299 @@
+"""One task of a suite: its chart, table, language grids, units, and all measures."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from adiabat.core.text import DASH, MINUS, NO_BREAK, counted, cut, integer
+from adiabat.report import format as texts
+from adiabat.report import suite_headline as words
+from adiabat.report.chart_style import LEAST_REACH
+from adiabat.report.charts import ForestRow, forest, short
+from adiabat.report.evaluation_page import grid_counts
+from adiabat.report.page import Figure, Group, HeatMap, heat_cells
+from adiabat.report.suite_headline import Overview
+from adiabat.report.tables import Cell, Column, Table
+from adiabat.results.suite_result import (
+    Fact,
+    Score,
+    SuiteGrid,
+    SuiteTask,
+    UnitRow,
+    equal_values,
+)
+
+TEXT_LENGTH = 240
+"""Characters of a unit's text that the page shows; of each where they are two."""
+
+
+_PAIRED = [f"[paired 95{NO_BREAK}%]"]
+
+
+_LEVEL = [f"[95{NO_BREAK}%]"]
+
+
+def first_click(lower_is_better: bool) -> str:
+    """Order of the first click: the best on top."""
+    return "ascending" if lower_is_better else "descending"
+
+
+def direction(lower_is_better: bool) -> str:
+    """The direction of a measure, where it is not the usual one."""
+    return "lower is better" if lower_is_better else ""
+
+
+def task_section(seen: Overview, task: SuiteTask, position: int) -> Group:
+    """One task: chart, table, grids, units and all measures."""
+    result = seen.result
+    sizes = [counted(task.units, task.unit), *([counted(task.documents, "document")] if task.documents else [])]
+    sizes += [counted(len(task.languages), "language")] if task.languages else []
+    direction = "lower" if task.lower_is_better else "higher"
+    units = [row for row in result.units if row.task == task.name]
+    return Group(
+        id=f"task-{position}",
+        title=cut(task.name, limit=120),
+        said=words.best_of(seen, task),
+        lead=f"{words.KINDS[task.kind]}; {', '.join(sizes)}; {words.measure(seen, task)} ({direction} is better)",
+        folded=True,
+        opened=position == 0,
+        sections=[
+            _forest(seen, task, position),
+            _compared(seen, task),
+            *_grids([grid for grid in result.grids if grid.task == task.name], against=seen.rankings[task.name].against),
+            _units(seen, task, units, position) if units else None,
+            _all_measures(seen, task),
+        ],
+    )
+
+
+def _forest(seen: Overview, task: SuiteTask, position: int) -> Figure | None:
+    """Differences to the model that a task compares with; right is better."""
+    pairings = [seen.pairings[task.name, model.name] for model in seen.result.models if (task.name, model.name) in seen.pairings]
+    rows = [
+        ForestRow(short(pairing.model), change.difference, change.difference_interval, pairing.verdict)
+        for pairing in pairings
+        if (change := pairing.change).difference is not None and change.difference_interval is not None
+    ]
+    if not rows:
+        return None
+    against = seen.rankings[task.name].against or ""
+    label = f"{texts.cut_name(task.measure, limit=40)} minus that of {short(against)} (right is better)"
+    return Figure(
+        charts=[forest(f"forest-{position}", rows, label=label, flipped=task.lower_is_better)],
+        label=f"Differences to {cut(against, limit=60)} with 95 percent intervals; the table below holds the numbers",
+        caption="Filled: better or worse after the correction. Open: no evidence, though an interval may leave zero out: it is of one "
+        "comparison, "
+        "the verdict of all of them.",
+    )
+
+
+def _level(score: Score) -> Cell:
+    return Cell(texts.value(score.value, decimals=4), [texts.value_bounds(score.interval, decimals=4)], value=score.value)
+
+
+def _compared(seen: Overview, task: SuiteTask) -> Table:
+    """Values of the main measure, and each model beside the one that it is compared with."""
+    scores = seen.on(task.name)
+    ranking = seen.rankings[task.name]
+    one_similarity = len({score.similarity for score in scores}) == 1
+    lead = "baseline" if ranking.against == seen.result.baseline else "best"
+
+    def name(score: Score) -> Cell:
+        below = [] if one_similarity else [f"by {score.similarity}"]
+        return Cell(cut(score.model, limit=80), below, bold=score.model in ranking.best or (task.name, score.model) not in seen.pairings)
+
+    def of(cell: Callable[[Any], Cell]) -> Callable[[Score], Cell]:
+        def wrapped(score: Score) -> Cell:
+            pairing = seen.pairings.get((task.name, score.model))
+            return Cell(DASH) if pairing is None else cell(pairing.change)
+
+        return wrapped
+
+    def verdict(score: Score) -> Cell:
+        pairing = seen.pairings.get((task.name, score.model))
+        if pairing is None:
+            return Cell(lead if score.model == ranking.against else "trained on it" if not score.is_proof else DASH)
+        return Cell(texts.marked(pairing.verdict), tone=pairing.verdict.replace(" ", "-"), badge=True)
+
+    first = first_click(task.lower_is_better)
+    columns = [Column("model", name, "name"), Column(texts.cut_name(words.measure(seen, task), limit=60), _level, "number", _LEVEL, first)]
+    if ranking.against is not None:
+        columns += [
+            Column("difference", of(_difference), "number", _PAIRED, first),
+            Column("p", of(lambda change: Cell(texts.p_value(change), [change.test or ""], value=change.p)), "number", (), "ascending"),
+            Column("effect", of(lambda change: _signed(change.effect)), "number", ["dz"], first),
+            Column("units", of(_gained), "number", ["gained, lost"], "descending"),
+            Column("would show", of(lambda change: _shown(change.detectable)), "number", (), "ascending"),
+            Column("verdict", verdict),
+        ]
+    return Table(
+        columns=columns,
+        rows=scores,
+        sortable=True,
+        row_class=lambda score: "" if (task.name, score.model) in seen.pairings else "reference",
+    )
+
+
+def _difference(change: Any) -> Cell:
+    return Cell(texts.difference(change, with_interval=False), [texts.difference_interval(change)], value=change.difference)
+
+
+def _signed(effect: float | None) -> Cell:
+    return Cell(DASH if effect is None else texts.signed(effect, decimals=2), value=effect)
+
+
+def _shown(value: float | None) -> Cell:
+    return Cell(DASH if value is None else texts.value(value), value=value)
+
+
+def _gained(change: Any) -> Cell:
+    if change.gained is None or change.lost is None:
+        return Cell(DASH)
+    return Cell(f"+{change.gained:,} {MINUS}{change.lost:,}", value=change.gained - change.lost)
+
+
+def _grids(grids: Sequence[SuiteGrid], *, against: str | None) -> list[Group]:
+    """Heat maps of a language grid: values of each model, and its differences to the model that it is compared with."""
+    comparisons = dict.fromkeys((grid.grid.comparison, grid.grid.similarity) for grid in grids)
+    return [
+        _grid([grid for grid in grids if (grid.grid.comparison, grid.grid.similarity) == comparison], comparison, against)
+        for comparison in comparisons
+    ]
+
+
+def _grid(grids: Sequence[SuiteGrid], comparison: tuple[str, str], against: str | None) -> Group:
+    values = [100 * np.array(grid.grid.after, dtype=np.float64) for grid in grids]
+    changes = [_changes(grid) for grid in grids]
+    every = np.concatenate([one.ravel() for one in values])
+    moved = np.concatenate([[0.0], *(one.ravel() for one in changes if one is not None)])
+    # Where the mean over several runs is on either side, cells have no verdicts, and perhaps no differences.
+    without = [grid.model for grid in grids if against is not None and grid.model != against and grid.grid.verdicts is None]
+    direction = "lower is better" if grids[0].lower_is_better else "higher is better"
+    lead = (
+        f"Times 100, {direction}; a row is the language of the query, a column that of the document. Values of all models share their "
+        f"colours, from "
+        f"{every.min():.1f} to {every.max():.1f}; so do differences, of which blue is better, orange is worse, full at "
+        f"{max(float(np.abs(moved).max()), LEAST_REACH):.1f} points, and • marks a cell whose verdict holds after Benjamini–Hochberg "
+        f"over the cells of "
+        "its map."
+    )
+    if without:
+        lead += (
+            f" Cells of {', '.join(without)} bear no verdict: where values are means over several runs, exchanging them unit by unit "
+            f"says nothing of "
+            "other seeds."
+        )
+    maps = []
+    for grid, value, change in zip(grids, values, changes, strict=True):
+        none = np.zeros(value.shape, dtype=np.bool_)
+        maps.append(
+            _map(
+                grid,
+                f"{cut(grid.model, limit=80)}, mean of the cells {value.mean():.1f}",
+                heat_cells(value, none, among=every, compared=False),
+            )
+        )
+        if change is not None:
+            marked = none if grid.grid.verdicts is None else np.isin(grid.grid.verdicts, ("better", "worse"))
+            cells = heat_cells(change, marked, among=moved, compared=True, lower_is_better=grid.lower_is_better)
+            title = f"{cut(grid.model, limit=80)} minus {cut(grid.against or '', limit=80)}"
+            maps.append(_map(grid, title, cells, grid_counts(grid.grid, cells=value.size)))
+    return Group(title=", ".join(filter(None, comparison)), lead=lead, sections=[Group(title="", sections=maps, side_by_side=True)])
+
+
+def _map(grid: SuiteGrid, title: str, cells: Any, lines: Sequence[str] = ()) -> HeatMap:
+    return HeatMap(title=title, rows=grid.rows, columns=grid.columns, cells=cells, lines=lines)
+
+
+def _changes(grid: SuiteGrid) -> Float[np.ndarray, "q d"] | None:
+    if grid.against is None or grid.grid.before is None:
+        return None
+    return 100 * (np.array(grid.grid.after, dtype=np.float64) - np.array(grid.grid.before, dtype=np.float64))
+
+
+def _units(seen: Overview, task: SuiteTask, units: Sequence[UnitRow], position: int) -> Table:
+    """Units on which models differ most, side by side, the best in bold where values are not all alike."""
+    models = [score.model for score in seen.on(task.name)]
+
+    def value(row: UnitRow, model: str) -> Cell:
+        known = [row.values[name] for name in models if name in row.values]
+        best = (min if task.lower_is_better else max)(known, default=0.0)
+        shown = row.values.get(model)
+        if shown is None:
+            return Cell(DASH)
+        differ = not all(equal_values(other, best) for other in known)
+        return Cell(texts.value(shown), value=shown, bold=differ and equal_values(shown, best))
+
+    def text(row: UnitRow) -> Cell:
+        lines = [cut(line, limit=TEXT_LENGTH) for line in row.text.split("\n", maxsplit=1)]
+        return Cell(lines[0], lines[1:])
+
+    columns = [Column("id", lambda row: cut(row.unit, limit=60), "code"), Column("text", text)]
+
+    def column(model: str) -> Column:
+        return Column(texts.cut_name(model, limit=40), lambda row: value(row, model), "number", (), first_click(task.lower_is_better))
+
+    columns += map(column, models)
+    return Table(
+        id=f"task-{position}-units",
+        title=f"Units on which models differ most ({len(units)})",
+        columns=columns,
+        rows=units,
+        folded=True,
+        sortable=True,
+        filtered="Only rows with",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """A measure or a fact of a model."""
+
+    model: str
+    measure: str
+    direction: str
+    similarity: str
+    shown: Cell
+
+
+def _all_measures(seen: Overview, task: SuiteTask) -> Table | None:
+    """All measures and facts; None where there are no more than the main one."""
+    result = seen.result
+    scores = [score for score in result.scores if score.task == task.name]
+    facts = [fact for fact in result.facts if fact.task == task.name]
+    rows = [_Figure(score.model, score.measure, direction(score.lower_is_better), score.similarity, _level(score)) for score in scores]
+    rows += [_Figure(fact.model, fact.name, "", DASH, Cell(_fact(fact), value=fact.value)) for fact in facts]
+    if len(rows) <= len(seen.on(task.name)):
+        return None
+    unit_length = ", ".join(_of_unit_length(scores))
+    caption = f"{cut(unit_length, limit=300)}: vectors of unit length, so dot and distance rank as cosine does and are left out."
+    first = first_click(all(score.lower_is_better for score in scores))
+    return Table(
+        title="All measures",
+        columns=[
+            Column("model", lambda row: cut(row.model, limit=80), "name"),
+            Column("measure", lambda row: Cell(cut(row.measure, limit=60), [row.direction])),
+            Column("similarity", lambda row: row.similarity),
+            Column(f"value [95{NO_BREAK}%]", lambda row: row.shown, "number", (), first),
+        ],
+        rows=rows,
+        caption=[caption] if unit_length else [],
+        folded=True,
+        sortable=True,
+    )
+
+
+def _fact(fact: Fact) -> str:
+    return integer(int(fact.value)) if fact.value.is_integer() else texts.value(fact.value)
+
+
+def _of_unit_length(scores: Sequence[Score]) -> list[str]:
+    """Models that others rank by dot product or distance beside the cosine, but they do not: by all of them they rank alike."""
+    by_model: dict[str, set[str]] = {}
+    for score in scores:
+        by_model.setdefault(score.model, set()).add(score.similarity)
+    more = {"dot", "distance"} & set().union(*by_model.values())
+    return [model for model, similarities in by_model.items() if more and "cosine" in similarities and not more & similarities]

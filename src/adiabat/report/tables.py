@@ -1,0 +1,250 @@
+"""Tables that write themselves as HTML, Markdown, CSV, LaTeX and terminal text."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table as TerminalTable
+from rich.text import Text
+
+from adiabat.core.text import DASH, MINUS, NO_BREAK
+from adiabat.report.format import EVEN, VERDICT_MARKS, cut_name
+
+CELL_LENGTH = 1000
+"""Characters of a text that a cell of CSV holds."""
+
+NAME_LENGTH = 200
+"""Characters of a name that a cell of Markdown or LaTeX holds."""
+
+TERMINAL_NAME_LENGTH = 48
+"""Characters of a name that a cell of the terminal holds."""
+
+ColumnKind = Literal["text", "name", "number", "code"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell with more than a text.
+
+    Attributes:
+        text: The first line.
+        sub: Lines below it, in smaller letters.
+        value: Sort key, and content in CSV; None is sorted last.
+        tone: CSS class: a verdict, or ``best``, ``even``, ``muted``, ``bad``.
+        badge: Whether the text is drawn as a badge in the colour of its tone.
+        bold: Whether the text is emphasised.
+        sign: Mark behind the text.
+        sign_tone: CSS class of the mark.
+        tag: Word in a frame behind the text.
+    """
+
+    text: str
+    sub: Sequence[str] = ()
+    value: float | str | bool | None = None
+    tone: str = ""
+    badge: bool = False
+    bold: bool = False
+    sign: str = ""
+    sign_tone: str = ""
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, and how a cell is made of a row.
+
+    Attributes:
+        head: Title.
+        of: Row to cell; a text, number, truth value or None stands for a cell.
+        kind: ``name`` and ``text`` read left to right or right to left, ``number`` is aligned right, ``code`` is monospaced.
+        sub: Lines below the title.
+        first: Order of the first click; "" where the column is sorted as text.
+        full: The whole title, where `head` is cut.
+    """
+
+    head: str
+    of: Callable[[Any], Cell | str | float | bool | None]
+    kind: ColumnKind = "text"
+    sub: Sequence[str] = ()
+    first: str = ""
+    full: str = ""
+
+    def cell(self, row: Any) -> Cell:
+        """The cell of a row."""
+        content = self.of(row)
+        if isinstance(content, Cell):
+            return content
+        return Cell(DASH if content is None or content == "" else str(content), value=content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of a page.
+
+    Attributes:
+        id: Anchor in the page.
+        title: Above the part.
+        lead: Between title and content.
+        folded: Whether the page shows the title alone until it is opened.
+    """
+
+    id: str = ""
+    title: str = ""
+    lead: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table(Section):
+    """Rows under columns.
+
+    Attributes:
+        columns: Left to right.
+        rows: Anything that the columns read.
+        caption: Lines below it.
+        sortable: Whether a click on a head sorts.
+        look: ``stack`` (a row becomes a card on a telephone), ``matrix`` (first column and heads stay in sight) or "".
+        groups: Titles over several columns, each with their number; the first column has none.
+        row_class: Row to CSS class.
+        filtered: Label of a box that leaves the rows with a text; "" without box.
+    """
+
+    kind: ClassVar[str] = "table"
+    columns: Sequence[Column]
+    rows: Sequence[Any]
+    caption: Sequence[str] = ()
+    sortable: bool = False
+    look: str = ""
+    groups: Sequence[tuple[str, int]] = ()
+    row_class: Callable[[Any], str] = lambda row: ""
+    filtered: str = ""
+
+    def cells(self) -> list[tuple[str, list[Cell]]]:
+        """CSS class and cells of each row."""
+        return [(self.row_class(row), [column.cell(row) for column in self.columns]) for row in self.rows]
+
+    def to_csv(self) -> str:
+        """Values with all their digits; names stay text in a spreadsheet, whatever they begin with."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([csv_cell(column.head) for column in self.columns])
+        writer.writerows([csv_cell(column.cell(row).value) for column in self.columns] for row in self.rows)
+        return file.getvalue()
+
+    def to_markdown(self) -> str:
+        """A table of Markdown with the heads of the columns."""
+        heads = ["<br>".join(map(markdown, (column.head, *column.sub))) for column in self.columns]
+        rules = ["---:" if column.kind == "number" else "---" for column in self.columns]
+        lines = [[_marked_down(cell) for cell in cells] for _, cells in self.cells()]
+        return "".join(f"| {' | '.join(line)} |\n" for line in [heads, rules, *lines])
+
+    def to_latex(self) -> str:
+        """A plain ``tabular`` that needs no package."""
+        depth = max((len(column.sub) for column in self.columns), default=0)
+        heads = [[column.head, *column.sub, *[""] * (depth - len(column.sub))] for column in self.columns]
+        lines = [rf"\begin{{tabular}}{{{''.join('r' if column.kind == 'number' else 'l' for column in self.columns)}}}", r"\hline"]
+        if self.groups:
+            over = [rf"\multicolumn{{{count}}}{{c}}{{{latex(name)}}}" for name, count in self.groups]
+            rest = [""] * (len(self.columns) - 1 - sum(count for _, count in self.groups))
+            lines.append(" & ".join(["", *over, *rest]) + r" \\")
+        lines += [" & ".join(latex(cut_name(head, limit=NAME_LENGTH)) for head in level) + r" \\" for level in zip(*heads, strict=True)]
+        lines.append(r"\hline")
+        lines += [" & ".join(map(_set_in_latex, cells)) + r" \\" for _, cells in self.cells()]
+        return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
+
+    def to_terminal(self) -> TerminalTable:
+        """A table of rich; square brackets in a text are no styling."""
+        table = TerminalTable(
+            title=Text(cut_name(self.title, limit=200)) if self.title else None,
+            caption=Text("\n".join(self.caption)) if self.caption else None,
+            caption_justify="left",
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+            collapse_padding=True,
+        )
+        for column in self.columns:
+            is_name = column.kind == "name"
+            head = Text(" ".join([column.head, *column.sub]))
+            justify: Literal["right", "left"] = "right" if column.kind == "number" else "left"
+            table.add_column(head, justify=justify, no_wrap=not is_name, overflow="fold", min_width=15 if is_name else None)
+        for style, cells in self.cells():
+            shown = [_in_terminal(cell, column.kind == "name") for cell, column in zip(cells, self.columns, strict=True)]
+            table.add_row(*shown, style=STYLES.get(style, ""))
+        return table
+
+
+STYLES = {
+    "better": "bold blue",
+    "worse": "bold red",
+    "no-evidence": "dim",
+    "best": "bold",
+    "safe": "bold blue",
+    "bad": "bold red",
+    "muted": "dim",
+}
+"""CSS class to style of the terminal."""
+
+
+def _in_terminal(cell: Cell, is_name: bool) -> Text:
+    text = " ".join(filter(None, [cell.text, cell.sign, *cell.sub]))
+    indent = " " * (len(text) - len(text.lstrip()))
+    style = STYLES.get(cell.tone if cell.badge or cell.tone == "bad" else cell.sign_tone, "bold" if cell.bold else "")
+    return Text(indent + cut_name(text, limit=TERMINAL_NAME_LENGTH) if is_name else text, style=style)
+
+
+_FORMULA = re.compile(r"^[=+\-@\t\r\n|%]")
+"""What a spreadsheet takes for the start of a formula."""
+
+
+def csv_cell(value: object) -> str:
+    """A value as its cell holds it: ``yes`` or ``no``, nothing for None, and a formula behind an apostrophe."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        shown = cut_name(value, limit=CELL_LENGTH)
+        return f"'{shown}" if _FORMULA.match(shown) else shown
+    return repr(value)
+
+
+_LATEX = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"},
+    # At the start of a row these would be read as an option of the line end before it.
+    **{"[": "{[}", "]": "{]}", "*": "{*}"},
+    **{MINUS: "$-$", NO_BREAK: "~", DASH: "--", EVEN: r"$\approx$", "|": r"\textbar{}", "\N{REPLACEMENT CHARACTER}": "?"},
+    # Straight quotes as they are; the double one of the usual fonts is a curved one, and that of \textquotedbl takes a package.
+    **{"`": r"\textasciigrave{}", "'": r"\textquotesingle{}", '"': r"\textquotesingle\textquotesingle{}"},
+    **dict(zip(VERDICT_MARKS.values(), (r"$\uparrow$", r"$\downarrow$", r"$\circ$"), strict=True)),
+}
+
+
+def markdown(text: str) -> str:
+    """Text of one line as Markdown that shows it as it is."""
+    flat = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_{}\[\]#|~!$])", r"\\\1", flat)
+
+
+def latex(text: str) -> str:
+    """Text of one line as LaTeX that sets it as it is."""
+    neighbours = zip(text, [*text[1:], ""], strict=False)
+    # Two of "-" or "," would be set as a dash, or as a quote.
+    return "".join(_LATEX.get(one, one) + "{}" * (one == other and one in "-,") for one, other in neighbours)
+
+
+def _marked_down(cell: Cell) -> str:
+    text = markdown(cut_name(cell.text, limit=NAME_LENGTH))
+    first = (f"**{text}**" if cell.bold else text) + (f"{NO_BREAK}{cell.sign}" if cell.sign else "")
+    return "<br>".join(filter(None, [first, *map(markdown, cell.sub)]))
+
+
+def _set_in_latex(cell: Cell) -> str:
+    text = latex(cut_name(cell.text, limit=NAME_LENGTH))
+    first = (rf"\textbf{{{text}}}" if cell.bold else text) + (f"~{latex(cell.sign)}" if cell.sign else "")
+    return " ".join(filter(None, [first, *map(latex, cell.sub)]))

@@ -1,0 +1,155 @@
+"""Sections about a training run: its curves and facts, and the layers that changed most."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
+from adiabat.report import evaluation_headline as sentences
+from adiabat.report import format as texts
+from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
+from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
+from adiabat.report.page import Facts, Figure, Group
+from adiabat.report.tables import Column, Table
+from adiabat.results.evaluation_result import LayerChange, TrainingRecord
+
+LAYERS_SHOWN = 15
+
+MOST_POINTS = 300
+"""Points of the training loss that a curve draws; more are averaged in runs of equal length."""
+
+_ARROW = "\N{RIGHTWARDS ARROW}"
+
+
+def training_of(record: TrainingRecord, *, measured: bool) -> Group:
+    """Curves and facts of a run.
+
+    Args:
+        measured: Whether the page is of an evaluation, whose headline says nothing of the run.
+    """
+    period = sentences.period(record)
+    drawn = training_curves(record)
+    share = 100 * record.trainable / record.parameters if record.parameters else 0.0
+    facts = [
+        ("trained on", record.trained_on),
+        ("parameters updated", f"{integer(record.trainable)} of {integer(record.parameters)} ({share:.1f}{NO_BREAK}%)"),
+        ("length", sentences.length(record)),
+        ("kept", "the start: no epoch improved on it" if record.best_epoch == 0 else sentences.kept(record)),
+        *(
+            (name, f"{texts.score(points[0][1])} {_ARROW} {texts.score(dict(points)[record.best_epoch])}")
+            for name, points in record.measures.items()
+        ),
+        ("ended because", record.stop_reason),
+        ("operations", _operations(record)),
+        ("time", duration(record.seconds)),
+        *(("note", note) for note in record.notes),
+    ]
+    figure = Figure(
+        charts=drawn,
+        wide=False,
+        label=f"Loss and validation errors by {period}",
+        caption=f"The dashed line marks the {period} whose weights were kept; {period} 0 is the start. The training loss is averaged over "
+        "neighbouring points where there are many.",
+    )
+    return Group(
+        id="training",
+        title=record.kind.capitalize(),
+        lead=sentences.training_sentence(record) if measured else "",
+        sections=[figure if drawn else None, Facts(facts=[fact for fact in facts if fact[1]])],
+    )
+
+
+def training_curves(record: TrainingRecord) -> list[Chart]:
+    """Training and validation loss, then validation errors, with the epoch marked whose weights were kept."""
+    by_epoch = record.epochs > 0 and record.steps > 0
+    period = sentences.period(record)
+    label = "start kept" if record.best_epoch == 0 else f"kept: {period} {record.best_epoch}"
+    best = [(float(record.best_epoch), label, ACCENT)]
+    charts = []
+    if record.loss or record.validation_loss:
+        lines = [Line(_thinned(record), "training", MUTED, marker="", width=1.0)] if record.loss else []
+        lines += [Line(record.validation_loss, "validation", GOOD)] if record.validation_loss else []
+        panel = Panel(lines, period if by_epoch else "step", title="Loss", whole=True, down=best if by_epoch else [])
+        charts.append(curves("curves-loss", [panel], width=NARROW, height=2.9))
+    if record.validation_errors:
+        of = f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
+        line = Line([(epoch, float(errors)) for epoch, errors in record.validation_errors], "validation", BAD, "s")
+        title = f"Validation errors{of}"
+        panel = Panel([line], period, title=title, whole=True, down=best, y_tick=lambda value: integer(round(value)))
+        charts.append(curves("curves-errors", [panel], width=NARROW, height=2.9))
+    return charts
+
+
+def _thinned(record: TrainingRecord) -> list[tuple[float, float | None]]:
+    """At most `MOST_POINTS` points of the training loss, by epoch where there are epochs: means over runs of neighbours."""
+    points = np.array(record.loss, dtype=np.float64)
+    means = [run.mean(axis=0) for run in np.array_split(points, min(len(points), MOST_POINTS))]
+    steps_per_epoch = record.steps / record.epochs if record.epochs > 0 and record.steps > 0 else 1.0
+    return [(float(step) / steps_per_epoch, float(loss)) for step, loss in means]
+
+
+def _operations(record: TrainingRecord) -> str:
+    """FLOP planned and spent, and those counted one by one; "" in records without them."""
+    if not record.flops:
+        return ""
+    planned = f", {record.planned:.3g} planned" if record.planned else ""
+    each = f"; {record.operations:.3g} counted one by one" if record.operations else ""
+    return f"{record.flops:.3g}{NO_BREAK}FLOP by parameters and tokens{planned}{each}"
+
+
+def layers_of(layers: Sequence[LayerChange]) -> Group | None:
+    """The parameter tensors that changed most, folded; None where none changed."""
+    if not any(layer.relative != 0 for layer in layers):
+        return None
+    known = sorted((layer for layer in layers if layer.relative is not None), key=lambda layer: (-(layer.relative or 0.0), layer.name))
+    top = known[:LAYERS_SHOWN]
+    by_largest = sorted(layers, key=lambda layer: (-abs(layer.largest_change), layer.name))[:LAYERS_SHOWN]
+    zeros = len(layers) - len(known)
+    changed = counted(sum(layer.relative != 0 for layer in layers), "parameter tensor")
+    without = f"; {counted(zeros, 'tensor')} had only zeros before and so no relative change" if zeros else ""
+    figure = Figure(
+        charts=[
+            bars(
+                "layers",
+                [(layer.name, 100 * (layer.relative or 0.0)) for layer in top],
+                label="relative change of the tensor (Frobenius norm), %",
+            )
+        ],
+        label="Relative change of the parameter tensors that changed most; the table below holds the numbers",
+    )
+    return Group(
+        id="layers",
+        title="Layers that changed most",
+        folded=True,
+        lead=f"Updates reached {changed} of the query tower{without}.",
+        sections=[
+            figure if top else None,
+            _layers(top, "By relative change") if top else None,
+            _layers(by_largest, "By change of the largest weight"),
+        ],
+    )
+
+
+def _layers(layers: Sequence[LayerChange], title: str) -> Table:
+    def change(layer: LayerChange) -> str:
+        percent = 100 * layer.largest_change
+        return texts.signed(percent, decimals=texts.decimals_for([percent], least=2, most=5)) + f"{NO_BREAK}%"
+
+    return Table(
+        title=title,
+        columns=[
+            Column("tensor", lambda layer: cut(layer.name, limit=200), "code"),
+            Column(
+                "relative change",
+                lambda layer: DASH if layer.relative is None else f"{texts.number(100 * layer.relative, digits=3)}{NO_BREAK}%",
+                "number",
+            ),
+            Column(
+                "largest weight",
+                lambda layer: f"{texts.number(layer.largest_before)} {_ARROW} {texts.number(layer.largest_after)}",
+                "number",
+            ),
+            Column("(W after − W before) / (W after + W before)", change, "number"),
+        ],
+        rows=layers,
+    )

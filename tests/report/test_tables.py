@@ -1,0 +1,77 @@
+"""A table as CSV, Markdown, LaTeX and terminal text."""
+
+import csv
+import io
+
+import pytest
+from rich.console import Console
+
+from adiabat.report.tables import CELL_LENGTH, Cell, Column, Table, csv_cell, latex, markdown
+
+TABLE = Table(
+    title="[b]title[/b]",
+    columns=[
+        Column("name", lambda row: Cell(row[0], bold=row[1] > 0), "name"),
+        Column("value", lambda row: Cell(f"{row[1]:.1f}", ["[0, 1]"], value=row[1], sign="▲", sign_tone="better"), "number", ["unit"]),
+    ],
+    rows=[("a|b", 0.1 + 0.2), ("=1+1", -1.0)],
+    caption=["below"],
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, ""),
+        (True, "yes"),
+        (False, "no"),
+        (0.1 + 0.2, "0.30000000000000004"),
+        (-0.5, "-0.5"),
+        (3, "3"),
+        ("name", "name"),
+        ("=1+1", "'=1+1"),
+        ("-1", "'-1"),
+        (" =1", "'=1"),
+        ("a\nb", "a b"),
+        ("a\u202eb", "a\ufffdb"),
+        ("x" * 10 * CELL_LENGTH, "x" * (CELL_LENGTH - 1) + "…"),
+    ],
+)
+def test_a_cell_of_csv_is_text_or_a_number_with_all_its_digits(value: object, shown: str) -> None:
+    assert csv_cell(value) == shown
+
+
+def test_csv_is_read_back_cell_by_cell() -> None:
+    columns = [Column(name, lambda row, at=at: row[at]) for at, name in enumerate(("name", "value", "known"))]
+    text = Table(columns=columns, rows=[["a", 0.5, None], ['with "quotes", and commas', -1, True]]).to_csv()
+    assert list(csv.reader(io.StringIO(text))) == [["name", "value", "known"], ["a", "0.5", ""], ['with "quotes", and commas', "-1", "yes"]]
+    assert "\r" not in text
+
+
+def test_markdown_and_latex_have_the_same_cells_with_escaped_texts() -> None:
+    assert TABLE.to_markdown().splitlines() == [
+        "| name | value<br>unit |",
+        "| --- | ---: |",
+        "| **a\\|b** | 0.3\xa0▲<br>\\[0, 1\\] |",
+        "| =1+1 | -1.0\xa0▲<br>\\[0, 1\\] |",
+    ]
+    body = TABLE.to_latex().splitlines()
+    assert body[0] == r"\begin{tabular}{lr}"
+    assert body[2:4] == [r"name & value \\", r" & unit \\"]
+    assert body[5] == r"\textbf{a\textbar{}b} & 0.3~$\uparrow$ {[}0, 1{]} \\"
+
+
+@pytest.mark.parametrize(("text", "set_as"), [("--", "-{}-{}".removesuffix("{}")), (",,", ",{},"), ("a_b", r"a\_b"), ("[x]", "{[}x{]}")])
+def test_latex_sets_a_text_as_it_is(text: str, set_as: str) -> None:
+    assert latex(text) == set_as
+
+
+def test_markdown_shows_a_text_as_it_is() -> None:
+    assert markdown("<b> & *x*") == "&lt;b&gt; &amp; \\*x\\*"
+
+
+def test_the_terminal_shows_texts_without_styling() -> None:
+    out = io.StringIO()
+    Console(file=out, width=60, color_system=None).print(TABLE.to_terminal())
+    for part in ("[b]title[/b]", "a|b", "0.3 ▲ [0, 1]", "below"):
+        assert part in out.getvalue(), part
