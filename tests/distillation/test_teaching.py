@@ -287,7 +287,7 @@ def test_what_is_wrong_is_told_and_no_job_is_begun(tables: dict[str, Any], told:
 def test_faults_of_texts_and_names_are_told_before_a_model_is_loaded(
     tables: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adiabat.distillation.static_jobs.load_with", lambda *given: pytest.fail("too early"))
+    monkeypatch.setattr("adiabat.distillation.student.load_with", lambda *given: pytest.fail("too early"))
     with pytest.raises(AdiabatError, match=told):
         adiabat.distill_fit(settings=fitting(**tables))
 

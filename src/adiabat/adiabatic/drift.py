@@ -62,7 +62,7 @@ class Reading:
 
 
 def overlap_losses(
-    one: Int[np.ndarray, "n k"], other: Int[np.ndarray, "n k"], *, persistence: float = PERSISTENCE
+    before: Int[np.ndarray, "n k"], after: Int[np.ndarray, "n k"], *, persistence: float = PERSISTENCE
 ) -> Float64[np.ndarray, " n"]:
     """1 minus the extrapolated rank-biased overlap of two rankings of the same depth, exactly 0 for equal lists.
 
@@ -84,9 +84,9 @@ def overlap_losses(
     """
     if not 0 < persistence < 1:
         raise ValueError(f"persistence must lie between 0 and 1, got {persistence}")
-    depths = np.arange(1, one.shape[1] + 1)
+    depths = np.arange(1, before.shape[1] + 1)
     # The weights of all depths add up to 1, and each counts what is missing there.
-    missing = 1 - _overlaps(one, other) / depths
+    missing = 1 - _overlaps(before, after) / depths
     weights = (1 - persistence) * persistence ** (depths - 1.0)
     weights[-1] += persistence ** float(depths[-1])  # Beyond the lists, as at their end.
     return np.asarray(missing @ weights)
@@ -143,8 +143,8 @@ def turns(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
     _require_alike(base, tuned)
     before, after = base.vectors.astype(np.float64), tuned.vectors.astype(np.float64)
     lengths_before, lengths_after = (np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (before, after))
-    one, other = before * lengths_after, after * lengths_before
-    angles = 2 * np.arctan2(np.linalg.norm(one - other, axis=1), np.linalg.norm(one + other, axis=1))
+    left, right = before * lengths_after, after * lengths_before
+    angles = 2 * np.arctan2(np.linalg.norm(left - right, axis=1), np.linalg.norm(left + right, axis=1))
     vanished = (lengths_before == 0) != (lengths_after == 0)
     return np.where(vanished[:, 0], np.pi / 2, angles)
 
@@ -184,10 +184,10 @@ def rotation_share(base: Reading, tuned: Reading, *, seed: int = 0) -> float:
         # The same lengths and angles on fewer axes: outside the span of all vectors nothing moves.
         axes = np.linalg.qr(np.concatenate([before, after]).T)[0]
         before, after = before @ axes, after @ axes
-    held = np.zeros(len(before), dtype=bool)
-    held[np.random.default_rng(seed).permutation(len(before))[: len(before) // 2]] = True
-    left = _left_unexplained(before, after, held) + _left_unexplained(before, after, ~held)
-    return max(0.0, 1 - left / moved)
+    first_half = np.zeros(len(before), dtype=bool)
+    first_half[np.random.default_rng(seed).permutation(len(before))[: len(before) // 2]] = True
+    unexplained = _left_unexplained(before, after, first_half) + _left_unexplained(before, after, ~first_half)
+    return max(0.0, 1 - unexplained / moved)
 
 
 def drift_of(base: Reading, tuned: Reading, *, groups: Sequence[str] = ()) -> Drift:
@@ -225,54 +225,54 @@ def drift_of(base: Reading, tuned: Reading, *, groups: Sequence[str] = ()) -> Dr
     return Drift(
         probes=probes,
         means={**_means(values, np.ones(probes, dtype=bool)), ROTATION_SHARE: rotation_share(base, tuned)},
-        errors={name: float(one.std(ddof=1) / np.sqrt(probes)) for name, one in values.items()} if probes > 1 else {},
+        errors={name: float(measured.std(ddof=1) / np.sqrt(probes)) for name, measured in values.items()} if probes > 1 else {},
         groups={group: _means(values, group_of == group) for group in dict.fromkeys(groups)},
     )
 
 
-def _means(values: Mapping[str, Float[np.ndarray, " n"]], taken: Bool[np.ndarray, " n"]) -> dict[str, float]:
-    return {name: float(one[taken].mean()) for name, one in values.items()}
+def _means(values: Mapping[str, Float[np.ndarray, " n"]], chosen: Bool[np.ndarray, " n"]) -> dict[str, float]:
+    return {name: float(measured[chosen].mean()) for name, measured in values.items()}
 
 
 def _require_alike(base: Reading, tuned: Reading) -> None:
     """Check that two readings can be of the same probes, with as many documents each."""
     for name in ("vectors", "rows", "scores"):
-        one, other = getattr(base, name), getattr(tuned, name)
-        if one.shape != other.shape:
-            raise ValueError(f"{name} of both readings must be of one shape, got {one.shape} and {other.shape}")
-        for found in (one, other):
-            if not np.isfinite(found).all():
-                raise ValueError(f"{name} must be finite, got {found[~np.isfinite(found)][0]}")
+        first, second = getattr(base, name), getattr(tuned, name)
+        if first.shape != second.shape:
+            raise ValueError(f"{name} of both readings must be of one shape, got {first.shape} and {second.shape}")
+        for array in (first, second):
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
 
 
-def _overlaps(one: Int[np.ndarray, "n k"], other: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:
+def _overlaps(before: Int[np.ndarray, "n k"], after: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:
     """How many documents are among the first d of both lists, for d = 1..k."""
-    probes, k = one.shape
+    probes, k = before.shape
     if not k:
         raise ValueError("rankings must hold at least one document, got none")
-    both = np.concatenate([one, other], axis=1)
-    places = np.argsort(both, axis=1, kind="stable")
-    rows = np.take_along_axis(both, places, axis=1)
-    first, second, shared = places[:, :-1], places[:, 1:], rows[:, :-1] == rows[:, 1:]
+    both = np.concatenate([before, after], axis=1)
+    positions = np.argsort(both, axis=1, kind="stable")
+    rows = np.take_along_axis(both, positions, axis=1)
+    first, second, shared = positions[:, :-1], positions[:, 1:], rows[:, :-1] == rows[:, 1:]
     if (rows < 0).any() or (shared & ((first < k) == (second < k))).any():
         raise ValueError("rankings must name each document once, and none below 0, got a document twice or a row that pads")
-    # A document that both have is shared from the deeper of its two places on; `one` comes first, for the order is stable.
+    # A document that both have is shared from the deeper of its two places on; `before` comes first, for the order is stable.
     probe, _ = np.nonzero(shared)
     deeper = np.maximum(first, second - k)[shared]
     return np.asarray(np.bincount(probe * k + deeper, minlength=probes * k).reshape(probes, k).cumsum(axis=1))
 
 
-def _left_unexplained(before: Float[np.ndarray, "n e"], after: Float[np.ndarray, "n e"], held: Bool[np.ndarray, " n"]) -> float:
+def _left_unexplained(before: Float[np.ndarray, "n e"], after: Float[np.ndarray, "n e"], fitted_on: Bool[np.ndarray, " n"]) -> float:
     """``sum |R q - q'|^2`` over the held-out probes, R fitted on the others."""
-    rotation = _rotation(before[~held], after[~held])
-    return float(np.square(before[held] @ rotation.T - after[held]).sum())
+    rotation = _rotation(before[~fitted_on], after[~fitted_on])
+    return float(np.square(before[fitted_on] @ rotation.T - after[fitted_on]).sum())
 
 
 def _rotation(before: Float[np.ndarray, "n e"], after: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "e e"]:
     """The orthogonal R that maximises ``sum q' . R q + w tr R``, w the mean squared length: the polar factor of ``sum q' q^T + w I``."""
     unmoved = np.square(before).sum(axis=1).mean() * np.eye(before.shape[1])
-    left, _, right = np.linalg.svd(after.T @ before + unmoved)
-    return np.asarray(left @ right)
+    left_vectors, _, right_vectors = np.linalg.svd(after.T @ before + unmoved)
+    return np.asarray(left_vectors @ right_vectors)
 
 
 ENDINGS = ".?!。।۔؟！？…"

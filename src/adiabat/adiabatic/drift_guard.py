@@ -82,23 +82,23 @@ class Guard:
     def look(self, tower: Encoder) -> Look:
         """How far a tower has drifted."""
         now = _read(tower, self.tokens, store=self.store, depth=self.section.depth, similarity=self.similarity, start=self.start)
-        found = drift_of(self.start, now).means
-        name, most = self.section.measure, self.most
-        if most is None or found[name] <= most:
-            return Look(found)
-        what = "what stays within noise," if self.noise else "guard.most ="
-        return Look(found, f"the drift of the probes ({name}) is {found[name]:.3g}, beyond {what} {most:.3g}")
+        measures = drift_of(self.start, now).means
+        name, limit = self.section.measure, self.most
+        if limit is None or measures[name] <= limit:
+            return Look(measures)
+        bound = "what stays within noise," if self.noise else "guard.most ="
+        return Look(measures, f"the drift of the probes ({name}) is {measures[name]:.3g}, beyond {bound} {limit:.3g}")
 
 
 def _limit(noise: Mapping[str, float], measure: str) -> float:
-    most = limits_of(noise)[measure]
-    if not most > 0:
+    limit = limits_of(noise)[measure]
+    if not limit > 0:
         raise ConfigError(
             f"guard.most must be a number where {measure} stays when probes end otherwise, got noise, which is 0 then: the model does not "
             "see how a text ends, or the store is too small for an order to change; look at the drift of a first run without a limit, and "
             "give one"
         )
-    return most
+    return limit
 
 
 def _read(tower: Encoder, tokens: TokenTable, *, store: Store, depth: int, similarity: Similarity, start: Reading | None = None) -> Reading:

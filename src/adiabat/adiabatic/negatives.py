@@ -22,23 +22,23 @@ Chooser = Callable[[Int[np.ndarray, " b"], int, Float[Tensor, "b e"]], Ragged]
 
 def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store, *, seed: int) -> Chooser:
     """The way of choosing negatives that the settings ask for."""
-    wanted = settings.negatives_per_query
+    count = settings.negatives_per_query
     if settings.loss == "store_softmax":
-        return lambda picked, step, query: Ragged.of(np.empty(0, dtype=np.int64) for _ in picked)
+        return lambda rows, step, query: Ragged.of(np.empty(0, dtype=np.int64) for _ in rows)
     listed = settings.negatives == "examples"
     if listed:
         _require_listed(examples, settings)
         _require_contrast(examples, settings)
         if not _without_negatives(examples, settings):
-            return lambda picked, step, query: listed_negatives(examples, picked, settings)
-    _require_enough(examples, store, wanted)
+            return lambda rows, step, query: listed_negatives(examples, rows, settings)
+    _require_enough(examples, store, count)
     if settings.negatives == "random":
-        return lambda picked, step, query: _random(examples.known.take(picked), store.count, wanted, step_generator(seed, step))
+        return lambda rows, step, query: _random(examples.known.take(rows), store.count, count, step_generator(seed, step))
     assert settings.distance is not None
     similarity = STATED[settings.distance]
 
-    def hardest(picked: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
-        return _hardest(examples.known.take(picked), store, wanted, query, similarity)
+    def hardest(rows: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
+        return _hardest(examples.known.take(rows), store, count, query, similarity)
 
     return _listed_or(hardest, examples, settings) if listed else hardest
 
@@ -46,22 +46,22 @@ def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store
 def _listed_or(hardest: Chooser, examples: AddressedSet, settings: TuneSection) -> Chooser:
     """Take listed negatives, and the store's hardest for the queries that list none."""
 
-    def choose(picked: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
-        bare = examples.negatives.lengths[picked] == 0
+    def choose(rows: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
+        bare = examples.negatives.lengths[rows] == 0
         if bare.all():
-            return hardest(picked, step, query)
-        listed = iter(listed_negatives(examples, picked[~bare], settings))
-        mined = iter(hardest(picked[bare], step, query[torch.from_numpy(bare).to(query.device)]) if bare.any() else ())
+            return hardest(rows, step, query)
+        listed = iter(listed_negatives(examples, rows[~bare], settings))
+        mined = iter(hardest(rows[bare], step, query[torch.from_numpy(bare).to(query.device)]) if bare.any() else ())
         return Ragged.of(next(mined if none else listed) for none in bare)
 
     return choose
 
 
-def _require_enough(examples: AddressedSet, store: Store, wanted: int) -> None:
-    most = int(examples.known.lengths.max()) + wanted
-    if store.count < most:
+def _require_enough(examples: AddressedSet, store: Store, count: int) -> None:
+    largest = int(examples.known.lengths.max()) + count
+    if store.count < largest:
         raise DataError(
-            f"{store.path} must hold at least {most} documents for tune.negatives_per_query = {wanted} beside a query's positives, "
+            f"{store.path} must hold at least {largest} documents for tune.negatives_per_query = {count} beside a query's positives, "
             f"got {store.count}; lower it"
         )
 
@@ -77,8 +77,8 @@ def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:
 
 def _without_negatives(examples: AddressedSet, settings: TuneSection) -> int:
     """How many queries take the store's hardest in place of listed negatives; under the softmax a batch has others for them."""
-    taken = settings.loss == "triplet" and settings.negatives == "examples"
-    return int((examples.negatives.lengths == 0).sum()) if taken else 0
+    mined = settings.loss == "triplet" and settings.negatives == "examples"
+    return int((examples.negatives.lengths == 0).sum()) if mined else 0
 
 
 def mined_negatives_note(examples: AddressedSet, settings: TuneSection) -> str | None:
@@ -110,8 +110,8 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
     Returns:
         A sentence; None where there are no such queries, or the negatives are not the listed ones.
     """
-    wanted, lengths = settings.negatives_per_query + settings.difficulty - 1, examples.negatives.lengths
-    short = int((lengths < wanted).sum()) - _without_negatives(examples, settings)
+    needed, lengths = settings.negatives_per_query + settings.difficulty - 1, examples.negatives.lengths
+    short = int((lengths < needed).sum()) - _without_negatives(examples, settings)
     # Under the softmax, queries of a data set without any negatives are told apart within the batch, which is what was asked for.
     if settings.loss == "store_softmax" or settings.negatives != "examples" or not short or not lengths.any():
         return None
@@ -121,39 +121,39 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
     return f"{short:,} of {len(examples):,} queries list fewer than {sought}: {then}"
 
 
-def listed_negatives(examples: AddressedSet, picked: Int[np.ndarray, " b"], settings: TuneSection) -> Ragged:
+def listed_negatives(examples: AddressedSet, rows: Int[np.ndarray, " b"], settings: TuneSection) -> Ragged:
     """The negatives that examples list, from `TuneSection.difficulty` on; of a list that is shorter, its last.
 
     Under the triplet loss a list that is shorter than wanted is gone through again, so that every query weighs the same. Under the softmax,
     whose negatives serve every query of the batch, a repeated one would count double, and none is repeated.
     """
-    lists = [rows[min(settings.difficulty, len(rows)) - 1 :] for rows in (examples.negatives[int(row)] for row in picked)]
+    lists = [listed[min(settings.difficulty, len(listed)) - 1 :] for listed in (examples.negatives[int(row)] for row in rows)]
     if settings.loss == "triplet":
-        return Ragged.of(np.resize(rows, settings.negatives_per_query) for rows in lists)
-    return Ragged.of(rows[: settings.negatives_per_query] for rows in lists)
+        return Ragged.of(np.resize(listed, settings.negatives_per_query) for listed in lists)
+    return Ragged.of(listed[: settings.negatives_per_query] for listed in lists)
 
 
-def _random(known: Ragged, count: int, wanted: int, generator: np.random.Generator) -> Ragged:
+def _random(known: Ragged, count: int, size: int, generator: np.random.Generator) -> Ragged:
     """Rows drawn evenly from all documents but those known to answer the query, without repetition in one query."""
-    return Ragged.of(_draw(known[index], count, wanted, generator) for index in range(len(known)))
+    return Ragged.of(_draw(known[index], count, size, generator) for index in range(len(known)))
 
 
-def _draw(known: Int[np.ndarray, " p"], count: int, wanted: int, generator: np.random.Generator) -> Int[np.ndarray, " h"]:
-    rows = generator.choice(count - len(np.unique(known)), size=wanted, replace=False, shuffle=False)
+def _draw(known: Int[np.ndarray, " p"], count: int, size: int, generator: np.random.Generator) -> Int[np.ndarray, " h"]:
+    rows = generator.choice(count - len(np.unique(known)), size=size, replace=False, shuffle=False)
     # Numbers among the documents that are left, turned into rows by stepping over each known one below or at them.
     for row in np.unique(known):
         rows += rows >= row
     return rows
 
 
-def _hardest(known: Ragged, store: Store, wanted: int, query: Float[Tensor, "b e"], similarity: Similarity) -> Ragged:
+def _hardest(known: Ragged, store: Store, size: int, query: Float[Tensor, "b e"], similarity: Similarity) -> Ragged:
     """The nearest documents in the whole store that are not known to answer the query."""
     if not bool(torch.isfinite(query).all()):
         raise DivergedError(
             "query embeddings must be finite numbers to look for the hardest negatives, got NaN or infinity", "lower the learning rate"
         )
     embeddings = query.detach().float().cpu().numpy()
-    hits = search(store, embeddings, wanted, similarity=similarity, excluded=[known[index] for index in range(len(known))])
+    hits = search(store, embeddings, size, similarity=similarity, excluded=[known[index] for index in range(len(known))])
     return Ragged.of(row[row >= 0] for row in hits.rows)
 
 

@@ -104,17 +104,18 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
 def _probe_set(source: str | Path, name: str) -> ProbeSet:
     faults = FileFaults()
     rows = _line_rows(Path(source), faults) if _is_plain_text(source) else read_rows(source, faults=faults)
-    kept: dict[str, Probe] = {}
+    probes: dict[str, Probe] = {}
     repeated = 0
     for probe in parsed_rows(rows, faults, partial(_parse_probe, group=name)):
-        repeated += kept.setdefault(probe.text, probe) is not probe
+        repeated += probes.setdefault(probe.text, probe) is not probe
     faults.raise_if_any()
-    if len(kept) < LEAST_PROBES:
+    if len(probes) < LEAST_PROBES:
         raise DataError(
-            f"{source} must hold at least {LEAST_PROBES} different texts, got {len(kept)}; add some, or take the packaged ones ({DEFAULT})"
+            f"{source} must hold at least {LEAST_PROBES} different texts, got {len(probes)}; "
+            f"add some, or take the packaged ones ({DEFAULT})"
         )
-    notes = (f"{repeated:,} of {repeated + len(kept):,} probes repeated the text of another and were left out",) if repeated else ()
-    return ProbeSet(name, tuple(kept.values()), notes)
+    notes = (f"{repeated:,} of {repeated + len(probes):,} probes repeated the text of another and were left out",) if repeated else ()
+    return ProbeSet(name, tuple(probes.values()), notes)
 
 
 def _parse_probe(number: int, row: Row, *, group: str) -> Probe:
@@ -130,11 +131,11 @@ def _text_column(number: int, row: Row) -> str:
     names = [name for name in COLUMN_ALIASES["text"] if name in row.values]
     if "text" in names or len(names) == 1:
         return names[0]
-    told = f'{row.location} must have a column "text", got {quoted(row.values) or "none"}'
+    fault = f'{row.location} must have a column "text", got {quoted(row.values) or "none"}'
     advice = 'name the column of the probes "text"'
     if number == 0:  # No row has it, most likely: there is no need to name them all.
-        raise DataError(f"{told}; {advice}")
-    raise RowError(told, advice=advice)
+        raise DataError(f"{fault}; {advice}")
+    raise RowError(fault, advice=advice)
 
 
 def _is_plain_text(source: str | Path) -> bool:

@@ -78,9 +78,9 @@ class Rehearsal:
 
     def loss(self, passes: Passes, step: int) -> Tensor:
         """``weight mean(1 - cos(q, q_0))`` over the texts of a step."""
-        asked = self.group(step)
-        now = passes.embed(asked.table, asked.picked)
-        before = self._texts.vectors[torch.from_numpy(asked.picked)].to(now.device)
+        group = self.group(step)
+        now = passes.embed(group.table, group.picked)
+        before = self._texts.vectors[torch.from_numpy(group.picked)].to(now.device)
         return self._weight * (1 - functional.cosine_similarity(now, before)).mean()
 
 
@@ -108,8 +108,8 @@ def soften(tower: Encoder, start: Encoder, guard: Guard) -> Softened:
     if limit is None:
         raise ValueError("the guard must have a limit, got none")
     tuned = merged_tower(tower).eval()
-    if (whole := _at(tuned, start, guard, 1.0)).drift <= limit:
-        return whole
+    if (unsoftened := _at(tuned, start, guard, 1.0)).drift <= limit:
+        return unsoftened
     inside, beyond = _at(tuned, start, guard, 0.0), 1.0
     for _ in range(HALVINGS):
         middle = _at(tuned, start, guard, (inside.share + beyond) / 2)

@@ -106,32 +106,32 @@ class _StoreSoftmax(torch.autograd.Function):
         scaled: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, ""]:
         """Begin with the answers themselves, so that the loss is never below 0, then add up all documents."""
-        own = (query * positive).sum(dim=1).double() / temperature
-        highest, mass, mean = own.clone(), torch.ones_like(own), positive.double()
-        rows, asked = known.values, np.repeat(np.arange(len(known)), known.lengths)
+        target = (query * positive).sum(dim=1).double() / temperature
+        highest, mass, mean = target.clone(), torch.ones_like(target), positive.double()
+        rows, query_rows = known.values, np.repeat(np.arange(len(known)), known.lengths)
         for start, documents in blocks():
             units = scaled(documents)
             scores = query @ units.T / temperature
             inside = (rows >= start) & (rows < start + len(units))
-            scores[_on(asked[inside], scores), _on(rows[inside] - start, scores)] = -torch.inf
+            scores[_on(query_rows[inside], scores), _on(rows[inside] - start, scores)] = -torch.inf
             higher = torch.maximum(highest, scores.amax(dim=1).double())
             shrunk, weights = torch.exp(highest - higher), torch.exp(scores - higher.float()[:, None])
             mass = mass * shrunk + weights.sum(dim=1).double()
             mean = mean * shrunk[:, None] + (weights @ units).double()
             highest = higher
         ctx.save_for_backward(((mean / mass[:, None] - positive) / (temperature * len(query))).to(query.dtype))
-        return (highest + torch.log(mass) - own).mean().to(query.dtype)
+        return (highest + torch.log(mass) - target).mean().to(query.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         """``(sum_j P_ij d_j - p_i) / (q T)``."""
-        (own,) = ctx.saved_tensors
-        return gradient * own, None, None, None, None, None
+        (slope,) = ctx.saved_tensors
+        return gradient * slope, None, None, None, None, None
 
 
-def _on(places: Int[np.ndarray, " n"], like: Tensor) -> Tensor:
-    return torch.from_numpy(places).to(like.device)
+def _on(indices: Int[np.ndarray, " n"], like: Tensor) -> Tensor:
+    return torch.from_numpy(indices).to(like.device)
 
 
 VALIDATION_TOKENS = 4_096
@@ -178,10 +178,10 @@ class StoredLoss:
 
     def loss(self, step: int) -> Tensor:
         """The loss of one batch of queries, each with its first positive, and that of the rehearsal where there is one."""
-        picked = self.sampler.rows(step)
-        query = self.passes.embed(self.tokens, picked)
-        negatives = self.choose(picked, step, query)
-        loss = self._loss(query, self.train, picked, negatives)
+        rows = self.sampler.rows(step)
+        query = self.passes.embed(self.tokens, rows)
+        negatives = self.choose(rows, step, query)
+        loss = self._loss(query, self.train, rows, negatives)
         return loss if self.rehearsal is None else loss + self.rehearsal.loss(self.passes, step)
 
     def cost(self, step: int) -> Cost:
@@ -199,20 +199,20 @@ class StoredLoss:
         """Ids of the queries of one step."""
         return [self.train.query_ids[row] for row in self.sampler.rows(step)]
 
-    def _loss(self, query: Float[Tensor, "b e"], examples: AddressedSet, picked: Int[np.ndarray, " b"], negatives: Ragged) -> Tensor:
-        first = examples.positives.values[examples.positives.offsets[picked]]
+    def _loss(self, query: Float[Tensor, "b e"], examples: AddressedSet, rows: Int[np.ndarray, " b"], negatives: Ragged) -> Tensor:
+        first = examples.positives.values[examples.positives.offsets[rows]]
         positive = torch.from_numpy(self.store.gather(first)).to(query.device)
         settings = self.settings
         if settings.loss == "store_softmax":
             blocks = in_blocks(self.store, query.device)
             return store_softmax(
-                query, positive, examples.known.take(picked), blocks, temperature=settings.temperature, unit=self.distance == "cosine"
+                query, positive, examples.known.take(rows), blocks, temperature=settings.temperature, unit=self.distance == "cosine"
             )
         negative = gather_ragged(self.store, negatives, query.device)
         if settings.loss == "triplet":
-            lists = negative.view(len(picked), -1, negative.shape[-1])
+            lists = negative.view(len(rows), -1, negative.shape[-1])
             return triplet_margin(query, positive, lists, margin=settings.margin, distance=self.distance)
-        known = torch.from_numpy(known_positives(examples.known.take(picked), np.concatenate([first, negatives.values])))
+        known = torch.from_numpy(known_positives(examples.known.take(rows), np.concatenate([first, negatives.values])))
         pairs = Pairs(query, positive, shared=negative, known=known.to(query.device))
         return in_batch_softmax(pairs.unit() if self.distance == "cosine" else pairs, temperature=settings.temperature)
 
@@ -271,14 +271,14 @@ class StoredDocuments(StoredLoss):
 
     def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:
         """Mean over batches of the training size, so that in-batch negatives are as many as in training."""
-        own = self.loss_negatives
-        examples = self.validation if own is None else replace(self.validation, negatives=own)
+        negatives_listed = self.loss_negatives
+        examples = self.validation if negatives_listed is None else replace(self.validation, negatives=negatives_listed)
         # Nothing in a batch matters to a query that is told apart from the whole store.
         size = VALIDATION_QUERIES if self.settings.loss == "store_softmax" else self.settings.batch_size
         total = 0.0
-        for picked, weight in validation_batches(self._validation_order, size, full=self.settings.loss == "in_batch_softmax"):
-            negatives = listed_negatives(examples, picked, self.settings)
-            total += float(self._loss(queries[torch.from_numpy(picked).to(queries.device)], examples, picked, negatives)) * weight
+        for rows, weight in validation_batches(self._validation_order, size, full=self.settings.loss == "in_batch_softmax"):
+            negatives = listed_negatives(examples, rows, self.settings)
+            total += float(self._loss(queries[torch.from_numpy(rows).to(queries.device)], examples, rows, negatives)) * weight
         return total / len(queries)
 
     @cached_property
@@ -294,15 +294,15 @@ class StoredDocuments(StoredLoss):
             for start in range(0, len(queries), VALIDATION_QUERIES)
         )
 
-    def _errors(self, queries: Float[Tensor, "n e"], picked: Int[np.ndarray, " b"]) -> int:
+    def _errors(self, queries: Float[Tensor, "n e"], chosen: Int[np.ndarray, " b"]) -> int:
         """Errors over all (positive, negative) pairs of some validation queries."""
-        query, near, far = pairs(self.validation.positives.take(picked), self.validation.negatives.take(picked))
+        query, near, far = pairs(self.validation.positives.take(chosen), self.validation.negatives.take(chosen))
         errors = 0
         for start in range(0, len(query), VALIDATION_PAIRS):
-            part = slice(start, start + VALIDATION_PAIRS)
-            vectors = [torch.from_numpy(self.store.gather(rows[part])).to(queries.device) for rows in (near, far)]
-            asked = queries[torch.from_numpy(picked[query[part]]).to(queries.device)]
-            errors += int(triplet_errors(asked, vectors[0], vectors[1], distance=self.distance))
+            block = slice(start, start + VALIDATION_PAIRS)
+            vectors = [torch.from_numpy(self.store.gather(rows[block])).to(queries.device) for rows in (near, far)]
+            vectors_asked = queries[torch.from_numpy(chosen[query[block]]).to(queries.device)]
+            errors += int(triplet_errors(vectors_asked, vectors[0], vectors[1], distance=self.distance))
         return errors
 
 
@@ -319,9 +319,9 @@ class DriftingDocuments(StoredLoss):
     def validate(self) -> Validation:
         """Look at the drift."""
         with self.evaluating():
-            found = self.guard.look(self.encoder)
-        drift = found.measures[self.guard.section.measure]
-        return Validation(loss=drift, errors=0, pairs=self.guard.probes, measures=found.measures, outside=found.outside)
+            look = self.guard.look(self.encoder)
+        drift = look.measures[self.guard.section.measure]
+        return Validation(loss=drift, errors=0, pairs=self.guard.probes, measures=look.measures, outside=look.outside)
 
 
 def pairs(positives: Ragged, negatives: Ragged) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:

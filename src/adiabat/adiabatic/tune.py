@@ -147,17 +147,18 @@ class TuningRun:
         store, sets = self.ground.store, (self.objective.train, self.objective.validation)
         rows = np.unique(np.concatenate([examples.positives.values for examples in sets]))
         queries = chain.from_iterable(examples.queries for examples in sets)
-        own = TrainedTexts.of(queries, **stored_documents(store, rows))
-        return with_starts(own, read_description(self.job)["job"]["model"])
+        texts = TrainedTexts.of(queries, **stored_documents(store, rows))
+        return with_starts(texts, read_description(self.job)["job"]["model"])
 
     def _ended(self) -> tuple[Encoder, str]:
         """The tower that is left, and how far it was taken back."""
         guard, section = self.objective.guard, self.settings.guard
         if guard is None or section.then != "soften":
             return merged_tower(self.tower), ""
-        found = soften(self.tower, self.ground.model.query.to(self.tower.device), guard)
-        kept = f"{found.share:.1%} of the way from the start is kept" if found.share < 1 else "all of the way from the start is kept"
-        return found.tower, f"softened: {kept}, with a drift ({section.measure}) of {found.drift:.3g}; loss and errors are of before"
+        softened = soften(self.tower, self.ground.model.query.to(self.tower.device), guard)
+        share = f"{softened.share:.1%}" if softened.share < 1 else "all"
+        drift = f"a drift ({section.measure}) of {softened.drift:.3g}"
+        return softened.tower, f"softened: {share} of the way from the start is kept, with {drift}; loss and errors are of before"
 
 
 def _description(ground: Ground, inputs: Mapping[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
@@ -212,18 +213,17 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
 
 def _standing(position: Position, section: TuneSection) -> tuple[str, int, int]:
     """Label, steps done in this epoch and steps of an epoch, for a progress display."""
-    done = position.step - position.epoch * section.batches_per_epoch
+    steps_in_epoch = position.step - position.epoch * section.batches_per_epoch
     best = f"best {position.best_epoch}: {position.best.errors:,} errors" if position.best else "validating"
     idle = f"; idle {position.idle}/{section.idle_epochs}" if section.keep == "both" else ""
-    return f"epoch {position.epoch + 1} ({best}{idle})", done, section.batches_per_epoch
+    return f"epoch {position.epoch + 1} ({best}{idle})", steps_in_epoch, section.batches_per_epoch
 
 
 def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -> Result:
-    objective, asked = run.objective, read_description(run.job)
-    description = asked["job"]
-    found = (
-        (f"the learning rate is the largest safe one that {LADDER}/report.html found",) if asked["tune"]["learning_rate"] == "safe" else ()
-    )
+    objective, description = run.objective, read_description(run.job)
+    inputs = description["job"]
+    searched = description["tune"]["learning_rate"] == "safe"
+    notes = (f"the learning rate is the largest safe one that {LADDER}/report.html found",) if searched else ()
     settings = run.settings.model_copy(update={"tune": run.ground.compared(run.settings.tune)})
     record = record_of(
         run.job,
@@ -236,17 +236,17 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
         trainable=sum(weights.numel() for weights in run.tower.parameters() if weights.requires_grad),
         validated=pairs_of(objective.validation),
         layers=_layers(run, tower),
-        notes=(*found, *_notes(objective, run.settings)),
+        notes=(*notes, *_notes(objective, run.settings)),
         total=run.settings.tune.max_epochs * run.settings.tune.batches_per_epoch,
         measures=MEASURES if run.settings.guard.use else (),
     )
     return result_of(
         run.job,
         record,
-        title=f"Tuning the query tower of {description['model']} on {objective.train.name}",
+        title=f"Tuning the query tower of {inputs['model']} on {objective.train.name}",
         command=command,
         seed=run.settings.run.seed,
-        inputs=description,
+        inputs=inputs,
         device=run.tower.device,
     )
 

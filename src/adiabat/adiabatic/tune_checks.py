@@ -30,7 +30,7 @@ LATER = frozenset(("job.probes", "job.probed_vectors", "job.rehearsed"))
 """Digests that a description lacks which was made before they were compared."""
 
 
-def _behind(job: Job, wanted: Mapping[str, Any]) -> list[str]:
+def _behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
     """What is wrong with a stop that lies behind the run: the epochs since then cannot be taken back."""
     rows = list(read_log(job.log)) if job.log.exists() else []
     idle = idle_counts(validations_in(rows), keep="both")
@@ -41,9 +41,9 @@ def _behind(job: Job, wanted: Mapping[str, Any]) -> list[str]:
         "idle_epochs": (least_idle(idle), "or the run would have ended before"),
     }
     return [
-        f"tune.{name} must be at least {number}, {why}, got {wanted[f'tune.{name}']}"
+        f"tune.{name} must be at least {number}, {why}, got {settings[f'tune.{name}']}"
         for name, (number, why) in least.items()
-        if wanted.get(f"tune.{name}", number) < number
+        if settings.get(f"tune.{name}", number) < number
     ]
 
 

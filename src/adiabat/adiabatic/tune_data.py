@@ -25,17 +25,17 @@ def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[Addre
     """Read the examples, find their documents in the store, and part training from validation."""
     everything = _read(path, settings.split, settings, store, usual="train")
     if settings.validation:
-        named = _read(settings.validation, settings.validation_split or settings.split, settings, store, usual="dev")
-        train, validation = sharing_answers(everything, named)
+        listed = _read(settings.validation, settings.validation_split or settings.split, settings, store, usual="dev")
+        train, validation = sharing_answers(everything, listed)
         return train, _with_overlap_noted(validation, train)
     held_out = held_out_queries(everything.queries, settings.validation_fraction, settings.max_validation)
-    kept = np.setdiff1d(np.arange(len(everything)), held_out)
-    if not len(held_out) or not len(kept):
+    trained_rows = np.setdiff1d(np.arange(len(everything)), held_out)
+    if not len(held_out) or not len(trained_rows):
         raise DataError(
             f"{path}: data.validation_fraction = {settings.validation_fraction} must leave queries on both sides, got {len(held_out)} of "
             f"{len(everything)} held out; choose another fraction, or name a data.validation file"
         )
-    return everything.take(kept), everything.take(held_out)
+    return everything.take(trained_rows), everything.take(held_out)
 
 
 def _with_overlap_noted(validation: AddressedSet, train: AddressedSet) -> AddressedSet:
@@ -68,8 +68,8 @@ def with_negatives(
         return validation
     vectors = tower.encode([validation.queries[row] for row in bare], side="query", precision="fp32")
     hits = search(store, vectors, MINED_NEGATIVES, similarity=similarity, excluded=[validation.known[int(row)] for row in bare])
-    mined = {int(row): found[found >= 0] for row, found in zip(bare, hits.rows, strict=True)}
-    lonely = sum(not len(found) for found in mined.values())
+    mined = {int(row): hit_rows[hit_rows >= 0] for row, hit_rows in zip(bare, hits.rows, strict=True)}
+    lonely = sum(not len(hit_rows) for hit_rows in mined.values())
     if lonely:
         raise DataError(
             f"{store.path} must hold a document beside a validation query's positives, got none for {lonely:,} of them; "

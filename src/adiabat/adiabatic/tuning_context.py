@@ -82,14 +82,14 @@ class Ground:
 
     def digests(self, settings: TuneSettings, *examples: AddressedSet) -> dict[str, str]:
         """SHA-256 of everything that a run begins with, for its description."""
-        found = {"query_tower": self.digest, "store_vectors": self.store.manifest.sha256, "examples": examples_digest(*examples)}
+        digests = {"query_tower": self.digest, "store_vectors": self.store.manifest.sha256, "examples": examples_digest(*examples)}
         if (distance := self.distance(settings.tune)) != "cosine":
-            found["similarity"] = distance
+            digests["similarity"] = distance
         if settings.watched.use:
-            found |= self.guard(settings).digests
+            digests |= self.guard(settings).digests
         if settings.rehearsal.use:
-            found["rehearsed"] = self.probes(settings.rehearsal.texts).sha256
-        return found
+            digests["rehearsed"] = self.probes(settings.rehearsal.texts).sha256
+        return digests
 
     def distance(self, section: TuneSection) -> Distance:
         """What queries and documents are compared by in a run."""
@@ -121,7 +121,7 @@ class Ground:
         """What is trained on and what is validated on, each query with negatives."""
         similarity = STATED[self.distance(settings.tune)]
         train, validation = (
-            with_negatives(one, self.store, self.model.query, similarity=similarity) for one in self._usable(settings.data)
+            with_negatives(examples, self.store, self.model.query, similarity=similarity) for examples in self._usable(settings.data)
         )
         return train, validation
 
@@ -139,9 +139,9 @@ class Ground:
             return examples
         if left_out.all():
             raise DataError(f"{examples.name}: a query must hold a token that the static model knows, got none in all {len(examples):,}")
-        told = f"{int(left_out.sum()):,} of {len(examples):,} queries hold no token that the model knows, and are left out"
-        kept = examples.take(np.flatnonzero(~left_out))
-        return replace(kept, notes=(*kept.notes, told))
+        note = f"{int(left_out.sum()):,} of {len(examples):,} queries hold no token that the model knows, and are left out"
+        worded = examples.take(np.flatnonzero(~left_out))
+        return replace(worded, notes=(*worded.notes, note))
 
     def require_possible(self, runs: Sequence[TuneSettings]) -> None:
         """Refuse what model, store and data cannot give, before anything is written."""

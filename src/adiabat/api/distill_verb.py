@@ -10,6 +10,7 @@ from adiabat.api.call import Progress, called
 from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.shared import EncoderSection
 from adiabat.distillation import static_jobs
+from adiabat.distillation import student as student_jobs
 from adiabat.models.model_names import Model
 from adiabat.models.towers import DualEncoder
 from adiabat.results.distillation_result import DistillResult
@@ -93,7 +94,7 @@ def distill_fit(
     given = _given(teachers, student, out, lessons)
     chosen = settings_of(FitSettings, settings, {**options, **given}, section="train", function="distill_fit")
     with called("distill_fit", progress) as call:
-        result = static_jobs.distill_fit(chosen, resume=resume, command=call.command, watch=call.watch)
+        result = student_jobs.fit(chosen, resume=resume, command=call.command, watch=call.watch)
     return replace(result, folder=Path(str(chosen.distill.out)))
 
 
@@ -137,7 +138,7 @@ def distill_multilingual(
     given = _given(teachers, student, out, {"parallel": sources_of(parallel, "parallel")})
     chosen = settings_of(MultilingualSettings, settings, {**options, **given}, section="train", function="distill_multilingual")
     with called("distill_multilingual", progress) as call:
-        result = static_jobs.distill_multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
+        result = student_jobs.multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
     return replace(result, folder=Path(str(chosen.distill.out)))
 
 

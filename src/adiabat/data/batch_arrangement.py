@@ -62,43 +62,43 @@ def arranged(
 ) -> tuple[list[Int[np.ndarray, " _"]], Int[np.ndarray, " left"]]:
     """Cut the examples of a pass into batches."""
     steps = first_step + np.arange(max(1, len(order) // rules.batch_size))
-    drawn = np.ones(len(order), dtype=np.bool_)
+    mixed_in = np.ones(len(order), dtype=np.bool_)
     if len(rules.levels) > 1:
-        drawn = random.random(len(order)) < rules.random_shares(steps).mean()
-    left, alike = np.flatnonzero(~drawn), list[Places]()
+        mixed_in = random.random(len(order)) < rules.random_shares(steps).mean()
+    rest, grouped = np.flatnonzero(~mixed_in), list[Places]()
     for level in rules.levels[:-1]:
-        cut, left = _cut_each(left, level, order, rules)
-        alike += cut
-    mixed, left = _cut_each(np.sort(np.concatenate([left, np.flatnonzero(drawn)])), rules.levels[-1], order, rules)
-    batches = _in_sequence(alike, mixed, rules, random, first_step)
+        cut, rest = _cut_each(rest, level, order, rules)
+        grouped += cut
+    mixed, rest = _cut_each(np.sort(np.concatenate([rest, np.flatnonzero(mixed_in)])), rules.levels[-1], order, rules)
+    batches = _in_sequence(grouped, mixed, rules, random, first_step)
     if rules.token_budget is not None:
         batches, longest = _within_budget(batches, order, rules)
-        left = np.concatenate([left, longest])
-    return [order[places] for places in batches], order[left]
+        rest = np.concatenate([rest, longest])
+    return [order[places] for places in batches], order[rest]
 
 
-def _cut_each(places: Places, level: Int[np.ndarray, " n"], order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
+def _cut_each(positions: Places, level: Int[np.ndarray, " n"], order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
     """Batches from the examples of each number of a level, and what they leave."""
-    if not len(places):
-        return [], places
-    numbers = level[order[places]]
-    runs = [places]
+    if not len(positions):
+        return [], positions
+    numbers = level[order[positions]]
+    runs = [positions]
     if (numbers != numbers[0]).any():
         sorting = np.argsort(numbers, kind="stable")
-        runs = np.split(places[sorting], np.flatnonzero(np.diff(numbers[sorting])) + 1)
-    batches, left = list[Places](), list[Places]()
+        runs = np.split(positions[sorting], np.flatnonzero(np.diff(numbers[sorting])) + 1)
+    batches, leftovers = list[Places](), list[Places]()
     for run in runs:
-        whole, rest = (_cut if rules.keys is None else _cut_apart)(run, order, rules)
-        batches += whole
-        left.append(rest)
-    return batches, np.sort(np.concatenate(left))
+        full, leftover = (_cut if rules.keys is None else _cut_apart)(run, order, rules)
+        batches += full
+        leftovers.append(leftover)
+    return batches, np.sort(np.concatenate(leftovers))
 
 
 def _cut(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
     del order
     count = len(run) // rules.batch_size
-    whole = count * rules.batch_size
-    return list(run[:whole].reshape(count, rules.batch_size)), run[whole:]
+    end = count * rules.batch_size
+    return list(run[:end].reshape(count, rules.batch_size)), run[end:]
 
 
 def _cut_apart(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
@@ -111,7 +111,7 @@ def _cut_apart(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple
     size, keys = rules.batch_size, rules.keys
     batches, waiting, start = list[Places](), run[:0], 0
     while count := min(WINDOW, (len(waiting) + len(run) - start) // size):
-        window = _Window(count, size, lambda places: keys[order[places]].astype(np.int64))
+        window = _Window(count, size, lambda positions: keys[order[positions]].astype(np.int64))
         waiting = window.fill(waiting)
         while window.wanted and start < len(run):
             more = run[start : start + max(window.wanted, size)]
@@ -145,25 +145,25 @@ class _Window:
         sorting = np.argsort(self._batch, kind="stable")
         return np.sort(self._places[sorting].reshape(-1, self._size), axis=1)
 
-    def fill(self, places: Places) -> Places:
+    def fill(self, positions: Places) -> Places:
         """Put examples where there is room for them, from the first batch on, and give back those that are refused.
 
         Those whose texts stand in others too go first: the rest fit anywhere.
         """
-        keys, refused = self._keys_of(places), np.ones(len(places), dtype=np.bool_)
+        keys, refused = self._keys_of(positions), np.ones(len(positions), dtype=np.bool_)
         stands, free = self._stands(keys), int(np.count_nonzero(self._room))
-        batch = np.resize(np.repeat(np.arange(self._count), self._room), len(places))
+        batch = np.resize(np.repeat(np.arange(self._count), self._room), len(positions))
         # So many may wait that have one and the same text that each must not cost a search.
         hopeful = (stands < free).all(axis=1) & _thinned(keys, 2 * free)
         bound = _repeated(keys) | stands.any(axis=1)
-        for part in (hopeful & bound, hopeful & ~bound):
-            live = np.flatnonzero(part)[: TRIED * self.wanted]
-            refused[live[self._accepted(places[live], keys[live], batch[live])]] = False
-        return places[refused]
+        for group in (hopeful & bound, hopeful & ~bound):
+            live = np.flatnonzero(group)[: TRIED * self.wanted]
+            refused[live[self._accepted(positions[live], keys[live], batch[live])]] = False
+        return positions[refused]
 
-    def _accepted(self, places: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Int[np.ndarray, " _"]:
+    def _accepted(self, positions: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Int[np.ndarray, " _"]:
         """Let all try a batch at once, those that are refused try the next one with room, and so on; which of them were put into one."""
-        live, put = np.arange(len(places)), [np.empty(0, dtype=np.int64)]
+        live, put = np.arange(len(positions)), [np.empty(0, dtype=np.int64)]
         # Once more than there are batches, because who was in the way may itself have been refused.
         for _ in range(min(PROBES, int(np.count_nonzero(self._room)) + 1)):
             free = np.flatnonzero(self._room)
@@ -171,7 +171,7 @@ class _Window:
                 break
             batch = free[np.searchsorted(free, batch) % len(free)]
             fits = self._fitting(keys[live], batch)
-            self._put(places[live[fits]], keys[live[fits]], batch[fits])
+            self._put(positions[live[fits]], keys[live[fits]], batch[fits])
             put.append(live[fits])
             live, batch = live[~fits], batch[~fits] + 1
         return np.concatenate(put)
@@ -210,8 +210,8 @@ class _Window:
         fits[chosen[_equal_before(batch[chosen]) < self._room[batch[chosen]]]] = True
         return fits
 
-    def _put(self, places: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> None:
-        self._places, self._batch = np.concatenate([self._places, places]), np.concatenate([self._batch, batch])
+    def _put(self, positions: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> None:
+        self._places, self._batch = np.concatenate([self._places, positions]), np.concatenate([self._batch, batch])
         self._room -= np.bincount(batch, minlength=self._count)
         codes = np.unique(keys * self._count + batch[:, None])
         self._taken = np.sort(np.concatenate([self._taken, codes]), kind="stable")
@@ -227,14 +227,14 @@ def _repeated(keys: Int[np.ndarray, "n k"]) -> Bool[np.ndarray, " n"]:
     return np.asarray(repeated.any(axis=1))
 
 
-def _thinned(keys: Int[np.ndarray, "n k"], most: int) -> Bool[np.ndarray, " n"]:
+def _thinned(keys: Int[np.ndarray, "n k"], limit: int) -> Bool[np.ndarray, " n"]:
     """All examples but those of texts that stand in more than so many: of these so many at most, evenly spread."""
-    kept = np.ones(len(keys), dtype=np.bool_)
+    chosen = np.ones(len(keys), dtype=np.bool_)
     for column in keys.T:
         _, number, counts = np.unique(column, return_inverse=True, return_counts=True)
-        step = -(-counts // max(most, 1))
-        kept &= _equal_before(number) % step[number] == 0
-    return kept
+        step = -(-counts // max(limit, 1))
+        chosen &= _equal_before(number) % step[number] == 0
+    return chosen
 
 
 def _equal_before(numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
@@ -246,44 +246,44 @@ def _equal_before(numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     return before
 
 
-def _in_sequence(alike: list[Places], mixed: list[Places], rules: Rules, random: np.random.Generator, first_step: int) -> list[Places]:
+def _in_sequence(grouped: list[Places], mixed: list[Places], rules: Rules, random: np.random.Generator, first_step: int) -> list[Places]:
     """Batches by where their examples stand in the pass, random ones among them as often as each step wants."""
-    alike, mixed = (sorted(batches, key=lambda places: float(places.mean())) for batches in (alike, mixed))
-    count = len(alike) + len(mixed)
-    wanted = random.random(count) < rules.random_shares(first_step + np.arange(count))
+    grouped, mixed = (sorted(batches, key=lambda positions: float(positions.mean())) for batches in (grouped, mixed))
+    count = len(grouped) + len(mixed)
+    is_mixed = random.random(count) < rules.random_shares(first_step + np.arange(count))
     # The examples decide how many random batches there are; the steps, where they stand.
-    wrong = np.flatnonzero(wanted) if wanted.sum() > len(mixed) else np.flatnonzero(~wanted)
-    wanted[random.permutation(wrong)[: abs(int(wanted.sum()) - len(mixed))]] ^= True
-    kinds = {True: iter(mixed), False: iter(alike)}
-    return [next(kinds[bool(kind)]) for kind in wanted]
+    wrong = np.flatnonzero(is_mixed) if is_mixed.sum() > len(mixed) else np.flatnonzero(~is_mixed)
+    is_mixed[random.permutation(wrong)[: abs(int(is_mixed.sum()) - len(mixed))]] ^= True
+    kinds = {True: iter(mixed), False: iter(grouped)}
+    return [next(kinds[bool(kind)]) for kind in is_mixed]
 
 
 def _within_budget(batches: list[Places], order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
     """Part batches of too many tokens, short examples from long ones; and leave out those that would be alone."""
     assert rules.tokens is not None
     assert rules.token_budget is not None
-    kept, alone = list[Places](), [np.empty(0, dtype=np.int64)]
+    within, alone = list[Places](), [np.empty(0, dtype=np.int64)]
     for batch in batches:
         lengths = rules.tokens[order[batch]]
         if lengths.sum() <= rules.token_budget:
-            kept.append(batch)
+            within.append(batch)
             continue
         sorting = np.argsort(lengths, kind="stable")
-        for part in _parts(batch[sorting], lengths[sorting], rules.token_budget):
-            (kept if len(part) > 1 else alone).append(part)
-    return kept, np.concatenate(alone)
+        for piece in _parts(batch[sorting], lengths[sorting], rules.token_budget):
+            (within if len(piece) > 1 else alone).append(piece)
+    return within, np.concatenate(alone)
 
 
 def _parts(batch: Places, lengths: Int[np.ndarray, " _"], budget: int) -> list[Places]:
     """Stretches of ascending lengths that each add up to the budget at most, but for a single example that is above it."""
     ends = np.cumsum(lengths)
-    parts, start = list[Places](), 0
+    pieces, start = list[Places](), 0
     while start < len(batch):
         before = ends[start - 1] if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + budget, side="right")))
-        parts.append(batch[start:stop])
+        pieces.append(batch[start:stop])
         start = stop
-    return parts
+    return pieces
 
 
 class ArrangedBatches:
@@ -339,8 +339,8 @@ class ArrangedBatches:
         if number == self._planned:
             return
         random = np.random.default_rng([self._seed, ARRANGEMENT, number])
-        self._batches, left = arranged(self._order(number), self._rules, random, first_step=self._starts[number])
+        self._batches, leftover = arranged(self._order(number), self._rules, random, first_step=self._starts[number])
         self._planned = number
         if number == len(self._left_out):
-            self._left_out.append(len(left))
+            self._left_out.append(len(leftover))
             self._starts.append(self._starts[number] + len(self._batches))

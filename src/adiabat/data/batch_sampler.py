@@ -54,13 +54,13 @@ class ShuffledBatches:
     def rows(self, step: int) -> Int[np.ndarray, " b"]:
         """Rows of one step."""
         first, end = ((step - self._first_step + more) * self._size for more in (0, 1))
-        parts = []
+        blocks = []
         while first < end:
             number, position = divmod(first, self.pairs)
-            taken = self._permutation(number)[position : position + end - first]
-            parts.append(taken)
-            first += len(taken)
-        return np.concatenate(parts).astype(np.int64)
+            block = self._permutation(number)[position : position + end - first]
+            blocks.append(block)
+            first += len(block)
+        return np.concatenate(blocks).astype(np.int64)
 
     def batches(self, number: int) -> int:
         """Batches that end in a pass."""

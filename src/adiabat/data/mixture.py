@@ -90,8 +90,8 @@ def drawn_counts(sampler: BatchSampler, sources: Int[np.ndarray, " n"], *, steps
     """How many examples of each source the batches of some steps took, one that was drawn twice counting twice."""
     counts = np.zeros(count, dtype=np.int64)
     for first in range(steps.start, steps.stop, STEPS_COUNTED):
-        drawn = np.concatenate([sampler.rows(step) for step in range(first, min(first + STEPS_COUNTED, steps.stop))])
-        counts += np.bincount(sources[drawn], minlength=count)
+        rows = np.concatenate([sampler.rows(step) for step in range(first, min(first + STEPS_COUNTED, steps.stop))])
+        counts += np.bincount(sources[rows], minlength=count)
     return counts
 
 
@@ -117,15 +117,15 @@ class Mixture:
     def order(self, number: int) -> Int[np.ndarray, " n"]:
         """The examples of one pass, which depend on its number and the seed alone."""
         first = np.concatenate([[0], np.cumsum(self.sizes)])
-        parts = [
+        orders = [
             first[source] + ShuffledBatches(size, int(count), seed=self.seed, stream=source).rows(number)
             for source, (size, count) in enumerate(zip(self.sizes, self.counts, strict=True))
             if count
         ]
-        if len(parts) == 1:
-            return compact(parts[0])
+        if len(orders) == 1:
+            return compact(orders[0])
         random = np.random.default_rng([self.seed, MIXTURE, number])
         sources = interleaved(self.counts.tolist(), self.weights, random)
         rows: Int[np.ndarray, " n"] = np.empty(len(sources), dtype=np.int64)
-        rows[np.argsort(sources, kind="stable")] = np.concatenate(parts)
+        rows[np.argsort(sources, kind="stable")] = np.concatenate(orders)
         return compact(rows)

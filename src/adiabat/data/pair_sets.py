@@ -120,9 +120,9 @@ class PairSet:
         """Rows of the documents that a pair has, or one of its queries lists as a negative, ascending: what is ranked in validation."""
         return np.unique(np.concatenate([self.positive, self.negatives.take(self.asked).values]))
 
-    def taken(self, kept: Bool[np.ndarray, " pairs"]) -> "PairSet":
+    def taken(self, mask: Bool[np.ndarray, " pairs"]) -> "PairSet":
         """Some of the pairs."""
-        each = {name: getattr(self, name)[kept] for name in ("query", "positive", "sources", "topics", "tags")}
+        each = {name: getattr(self, name)[mask] for name in ("query", "positive", "sources", "topics", "tags")}
         return replace(self, **each)
 
     def digest(self) -> str:
@@ -138,8 +138,8 @@ class PairSet:
 def text_numbers(texts: Texts) -> tuple[Int[np.ndarray, " queries"], Int[np.ndarray, " documents"]]:
     """Number texts over both sides."""
     if texts.folder is not None:
-        with np.load(texts.folder / EQUAL_TEXTS) as kept:
-            return kept["queries"], kept["documents"]
+        with np.load(texts.folder / EQUAL_TEXTS) as arrays:
+            return arrays["queries"], arrays["documents"]
     numbering = TextNumbers()
     none = np.empty(0, dtype=np.int64)
     sides = [
@@ -154,22 +154,22 @@ def joined(sets: Sequence[PairSet]) -> PairSet:
     if len(sets) == 1:
         return sets[0]
     return PairSet(
-        " + ".join(one.name for one in sets),
+        " + ".join(pairs.name for pairs in sets),
         sets[0].texts,
-        np.concatenate([one.query for one in sets]),
-        np.concatenate([one.positive for one in sets]),
+        np.concatenate([pairs.query for pairs in sets]),
+        np.concatenate([pairs.positive for pairs in sets]),
         sets[0].answers,
         sets[0].negatives,
-        np.repeat(np.arange(len(sets), dtype=np.int32), [len(one) for one in sets]),
-        np.concatenate([one.topics for one in sets]),
-        np.concatenate([one.tags for one in sets]),
-        tuple(chain.from_iterable(one.notes for one in sets)),
+        np.repeat(np.arange(len(sets), dtype=np.int32), [len(pairs) for pairs in sets]),
+        np.concatenate([pairs.topics for pairs in sets]),
+        np.concatenate([pairs.tags for pairs in sets]),
+        tuple(chain.from_iterable(pairs.notes for pairs in sets)),
     )
 
 
 def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    left = iter(entries)
-    while block := list(islice(left, BLOCK)):
+    remaining = iter(entries)
+    while block := list(islice(remaining, BLOCK)):
         yield block
 
 
@@ -194,9 +194,9 @@ class _Side:
     def number(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " n"], list[int]]:
         """Rows of texts, and the places of new ones."""
         rows, new = self._numbering.number(hash_texts(texts))
-        places: list[int] = new.tolist()
-        self._texts.extend(texts[place] for place in places)
-        return rows, places
+        new_rows: list[int] = new.tolist()
+        self._texts.extend(texts[index] for index in new_rows)
+        return rows, new_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +210,8 @@ class _Listed:
     topic: Int[np.ndarray, " n"]
     tag: Int[np.ndarray, " n"]
 
-    def where(self, kept: np.ndarray) -> "_Listed":
-        return _Listed(*(getattr(self, name)[kept] for name in self.__slots__))
+    def where(self, mask: np.ndarray) -> "_Listed":
+        return _Listed(*(getattr(self, name)[mask] for name in self.__slots__))
 
     def each_once(self, documents: int) -> "_Listed":
         """Equal query and document once, in the order in which they first came."""
@@ -253,7 +253,7 @@ class PairBuilder:
 
     def _add(self, examples: Sequence[Example], of: int) -> None:
         rows, new = self._queries.number([example.query for example in examples])
-        self._ids.extend(examples[place].query_id for place in new)
+        self._ids.extend(examples[index].query_id for index in new)
         listed = [text for example in examples for text in (*example.positives, *example.negatives)]
         counts = [count for example in examples for count in (len(example.positives), len(example.negatives))]
         each = np.array(counts).reshape(-1, 2).sum(axis=1)
@@ -275,7 +275,9 @@ class PairBuilder:
     def built(self, names: Sequence[str], texts: Texts) -> tuple[PairSet, ...]:
         """Put the pairs together."""
         queries, documents = len(self._queries), len(self._documents)
-        listed = _Listed(*(np.concatenate([getattr(one, name) for one in (_nothing(), *self._listed)]) for name in _Listed.__slots__))
+        listed = _Listed(
+            *(np.concatenate([getattr(listed_block, name) for listed_block in (_nothing(), *self._listed)]) for name in _Listed.__slots__)
+        )
         near = listed.where(listed.answers)
         known = near.each_once(documents)
         far = listed.where(~listed.answers).each_once(documents)
@@ -289,19 +291,21 @@ class PairBuilder:
             notes += (f"{unanswered:,} of {queries:,} queries left out, because no row gives them a positive (label 1)",)
         sets = []
         for number, name in enumerate(names):
-            given = near.where(near.of == number)
-            pairs = given.each_once(documents)
-            said = (*notes, *_repeated(name, len(given.query), len(pairs.query)))
-            sets.append(PairSet(name, texts, pairs.query, pairs.document, answers, negatives, pairs.of * 0, pairs.topic, pairs.tag, said))
+            of_set = near.where(near.of == number)
+            pairs = of_set.each_once(documents)
+            set_notes = (*notes, *_repeated(name, len(of_set.query), len(pairs.query)))
+            sets.append(
+                PairSet(name, texts, pairs.query, pairs.document, answers, negatives, pairs.of * 0, pairs.topic, pairs.tag, set_notes)
+            )
             notes = ()
         return tuple(sets)
 
 
-def _repeated(name: str, given: int, once: int) -> tuple[str, ...]:
+def _repeated(name: str, listed: int, once: int) -> tuple[str, ...]:
     """A note on pairs that are given more than once, where there are any."""
-    if given == once:
+    if listed == once:
         return ()
-    return (f"{name}: {given - once:,} of {given:,} pairs left out, because they are given before; each counts once",)
+    return (f"{name}: {listed - once:,} of {listed:,} pairs left out, because they are given before; each counts once",)
 
 
 def _nothing() -> _Listed:

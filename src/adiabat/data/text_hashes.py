@@ -55,9 +55,9 @@ class TextNumbers:
     def _known(self, hashes: Hashes) -> Int[np.ndarray, " n"]:
         numbers = np.full(len(hashes), -1, dtype=np.int64)
         for known, theirs in self._runs:
-            places = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-            found = known[places] == hashes
-            numbers[found] = theirs[places[found]]
+            positions = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+            equal = known[positions] == hashes
+            numbers[equal] = theirs[positions[equal]]
         return numbers
 
     def _add(self, hashes: Hashes, numbers: Int[np.ndarray, " _"]) -> None:

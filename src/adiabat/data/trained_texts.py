@@ -44,10 +44,10 @@ class TrainedTexts:
     def joined(cls, parts: Sequence["TrainedTexts"]) -> "TrainedTexts":
         """What several runs trained or validated on, one after another."""
         return cls(
-            _distinct(part.queries for part in parts),
-            _distinct(part.documents for part in parts),
-            _distinct(part.doc_ids for part in parts),
-            next((part.unknown for part in parts if part.unknown), ""),
+            _distinct(texts.queries for texts in parts),
+            _distinct(texts.documents for texts in parts),
+            _distinct(texts.doc_ids for texts in parts),
+            next((texts.unknown for texts in parts if texts.unknown), ""),
         )
 
     def holds_queries(self, texts: Sequence[str]) -> Bool[np.ndarray, " n"]:
@@ -73,13 +73,13 @@ def _among(known: Hashes, texts: Sequence[str]) -> Bool[np.ndarray, " n"]:
     hashes = np.concatenate([_NONE, *_hashed(texts)])
     if not len(known):
         return np.zeros(len(hashes), dtype=np.bool_)
-    places = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-    return np.asarray(known[places] == hashes)
+    positions = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    return np.asarray(known[positions] == hashes)
 
 
 def _hashed(texts: Iterable[str]) -> Iterator[Hashes]:
-    left = iter(texts)
-    while block := list(islice(left, _BLOCK)):
+    remaining = iter(texts)
+    while block := list(islice(remaining, _BLOCK)):
         yield hash_texts([" ".join(text.split()).casefold() for text in block])
 
 

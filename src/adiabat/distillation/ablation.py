@@ -13,8 +13,9 @@ from adiabat.config.reader import checked, read_settings
 from adiabat.config.tasks import SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, several
 from adiabat.core.progress import SILENT, Watch
-from adiabat.distillation.static_jobs import distill_fit, distill_static, made_of
+from adiabat.distillation.static_jobs import distill_static, inputs_of
 from adiabat.distillation.static_model import is_distilled
+from adiabat.distillation.student import fit
 from adiabat.dual_encoder.dataset_cache import contents_of
 from adiabat.dual_encoder.train import train
 from adiabat.evaluation.task_kinds import load_tasks
@@ -86,7 +87,7 @@ def distill_ablate(
         watch.note(note)
     # Faults of its data, or of what the models are made of, must not come to light after some were trained.
     load_tasks(suite, watch)
-    inputs = made_of(teacher, _static(settings, counted))
+    inputs = inputs_of(teacher, _static(settings, counted))
     if learned := [*section.texts, *examples]:
         inputs["learned"] = {"files_sha256": hashlib.sha256("".join(contents_of(learned).values()).encode()).hexdigest()}
     wanted = {"teacher": {"name": teacher}, "inputs": inputs, **settings.model_dump()}
@@ -120,47 +121,47 @@ def _steps(teacher: str, settings: AblateSettings, folder: Path, command: str, w
     section = settings.ablate
     last = ""
 
-    def static(name: str, own: Mapping[str, Any]) -> _Step:
-        place = folder / "models" / name.replace(" ", "-")
-        made = _static(settings, own)
+    def static(name: str, section: Mapping[str, Any]) -> _Step:
+        out = folder / "models" / name.replace(" ", "-")
+        static_settings = _static(settings, section)
 
         def make() -> object:
-            if is_distilled(place):
+            if is_distilled(out):
                 return None
             # What a call that was killed left there is no model, and the teacher's vectors lie elsewhere.
-            shutil.rmtree(place, ignore_errors=True)
-            return distill_static(teacher, place, settings=made, passed=folder / PASSED, command=command, watch=watch)
+            shutil.rmtree(out, ignore_errors=True)
+            return distill_static(teacher, out, settings=static_settings, passed=folder / PASSED, command=command, watch=watch)
 
-        return _Step(name, place, make)
+        return _Step(name, out, make)
 
-    for name, own in STEPS.items():
-        yield static(last := name, own)
+    for name, changes in STEPS.items():
+        yield static(last := name, changes)
     if settings.static.corpus is not None:
-        yield static(last := COUNTED, {**own, "corpus": settings.static.corpus})
+        yield static(last := COUNTED, {**changes, "corpus": settings.static.corpus})
     student = folder / "models" / last.replace(" ", "-")
     if section.texts or section.queries:
         fitted = _fit(teacher, settings, student, folder / "models" / FITTED)
         student = folder / "models" / FITTED
-        yield _job(FITTED, student, lambda resume: distill_fit(fitted, resume=resume, command=command, watch=watch))
+        yield _job(FITTED, student, lambda resume: fit(fitted, resume=resume, command=command, watch=watch))
     if section.pairs is not None:
         paired = _paired(settings, student, folder / "models" / PAIRED)
         yield _job(PAIRED, folder / "models" / PAIRED, lambda resume: train(load_with, paired, resume=resume, command=command, watch=watch))
 
 
-def _static(settings: AblateSettings, own: Mapping[str, Any]) -> DistillStaticSettings:
+def _static(settings: AblateSettings, section: Mapping[str, Any]) -> DistillStaticSettings:
     """What all steps share, and what one has of its own."""
     usual = settings.static.model_dump(exclude_unset=True, exclude={"sif", "corpus"})
-    sif = {"sif": settings.static.sif} if own.get("weighting") == "sif" else {}
+    sif = {"sif": settings.static.sif} if section.get("weighting") == "sif" else {}
     tables = {
-        "static": {**usual, **sif, **own},
+        "static": {**usual, **sif, **section},
         "encoder": settings.encoder.model_dump(exclude_unset=True),
         "run": settings.run.model_dump(),
     }
     return checked(DistillStaticSettings, tables)
 
 
-def _job(name: str, place: Path, run: Callable[[bool], object]) -> _Step:
-    return _Step(name, place, lambda: Job(place).is_done or run(place.exists()))
+def _job(name: str, out: Path, run: Callable[[bool], object]) -> _Step:
+    return _Step(name, out, lambda: Job(out).is_done or run(out.exists()))
 
 
 def _fit(teacher: str, settings: AblateSettings, student: Path, out: Path) -> FitSettings:

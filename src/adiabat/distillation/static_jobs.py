@@ -1,4 +1,4 @@
-"""Small students of a teacher."""
+"""Students without training: a static model of a teacher, and the towers of two models as one."""
 
 import hashlib
 import json
@@ -11,25 +11,23 @@ from tempfile import TemporaryDirectory
 
 from safetensors import SafetensorError
 
-from adiabat.config.distillation import DistillStaticSettings, FitSettings, MultilingualSettings, StaticSection, TeachSettings
+from adiabat.config.distillation import DistillStaticSettings, StaticSection
 from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import JobError, ModelError
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.data.corpora import training_texts
-from adiabat.distillation.static_model import Distilled, distill, is_distilled, list_modules, rows_and_dims, save_static
-from adiabat.distillation.student import fit, multilingual
+from adiabat.distillation.static_model import distill, is_distilled, list_modules, rows_and_dims, save_static
 from adiabat.distillation.vocabulary import Word, read_words
 from adiabat.dual_encoder.dataset_cache import contents_of
 from adiabat.models.device import device_name, device_of
 from adiabat.models.encoder import Encoder
-from adiabat.models.model_names import Model, load, load_with, name_of, require_name
+from adiabat.models.model_names import Model, load, name_of
 from adiabat.models.saving import save
 from adiabat.models.static import WEIGHTS, require_saveable
 from adiabat.models.towers import DualEncoder
 from adiabat.results.distillation_result import DistillResult
-from adiabat.results.evaluation_result import Result
 from adiabat.results.record import write_result
 from adiabat.runs.output_dir import require_free
 
@@ -47,7 +45,7 @@ def distill_static(
     watch: Watch = SILENT,
 ) -> DistillResult:
     """Make a static model of a teacher; an interrupted call resumes when it is repeated."""
-    settings, folder, begun = settings or DistillStaticSettings(), Path(out), time.monotonic()
+    settings, folder, started = settings or DistillStaticSettings(), Path(out), time.monotonic()
     section, notes = settings.static, list[str]()
     _require_place(folder)
     words = _words(section)
@@ -62,7 +60,7 @@ def distill_static(
     with _directory(folder), sole_writer(folder):
         tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
         corpus = section.corpus
-        found = distill(
+        distilled = distill(
             tower,
             section,
             words=words,
@@ -71,11 +69,24 @@ def distill_static(
             seed=settings.run.seed,
             watch=Watch(told, watch.progress),
         )
-        save_static(found, section, folder, teacher=name_of(teacher))
-        seconds = time.monotonic() - begun
-        inputs = _inputs(tower, section, words)
-        result = _record(
-            found, settings, teacher=name_of(teacher), command=command, seconds=seconds, inputs=inputs, notes=notes, folder=folder
+        save_static(distilled, section, folder, teacher=name_of(teacher))
+        result = DistillResult(
+            title=f"A static model of {name_of(teacher)}",
+            command=command,
+            created=now(),
+            seconds=time.monotonic() - started,
+            seed=settings.run.seed,
+            versions=versions(device_name(device_of(settings.run.device))),
+            teacher=name_of(teacher),
+            tokens=len(distilled.vocabulary.tokens),
+            added=distilled.vocabulary.added,
+            dims=distilled.vectors.shape[1],
+            kept=distilled.kept,
+            counted=distilled.counted,
+            size=(folder / WEIGHTS).stat().st_size,
+            settings=settings.model_dump(mode="json", exclude_none=True),
+            inputs=_inputs(tower, section, words),
+            notes=notes,
         )
         write_result(result, folder)
         list_modules(section, folder)
@@ -97,79 +108,28 @@ def _directory(folder: Path) -> Iterator[None]:
             folder.rmdir()
 
 
-def distill_fit(settings: FitSettings, *, resume: bool = False, command: str = "adiabat.distill_fit(...)", watch: Watch = SILENT) -> Result:
-    """Train a student to reproduce its teachers' vectors of texts."""
-    _require_names(settings)
-    return fit(load_with, settings, resume=resume, command=command, watch=watch)
-
-
-def distill_multilingual(
-    settings: MultilingualSettings, *, resume: bool = False, command: str = "adiabat.distill_multilingual(...)", watch: Watch = SILENT
-) -> Result:
-    """Teach a student further languages by translations."""
-    _require_names(settings)
-    return multilingual(load_with, settings, resume=resume, command=command, watch=watch)
-
-
-def _require_names(settings: TeachSettings) -> None:
-    """What is no model is told before texts are read."""
-    for name in filter(None, (*settings.distill.teachers, settings.distill.student)):
-        require_name(name)
-
-
 def distill_pair(query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None) -> DualEncoder:
     """Save the query tower of one model and the document tower of another as one model."""
     folder = Path(out)
     require_free(folder, resume=False)
-    asked, answering = load(query, settings=settings), load(document, settings=settings)
-    if asked.query.width != answering.document.width:
+    query_model, document_model = load(query, settings=settings), load(document, settings=settings)
+    if query_model.query.width != document_model.document.width:
         raise ModelError(
-            f"the query tower of {name_of(query)} must be as wide as the documents of {name_of(document)}, {answering.document.width}, got "
-            f"{asked.query.width}; fit it with --set distill.width=projection"
+            f"the query tower of {name_of(query)} must be as wide as the documents of {name_of(document)}, "
+            f"{document_model.document.width}, got {query_model.query.width}; fit it with --set distill.width=projection"
         )
-    pair = DualEncoder(asked.query, answering.document, f"{name_of(query)} beside {name_of(document)}", answering.root)
+    pair = DualEncoder(query_model.query, document_model.document, f"{name_of(query)} beside {name_of(document)}", document_model.root)
     for tower in (pair.query, pair.document):
         require_saveable(tower)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as made:
-            whole = Path(made) / "model"
-            save(pair, whole)
-            whole.replace(folder)
+        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+            saved = Path(temporary) / "model"
+            save(pair, saved)
+            saved.replace(folder)
     except (OSError, SafetensorError) as fault:
         raise JobError(f"--out {folder} could not be written: {fault}; free some space, or choose another directory") from fault
     return pair
-
-
-def _record(
-    found: Distilled,
-    settings: DistillStaticSettings,
-    *,
-    teacher: str,
-    command: str,
-    seconds: float,
-    inputs: dict[str, dict[str, str]],
-    notes: list[str],
-    folder: Path,
-) -> DistillResult:
-    return DistillResult(
-        title=f"A static model of {teacher}",
-        command=command,
-        created=now(),
-        seconds=seconds,
-        seed=settings.run.seed,
-        versions=versions(device_name(device_of(settings.run.device))),
-        teacher=teacher,
-        tokens=len(found.vocabulary.tokens),
-        added=found.vocabulary.added,
-        dims=found.vectors.shape[1],
-        kept=found.kept,
-        counted=found.counted,
-        size=(folder / WEIGHTS).stat().st_size,
-        settings=settings.model_dump(mode="json", exclude_none=True),
-        inputs=inputs,
-        notes=notes,
-    )
 
 
 def _require_place(folder: Path) -> None:
@@ -180,7 +140,7 @@ def _require_place(folder: Path) -> None:
         require_free(folder, resume=False)
 
 
-def made_of(teacher: str, settings: DistillStaticSettings) -> dict[str, dict[str, str]]:
+def inputs_of(teacher: str, settings: DistillStaticSettings) -> dict[str, dict[str, str]]:
     """Digests of the teacher, vocabulary and corpus that a static model would be made of."""
     section = settings.static
     words = _words(section)
@@ -194,11 +154,11 @@ def _words(section: StaticSection) -> list[Word]:
 
 
 def _inputs(tower: Encoder, section: StaticSection, words: Sequence[Word]) -> dict[str, dict[str, str]]:
-    found = {"teacher": {"weights_sha256": tower.weights_digest()}}
+    inputs = {"teacher": {"weights_sha256": tower.weights_digest()}}
     if section.corpus is not None:
         files = json.dumps(contents_of([section.corpus]))
-        found["corpus"] = {"path": section.corpus, "files_sha256": hashlib.sha256(files.encode()).hexdigest()}
+        inputs["corpus"] = {"path": section.corpus, "files_sha256": hashlib.sha256(files.encode()).hexdigest()}
     if section.vocabulary is not None:
-        told = "\n".join(word.text for word in words)
-        found["vocabulary"] = {"path": section.vocabulary, "words_sha256": hashlib.sha256(told.encode()).hexdigest()}
-    return found
+        text = "\n".join(word.text for word in words)
+        inputs["vocabulary"] = {"path": section.vocabulary, "words_sha256": hashlib.sha256(text.encode()).hexdigest()}
+    return inputs

@@ -70,8 +70,8 @@ def distill(
     vectors = token_vectors(teacher, vocabulary.sequences, pooling=section.pooling, folder=folder, watch=watch)
     if section.reduction == "none":
         return Distilled(vocabulary, vectors, weights, 1.0, texts_counted)
-    directions, kept = reduced(vectors, dims, how=section.reduction, seed=seed, watch=watch)
-    return Distilled(vocabulary, directions, weights, kept, texts_counted)
+    directions, variance = reduced(vectors, dims, how=section.reduction, seed=seed, watch=watch)
+    return Distilled(vocabulary, directions, weights, variance, texts_counted)
 
 
 def rows_and_dims(teacher: Encoder, section: StaticSection, words: Sequence[Word]) -> tuple[Vocabulary, int]:
@@ -103,13 +103,13 @@ LONGEST = 1_000_000
 """Tokens of a text; model2vec says so of models that have no limit."""
 
 
-def save_static(found: Distilled, section: StaticSection, folder: Path, *, teacher: str) -> None:
+def save_static(distilled: Distilled, section: StaticSection, folder: Path, *, teacher: str) -> None:
     """Write the files of a model that both libraries load, and give the same embeddings with; it is none yet without `list_modules`."""
     write_together(
         {
-            folder / WEIGHTS: save(_tensors(found, section)),
-            folder / TOKENIZER: found.vocabulary.tokenizer.to_str(pretty=True),
-            folder / "config.json": json_text(_config(found, section, teacher)),
+            folder / WEIGHTS: save(_tensors(distilled, section)),
+            folder / TOKENIZER: distilled.vocabulary.tokenizer.to_str(pretty=True),
+            folder / "config.json": json_text(_config(distilled, section, teacher)),
             folder / "config_sentence_transformers.json": json_text({"similarity_fn_name": "cosine", "prompts": {}}),
         }
     )
@@ -122,13 +122,13 @@ def list_modules(section: StaticSection, folder: Path) -> None:
     write_text(json_text(_modules(section)), folder / "modules.json")
 
 
-def _tensors(found: Distilled, section: StaticSection) -> dict[str, np.ndarray]:
+def _tensors(distilled: Distilled, section: StaticSection) -> dict[str, np.ndarray]:
     """Weights are multiplied into the rows; of whole numbers they stand beside them, with the scale of each row."""
     if section.dtype != "int8":
-        return {"embeddings": _narrowed(found.vectors * found.weights[:, None], section.dtype)}
-    scales = np.abs(found.vectors).max(axis=1) / 127.0
-    rows = np.rint(found.vectors / np.where(scales, scales, 1.0)[:, None]).astype(np.int8)
-    return {"embeddings": rows, "weights": (scales * found.weights).astype(np.float32)}
+        return {"embeddings": _narrowed(distilled.vectors * distilled.weights[:, None], section.dtype)}
+    scales = np.abs(distilled.vectors).max(axis=1) / 127.0
+    rows = np.rint(distilled.vectors / np.where(scales, scales, 1.0)[:, None]).astype(np.int8)
+    return {"embeddings": rows, "weights": (scales * distilled.weights).astype(np.float32)}
 
 
 def _narrowed(exact: np.ndarray, dtype: str) -> np.ndarray:
@@ -139,14 +139,14 @@ def _narrowed(exact: np.ndarray, dtype: str) -> np.ndarray:
     return rows
 
 
-def _config(found: Distilled, section: StaticSection, teacher: str) -> dict[str, object]:
+def _config(distilled: Distilled, section: StaticSection, teacher: str) -> dict[str, object]:
     return {
         "model_type": "model2vec",
         "architectures": ["StaticModel"],
         "tokenizer_name": teacher,
-        "apply_pca": None if section.reduction == "none" else found.vectors.shape[1],
+        "apply_pca": None if section.reduction == "none" else distilled.vectors.shape[1],
         "sif_coefficient": section.sif if section.weighting == "sif" else None,
-        "hidden_dim": found.vectors.shape[1],
+        "hidden_dim": distilled.vectors.shape[1],
         "seq_length": LONGEST,
         # Without it, model2vec alone would cut texts, at 512 tokens.
         "max_length": None,

@@ -25,9 +25,10 @@ from adiabat.data.parallel import ParallelSource, Translation, parallel_sources,
 from adiabat.data.records import Side
 from adiabat.distillation.student_data import VALIDATION, Lessons, write_lessons
 from adiabat.distillation.teacher_targets import build_targets, kept_matrix, require_texts, unit
-from adiabat.dual_encoder.tower_setup import Loader, require_numbers
+from adiabat.dual_encoder.tower_setup import require_numbers
 from adiabat.dual_encoder.train import check, check_batch_size, train
 from adiabat.models.device import device_of
+from adiabat.models.model_names import load_with, require_name
 from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
@@ -52,11 +53,11 @@ def fitted_layer(rows: Float[np.ndarray, "n d"], towards: Float[np.ndarray, "n e
     origins = [np.eye(width)] if width == wide else []
     if count > width or not origins:
         origins.append(np.zeros((width, wide)))
-    exact, wanted = rows.astype(np.float64), towards.astype(np.float64)
+    exact, targets = rows.astype(np.float64), towards.astype(np.float64)
     # Strengths are of rows whose length is 1 in the quadratic mean.
     unit_of = np.sqrt(np.square(exact).sum(axis=1).mean()) or 1.0
-    fits = [(RidgeCV(alphas=STRENGTHS, fit_intercept=False).fit(exact / unit_of, wanted - exact @ origin), origin) for origin in origins]
-    best, origin = max(fits, key=lambda one: float(one[0].best_score_))
+    fits = [(RidgeCV(alphas=STRENGTHS, fit_intercept=False).fit(exact / unit_of, targets - exact @ origin), origin) for origin in origins]
+    best, origin = max(fits, key=lambda fitted: float(fitted[0].best_score_))
     weights: Float[np.ndarray, "d e"] = (origin + best.coef_.T / unit_of).astype(np.float32)
     return weights
 
@@ -108,8 +109,9 @@ class _Material:
     passages: int = 1
 
 
-def fit(load: Loader, settings: FitSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
+def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
     """Bring a student's vectors of the user's own texts close to those of its teachers."""
+    _require_names(settings)
     lessons = settings.lessons
     if not (lessons.texts or lessons.queries):
         raise ConfigError("lessons.texts must be given, got none; write it into the file, or add --texts or --queries")
@@ -119,19 +121,26 @@ def fit(load: Loader, settings: FitSettings, *, resume: bool = False, command: s
         (*lessons.texts, *lessons.queries),
         OWN_TEXTS,
     )
-    return _taught(load, settings, material, resume=resume, command=command, watch=watch)
+    return _trained(settings, material, resume=resume, command=command, watch=watch)
 
 
-def multilingual(load: Loader, settings: MultilingualSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
+def multilingual(settings: MultilingualSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
     """Bring a student's vectors of texts, and of their translations, close to its teachers' vectors of the texts."""
+    _require_names(settings)
     lessons = settings.lessons
     if not lessons.parallel:
         raise ConfigError("lessons.parallel must be given, got none; write it into the file, or add --parallel")
     sources = parallel_sources(lessons.parallel, source=lessons.source, languages=lessons.languages)
-    paths = tuple(path for one in sources for path in (one.path, one.translation) if path is not None)
+    paths = tuple(path for parallel in sources for path in (parallel.path, parallel.translation) if path is not None)
     read = partial(_translations, sources, lessons.languages)
     material = _Material(lambda: list(map(read_parallel, sources)), read, paths, lessons.source, lessons.passages)
-    return _taught(load, settings, material, resume=resume, command=command, watch=watch)
+    return _trained(settings, material, resume=resume, command=command, watch=watch)
+
+
+def _require_names(settings: TeachSettings) -> None:
+    """Refuse names of no model before texts are read."""
+    for name in filter(None, (*settings.distill.teachers, settings.distill.student)):
+        require_name(name)
 
 
 def _own_texts(texts: Iterable[str], queries: Iterable[str]) -> Iterator[Translation]:
@@ -143,18 +152,18 @@ def _own_texts(texts: Iterable[str], queries: Iterable[str]) -> Iterator[Transla
             yield Translation(example.query, example.query, OWN_TEXTS, example.location)
 
 
-def _translations(sources: Iterable[ParallelSource], wanted: tuple[str, ...]) -> Iterator[Translation]:
-    seen = set[str]()
+def _translations(sources: Iterable[ParallelSource], languages: tuple[str, ...]) -> Iterator[Translation]:
+    read = set[str]()
     for source in sources:
-        for found in read_parallel(source):
-            seen.add(found.language)
-            yield found
-    if set(wanted) - seen:
-        every = {found.language for source in sources for found in read_parallel(replace(source, languages=()))}
-        chosen_languages(wanted, every | seen, source="the parallel texts")
+        for translation in read_parallel(source):
+            read.add(translation.language)
+            yield translation
+    if set(languages) - read:
+        available = {translation.language for source in sources for translation in read_parallel(replace(source, languages=()))}
+        chosen_languages(languages, available | read, source="the parallel texts")
 
 
-def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch) -> Result:
+def _trained(settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch) -> Result:
     section = settings.distill
     job = Job(_out_of(settings))
     # Before anything is read: what the run could not be is no reason to embed texts.
@@ -162,8 +171,8 @@ def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resum
     require_free(job.folder, resume=resume)
     device = device_of(settings.run.device)
     lessons = _lessons(job.prepared / "lessons", settings, material, watch)
-    teachers = [load(name, settings.teacher).to(device) for name in section.teachers]
-    student = load(str(section.student), settings.encoder).to(device)
+    teachers = [load_with(name, settings.teacher).to(device) for name in section.teachers]
+    student = load_with(str(section.student), settings.encoder).to(device)
     require_numbers(student)
     how = _how(teachers, student, section.width)
     if settings.train.loss == "mse" and len(teachers) == 1 and how != "pca":
@@ -174,7 +183,7 @@ def _taught(load: Loader, settings: TeachSettings, material: _Material, *, resum
     static = isinstance(student.query.backbone, StaticBackbone)
     del teachers, student
     run = settings.training(**_tables(settings, lessons, targets.path, layer, static=static))
-    result = train(load, run, resume=resume, command=command, watch=watch)
+    result = train(load_with, run, resume=resume, command=command, watch=watch)
     assert result is not None
     return result
 
@@ -201,8 +210,8 @@ def _lessons(folder: Path, settings: TeachSettings, material: _Material, watch: 
 def _out_of(settings: TeachSettings) -> Path:
     """The directory of the job, where enough is said for one."""
     section = settings.distill
-    named = {"distill.teachers": section.teachers, "distill.student": section.student, "distill.out": section.out}
-    if missing := [f"{name} must be given, got none" for name, value in named.items() if not value]:
+    required = {"distill.teachers": section.teachers, "distill.student": section.student, "distill.out": section.out}
+    if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
         raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
     if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
         raise ConfigError(f"adiabat distill must run in one process, got {processes}; start it without a launcher")
@@ -214,24 +223,30 @@ def _some_lessons(job: Job, material: _Material) -> Lessons:
     return Lessons(job.prepared / "lessons", {material.own: 1} if material.own == OWN_TEXTS else {material.own: 1, "others": 1})
 
 
-def _how(teachers: Sequence[DualEncoder], student: DualEncoder, asked: Width) -> Width:
+def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) -> Width:
     """Which of the ways to the teachers' vectors a student takes, none of them ``auto``."""
     if not student.shared:
         raise ModelError(f"{student.name}: a student must have one tower for both sides, got two; take another model")
-    whole, own = sum(teacher.width for teacher in teachers), student.width
-    fitting: tuple[Width, ...] = ("pca", "projection") if whole > own else ("projection", "none") if whole == own else ("projection",)
-    if asked not in (*fitting, "auto"):
+    teacher_width, student_width = sum(teacher.width for teacher in teachers), student.width
+    fitting: tuple[Width, ...] = (
+        ("pca", "projection")
+        if teacher_width > student_width
+        else ("projection", "none")
+        if teacher_width == student_width
+        else ("projection",)
+    )
+    if setting not in (*fitting, "auto"):
         raise ConfigError(
-            f"distill.width must be {' or '.join((*fitting, 'auto'))} where the student has {own} numbers and its teachers have {whole}, "
-            f"got {asked}; change it"
+            f"distill.width must be {' or '.join((*fitting, 'auto'))} where the student has {student_width} numbers and its teachers have "
+            f"{teacher_width}, got {setting}; change it"
         )
-    return fitting[0] if asked == "auto" else asked
+    return fitting[0] if setting == "auto" else setting
 
 
 def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -> None:
     """Refuse vectors of unit length where those that they are to be equal to have others."""
-    asked = teacher.query if side == "query" else teacher.document
-    if student.query.settings.unit_length and not asked.settings.unit_length:
+    tower = teacher.query if side == "query" else teacher.document
+    if student.query.settings.unit_length and not tower.settings.unit_length:
         raise ConfigError(
             f"train.loss = mse must have a student that can reach its teacher's vectors, {student.name} gives unit length and "
             f"{teacher.name} does not; set teacher.normalize = true, encoder.normalize = false, or take train.loss = cosine_distance"

@@ -63,15 +63,15 @@ class _Neighbours:
         waiting = [self.waiting.popleft() for _ in range(len(self.waiting))]
         if len(waiting) < 2:
             return None
-        source, text = (" ".join(getattr(one, name) for one in waiting) for name in ("source", "text"))
+        source, text = (" ".join(getattr(sentence, name) for sentence in waiting) for name in ("source", "text"))
         return replace(waiting[-1], source=source, text=text)
 
 
 class _Writer:
     """Puts each lesson into the file of its language, and what it teaches in the teacher's own language once into that of this one."""
 
-    def __init__(self, output: DatasetWriter, own: str, held_out: set[int]) -> None:
-        self.output, self.own, self.held_out = output, own, held_out
+    def __init__(self, output: DatasetWriter, own_language: str, held_out: set[int]) -> None:
+        self.output, self.own, self.held_out = output, own_language, held_out
         self.counts: Counter[str] = Counter()
         self._known = HashSet()
 
@@ -127,30 +127,30 @@ class _Told(Section):
 def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
     remedy = "remove the folder, so that it is made again"
     require_seal(folder, remedy=remedy, error=JobError)
-    made = read_json(folder / RECORD, remedy=remedy, error=JobError)
-    if made["settings"] != inputs:
-        others = ", ".join(_others(made["settings"], inputs))
+    record = read_json(folder / RECORD, remedy=remedy, error=JobError)
+    if record["settings"] != inputs:
+        others = ", ".join(_others(record["settings"], inputs))
         raise JobError(f"{folder} was made from other texts or settings ({others}); choose another --out, or remove it")
-    counts = {name.removesuffix(".jsonl.gz"): rows for name, rows in made["examples"].items()}
+    counts = {name.removesuffix(".jsonl.gz"): rows for name, rows in record["examples"].items()}
     return Lessons(folder, {name: rows for name, rows in counts.items() if name != VALIDATION})
 
 
-def _others(kept: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+def _others(before: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[str]:
     """Settings and files that are not what they were."""
     for kind, prefix in (("settings", "lessons."), ("files", "")):
-        was, now = kept[kind], wanted[kind]
+        was, now = before[kind], inputs[kind]
         yield from (f"{prefix}{name}" for name in sorted({*was, *now}) if was.get(name) != now.get(name))
 
 
 def _trimmed(read: Callable[[], Iterable[Translation]]) -> Iterator[Translation]:
     """Texts without white space around them: as a corpus gives them back, so that their ids stay theirs."""
-    for one in read():
-        yield replace(one, source=one.source.strip(), text=one.text.strip())
+    for translation in read():
+        yield replace(translation, source=translation.source.strip(), text=translation.text.strip())
 
 
 def _held_out(read: Callable[[], Iterable[Translation]], settings: HeldOutLessons, least: int, watch: Watch) -> set[int]:
     """Hashes of the teachers' texts that are held out."""
-    fraction, most = settings.validation_fraction, settings.max_validation
+    fraction, limit = settings.validation_fraction, settings.max_validation
     known, distinct = HashSet(), list[int]()
 
     def texts() -> Iterator[str]:
@@ -161,14 +161,14 @@ def _held_out(read: Callable[[], Iterable[Translation]], settings: HeldOutLesson
                 distinct.append(hash(lesson.source))
                 yield lesson.source
 
-    chosen = held_out_queries(texts(), fraction, most)
+    chosen = held_out_queries(texts(), fraction, limit)
     if not least <= len(chosen) < len(distinct):
-        wanted = "texts on both sides" if least == 1 else f"{least} texts to tell apart on one side, and some on the other"
+        requirement = "texts on both sides" if least == 1 else f"{least} texts to tell apart on one side, and some on the other"
         raise DataError(
-            f"lessons.validation_fraction = {fraction} and lessons.max_validation = {most} must leave {wanted}, got {len(chosen):,} of "
-            f"{len(distinct):,} held out; choose others, or add texts"
+            f"lessons.validation_fraction = {fraction} and lessons.max_validation = {limit} must leave {requirement}, got "
+            f"{len(chosen):,} of {len(distinct):,} held out; choose others, or add texts"
         )
-    return {distinct[place] for place in chosen.tolist()}
+    return {distinct[index] for index in chosen.tolist()}
 
 
 def _write(read: Iterable[Translation], writer: _Writer, passages: int, watch: Watch) -> Mapping[str, int]:

@@ -41,13 +41,13 @@ class _OfSide:
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
         del side
-        found = self.model.encode(texts, side=self.side)
-        if blind := [text for text, row in zip(texts, found, strict=True) if not row.any()]:
+        vectors = self.model.encode(texts, side=self.side)
+        if blind := [text for text, row in zip(texts, vectors, strict=True) if not row.any()]:
             raise DataError(
                 f"a teacher must give every text a vector other than zero, {self.model.name} gives none to {several(map(shown, blind))}; "
                 "remove it, or take another teacher"
             )
-        return found
+        return vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class _Joined:
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
         del side
-        whole = joined_rows(self.stores, [text_id(text) for text in texts])
-        return whole if self.directions is None else unit(whole @ self.directions)
+        rows = joined_rows(self.stores, [text_id(text) for text in texts])
+        return rows if self.directions is None else unit(rows @ self.directions)
 
 
 def joined_rows(stores: Sequence[Store], ids: Sequence[str]) -> Float[np.ndarray, "n e"]:
@@ -82,8 +82,8 @@ def joined_rows(stores: Sequence[Store], ids: Sequence[str]) -> Float[np.ndarray
     Returns:
         One row for each, of unit length: the product of two rows is the mean of the teachers' cosines.
     """
-    parts = [unit(store.gather(store.rows(ids)).astype(np.float32)) for store in stores]
-    return np.concatenate(parts, axis=1) / np.float32(np.sqrt(len(parts)))
+    units = [unit(store.gather(store.rows(ids)).astype(np.float32)) for store in stores]
+    return np.concatenate(units, axis=1) / np.float32(np.sqrt(len(units)))
 
 
 def unit(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n e"]:
@@ -103,9 +103,9 @@ def main_directions(rows: Callable[[], Iterator[Float[np.ndarray, "n e"]]], widt
         moments = exact.T @ exact if moments is None else moments + exact.T @ exact
     assert moments is not None
     values, vectors = np.linalg.eigh(moments)
-    kept = vectors[:, ::-1][:, :width]
-    signs = np.sign(kept[np.abs(kept).argmax(axis=0), np.arange(width)])
-    return (kept * signs).astype(np.float32), float(values[::-1][:width].sum() / values.sum())
+    largest = vectors[:, ::-1][:, :width]
+    signs = np.sign(largest[np.abs(largest).argmax(axis=0), np.arange(width)])
+    return (largest * signs).astype(np.float32), float(values[::-1][:width].sum() / values.sum())
 
 
 def build_targets(
@@ -121,7 +121,8 @@ def build_targets(
     if width is not None:
         require_texts(sum(1 for _ in islice(read_corpus(corpus), width)), width)
     stores = [
-        _store_of(_OfSide(one, side), corpus, folder / f"teacher-{number}", one.name, watch) for number, one in enumerate(teachers, 1)
+        _store_of(_OfSide(teacher, side), corpus, folder / f"teacher-{number}", teacher.name, watch)
+        for number, teacher in enumerate(teachers, 1)
     ]
     if len(stores) == 1 and width is None:
         return stores[0]
@@ -133,7 +134,7 @@ def build_targets(
         _Joined(stores, directions, made_of, teachers[0].fingerprint(side)),
         corpus,
         folder / "targets",
-        " + ".join(one.name for one in teachers),
+        " + ".join(teacher.name for teacher in teachers),
         watch,
     )
 
@@ -183,8 +184,8 @@ def _directions(stores: Sequence[Store], width: int, watch: Watch) -> Directions
         for start in range(0, count, _BLOCK):
             yield joined_rows(stores, stores[0].doc_ids(range(start, min(start + _BLOCK, count))))
 
-    directions, kept = main_directions(rows, width)
-    watch.note(f"{width} of the {len(directions)} numbers of the teachers' vectors are kept, with {kept:.1%} of their squared lengths")
+    directions, share = main_directions(rows, width)
+    watch.note(f"{width} of the {len(directions)} numbers of the teachers' vectors are kept, with {share:.1%} of their squared lengths")
     return directions
 
 

@@ -67,29 +67,29 @@ def token_vectors(
     settings = replace(teacher.settings, pooling=POOLINGS[pooling], normalize=False)
     bare = teacher.with_settings(settings)
     skipped, closing = (sequences.before, sequences.after) if pooling == "token" else (0, 0)
-    kept = EmbeddingCache(len(sequences.token_ids), bare.width)
+    cache = EmbeddingCache(len(sequences.token_ids), bare.width)
     if folder is not None:
-        kept.keep_in(folder / f"tokens-{_print_of(bare, sequences, pooling)}", resume=True)
-    missing = np.flatnonzero(~kept.known)
+        cache.keep_in(folder / f"tokens-{_print_of(bare, sequences, pooling)}", resume=True)
+    missing = np.flatnonzero(~cache.known)
     for start in range(0, len(missing), BLOCK):
         watch.progress("passing tokens through the teacher", start, len(missing))
         rows = missing[start : start + BLOCK]
-        found = bare.encode_tokens([sequences.token_ids[row] for row in rows], skipped=skipped, closing=closing, precision=PRECISION)
-        _require_finite(found, sequences, rows, teacher)
-        kept.put(rows, found)
-        kept.save()
-    return kept.vectors
+        vectors = bare.encode_tokens([sequences.token_ids[row] for row in rows], skipped=skipped, closing=closing, precision=PRECISION)
+        _require_finite(vectors, sequences, rows, teacher)
+        cache.put(rows, vectors)
+        cache.save()
+    return cache.vectors
 
 
 def _print_of(teacher: Encoder, sequences: Sequences, pooling: TokenPooling) -> str:
     """Digest of all that decides the vectors."""
     around = [sequences.before, sequences.after, pooling, PRECISION]
-    told = json.dumps([teacher.weights_digest(), [list(ids) for ids in sequences.token_ids], *around])
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    text = json.dumps([teacher.weights_digest(), [list(ids) for ids in sequences.token_ids], *around])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _require_finite(found: Float[np.ndarray, "b e"], sequences: Sequences, rows: Int[np.ndarray, " b"], teacher: Encoder) -> None:
-    finite = np.isfinite(found).all(axis=1)
+def _require_finite(vectors: Float[np.ndarray, "b e"], sequences: Sequences, rows: Int[np.ndarray, " b"], teacher: Encoder) -> None:
+    finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         token = teacher.tokenizer.decode(list(sequences.token_ids[int(rows[finite.argmin()])]))
         raise DataError(f"the teacher must give finite vectors, got one that is not for {token!r}; check its weights")
@@ -112,13 +112,13 @@ def reduced(
         raise DataError("the teacher must tell tokens apart, got the same vector for all; check its weights, or take another pooling")
     if how == "ica":
         scores = _independent(exact, dims, seed, watch)
-        kept = _kept(exact, scores)
+        variance = _kept(exact, scores)
     else:
-        found = PCA(n_components=dims, svd_solver="covariance_eigh" if how == "pca" else "randomized", random_state=seed)
-        scores = found.fit_transform(exact)
-        kept = float(found.explained_variance_ratio_.sum())
+        projection = PCA(n_components=dims, svd_solver="covariance_eigh" if how == "pca" else "randomized", random_state=seed)
+        scores = projection.fit_transform(exact)
+        variance = float(projection.explained_variance_ratio_.sum())
     largest = scores[np.abs(scores).argmax(axis=0), np.arange(dims)]
-    return (scores * np.sign(largest)).astype(np.float32), kept
+    return (scores * np.sign(largest)).astype(np.float32), variance
 
 
 def require_dims(dims: int, rows: int, width: int) -> None:
@@ -132,10 +132,10 @@ def require_dims(dims: int, rows: int, width: int) -> None:
 def _independent(table: Float[np.ndarray, "v e"], dims: int, seed: int, watch: Watch) -> Float[np.ndarray, "v k"]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        found: Float[np.ndarray, "v k"] = FastICA(n_components=dims, whiten="unit-variance", random_state=seed).fit_transform(table)
-    if any(issubclass(one.category, ConvergenceWarning) for one in caught):
+        sources: Float[np.ndarray, "v k"] = FastICA(n_components=dims, whiten="unit-variance", random_state=seed).fit_transform(table)
+    if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
         watch.note("independent directions were not found to the end: they span what they should, and are turned within it")
-    return found
+    return sources
 
 
 def _kept(table: Float[np.ndarray, "v e"], scores: Float[np.ndarray, "v k"]) -> float:

@@ -33,9 +33,9 @@ def by_count(counts: Int[np.ndarray, " v"]) -> Weights:
     Returns:
         A weight for each; that of the most frequent is 0.
     """
-    found = np.empty(len(counts))
-    found[np.argsort(-counts, kind="stable")] = by_rank(len(counts))
-    return found
+    weights = np.empty(len(counts))
+    weights[np.argsort(-counts, kind="stable")] = by_rank(len(counts))
+    return weights
 
 
 def zipf(rows: int) -> Weights:
@@ -51,8 +51,8 @@ def zipf(rows: int) -> Weights:
         van Dongen and Tulkens, model2vec, "SIF weighting"; model2vec takes the same.
     """
     shares = 1.0 / np.arange(2, rows + 2)
-    found: Weights = shares / shares.sum()
-    return found
+    normalised: Weights = shares / shares.sum()
+    return normalised
 
 
 def counted(counts: Int[np.ndarray, " v"]) -> Weights:
@@ -64,9 +64,9 @@ def counted(counts: Int[np.ndarray, " v"]) -> Weights:
     Returns:
         Shares that sum to 1.
     """
-    seen = counts.astype(np.float64) + 1.0
-    found: Weights = seen / seen.sum()
-    return found
+    smoothed = counts.astype(np.float64) + 1.0
+    shares: Weights = smoothed / smoothed.sum()
+    return shares
 
 
 def sif(shares: Weights, coefficient: float) -> Weights:

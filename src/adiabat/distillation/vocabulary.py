@@ -73,8 +73,8 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] =
     tokens = list(edited.sorted_vocabulary)
     if len(tokens) < 2:
         raise ConfigError(f"static.without must leave tokens, got {without!r}, which matches all; leave it out")
-    own = pruned.vocabulary
-    new = sum(token not in own for token in tokens)
+    teacher_tokens = pruned.vocabulary
+    new = sum(token not in teacher_tokens for token in tokens)
     return Vocabulary(tokens, edited.to_tokenizer(), _sequences(pruned, tokens, added, _opening(tokenizer, pruned)), known, new)
 
 
@@ -114,24 +114,26 @@ def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
         raise ConfigError(f"static.without must be a regular expression, got {without!r}: {fault}") from fault
     # Without the one for what it does not know, a tokenizer fails at the first such text.
     unknown = bare.unk_token
-    left: Any = bare.remove_tokens_from_vocabulary([token for token in bare.sorted_vocabulary if pattern.match(token) and token != unknown])
+    pruned: Any = bare.remove_tokens_from_vocabulary(
+        [token for token in bare.sorted_vocabulary if pattern.match(token) and token != unknown]
+    )
     if unknown is not None:
         # Unigram knows it by its number, which is another one now.
-        left.model.unk_token = unknown
-    return left  # type: ignore[no-any-return]
+        pruned.model.unk_token = unknown
+    return pruned  # type: ignore[no-any-return]
 
 
 def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[TokenizerModel, dict[str, Word], list[Word]]:
     """The tokenizer with words; the word of each new token; and words that are tokens already."""
-    there, pieces, phrases = set(model.sorted_vocabulary), dict[str, Word](), dict[str, Word]()
+    tokens, pieces, phrases = set(model.sorted_vocabulary), dict[str, Word](), dict[str, Word]()
     known, faults = dict[str, Word](), list[str]()
     for word in words:
-        found = model.preprocessor.preprocess(word.text, had_initial_subword_prefix=True)
-        if not found:
+        split = model.preprocessor.preprocess(word.text, had_initial_subword_prefix=True)
+        if not split:
             faults.append(f"{word.place}: {word.text!r} is nothing once the tokenizer has normalised it")
             continue
-        group, token = (pieces, found[0]) if len(found) == 1 else (phrases, _normalized(model, word.text))
-        group = known if token in there else group
+        group, token = (pieces, split[0]) if len(split) == 1 else (phrases, _normalized(model, word.text))
+        group = known if token in tokens else group
         if token in group:
             faults.append(f"{word.place}: {word.text!r} is the word of {group[token].place}")
         group.setdefault(token, word)
@@ -141,9 +143,9 @@ def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[Tokenizer
     # Short ones first: BPE makes pieces of the longer ones on its way, and a word must not be there before it comes.
     ordered = sorted(pieces, key=len)
     grown = model.prune_added_tokens().add_tokens_to_vocabulary(ordered, preprocess_tokens=False)
-    for whole in (True, False):
-        chosen = [phrase for phrase in phrases if _has_borders(phrase) == whole]
-        grown = grown.add_addedtokens(chosen, is_special=False, single_word=whole, normalized=True)
+    for bordered in (True, False):
+        chosen = [phrase for phrase in phrases if _has_borders(phrase) == bordered]
+        grown = grown.add_addedtokens(chosen, is_special=False, single_word=bordered, normalized=True)
     return grown, {**pieces, **phrases}, list(known.values())
 
 
@@ -160,27 +162,27 @@ def _normalized(model: TokenizerModel, text: str) -> str:
 def _require_known(teacher: Tokenizer, words: Iterable[Word], unknown: int | None) -> None:
     """Refuse words of which the teacher knows no piece: they would all have one vector."""
     texts = {word.place: (word.text, teacher.encode(word.text, add_special_tokens=False).ids) for word in words}
-    if strange := [f"{place}: {text!r}" for place, (text, ids) in texts.items() if set(ids) <= {unknown}]:
+    if strange := [f"{location}: {text!r}" for location, (text, ids) in texts.items() if set(ids) <= {unknown}]:
         raise DataError(f"of each word the teacher must know a piece, got {several(strange)}; remove these lines, or take another teacher")
 
 
 def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str, Word], opening: list[int]) -> Sequences:
     """What passes through the teacher, in its own ids: a token between special tokens, a word as the teacher takes the text."""
-    before, after, own = list(model.bos_ids or []), list(model.eos_ids or []), model.vocabulary
+    before, after, teacher_ids = list(model.bos_ids or []), list(model.eos_ids or []), model.vocabulary
     ids, teacher = dict(model.model_delta.token_mapping), model.to_tokenizer()
     teacher.no_padding()
     teacher.no_truncation()
 
     def passed(token: str) -> list[int]:
-        if token in own:
-            return [*before, own[token], *after]
+        if token in teacher_ids:
+            return [*before, teacher_ids[token], *after]
         # What BPE merges on the way to a word is a token too.
         text = added[token].text if token in added else model.preprocessor.decode(token).decoded
-        found: list[int] = teacher.encode(text).ids
-        return found
+        encoded: list[int] = teacher.encode(text).ids
+        return encoded
 
-    _require_known(teacher, added.values(), None if model.unk_token is None else own.get(model.unk_token))
-    return Sequences([[*opening, *(ids[one] for one in passed(token))] for token in tokens], len(opening) + len(before), len(after))
+    _require_known(teacher, added.values(), None if model.unk_token is None else teacher_ids.get(model.unk_token))
+    return Sequences([[*opening, *(ids[piece] for piece in passed(token))] for token in tokens], len(opening) + len(before), len(after))
 
 
 def read_words(path: Path) -> list[Word]:
@@ -223,12 +225,12 @@ def count_tokens(tokenizer: Tokenizer, texts: Iterable[str], *, watch: Watch = S
     """Count tokens."""
     rows = tokenizer.get_vocab_size()
     times, containing = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
-    left, done = iter(texts), 0
-    while block := list(islice(left, BLOCK)):
+    remaining, count = iter(texts), 0
+    while block := list(islice(remaining, BLOCK)):
         for encoding in tokenizer.encode_batch_fast(block, add_special_tokens=False):
-            found, often = np.unique(np.asarray(encoding.ids, dtype=np.int64), return_counts=True)
-            times[found] += often
-            containing[found] += 1
-        done += len(block)
-        watch.progress("counting tokens of the corpus", done, done)
-    return TokenCounts(times, containing, done)
+            tokens, often = np.unique(np.asarray(encoding.ids, dtype=np.int64), return_counts=True)
+            times[tokens] += often
+            containing[tokens] += 1
+        count += len(block)
+        watch.progress("counting tokens of the corpus", count, count)
+    return TokenCounts(times, containing, count)

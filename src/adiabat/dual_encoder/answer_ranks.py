@@ -28,8 +28,8 @@ def ranks_of_answers(
         rows = query[start : start + QUERIES_AT_A_TIME]
         scores = -torch.cdist(rows, documents, compute_mode=EXACT) if distance else rows @ documents.T
         answered = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
-        for row, found in enumerate(answers[start : start + QUERIES_AT_A_TIME]):
-            answered[row, torch.from_numpy(found)] = True
+        for row, listed in enumerate(answers[start : start + QUERIES_AT_A_TIME]):
+            answered[row, torch.from_numpy(listed)] = True
         best = scores.masked_fill(~answered, -torch.inf).amax(dim=1, keepdim=True)
         # So that what is no number counts as a tie.
         ranks.append(1 + (~(scores < best) & ~answered).sum(dim=1))
@@ -50,11 +50,11 @@ def pair_errors(pairs: PairSet, query: Vectors, document: Vectors, *, distance: 
     negatives = pairs.negatives.take(pairs.query)
     pair, errors = np.repeat(np.arange(len(pairs)), negatives.lengths), 0
     for start in range(0, len(pair), PAIRS_AT_A_TIME):
-        some = pair[start : start + PAIRS_AT_A_TIME]
-        asked, near = query(pairs.query[some]), document(pairs.positive[some])
+        block = pair[start : start + PAIRS_AT_A_TIME]
+        queries, near = query(pairs.query[block]), document(pairs.positive[block])
         far = document(negatives.values[start : start + PAIRS_AT_A_TIME])
         if distance:
-            errors += int(triplet_errors(asked, near, far, distance="euclidean"))
+            errors += int(triplet_errors(queries, near, far, distance="euclidean"))
         else:
-            errors += int((~((asked * near).sum(dim=1) > (asked * far).sum(dim=1))).sum())
+            errors += int((~((queries * near).sum(dim=1) > (queries * far).sum(dim=1))).sum())
     return errors

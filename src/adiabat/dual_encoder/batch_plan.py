@@ -94,8 +94,8 @@ def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
     section = settings.mixture
     sizes = np.bincount(pairs.sources)
     counted = np.minimum(sizes, section.cap or sizes.max()).tolist()
-    given = [source.weight for source in settings.data.sources]
-    weights = source_weights(counted, rule=section.rule, temperature=section.temperature, weights=given)
+    asked_weights = [source.weight for source in settings.data.sources]
+    weights = source_weights(counted, rule=section.rule, temperature=section.temperature, weights=asked_weights)
     counts = pass_counts(counted, weights, exhausted=section.exhausted)
     return Mixture(tuple(sizes.tolist()), weights, counts, settings.run.seed)
 
@@ -150,14 +150,15 @@ def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
 
 def left_out_note(sampler: BatchSampler, *, steps: int) -> str | None:
     """How many pairs the passes of a run left out; None where none were."""
-    most = number = ended = 0
+    largest = number = ended = 0
     while ended < steps:
-        most = max(most, sampler.left_out(number))
+        largest = max(largest, sampler.left_out(number))
         ended += sampler.batches(number)
         number += 1
-    if not most:
+    if not largest:
         return None
-    return f"up to {most:,} of {sampler.pairs:,} pairs of a pass were in no batch, because they fitted into none by the rules of [batches]"
+    amount = f"up to {largest:,} of {sampler.pairs:,} pairs of a pass"
+    return f"{amount} were in no batch, because they fitted into none by the rules of [batches]"
 
 
 def mixture_note(sampler: BatchSampler, pairs: PairSet, settings: TrainSettings, *, steps: int) -> str | None:
@@ -169,10 +170,10 @@ def mixture_note(sampler: BatchSampler, pairs: PairSet, settings: TrainSettings,
     if len(paths) < 2 or not steps:
         return None
     counts = drawn_counts(sampler, pairs.sources, steps=range(steps), count=len(paths))
-    wanted = mixture_of(pairs, settings).weights
+    shares_asked = mixture_of(pairs, settings).weights
     shares = [
         f"{cut_middle(path, limit=40)} {count:,} ({100 * count / counts.sum():.1f} %, asked for {100 * share:.1f} %)"
-        for path, count, share in zip(paths, counts.tolist(), wanted.tolist(), strict=True)
+        for path, count, share in zip(paths, counts.tolist(), shares_asked.tolist(), strict=True)
     ]
     return f"pairs drawn of each source: {'; '.join(shares)}"
 

@@ -72,23 +72,23 @@ def check_negatives(pairs: PairSet, section: TrainSection) -> None:
         )
 
 
-def draw_batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection, *, seed: int, step: int) -> Batch:
+def draw_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: TrainSection, *, seed: int, step: int) -> Batch:
     """The batch of some pairs, with negatives drawn from those that their queries list."""
     random = step_generator(seed, step)
-    most = section.negatives_per_query
-    return _batch(pairs, picked, section, lambda query: _drawn(pairs.negatives[query], most, random))
+    count = section.negatives_per_query
+    return _batch(pairs, rows, section, lambda query: _drawn(pairs.negatives[query], count, random))
 
 
-def validation_batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection) -> Batch:
+def validation_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: TrainSection) -> Batch:
     """The batch of some pairs, with negatives that follow from the texts alone: those whose hash with their query is lowest."""
 
     def lowest(query: int) -> Int[np.ndarray, " k"]:
         listed = pairs.negatives[query].astype(np.int64)
-        (asked,) = pairs.texts.queries.take(np.array([query]))
-        order = text_order(f"{asked}\0{text}" for text in pairs.texts.documents.take(listed))
+        (query_text,) = pairs.texts.queries.take(np.array([query]))
+        order = text_order(f"{query_text}\0{text}" for text in pairs.texts.documents.take(listed))
         return listed.take(order[: section.negatives_per_query])
 
-    return _batch(pairs, picked, section, lowest)
+    return _batch(pairs, rows, section, lowest)
 
 
 def pair_order(pairs: PairSet) -> Int[np.ndarray, " pairs"]:
@@ -99,24 +99,24 @@ def pair_order(pairs: PairSet) -> Int[np.ndarray, " pairs"]:
 
 def _batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection, draw: Callable[[int], Int[np.ndarray, " k"]]) -> Batch:
     """The batch of some pairs, with the negatives that are drawn for each row of a query."""
-    most = section.negatives_per_query
+    count = section.negatives_per_query
     # Rows are kept in half the memory; of a batch they are keys, too, which tensors hold as 64-bit numbers.
     query, positive = (rows[picked].astype(np.int64) for rows in (pairs.query, pairs.positive))
     if section.loss in REGRESSIONS:
         return Batch(query, positive, _none(), _none().reshape(len(query), 0))
-    drawn = [draw(row) for row in query.tolist()]
+    negatives = [draw(row) for row in query.tolist()]
     if section.loss == "triplet":
-        return Batch(query, positive, _none(), np.stack([np.resize(rows, most) for rows in drawn]))
+        return Batch(query, positive, _none(), np.stack([np.resize(rows, count) for rows in negatives]))
     if section.negatives_seen_by == "all":
-        return Batch(query, positive, Ragged.of(drawn).values, _none().reshape(len(query), 0))
-    own = np.repeat(positive[:, None], most, axis=1)
-    for place, rows in enumerate(drawn):
-        own[place, : len(rows)] = rows
+        return Batch(query, positive, Ragged.of(negatives).values, _none().reshape(len(query), 0))
+    own = np.repeat(positive[:, None], count, axis=1)
+    for index, rows in enumerate(negatives):
+        own[index, : len(rows)] = rows
     return Batch(query, positive, _none(), own)
 
 
-def _drawn(listed: Int[np.ndarray, " n"], most: int, random: np.random.Generator) -> Int[np.ndarray, " k"]:
-    return (listed if len(listed) <= most else random.choice(listed, most, replace=False)).astype(np.int64)
+def _drawn(listed: Int[np.ndarray, " n"], count: int, random: np.random.Generator) -> Int[np.ndarray, " k"]:
+    return (listed if len(listed) <= count else random.choice(listed, count, replace=False)).astype(np.int64)
 
 
 def _none() -> Int[np.ndarray, " none"]:
@@ -141,8 +141,8 @@ def pairs_of(
     keys = _keys(batch, examples, device) if section.mask_duplicates else {}
     opinion = None
     if guide is not None:
-        alike = Sides(unit_rows(guide.query), unit_rows(guide.documents))
-        opinion = Guide(*_gathered(batch, alike, processes), margin=section.guide_margin, relative=section.guide_relative)
+        unit = Sides(unit_rows(guide.query), unit_rows(guide.documents))
+        opinion = Guide(*_gathered(batch, unit, processes), margin=section.guide_margin, relative=section.guide_relative)
     return Pairs(query, positive, shared, own, rows=processes.share(len(batch.query)), guide=opinion, **keys)
 
 
@@ -164,13 +164,13 @@ def _gathered(
 def _keys(batch: Batch, examples: PairSet, device: torch.device) -> dict[str, Tensor]:
     """Rows of `Texts` are keys: equal where texts are. Answers that are not in the batch would mask nothing."""
     listed = examples.answers.take(batch.query)
-    here = np.isin(listed.values, batch.documents)
-    answers = [listed.values[start:end][here[start:end]] for start, end in pairwise(listed.offsets.tolist())]
-    most = max(map(len, answers))
+    in_batch = np.isin(listed.values, batch.documents)
+    answers = [listed.values[start:end][in_batch[start:end]] for start, end in pairwise(listed.offsets.tolist())]
+    longest = max(map(len, answers))
     keys = {
         "query_keys": batch.query,
         "positive_keys": batch.positive,
-        "answer_keys": np.stack([np.resize(rows, most) for rows in answers]),
+        "answer_keys": np.stack([np.resize(rows, longest) for rows in answers]),
     }
     keys |= {"shared_keys": batch.shared} if len(batch.shared) else {}
     keys |= {"own_keys": batch.own} if batch.own.size else {}

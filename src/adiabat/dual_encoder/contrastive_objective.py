@@ -243,12 +243,13 @@ class PairContrast:
     @torch.no_grad()
     def validate(self) -> Validation:
         """Loss over batches that follow from the texts alone, and the rank of each query's answer among all validation documents."""
-        asked, candidates = self.validation.asked, self.validation.candidates
-        query, document = (_Rows(rows, self._texts.sides[side].embed(rows)) for side, rows in zip(SIDES, (asked, candidates), strict=True))
-        answers = [_places(candidates, self.validation.answers[row]) for row in asked.tolist()]
+        queries, candidates = self.validation.asked, self.validation.candidates
+        texts = zip(SIDES, (queries, candidates), strict=True)
+        query, document = (_Rows(rows, self._texts.sides[side].embed(rows)) for side, rows in texts)
+        answers = [_places(candidates, self.validation.answers[row]) for row in queries.tolist()]
         ranks = ranks_of_answers(self._comparable(query.vectors), self._comparable(document.vectors), answers, distance=self._distance())
-        errors, compared = int((ranks > 1).sum()), len(asked)
-        measures = {"P@1": 1.0 - errors / len(asked), "RR": float((1.0 / ranks).mean())}
+        errors, compared = int((ranks > 1).sum()), len(queries)
+        measures = {"P@1": 1.0 - errors / len(queries), "RR": float((1.0 / ranks).mean())}
         if self.settings.train.error_unit == "pairs":
             vectors = (lambda rows: self._comparable(query.of(rows))), (lambda rows: self._comparable(document.of(rows)))
             errors, compared = pair_errors(self.validation, *vectors, distance=self._distance()), listed_pairs(self.validation)
@@ -279,7 +280,7 @@ class PairContrast:
     def _validation_batches(self) -> list[tuple[Batch, int]]:
         section, order = self.settings.train, pair_order(self.validation)
         batches = validation_batches(order, section.batch_size, full=section.loss in IN_BATCH)
-        return [(validation_batch(self.validation, picked, section), weight) for picked, weight in batches]
+        return [(validation_batch(self.validation, rows, section), weight) for rows, weight in batches]
 
     @torch.no_grad()
     def _validation_temperature(self) -> float:
@@ -294,12 +295,12 @@ class _Rows:
     rows: Int[np.ndarray, " n"]
     vectors: Float[Tensor, "n e"]
 
-    def of(self, wanted: Int[np.ndarray, " k"]) -> Float[Tensor, "k e"]:
-        return self.vectors[torch.from_numpy(np.searchsorted(self.rows, wanted)).to(self.vectors.device)]
+    def of(self, rows: Int[np.ndarray, " k"]) -> Float[Tensor, "k e"]:
+        return self.vectors[torch.from_numpy(np.searchsorted(self.rows, rows)).to(self.vectors.device)]
 
 
-def _places(rows: Int[np.ndarray, " n"], wanted: Int[np.ndarray, " k"]) -> Int[np.ndarray, " _"]:
+def _places(rows: Int[np.ndarray, " n"], targets: Int[np.ndarray, " k"]) -> Int[np.ndarray, " _"]:
     """Where some of ascending rows stand; those that are not among them are left out."""
-    places = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-    found: Int[np.ndarray, " _"] = places[rows[places] == wanted]
-    return found
+    positions = np.minimum(np.searchsorted(rows, targets), len(rows) - 1)
+    present: Int[np.ndarray, " _"] = positions[rows[positions] == targets]
+    return present

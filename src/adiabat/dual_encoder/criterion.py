@@ -43,16 +43,16 @@ def _compared(section: TrainSection, loss: Criterion) -> Criterion:
     """The loss by cosine or by product, under the model's own opinion where it is its own guide."""
 
     def compared(pairs: Pairs, temperature: Temperature) -> Float[Tensor, ""]:
-        alike = pairs if section.similarity == "dot" else pairs.unit()
+        scaled = pairs if section.similarity == "dot" else pairs.unit()
         if section.guide == "self":
-            alike = replace(alike, guide=_own_opinion(alike, section))
-        return loss(alike, temperature)
+            scaled = replace(scaled, guide=_own_opinion(scaled, section))
+        return loss(scaled, temperature)
 
     return compared
 
 
 def _own_opinion(pairs: Pairs, section: TrainSection) -> Guide:
-    shared, own = (None if part is None else part.detach() for part in (pairs.shared, pairs.own))
+    shared, own = (None if vectors is None else vectors.detach() for vectors in (pairs.shared, pairs.own))
     margin, relative = section.guide_margin, section.guide_relative
     return Guide(pairs.query.detach(), pairs.positive.detach(), shared, own, margin=margin, relative=relative)
 
@@ -81,5 +81,5 @@ def _regression(section: TrainSection) -> Criterion:
 
 def _over_widths(loss: Criterion, widths: tuple[int, ...], pairs: Pairs, temperature: Temperature) -> Float[Tensor, ""]:
     """Mean of the loss over the first numbers of the embeddings and over all of them (Kusupati et al. 2022, equal weights)."""
-    whole = pairs.query.shape[1]
-    return torch.stack([loss(pairs.first_numbers(width), temperature) for width in dict.fromkeys((*widths, whole))]).mean()
+    distinct = dict.fromkeys((*widths, pairs.query.shape[1]))
+    return torch.stack([loss(pairs.first_numbers(width), temperature) for width in distinct]).mean()

@@ -46,9 +46,9 @@ Number = Callable[[PairBuilder], list[str]]
 """Numbers examples, and gives the names of their sets."""
 
 
-def cache_folder(given: str | None) -> Path:
+def cache_folder(setting: str | None) -> Path:
     """Where pairs are kept."""
-    return user_cache() if given is None else Path(given)
+    return user_cache() if setting is None else Path(setting)
 
 
 def cached_pairs(number: Number, description: dict[str, Any], cache: Path) -> tuple[PairSet, ...]:
@@ -65,13 +65,13 @@ def pairs_in(folder: Path, number: Number, *, advice: str) -> tuple[PairSet, ...
         except (DataError, StoreError) as damage:
             warnings.warn(str(damage), stacklevel=2)
             shutil.rmtree(folder, ignore_errors=True)
-    place = folder.parent
-    with _plain_faults(place, advice):
-        place.mkdir(parents=True, exist_ok=True)
-        _clear_abandoned(place)
-        making = Path(tempfile.mkdtemp(prefix=MAKING, dir=place))
+    cache = folder.parent
+    with _plain_faults(cache, advice):
+        cache.mkdir(parents=True, exist_ok=True)
+        _clear_abandoned(cache)
+        making = Path(tempfile.mkdtemp(prefix=MAKING, dir=cache))
     try:
-        with _plain_faults(place, advice):
+        with _plain_faults(cache, advice):
             _write(number, making)
             _put(making, folder)
     finally:
@@ -123,11 +123,11 @@ def _state(path: Path) -> tuple[str, ...]:
 
 
 @contextmanager
-def _plain_faults(place: Path, advice: str) -> Iterator[None]:
+def _plain_faults(folder: Path, advice: str) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        raise DataError(f"{place} must have room for the pairs, got: {fault.strerror or fault}; free some space, or {advice}") from fault
+        raise DataError(f"{folder} must have room for the pairs, got: {fault.strerror or fault}; free some space, or {advice}") from fault
 
 
 def _clear_abandoned(cache: Path) -> None:
@@ -154,14 +154,14 @@ def _write(number: Number, folder: Path) -> None:
         names = number(builder)
     texts = _texts(folder)
     sets = builder.built(names, texts)
-    arrays = {f"{place}.{name}": getattr(one, name) for place, one in enumerate(sets) for name in EACH}
+    arrays = {f"{index}.{name}": getattr(pairs, name) for index, pairs in enumerate(sets) for name in EACH}
     for name in ("answers", "negatives"):
         lists: Ragged = getattr(sets[0], name)
         arrays |= {f"{name}.values": lists.values, f"{name}.offsets": lists.offsets}
     np.savez(folder / "numbers.npz", **arrays)
     queries, documents = text_numbers(replace(texts, folder=None))
     np.savez(folder / EQUAL_TEXTS, queries=queries, documents=documents)
-    about = {"sha256": texts.digest().hex(), "sets": [{"name": one.name, "notes": one.notes} for one in sets]}
+    about = {"sha256": texts.digest().hex(), "sets": [{"name": pairs.name, "notes": pairs.notes} for pairs in sets]}
     write_json(about, folder / "about.json")
     seal(folder, sorted(path.name for path in folder.iterdir()))
 
@@ -179,10 +179,10 @@ def _opened(folder: Path) -> tuple[PairSet, ...]:
         arrays = {name: numbers[name] for name in numbers.files}
     texts = _texts(folder, about["sha256"])
     answers, negatives = (Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"]) for name in ("answers", "negatives"))
-    return tuple(_set(place, about["sets"][place], texts, answers, negatives, arrays) for place in range(len(about["sets"])))
+    return tuple(_set(number, about["sets"][number], texts, answers, negatives, arrays) for number in range(len(about["sets"])))
 
 
-def _set(place: int, about: dict[str, Any], texts: Texts, answers: Ragged, negatives: Ragged, arrays: dict[str, np.ndarray]) -> PairSet:
-    query, positive, sources, topics, tags = (arrays[f"{place}.{name}"] for name in EACH)
+def _set(number: int, about: dict[str, Any], texts: Texts, answers: Ragged, negatives: Ragged, arrays: dict[str, np.ndarray]) -> PairSet:
+    query, positive, sources, topics, tags = (arrays[f"{number}.{name}"] for name in EACH)
     notes: Sequence[str] = about["notes"]
     return PairSet(about["name"], texts, query, positive, answers, negatives, sources, topics, tags, tuple(notes))

@@ -46,7 +46,7 @@ def read_pairs(
     sources = [*_sources(source, settings), *_validated(settings)]
     sets = _numbered(sources, stored, cache, watch)
     if not settings.validation:
-        return _parted(joined(sets), " + ".join(one.path for one in sources), settings)
+        return _parted(joined(sets), " + ".join(source_read.path for source_read in sources), settings)
     train, validation = joined(sets[:-1]), sets[-1]
     if note := _overlap_note(train, validation):
         validation = replace(validation, notes=(*validation.notes, note))
@@ -66,19 +66,19 @@ def _validated(settings: TrainDataSection) -> list[_Source]:
 
 
 def _overlap_note(train: PairSet, validation: PairSet) -> str | None:
-    shared, asked = len(np.intersect1d(train.asked, validation.asked)), len(validation.asked)
+    shared, queries = len(np.intersect1d(train.asked, validation.asked)), len(validation.asked)
     if not shared:
         return None
-    note = f"{shared:,} of {asked:,} validation queries are also trained on, so validation looks better than it is"
-    return note if shared < asked else f"{note}: name other data as data.validation, or leave it out to hold some of these out"
+    note = f"{shared:,} of {queries:,} validation queries are also trained on, so validation looks better than it is"
+    return note if shared < queries else f"{note}: name other data as data.validation, or leave it out to hold some of these out"
 
 
 def _numbered(sources: Sequence[_Source], stored: bool, cache: Path | None, watch: Watch) -> tuple[PairSet, ...]:
     def number(builder: PairBuilder) -> list[str]:
         names = []
-        for place, source in enumerate(sources):
+        for index, source in enumerate(sources):
             stream = _with_texts(_read(source), source, stored=stored)
-            builder.add(_watched(stream.examples, source, watch), of=place)
+            builder.add(_watched(stream.examples, source, watch), of=index)
             builder.note(f"{stream.name}: {remark}" for remark in stream.remarks())
             names.append(stream.name)
         return names
@@ -100,7 +100,7 @@ def _watched(examples: Iterator[Example], source: _Source, watch: Watch) -> Iter
 
 def _sources(source: str | None, settings: TrainDataSection) -> list[_Source]:
     """What is read; a source of several goes by the settings of all where it has none of its own."""
-    return [_Source(one.path, one.split, "train", one.columns.given(), one.corpus) for one in settings.listed(source)]
+    return [_Source(listed.path, listed.split, "train", listed.columns.given(), listed.corpus) for listed in settings.listed(source)]
 
 
 def _read(source: _Source) -> ExampleStream:
@@ -115,24 +115,24 @@ def _with_texts(stream: ExampleStream, source: _Source, *, stored: bool) -> Exam
     if corpus is None:
         return stream if stored else replace(stream, examples=with_id_warning(stream.examples, source.path))
     examples = list(stream.examples)
-    where: dict[str, str] = {}
+    naming: dict[str, str] = {}
     for example in examples:
         for entry in (*example.positives, *example.negatives):
-            where.setdefault(entry, example.location)
+            naming.setdefault(entry, example.location)
     columns = {name: column for name, column in source.columns.items() if source.corpus and name in OF_DOCUMENTS}
     # A blank document does no harm where no example names it, and is missing where one does.
     documents = read_corpus(corpus, columns=columns, blank="drop")
-    found = {document.doc_id: document.text for document in documents if document.doc_id in where}
-    if absent := [f'{place}: "{cut(entry, limit=60)}"' for entry, place in where.items() if entry not in found]:
+    texts = {document.doc_id: document.text for document in documents if document.doc_id in naming}
+    if absent := [f'{location}: "{cut(entry, limit=60)}"' for entry, location in naming.items() if entry not in texts]:
         raise DataError(
             f"{stream.name}: every document must be in the corpus {corpus}, it lacks {several(absent, of='documents')}; "
             "name the corpus that holds them (data.corpus), or none where the examples hold texts"
         )
-    return ExampleStream(stream.name, (_told(example, found) for example in examples))
+    return ExampleStream(stream.name, (_told(example, texts) for example in examples))
 
 
-def _told(example: Example, found: dict[str, str]) -> Example:
-    positives, negatives = (tuple(found[entry] for entry in entries) for entries in (example.positives, example.negatives))
+def _told(example: Example, texts: dict[str, str]) -> Example:
+    positives, negatives = (tuple(texts[entry] for entry in entries) for entries in (example.positives, example.negatives))
     return replace(example, positives=positives, negatives=negatives)
 
 

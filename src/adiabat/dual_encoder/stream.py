@@ -77,10 +77,10 @@ class Stream:
         """
         listed = settings.data.listed(settings.job.data)
         rule: MixtureRule = settings.mixture.rule if settings.data.sources else "equal"
-        weights = source_weights([1] * len(listed), rule=rule, weights=[one.weight for one in listed])
-        tapes = [ExampleReader(one.path, split=one.split, columns=one.columns.given()) for one in listed]
+        weights = source_weights([1] * len(listed), rule=rule, weights=[source.weight for source in listed])
+        tapes = [ExampleReader(source.path, split=source.split, columns=source.columns.given()) for source in listed]
         self.name = " + ".join(tape.name for tape in tapes)
-        self.paths = [one.path for one in listed]
+        self.paths = [source.path for source in listed]
         self._sources = Sources(tapes, weights, settings.data.window, settings.mixture.exhausted)
         self._validation = hash_texts(list(validation))
         self._settings = settings
@@ -168,8 +168,8 @@ class Stream:
 
         if self._folder is None:
             return read()
-        found = on_main(self._processes, read)
-        return found if found is not None else self._joined(pairs_in(self._folder / window_name(row.window), _nobody, advice=RESUME))
+        remade = on_main(self._processes, read)
+        return remade if remade is not None else self._joined(pairs_in(self._folder / window_name(row.window), _nobody, advice=RESUME))
 
     def _go_on(self, planner: Planner) -> None:
         """Read the next window, and note it."""
@@ -209,7 +209,7 @@ class Stream:
             # Of several processes all open it from the disk, the one that wrote it too.
             self._planned = plan if self._folder is None or self._processes.count == 1 else None
             drawn = drawn_counts(plan.sampler, pairs.sources, steps=range(first, first + steps), count=len(parts))
-        left = 0 if plan is None else plan.sampler.pairs - int(drawn.sum())
+        unused = 0 if plan is None else plan.sampler.pairs - int(drawn.sum())
         texts, content = packed(trained_pairs(pairs, self._store))
         if self._folder is None:
             self._unwritten[number] = content
@@ -220,7 +220,7 @@ class Stream:
             first=first,
             steps=steps,
             pairs=len(pairs),
-            left=left,
+            left=unused,
             validated=int(np.isin(hash_texts(list(pairs.texts.queries)), self._validation).sum()),
             drawn=tuple(drawn.tolist()),
             sha256=pairs.digest(),
@@ -240,8 +240,8 @@ class Stream:
 
             counter = count()
 
-            def take(examples: Iterator[Example], place: int) -> None:
-                builder.add(self._watched(examples, number, counter), of=place)
+            def take(examples: Iterator[Example], source: int) -> None:
+                builder.add(self._watched(examples, number, counter), of=source)
 
             parts = self._sources.read(number, starts, take)
             builder.note(remark for tape in self._sources.tapes for remark in tape.remarks())
@@ -256,8 +256,8 @@ class Stream:
     def _watched(self, examples: Iterator[Example], number: int, counter: Iterator[int]) -> Iterator[Example]:
         """Examples as they pass by somebody who counts those of all sources."""
         for example in examples:
-            if (place := next(counter)) % 10_000 == 0:
-                self._watch.progress(f"reading window {number}", place, self._sources.size)
+            if (number_read := next(counter)) % 10_000 == 0:
+                self._watch.progress(f"reading window {number}", number_read, self._sources.size)
             yield example
 
     def drawn(self, steps: int, last: BatchPlan) -> Int[np.ndarray, " s"]:
@@ -274,31 +274,31 @@ class Stream:
 
     def trained(self, steps: int) -> list[TrainedTexts]:
         """Texts of the windows that the run came to."""
-        found = [texts_of(row, self._folder) for row in self.rows if row.steps and row.first < steps]
-        for why in filter(None, (one.unknown for one in found)):
+        records = [texts_of(row, self._folder) for row in self.rows if row.steps and row.first < steps]
+        for why in filter(None, (record.unknown for record in records)):
             self._watch.note(f"{why}: measurements will not know all that was trained on")
-        return found
+        return records
 
     def told(self, steps: int, last: BatchPlan) -> list[str]:
         """What the run read, and how much of each source it took."""
-        taken = self.drawn(steps, last)
+        counts = self.drawn(steps, last)
         ends = [part.end.ends for part in self.rows[last.shard or 0].parts]
-        sources = zip(self.paths, taken.tolist(), self._sources.weights.tolist(), ends, strict=True)
+        sources = zip(self.paths, counts.tolist(), self._sources.weights.tolist(), ends, strict=True)
         each = [
-            f"{cut_middle(path, limit=40)} {drawn:,} ({100 * drawn / max(1, taken.sum()):.1f} %, asked for {100 * share:.1f} %), "
-            f"its end seen {_several_times(seen)}"
-            for path, drawn, share, seen in sources
+            f"{cut_middle(path, limit=40)} {drawn:,} ({100 * drawn / max(1, counts.sum()):.1f} %, asked for {100 * share:.1f} %), "
+            f"its end seen {_several_times(times_ended)}"
+            for path, drawn, share, times_ended in sources
         ]
-        found = [f"the stream was read in {(last.shard or 0) + 1:,} windows; pairs drawn of each source: {'; '.join(each)}"]
-        whole = [row for row in self.rows if row.first + row.steps <= steps]
-        if most := max(row.validated for row in self.rows[: (last.shard or 0) + 1]):
-            found.append(
-                f"up to {most:,} of {len(np.unique(self._validation)):,} validation queries are also trained on in one window, "
+        notes = [f"the stream was read in {(last.shard or 0) + 1:,} windows; pairs drawn of each source: {'; '.join(each)}"]
+        finished = [row for row in self.rows if row.first + row.steps <= steps]
+        if repeated := max(row.validated for row in self.rows[: (last.shard or 0) + 1]):
+            notes.append(
+                f"up to {repeated:,} of {len(np.unique(self._validation)):,} validation queries are also trained on in one window, "
                 "so validation looks better than it is"
             )
-        if left := sum(row.left for row in whole):
-            found.append(f"{left:,} of {sum(row.pairs for row in whole):,} pairs were in no batch of their window")
-        return found
+        if unused := sum(row.left for row in finished):
+            notes.append(f"{unused:,} of {sum(row.pairs for row in finished):,} pairs were in no batch of their window")
+        return notes
 
 
 def _several_times(count: int) -> str:

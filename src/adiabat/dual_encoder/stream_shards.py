@@ -125,22 +125,22 @@ class Sources:
             starts = [start.rewound() for start in starts]
         live = [not start.ended for start in starts]
         quotas = window_quotas(number, self.size, self.weights, live=live).tolist()
-        parts = tuple(self._part(place, start, asked, take) for place, (start, asked) in enumerate(zip(starts, quotas, strict=True)))
+        parts = tuple(self._part(source, start, quota, take) for source, (start, quota) in enumerate(zip(starts, quotas, strict=True)))
         if self.exhausted == "drop" and all(part.end.ended for part in parts) and not any(part.given for part in parts):
             # All had ended with the window before, which could not know: it had got all it asked for.
             return self.read(number, [part.end for part in parts], take)
         return parts
 
-    def _part(self, place: int, start: SourcePosition, asked: int, take: Take) -> Part:
-        tape = self.tapes[place]
-        take(tape.read(start, asked), place)
+    def _part(self, source: int, start: SourcePosition, quota: int, take: Take) -> Part:
+        tape = self.tapes[source]
+        take(tape.read(start, quota), source)
         end = tape.position()
-        given = end.mark.rows - start.mark.rows
+        count = end.mark.rows - start.mark.rows
         if self.exhausted == "cycle" and end.ended:
-            take(tape.read(end.rewound(), min(asked - given, start.mark.rows)), place)
+            take(tape.read(end.rewound(), min(quota - count, start.mark.rows)), source)
             end = tape.position()
-            given += end.mark.rows
-        return Part(asked, given, start, end)
+            count += end.mark.rows
+        return Part(quota, count, start, end)
 
     def is_last(self, parts: Sequence[Part]) -> bool:
         """Whether no window comes after one."""

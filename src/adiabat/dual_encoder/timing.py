@@ -40,8 +40,8 @@ def fit_into_time(objective: PairContrast, watch: Watch) -> None:
     section = objective.settings.train
     if section.budget_seconds is None or not section.goes_by_time:
         return
-    own = step_seconds(objective, watch) + _validation_seconds(objective) / section.validate_every
-    each = float(objective.processes.mean(torch.tensor(own, device=objective.processes.device)))
+    seconds = step_seconds(objective, watch) + _validation_seconds(objective) / section.validate_every
+    each = float(objective.processes.mean(torch.tensor(seconds, device=objective.processes.device)))
     steps = steps_within(section.budget_seconds, lambda step: each, setting="budget_seconds", unit="s")
     objective.settings = with_steps(objective.settings, steps)
     watch.note(f"{section.budget_seconds:g} s are enough for about {steps:,} steps of {each:.3g} s, validations among them")

@@ -99,15 +99,15 @@ def _starts(settings: TrainSettings, load: Loader) -> tuple[DualEncoder, DualEnc
 
 def _matrix(path: Path) -> Float[Tensor, "d e"]:
     """The weights that a projection starts with."""
-    wanted = "towers.projection_start must be a .npy file of a matrix of finite numbers"
+    requirement = "towers.projection_start must be a .npy file of a matrix of finite numbers"
     try:
         with path.open("rb") as file:
-            found = np.lib.format.read_array(file, allow_pickle=False)
+            matrix = np.lib.format.read_array(file, allow_pickle=False)
     except (OSError, ValueError) as fault:
-        raise ConfigError(f"{wanted}, got {path}, which cannot be read ({first_line(fault)}); name another") from fault
-    if found.ndim != 2 or not found.size or found.dtype.kind not in "fiu" or not np.isfinite(found).all():
-        raise ConfigError(f"{wanted}, got {found.dtype} of shape {found.shape} in {path}; name another")
-    return torch.from_numpy(found.astype(np.float32))
+        raise ConfigError(f"{requirement}, got {path}, which cannot be read ({first_line(fault)}); name another") from fault
+    if matrix.ndim != 2 or not matrix.size or matrix.dtype.kind not in "fiu" or not np.isfinite(matrix).all():
+        raise ConfigError(f"{requirement}, got {matrix.dtype} of shape {matrix.shape} in {path}; name another")
+    return torch.from_numpy(matrix.astype(np.float32))
 
 
 def _guide(settings: TrainSettings, load: Loader) -> DualEncoder | None:
@@ -123,9 +123,9 @@ def _loaded(load: Loader, name: str, section: EncoderSection, *, named_by: str) 
     try:
         return load(name, section)
     except ModelError as fault:
-        said = str(fault)
-        if said.startswith("MODEL "):
-            raise ModelError(said.replace("MODEL", named_by, 1)) from fault
+        message = str(fault)
+        if message.startswith("MODEL "):
+            raise ModelError(message.replace("MODEL", named_by, 1)) from fault
         raise
 
 

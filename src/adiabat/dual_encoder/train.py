@@ -60,15 +60,15 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
     settings = as_begun(settings, resume=resume)
     out = Path(str(settings.job.out))
     with processes(device_of(settings.run.device)) as group:
-        told = watch if group.is_main else SILENT
+        main_watch = watch if group.is_main else SILENT
         # An exchange, before which nobody can make the directory that all have looked at.
-        on_main(group, lambda: told.note(note) if note else None)
-        objective, built = prepared(load, settings, group, told, stream_folder=out / STREAM if resume else None)
-        fit_into_time(objective, told)
-        loop = _loop(objective, Job(out), told)
+        on_main(group, lambda: main_watch.note(note) if note else None)
+        objective, built = prepared(load, settings, group, main_watch, stream_folder=out / STREAM if resume else None)
+        fit_into_time(objective, main_watch)
+        loop = _loop(objective, Job(out), main_watch)
         rules = replace(RULES, behind=partial(behind, objective.steps))
         on_main(group, lambda: open_job(out, _description(objective, built), resume=resume, rules=rules))
-        _say_what_is_trained(objective, group.device, told)
+        _say_what_is_trained(objective, group.device, main_watch)
         with sole_writer(out) if group.is_main else nullcontext():
             if objective.stream is not None:
                 objective.stream.keep_in(out / STREAM)
@@ -109,8 +109,8 @@ def prepared(
         before = stream_folder if stream_folder is not None and (stream_folder / ROWS).exists() else None
         validation = read_validation(settings.data, cache=cache, watch=watch)
         _check_validation(validation, settings)
-        named = store if settings.reads_ids else None
-        training = Stream(settings, validation=validation.texts.queries, store=named, folder=before, processes=group, watch=watch)
+        id_store = store if settings.reads_ids else None
+        training = Stream(settings, validation=validation.texts.queries, store=id_store, folder=before, processes=group, watch=watch)
     else:
         training, validation = read_pairs(settings.job.data, settings.data, stored=settings.reads_ids, cache=cache, watch=watch)
         check_pairs(training, validation, settings)
@@ -184,7 +184,7 @@ def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: in
 
 def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
-    prints = json.dumps([one.to_json() for one in built.prints], sort_keys=True) + (built.projection or "")
+    prints = json.dumps([fingerprint.to_json() for fingerprint in built.prints], sort_keys=True) + (built.projection or "")
     stream = objective.stream
     examples = [objective.train.digest() if stream is None else stream.rows[0].sha256, objective.validation.digest()]
     examples += [] if objective.store is None else [objective.store.manifest.sha256]

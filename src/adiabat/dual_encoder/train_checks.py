@@ -53,12 +53,12 @@ def goes_by_length(settings: Mapping[str, Any]) -> list[str]:
         settings: All of a run, dotted; those that are None are left out.
     """
     schedule, warm_up = settings["train.schedule.kind"], settings["train.warmup_fraction"]
-    found = [f'train.schedule = "{schedule}"'] if schedule in ENDING else []
+    names = [f'train.schedule = "{schedule}"'] if schedule in ENDING else []
     if warm_up and "train.warmup_steps" not in settings:
-        found.append(f"train.warmup_fraction = {warm_up:g}")
+        names.append(f"train.warmup_fraction = {warm_up:g}")
     if settings["train.temperature_schedule"] == "scheduled" and "train.temperature_steps" not in settings:
-        found.append('train.temperature_schedule = "scheduled" without train.temperature_steps')
-    return found
+        names.append('train.temperature_schedule = "scheduled" without train.temperature_steps')
+    return names
 
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:
@@ -68,12 +68,12 @@ def _stopping(settings: Mapping[str, Any]) -> set[str]:
 
 def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
     """Why a run cannot be made longer or shorter, and which one can."""
-    found = goes_by_length(settings)
+    names = goes_by_length(settings)
     why = (
-        f" ({' and '.join(found)} {'goes' if len(found) == 1 else 'go'} by the length of the run, so that steps already taken would have "
+        f" ({' and '.join(names)} {'goes' if len(names) == 1 else 'go'} by the length of the run, so that steps already taken would have "
         'been others; a job begun with train.schedule = "constant" and its warm-up in train.warmup_steps can be made longer)'
     )
-    return dict.fromkeys(LENGTHS, why) if found else {}
+    return dict.fromkeys(LENGTHS, why) if names else {}
 
 
 def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
@@ -83,9 +83,9 @@ def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
         Phrases; empty where nothing is wrong.
     """
     rows = list(read_log(job.log)) if job.log.exists() else []
-    taken = max((row["step"] for row in rows), default=0)
+    steps_taken = max((row["step"] for row in rows), default=0)
     name = next(one for one in ("train.steps", "train.budget_flops", "train.epochs") if one in settings)
-    faults = [f"{name} must give at least {taken} steps, those already taken, got {total}"] if total < taken else []
+    faults = [f"{name} must give at least {steps_taken} steps, those already taken, got {total}"] if total < steps_taken else []
     idle = idle_counts(validations_in(rows), keep="both" if settings["train.keep"] == "both" else "loss")
     limit = settings.get("train.idle_epochs")
     if limit is not None and idle and limit < (least := least_idle(idle)):
@@ -149,8 +149,8 @@ def require_estimable(settings: TrainSettings) -> None:
 
 def _require_named(settings: TrainSettings, *names: str) -> None:
     """Refuse a run of which ``[job]`` does not say enough: `names` must be there beside model and data."""
-    wanted = ("model", *(() if settings.data.sources else ("data",)), *names)
-    missing = [f"job.{name} must be given, got none" for name in wanted if getattr(settings.job, name) is None]
+    required = ("model", *(() if settings.data.sources else ("data",)), *names)
+    missing = [f"job.{name} must be given, got none" for name in required if getattr(settings.job, name) is None]
     if missing:
         raise ConfigError(f"{several(missing)}; write it into the file, or add --set {missing[0].split()[0]}=...")
     require_device_name(settings.run.device)
@@ -160,11 +160,11 @@ def _require_inputs(settings: TrainSettings) -> None:
     data = settings.data
     sources = data.listed(settings.job.data)
     if data.stream:
-        for one in sources:
-            require_streamable(one.path)
+        for source in sources:
+            require_streamable(source.path)
     require_inputs(
-        [*(one.path for one in sources), *filter(None, [data.validation])],
-        corpora=filter(None, [data.corpus, *(one.corpus for one in sources)]),
+        [*(source.path for source in sources), *filter(None, [data.validation])],
+        corpora=filter(None, [data.corpus, *(source.corpus for source in sources)]),
         stores=filter(None, [settings.towers.vectors]),
     )
 

@@ -21,33 +21,33 @@ from adiabat.training.run_record import layer_changes, record_of, result_of
 def notes_of(objective: PairContrast) -> tuple[str, ...]:
     """What a reader of the result must know: what was left out, and what the limits cut."""
     settings = objective.settings
-    found = [*objective.train.notes, *objective.validation.notes]
+    notes = [*objective.train.notes, *objective.validation.notes]
     for side, table in objective.tables.items():
         limit = objective.towers.tower(side).settings.limit(side)
         if full := int((table.lengths >= limit).sum()):
             kind = "queries" if side == "query" else "documents"
-            found.append(f"{full:,} of {len(table):,} {kind} fill the limit of {limit} tokens: what goes beyond it is not read")
+            notes.append(f"{full:,} of {len(table):,} {kind} fill the limit of {limit} tokens: what goes beyond it is not read")
     if settings.train.similarity == "dot" and objective.towers.query.settings.unit_length:
-        found.append(
+        notes.append(
             "embeddings have unit length, so that train.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
         )
     if nameless := unnamed(objective.train, settings):
-        found.append(nameless)
+        notes.append(nameless)
     if small := in_small_groups(objective.train, settings):
-        found.append(
+        notes.append(
             f"{small:,} of {len(objective.train):,} pairs are of a {settings.batches.group} with fewer pairs than a batch, "
             f"so that their batches are not of one {settings.batches.group}"
         )
     if settings.mixture.cap is not None and settings.mixture.cap >= np.bincount(objective.train.sources).max():
-        found.append(f"mixture.cap = {settings.mixture.cap:,} has no effect: no source has more pairs")
+        notes.append(f"mixture.cap = {settings.mixture.cap:,} has no effect: no source has more pairs")
     if len(objective.validation.candidates) == 1:
-        found.append("validation has a single document to rank, so that its loss, P@1 and RR say nothing; hold out more, or list negatives")
+        notes.append("validation has a single document to rank, so that its loss, P@1 and RR say nothing; hold out more, or list negatives")
     listed = int((objective.train.negatives.lengths[objective.train.asked] > 0).sum())
     if settings.train.negatives_per_query and settings.train.loss in IN_BATCH and 0 < listed < len(objective.train.asked):
-        found.append(f"{listed:,} of {len(objective.train.asked):,} queries list negatives; the others have those of the batch alone")
-    if objective.stream is not None and found:
-        found.append("what is counted here of pairs and texts is of one window of the stream")
-    return tuple(dict.fromkeys(found))
+        notes.append(f"{listed:,} of {len(objective.train.asked):,} queries list negatives; the others have those of the batch alone")
+    if objective.stream is not None and notes:
+        notes.append("what is counted here of pairs and texts is of one window of the stream")
+    return tuple(dict.fromkeys(notes))
 
 
 def counts_of(objective: PairContrast) -> tuple[int, int]:
@@ -95,8 +95,8 @@ def trained_by_run(objective: PairContrast, steps: int) -> TrainedTexts:
     settings, store = objective.settings, objective.store if objective.settings.reads_ids else None
     sets: list[TrainedTexts] = [] if objective.stream is None else objective.stream.trained(steps)
     pairs = [objective.validation, *([objective.train] if objective.stream is None else [])]
-    own = TrainedTexts.joined([*sets, *(trained_pairs(one, store) for one in pairs)])
-    return with_starts(own, settings.job.model, settings.towers.document_model)
+    texts = TrainedTexts.joined([*sets, *(trained_pairs(examples, store) for examples in pairs)])
+    return with_starts(texts, settings.job.model, settings.towers.document_model)
 
 
 def _amount(objective: PairContrast, steps: int) -> str:
@@ -110,11 +110,11 @@ def _told(objective: PairContrast, steps: int) -> list[str]:
     """What is known once the run is over: how much of each source it took, and what it left out."""
     if objective.stream is not None:
         return objective.stream.told(steps, objective.at(max(0, steps - 1)))
-    found = (
+    notes = (
         left_out_note(objective.sampler, steps=steps),
         mixture_note(objective.sampler, objective.train, objective.settings, steps=steps),
     )
-    return list(filter(None, found))
+    return list(filter(None, notes))
 
 
 def _layers(built: Built, plain: DualEncoder) -> list[LayerChange]:

@@ -106,7 +106,7 @@ class Pairs:
         Returns:
             The scaled batch; a row of zeros stays zero.
         """
-        shared, own = (None if part is None else unit_rows(part) for part in (self.shared, self.own))
+        shared, own = (None if rows is None else unit_rows(rows) for rows in (self.shared, self.own))
         return replace(self, query=unit_rows(self.query), positive=unit_rows(self.positive), shared=shared, own=own)
 
     def first_numbers(self, width: int) -> "Pairs":
@@ -126,7 +126,7 @@ class Pairs:
         """
         if not 0 < width <= self.query.shape[1]:
             raise ValueError(f"width must be between 1 and {self.query.shape[1]}, the width of the embeddings, got {width}")
-        shared, own = (None if part is None else part[..., :width] for part in (self.shared, self.own))
+        shared, own = (None if rows is None else rows[..., :width] for rows in (self.shared, self.own))
         return replace(self, query=self.query[:, :width], positive=self.positive[:, :width], shared=shared, own=own)
 
     def block(self, of: Tower, against: Tower) -> Block:
@@ -212,8 +212,8 @@ class Pairs:
         order = torch.argsort(query, stable=True)
         counts = torch.bincount(query)
         first = torch.cumsum(counts, dim=0) - counts
-        places = torch.arange(int(counts.max()), device=query.device) % counts[query, None]
-        return self.positive_keys[order[first[query, None] + places]]
+        columns = torch.arange(int(counts.max()), device=query.device) % counts[query, None]
+        return self.positive_keys[order[first[query, None] + columns]]
 
     def _too_good(self, left: Float[Tensor, "p g"], right: Float[Tensor, "n g"]) -> Excluded:
         assert self.guide is not None
@@ -244,19 +244,19 @@ def _equal(left: Int[Tensor, " b"], right: Int[Tensor, " n"]) -> Excluded:
 
 def _among(answers: Int[Tensor, "b m"], keys: Int[Tensor, " n"]) -> Excluded:
     """True where a candidate's key is one of the row's answers."""
-    count, most = answers.shape
-    if most <= FEW_ANSWERS:
+    count, width = answers.shape
+    if width <= FEW_ANSWERS:
         return _any_of([_equal(column, keys) for column in answers.T])
     # Each (row, key) is one number; those of the answers are looked up in order, whose cost hardly grows with how many there are.
-    distinct, found = torch.unique(torch.cat([answers.flatten(), keys]), return_inverse=True)
+    distinct, inverse = torch.unique(torch.cat([answers.flatten(), keys]), return_inverse=True)
     rows = torch.arange(count, device=keys.device) * len(distinct)
-    known = torch.sort((rows[:, None] + found[: count * most].view(count, most)).flatten()).values
-    numbers = found[count * most :]
+    known = torch.sort((rows[:, None] + inverse[: count * width].view(count, width)).flatten()).values
+    numbers = inverse[count * width :]
 
     def among(r: slice, c: slice) -> Bool[Tensor, "r c"]:
-        wanted = rows[r, None] + numbers[c]
-        places = torch.searchsorted(known, wanted).clamp_(max=len(known) - 1)
-        same: Tensor = known[places] == wanted
+        targets = rows[r, None] + numbers[c]
+        positions = torch.searchsorted(known, targets).clamp_(max=len(known) - 1)
+        same: Tensor = known[positions] == targets
         return same
 
     return among
@@ -272,10 +272,10 @@ def _window(mask: Bool[Tensor, "b m"]) -> Excluded:
 
 def _any_of(masks: list[Excluded]) -> Excluded:
     def joined(r: slice, c: slice) -> Bool[Tensor, "r c"]:
-        found = masks[0](r, c)
+        excluded = masks[0](r, c)
         for mask in masks[1:]:
-            found = found | mask(r, c)
-        return found
+            excluded = excluded | mask(r, c)
+        return excluded
 
     return joined
 
@@ -285,11 +285,11 @@ def _check_lengths(pairs: Pairs) -> None:
     count, shared = len(pairs.query), 0 if pairs.shared is None else len(pairs.shared)
     rows = len(range(count)[pairs.rows])
     parts_of_pairs = ("positive", "own", "query_keys", "positive_keys", "answer_keys", "own_keys")
-    wanted = {**dict.fromkeys(parts_of_pairs, count), "shared_keys": shared}
+    lengths = {**dict.fromkeys(parts_of_pairs, count), "shared_keys": shared}
     faults = [
-        f"{name} must have {length} rows, got {len(part)}"
-        for name, length in {**wanted, "known": rows}.items()
-        if (part := getattr(pairs, name)) is not None and len(part) != length
+        f"{name} must have {length} rows, got {len(values)}"
+        for name, length in {**lengths, "known": rows}.items()
+        if (values := getattr(pairs, name)) is not None and len(values) != length
     ]
     if not rows:
         faults.append(f"rows must name at least one pair, got {pairs.rows} of {count}")

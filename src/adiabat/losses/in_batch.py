@@ -267,12 +267,12 @@ def _contrast(
     for side in sorted(directions):
         blocks = [pairs.block(side, OTHER[side])]
         blocks += [pairs.block(side, side)] if side in same_tower else []
-        beside = own = _own_scores(pairs, temperature, margin)
+        beside = target = _own_scores(pairs, temperature, margin)
         if side == "query":
             blocks += [pairs.shared_block()] if pairs.shared is not None else []
-            beside = torch.cat([own, _own_negatives(pairs, temperature)], dim=1)
+            beside = torch.cat([target, _own_negatives(pairs, temperature)], dim=1)
         rows = getattr(pairs, side)[pairs.rows]
-        losses.append((log_denominator(rows, blocks, beside=beside, temperature=temperature, tile=tile) - own[:, 0]).mean())
+        losses.append((log_denominator(rows, blocks, beside=beside, temperature=temperature, tile=tile) - target[:, 0]).mean())
     return torch.stack(losses).mean()
 
 
@@ -291,10 +291,10 @@ def _own_negatives(pairs: Pairs, temperature: Temperature) -> Float[Tensor, "b h
 
 def _passage_centric(pairs: Pairs, temperature: Temperature, printed: bool, tile: int | None) -> Float[Tensor, ""]:
     """``L_P`` of `pair`."""
-    own = _own_scores(pairs, temperature)
+    target = _own_scores(pairs, temperature)
     # In the printed form nothing stands beside the sum; a term of nothing keeps a row without any candidates finite.
-    nothing = torch.finfo(own.dtype).min
-    beside = torch.full_like(own, nothing) if printed else own
+    nothing = torch.finfo(target.dtype).min
+    beside = torch.full_like(target, nothing) if printed else target
     block = pairs.block("positive", "positive")
     total = log_denominator(pairs.positive[pairs.rows], [block], beside=beside, temperature=temperature, tile=tile)
-    return torch.where(total > nothing, total - own[:, 0], 0.0).mean()
+    return torch.where(total > nothing, total - target[:, 0], 0.0).mean()

@@ -63,11 +63,11 @@ class TokenTable:
         """
         if folder is not None:
             return cls._in_files(encoder, texts, side, folder)
-        parts, lengths = [np.empty(0, dtype=np.int32)], [0]
+        blocks, lengths = [np.empty(0, dtype=np.int32)], [0]
         for rows in _token_blocks(encoder, texts, side):
             lengths += map(len, rows)
-            parts.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
-        return cls(np.concatenate(parts), np.cumsum(lengths), side)
+            blocks.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
+        return cls(np.concatenate(blocks), np.cumsum(lengths), side)
 
     @classmethod
     def _in_files(cls, encoder: Encoder, texts: Iterable[str], side: Side, folder: Path) -> Self:
@@ -110,8 +110,8 @@ def _tokenise_into(encoder: Encoder, texts: Iterable[str], side: Side, ids: Path
 
 
 def _token_blocks(encoder: Encoder, texts: Iterable[str], side: Side) -> Iterator[list[list[int]]]:
-    left = iter(texts)
-    while block := list(islice(left, TOKENIZE_BLOCK)):
+    remaining = iter(texts)
+    while block := list(islice(remaining, TOKENIZE_BLOCK)):
         yield encoder.tokenize(block, side=side)
 
 

@@ -29,12 +29,12 @@ class EmbeddingCache:
         self._checksums = np.zeros(rows, dtype=np.uint64)
         self._flags: Path | None = None
 
-    def keep_in(self, place: Path, *, resume: bool) -> None:
+    def keep_in(self, stem: Path, *, resume: bool) -> None:
         """Keep vectors in files from here on."""
-        path, self._flags = place.with_suffix(".f32"), place.with_suffix(".npy")
+        path, self._flags = stem.with_suffix(".f32"), stem.with_suffix(".npy")
         goes_on = resume and self._flags.is_file() and path.is_file() and path.stat().st_size == self.vectors.nbytes
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
+            stem.parent.mkdir(parents=True, exist_ok=True)
             with path.open("r+b" if goes_on else "w+b") as file:
                 if self.vectors.nbytes:
                     # A page that the disk has no room for would end the process when it is written to.

@@ -65,7 +65,7 @@ class RandomState:
 
 def draws(module: nn.Module) -> bool:
     """Whether a pass may draw random numbers."""
-    return any(part.training for part in module.modules())
+    return any(submodule.training for submodule in module.modules())
 
 
 Forward = Callable[..., Any]
@@ -90,8 +90,8 @@ def blocks_of(backbone: nn.Module) -> list[nn.Module]:
     Returns:
         The blocks in order; empty where the backbone has no list of modules.
     """
-    lists = [part for part in backbone.modules() if isinstance(part, nn.ModuleList) and len(part)]
-    return list(max(lists, key=lambda part: sum(weights.numel() for weights in part.parameters()), default=[]))
+    lists = [submodule for submodule in backbone.modules() if isinstance(submodule, nn.ModuleList) and len(submodule)]
+    return list(max(lists, key=lambda submodule: sum(weights.numel() for weights in submodule.parameters()), default=[]))
 
 
 @torch.enable_grad()
@@ -106,8 +106,8 @@ def frozen_prefix(encoder: Encoder, blocks: Sequence[nn.Module]) -> int:
     passed: list[int] = []
     frozen: list[bool] = []
 
-    def note(number: int, forward: Forward, *given: Any, **options: Any) -> Any:
-        output = forward(*given, **options)
+    def note(number: int, forward: Forward, *inputs: Any, **options: Any) -> Any:
+        output = forward(*inputs, **options)
         passed.append(number)
         frozen.append(not any(tensor.requires_grad for tensor in _tensors(output)))
         return output
@@ -126,8 +126,8 @@ def _tensors(output: Any) -> Iterator[Tensor]:
     if isinstance(output, Tensor):
         yield output
     elif isinstance(output, (tuple, list, Mapping)):
-        for part in output.values() if isinstance(output, Mapping) else output:
-            yield from _tensors(part)
+        for value in output.values() if isinstance(output, Mapping) else output:
+            yield from _tensors(value)
 
 
 def recorded(block: nn.Module, record: list[BlockOutput], *, device: torch.device | None) -> AbstractContextManager[None]:
@@ -138,8 +138,8 @@ def recorded(block: nn.Module, record: list[BlockOutput], *, device: torch.devic
     """
     forward = block.forward
 
-    def note(*given: Any, **options: Any) -> Any:
-        output = forward(*given, **options)
+    def note(*inputs: Any, **options: Any) -> Any:
+        output = forward(*inputs, **options)
         record.append(BlockOutput(output, RandomState.now(device) if device else None))
         return output
 
@@ -149,7 +149,7 @@ def recorded(block: nn.Module, record: list[BlockOutput], *, device: torch.devic
 def replayed(blocks: Sequence[nn.Module], output: BlockOutput) -> AbstractContextManager[None]:
     """Let blocks give what the last of them gave in an earlier pass, while the context lasts."""
 
-    def repeat(*given: Any, **options: Any) -> Any:
+    def repeat(*inputs: Any, **options: Any) -> Any:
         if output.state is not None:
             output.state.restore()
         return output.value
@@ -182,7 +182,7 @@ def _instead(forwards: Mapping[nn.Module, Forward]) -> Iterator[None]:
             vars(module)["forward"] = forward
         yield
     finally:
-        for module, own in before.items():
+        for module, original in before.items():
             del vars(module)["forward"]
-            if own is not None:
-                vars(module)["forward"] = own
+            if original is not None:
+                vars(module)["forward"] = original

@@ -65,9 +65,9 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
 
 def _tidy(folder: Path, newest: Path, keep: int) -> None:
     """Remove checkpoints that are old, those that claim to be newer, and what a killed run had half written."""
-    every = _checkpoints(folder)
-    place = every.index(newest)
-    for path in (*every[:place], *every[place + keep :], *folder.glob(".partial-*")):
+    checkpoints = _checkpoints(folder)
+    position = checkpoints.index(newest)
+    for path in (*checkpoints[:position], *checkpoints[position + keep :], *folder.glob(".partial-*")):
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -130,9 +130,9 @@ def restore_optimizer(optimizer: optim.Optimizer, snapshot: Snapshot) -> None:
     """Give an optimizer the state that `optimizer_snapshot` took."""
     state: dict[int, dict[str, Any]] = {}
     for key, value in {**snapshot.tensors, **snapshot.record["scalars"]}.items():
-        kind, _, rest = key.partition("/")
+        kind, _, path = key.partition("/")
         if kind == "optimizer":
-            index, _, name = rest.partition("/")
+            index, _, name = path.partition("/")
             state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({"state": state, "param_groups": snapshot.record["groups"]})
 

@@ -76,11 +76,11 @@ class Processes:
 
     def share(self, count: int) -> slice:
         """Which items of a global batch are this process's: equal parts, without gaps, in rank order."""
-        part, rest = divmod(count, self.count)
-        if rest or not part:
-            choices = " or ".join(str(number * self.count) for number in (part, part + 1) if number)
+        size, remainder = divmod(count, self.count)
+        if remainder or not size:
+            choices = " or ".join(str(number * self.count) for number in (size, size + 1) if number)
             raise ConfigError(f"train.batch_size must be a multiple of the {self.count} processes, got {count}; take {choices}")
-        return slice(self.rank * part, (self.rank + 1) * part)
+        return slice(self.rank * size, (self.rank + 1) * size)
 
     def gather(self, embeddings: Float[Tensor, "b ..."]) -> Float[Tensor, "n ..."]:
         """Rows of all processes, differentiably: the gradient of a row is the sum of what all processes' losses say of it.
@@ -92,9 +92,9 @@ class Processes:
             return embeddings
         trained = torch.is_grad_enabled() and embeddings.requires_grad
         heads = self._joined(torch.tensor([[len(embeddings), trained]], device=self.device), [1] * self.count)
-        rows, wanted = heads.T.tolist()
+        rows, needs_gradient = heads.T.tolist()
         # Where other processes differentiate, this one has to take part, be it without rows of its own.
-        root = torch.empty(0, requires_grad=any(wanted))
+        root = torch.empty(0, requires_grad=any(needs_gradient))
         gathered: Tensor = _Gathered.apply(embeddings, root, self, rows)  # type: ignore[no-untyped-call]
         return gathered
 
@@ -105,15 +105,15 @@ class Processes:
         lengths = self._joined(torch.tensor([len(numbers)], device=self.device), [1] * self.count)
         return self._joined(numbers, lengths.tolist())
 
-    def spread(self, part: Float[Tensor, "b ..."]) -> Float[Tensor, "n ..."]:
+    def spread(self, rows: Float[Tensor, "b ..."]) -> Float[Tensor, "n ..."]:
         """This process's rows at their places in the global batch, zeros elsewhere; nothing is sent.
 
         For what only a process's own rows look at: `Pairs.own`, each query's own negatives.
         """
         if self.count == 1:
-            return part
-        before, after = (part.new_zeros(len(part) * ranks, *part.shape[1:]) for ranks in (self.rank, self.count - self.rank - 1))
-        return torch.cat([before, part, after])
+            return rows
+        before, after = (rows.new_zeros(len(rows) * ranks, *rows.shape[1:]) for ranks in (self.rank, self.count - self.rank - 1))
+        return torch.cat([before, rows, after])
 
     @torch.no_grad()
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -124,8 +124,8 @@ class Processes:
         trained = [weights for weights in dict.fromkeys(parameters) if weights.requires_grad]
         if self.count == 1 or not trained:
             return
-        here = torch.tensor([weights.grad is not None for weights in trained], dtype=torch.int32, device=self.device)
-        for anywhere, weights in zip(self._reduce(here, dist.ReduceOp.MAX).tolist(), trained, strict=True):
+        present = torch.tensor([weights.grad is not None for weights in trained], dtype=torch.int32, device=self.device)
+        for anywhere, weights in zip(self._reduce(present, dist.ReduceOp.MAX).tolist(), trained, strict=True):
             if anywhere and weights.grad is None:
                 weights.grad = torch.zeros_like(weights)
         for bucket in _buckets([weights.grad for weights in trained if weights.grad is not None]):
@@ -156,17 +156,17 @@ class Processes:
                 dist.broadcast(sent, src=0)
             tensor.copy_(sent)
 
-    def _joined(self, part: Tensor, rows: list[int]) -> Tensor:
+    def _joined(self, mine: Tensor, rows: list[int]) -> Tensor:
         """Rows of all processes, of which each is known how many it brings."""
-        most = max(rows)
-        if not most:
-            return part.detach().clone()
-        padded = part.new_zeros(most, *part.shape[1:])
-        padded[: len(part)] = part
-        parts = [torch.empty_like(padded) for _ in rows]
+        longest = max(rows)
+        if not longest:
+            return mine.detach().clone()
+        padded = mine.new_zeros(longest, *mine.shape[1:])
+        padded[: len(mine)] = mine
+        gathered = [torch.empty_like(padded) for _ in rows]
         with self._exchange():
-            dist.all_gather(parts, padded)
-        return torch.cat([found[:count] for found, count in zip(parts, rows, strict=True)])
+            dist.all_gather(gathered, padded)
+        return torch.cat([tensor[:count] for tensor, count in zip(gathered, rows, strict=True)])
 
     def _reduce(self, value: Tensor, operation: Any) -> Tensor:
         """The tensor itself, overwritten by the sum or the largest over processes."""
@@ -194,29 +194,29 @@ class _Gathered(torch.autograd.Function):
     """`Processes.gather` where there are several."""
 
     @staticmethod
-    def forward(ctx: Any, part: Tensor, root: Tensor, processes: Processes, rows: list[int]) -> Tensor:
+    def forward(ctx: Any, mine: Tensor, root: Tensor, processes: Processes, rows: list[int]) -> Tensor:
         """Join; `root` only makes autograd call `backward`."""
         ctx.processes, ctx.rows = processes, rows
-        return processes._joined(part, rows)
+        return processes._joined(mine, rows)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None, None]:
         """Add up all processes' gradients, and keep this one's rows."""
         summed = ctx.processes._reduce(gradients[0].clone(memory_format=torch.contiguous_format), dist.ReduceOp.SUM)
-        own: Tensor | None = summed.split(ctx.rows)[ctx.processes.rank] if ctx.needs_input_grad[0] else None
-        return own, None, None, None
+        mine: Tensor | None = summed.split(ctx.rows)[ctx.processes.rank] if ctx.needs_input_grad[0] else None
+        return mine, None, None, None
 
 
 def _buckets(gradients: Iterable[Tensor]) -> Iterator[list[Tensor]]:
     """Neighbours of one dtype, as many as `BUCKET_BYTES` hold, at least one."""
     bucket: list[Tensor] = []
-    held = 0
+    size = 0
     for gradient in gradients:
-        if bucket and (gradient.dtype != bucket[0].dtype or held + gradient.nbytes > BUCKET_BYTES):
+        if bucket and (gradient.dtype != bucket[0].dtype or size + gradient.nbytes > BUCKET_BYTES):
             yield bucket
-            bucket, held = [], 0
+            bucket, size = [], 0
         bucket.append(gradient)
-        held += gradient.nbytes
+        size += gradient.nbytes
     if bucket:
         yield bucket
 
@@ -248,8 +248,8 @@ def processes(device: torch.device, *, timeout: timedelta = PATIENCE) -> Iterato
 
 def _launched() -> bool:
     """Whether a launcher started several."""
-    named = all(name in os.environ for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
-    return named and int(os.environ["WORLD_SIZE"]) > 1
+    set_by_launcher = all(name in os.environ for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+    return set_by_launcher and int(os.environ["WORLD_SIZE"]) > 1
 
 
 def _connected(device: torch.device, timeout: timedelta) -> Processes:
@@ -302,10 +302,10 @@ def _check(device: torch.device) -> None:
         raise ConfigError(
             f"run.device must be auto, cpu or cuda where several processes take a GPU each, got {device}; leave the number out"
         )
-    wanted, found = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
-    if wanted > found:
+    count, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    if count > gpus:
         raise ConfigError(
-            f"run.device must have a GPU for each of the {wanted} processes, got {found}; start fewer processes, or set run.device = cpu"
+            f"run.device must have a GPU for each of the {count} processes, got {gpus}; start fewer processes, or set run.device = cpu"
         )
 
 
@@ -318,12 +318,12 @@ def on_main(processes: Processes, work: Callable[[], Done]) -> Done | None:
     Returns:
         What came of it; None in the others.
     """
-    done, fault = None, None
+    result, fault = None, None
     if processes.is_main:
         try:
-            done = work()
+            result = work()
         except AdiabatError as found:
             fault = found
     if processes.any(fault is not None):
         raise fault or JobError("the main process must be able to go on; it says why it is not")
-    return done
+    return result

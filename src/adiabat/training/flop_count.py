@@ -41,9 +41,9 @@ def operations_of(encoder: Encoder) -> TowerOperations:
 def _made_of(encoder: Encoder) -> tuple[object, ...]:
     """All that decides the counts, whatever the weights are: a sweep or a sweep asks for the same tower again and again."""
     config: Any = getattr(encoder.backbone, "config", None)
-    told = config.to_json_string() if hasattr(config, "to_json_string") else repr(config)
+    text = config.to_json_string() if hasattr(config, "to_json_string") else repr(config)
     trained = tuple((name, weights.shape, weights.requires_grad) for name, weights in encoder.named_parameters())
-    return type(encoder.backbone), repr(encoder), told, encoder.settings, trained
+    return type(encoder.backbone), repr(encoder), text, encoder.settings, trained
 
 
 def _by_length(values: tuple[int, ...]) -> ByLength:
@@ -100,7 +100,7 @@ def passed_parameters(encoder: Encoder) -> PassedParameters:
     that a token passes several times, as those of ALBERT, count as often. A projection behind the pooling counts as if each token passed
     it, in place of each text.
     """
-    looked_up = {id(part.weight) for part in encoder.modules() if isinstance(part, nn.Embedding)}
+    looked_up = {id(submodule.weight) for submodule in encoder.modules() if isinstance(submodule, nn.Embedding)}
     multiplied = {id(weights): weights for weights in encoder.used_parameters().values() if id(weights) not in looked_up}
     blocks = blocks_of(encoder.backbone)
     times, passed = _seen_of_a_token(encoder, blocks)
@@ -119,19 +119,19 @@ def _seen_of_a_token(encoder: Encoder, blocks: list[nn.Module]) -> tuple[Mapping
 
     The first is once, but for layers that are repeated; the second are those of norms and projections.
     """
-    inside = {part for block in blocks for part in block.modules()}
+    inside = {submodule for block in blocks for submodule in block.modules()}
     times: Counter[int] = Counter()
     passed: set[int] = set()
 
-    def note(own: list[int], module: nn.Module, given: Any, output: Any) -> None:
-        times.update(own)
+    def note(parameters: list[int], module: nn.Module, inputs: Any, output: Any) -> None:
+        times.update(parameters)
         if module not in inside and isinstance(output, Tensor) and output.requires_grad:
-            passed.update(own)
+            passed.update(parameters)
 
     with ExitStack() as stack:
         stack.enter_context(RandomState.now(encoder.device).replayed())
-        for part in encoder.modules():
-            if own := [id(weights) for weights in part.parameters(recurse=False)]:
-                stack.callback(part.register_forward_hook(partial(note, own)).remove)
+        for submodule in encoder.modules():
+            if parameters := [id(weights) for weights in submodule.parameters(recurse=False)]:
+                stack.callback(submodule.register_forward_hook(partial(note, parameters)).remove)
         encoder(encoder.collate([[encoder.pad_token_id]], side="document"))
     return times, passed

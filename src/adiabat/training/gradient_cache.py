@@ -52,7 +52,7 @@ class Chunking:
     def __post_init__(self) -> None:
         if self.tokens is not None and self.tokens < 1:
             raise ValueError(f"tokens must be at least 1, got {self.tokens}; 4096 is a good start")
-        if self.buckets and (self.buckets[0] < 1 or any(one >= other for one, other in pairwise(self.buckets))):
+        if self.buckets and (self.buckets[0] < 1 or any(shorter >= longer for shorter, longer in pairwise(self.buckets))):
             raise ValueError(f"buckets must be ascending lengths of at least 1, got {self.buckets}; {BUCKETS} is a good start")
         if self.buckets and self.tokens is None:
             raise ValueError("tokens must be a number where there are buckets, got None; 4096 is a good start")
@@ -87,11 +87,11 @@ def pieces_of(lengths: Int[np.ndarray, " b"], chunking: Chunking, *, threads: in
         return []
     if chunking.buckets and chunking.tokens:
         shaped = bucket_batches(lengths, chunking.tokens, chunking.buckets, longest=longest)
-        return [Piece(places, shape[0] * shape[1], shape) for places, shape in shaped]
+        return [Piece(positions, shape[0] * shape[1], shape) for positions, shape in shaped]
     cut = list(token_budget_batches(lengths, chunking.tokens)) if chunking.tokens else []
     if len(cut) < threads:
         cut = shared_out(lengths, threads, packed=packed)
-    return [Piece(places, int(padded_lengths(lengths[places], packed=packed).sum())) for places in cut]
+    return [Piece(positions, int(padded_lengths(lengths[positions], packed=packed).sum())) for positions in cut]
 
 
 def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple[int, int] | None = None) -> Int[np.ndarray, " _"]:
@@ -118,13 +118,13 @@ def shared_out(lengths: Int[np.ndarray, " b"], threads: int, *, packed: bool) ->
 
 def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[Places]:
     """Longest first, each piece to the thread that has least so far."""
-    parts: list[list[int]] = [[] for _ in range(threads)]
+    shares: list[list[int]] = [[] for _ in range(threads)]
     sums = [0] * threads
     for piece in np.argsort(-np.asarray(costs, dtype=np.int64), kind="stable").tolist():
         thread = sums.index(min(sums))
-        parts[thread].append(piece)
+        shares[thread].append(piece)
         sums[thread] += int(costs[piece])
-    return [np.array(part) for part in parts if part]
+    return [np.array(share) for share in shares if share]
 
 
 def _cut(lengths: Int[np.ndarray, " b"]) -> list[Places]:
@@ -253,12 +253,12 @@ def training_copies(encoders: Sequence[Encoder], count: int, chunking: Chunking)
     On a CPU they compute no padding where the backbone can; on a GPU, attention text by text would leave it idle.
     """
     copies = [thread_replicas(encoder, count, precision="fp32", shared=[encoder.tokenizer]) for encoder in encoders]
-    for own in copies:
-        for copy in own[1:]:
+    for towers in copies:
+        for copy in towers[1:]:
             _give_own_gradients(copy)
-        for copy in own:
+        for copy in towers:
             _prepare(copy, chunking)
-    return [list(towers) for towers in zip(*copies, strict=True)]
+    return [list(thread) for thread in zip(*copies, strict=True)]
 
 
 def _prepare(copy: Encoder, chunking: Chunking) -> None:
@@ -275,10 +275,10 @@ def _prepare(copy: Encoder, chunking: Chunking) -> None:
 def _give_own_gradients(module: nn.Module) -> None:
     """Replace each parameter by one that has the same memory, and a gradient of its own."""
     twins: dict[int, nn.Parameter] = {}
-    for part in module.modules():
-        for name, weights in part.named_parameters(recurse=False, remove_duplicate=False):
+    for submodule in module.modules():
+        for name, weights in submodule.named_parameters(recurse=False, remove_duplicate=False):
             twin = twins.setdefault(id(weights), nn.Parameter(weights.detach(), requires_grad=weights.requires_grad))
-            setattr(part, name, twin)
+            setattr(submodule, name, twin)
 
 
 def is_packed(encoder: Encoder) -> bool:
@@ -288,5 +288,5 @@ def is_packed(encoder: Encoder) -> bool:
 
 def size_of(encoder: Encoder) -> int:
     """What a token costs, up to a factor."""
-    multiplied = (part for part in encoder.modules() if not isinstance(part, nn.Embedding))
-    return max(1, sum(weights.numel() for part in multiplied for weights in part.parameters(recurse=False)))
+    multiplied = (submodule for submodule in encoder.modules() if not isinstance(submodule, nn.Embedding))
+    return max(1, sum(weights.numel() for submodule in multiplied for weights in submodule.parameters(recurse=False)))

@@ -51,9 +51,9 @@ def idle_counts(validations: Sequence[Validation], *, keep: Keep) -> list[int]:
     """How many epochs have passed since the last improvement, after the start and after each epoch."""
     counts: list[int] = []
     best: Validation | None = None
-    for one in validations:
-        improved = best is None or one.improves_on(best, keep=keep)
-        best = one if improved else best
+    for validation in validations:
+        improved = best is None or validation.improves_on(best, keep=keep)
+        best = validation if improved else best
         counts.append(0 if improved else counts[-1] + 1)
     return counts
 

@@ -229,18 +229,18 @@ class Loop:
 
     def _require_sound(self, loss: Tensor) -> None:
         """Stop before weights become what cannot be mended."""
-        found, name = float(loss), "training loss"
-        if math.isfinite(found) and self.limits.max_grad_norm is not None:
+        value, name = float(loss), "training loss"
+        if math.isfinite(value) and self.limits.max_grad_norm is not None:
             norm = nn.utils.clip_grad_norm_(self._trained.values(), self.limits.max_grad_norm)
-            found, name = float(norm), "norm of the gradient"
-        if math.isfinite(found):
+            value, name = float(norm), "norm of the gradient"
+        if math.isfinite(value):
             return
         step = self.position.step
         # One more than usual is kept: these weights may be what went wrong.
         self._save(spare=1)
         ids = several(self.objective.batch_ids(step), of="queries", shown=5)
         raise DivergedError(
-            f"the {name} must be a finite number, got {found} at step {step} ({ids})",
+            f"the {name} must be a finite number, got {value} at step {step} ({ids})",
             f"{LOWER_RATE}, or look at these texts; the weights of before stand in {self.folder}",
         )
 

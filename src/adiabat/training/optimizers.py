@@ -98,13 +98,13 @@ def make_optimizer(
 
 def _torch_groups(parameters: Iterable[nn.Parameter] | Iterable[Group], weight_decay: float) -> list[dict[str, Any]]:
     """What torch's optimisers take: each group with its own decay, frozen parameters and empty groups left out."""
-    given = list(parameters)
-    alike = Group(tuple(item for item in given if isinstance(item, nn.Parameter)), decays=True)
-    found = []
-    for group in (alike, *(item for item in given if isinstance(item, Group))):
+    listed = list(parameters)
+    ungrouped = Group(tuple(item for item in listed if isinstance(item, nn.Parameter)), decays=True)
+    groups = []
+    for group in (ungrouped, *(item for item in listed if isinstance(item, Group))):
         if trainable := [weights for weights in group.parameters if weights.requires_grad]:
-            found.append({"params": trainable, "weight_decay": weight_decay if group.decays else 0.0})
-    return found
+            groups.append({"params": trainable, "weight_decay": weight_decay if group.decays else 0.0})
+    return groups
 
 
 def _check(name: str, groups: list[dict[str, Any]], learning_rate: float, weight_decay: float) -> None:

@@ -84,12 +84,12 @@ class Passes:
             chunking: None makes one chunk for each thread.
         """
         self._encoders = encoders
-        self._copies = [list(own) for own in copies] or [list(encoders)]
+        self._copies = [list(towers) for towers in copies] or [list(encoders)]
         self._precision = precision
         self._run: Runner = run or (lambda jobs: (job() for job in jobs))
         self._chunking = chunking or Chunking()
         self._sizes = [size_of(encoder) for encoder in encoders]
-        self._blocks = [[blocks_of(encoder.backbone) for encoder in own] for own in self._copies]
+        self._blocks = [[blocks_of(encoder.backbone) for encoder in towers] for towers in self._copies]
         self._prefixes: dict[tuple[int, tuple[bool, ...]], int] = {}
         self._counted: dict[tuple[int, tuple[bool, ...]], TowerOperations] = {}
 
@@ -127,8 +127,8 @@ class Passes:
         lengths, packed = group.table.lengths[group.picked], is_packed(self._copies[0][group.tower])
         computed = [padded_lengths(lengths[piece.places], packed=packed, shape=piece.shape) for piece in self._pieces(group)]
         return sum(
-            self._counted[group.tower, flags].of(own, trained=manner.trained, cached=manner.cached, checkpointed=manner.checkpointed)
-            for own in computed
+            self._counted[group.tower, flags].of(shapes, trained=manner.trained, cached=manner.cached, checkpointed=manner.checkpointed)
+            for shapes in computed
         )
 
     def _manner(self, tower: int) -> Manner:
@@ -215,12 +215,12 @@ class _Joined(torch.autograd.Function):
         """Put the chunks in the order of their groups; `root` only makes autograd call `backward`."""
         joined = [_room(passes._encoders[group.tower], group) for group in groups]
         results = passes._run([partial(_embed, share) for share in shares])
-        for share, parts in zip(shares, results, strict=True):
-            for chunk, part in zip(share, parts, strict=True):
-                joined[chunk.group][torch.from_numpy(chunk.places)] = part
+        for share, outputs in zip(shares, results, strict=True):
+            for chunk, output in zip(share, outputs, strict=True):
+                joined[chunk.group][torch.from_numpy(chunk.places)] = output
         ctx.passes, ctx.shares, ctx.once = passes, shares, _Once()
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(room for room, one in zip(joined, trained, strict=True) if not one))
+        ctx.mark_non_differentiable(*(room for room, needs_gradient in zip(joined, trained, strict=True) if not needs_gradient))
         return tuple(joined)
 
     @staticmethod
@@ -302,7 +302,7 @@ def side_passes(*encoders: Encoder, precision: Precision, chunking: Chunking | N
 def _threads(encoders: Sequence[Encoder], chunking: Chunking) -> int:
     # What is packed draws dropout from generators of its own; anything else from torch's, in no fixed order if threads pass side by side.
     packed = not chunking.buckets and not chunking.compiled
-    apart = all(one.device.type == "cpu" and (not draws(one) or (packed and is_packable(one.backbone))) for one in encoders)
+    apart = all(encoder.device.type == "cpu" and (not draws(encoder) or (packed and is_packable(encoder.backbone))) for encoder in encoders)
     apart = apart and not chunking.compiled
     return WORKERS if apart and torch.get_num_threads() >= WORKERS else 1
 

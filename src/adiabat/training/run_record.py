@@ -88,11 +88,11 @@ def result_of(
     )
 
 
-def finished(job: Job, what: str) -> tuple[Result, TrainingRecord]:
+def finished(job: Job, purpose: str) -> tuple[Result, TrainingRecord]:
     """The result of a job that is over, and what its run did."""
     result = read_result(job.result, Result)
     if result.training is None:
-        raise JobError(f"{job.result} must be the result of a {what} run, got another; remove {job.folder}, and it is made again")
+        raise JobError(f"{job.result} must be the result of a {purpose} run, got another; remove {job.folder}, and it is made again")
     return result, result.training
 
 
@@ -119,15 +119,15 @@ def layer_changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> 
     Reference:
         Vasilyev et al. 2024.
     """
-    faults = [f'"{name}" {where} only' for name, where in _one_sided(before, after)]
+    faults = [f'"{name}" {side} only' for name, side in _one_sided(before, after)]
     faults += [
         f'"{name}" of shape {tuple(tensor.shape)} before and {tuple(after[name].shape)} after'
         for name, tensor in before.items()
         if name in after and after[name].shape != tensor.shape
     ]
     if faults:
-        found = several(faults, of="differences")
-        raise ModelError(f"weights must be of the same model, got {found}; compare a model with the one that it was trained from")
+        differences = several(faults, of="differences")
+        raise ModelError(f"weights must be of the same model, got {differences}; compare a model with the one that it was trained from")
     return [_change(name, tensor, after[name]) for name, tensor in before.items()]
 
 

@@ -100,11 +100,11 @@ class Schedule:
             raise ValueError(f"step must be 0 or more, got {step}; the first update has step 0")
         if step < self.warmup_steps:
             return (step + 1) / self.warmup_steps
-        taken = step - self.warmup_steps
+        after_warmup = step - self.warmup_steps
         return rate_factor(
             self.name,
-            progress=taken / max(1, self.total_steps - self.warmup_steps) if self.total_steps else 0.0,
-            epochs_finished=taken // self.steps_per_epoch,
+            progress=after_warmup / max(1, self.total_steps - self.warmup_steps) if self.total_steps else 0.0,
+            epochs_finished=after_warmup // self.steps_per_epoch,
             gamma=self.gamma,
             final_fraction=self.final_fraction,
         )
