@@ -9,14 +9,13 @@ from adiabat.core.errors import DataError
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import Document, Example, ExampleSet, text_id
 from adiabat.store.addressing import AddressedSet, address, sharing_answers
-from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
-from tests.fake_encoder import FakeEncoder
+from tests.fake_encoder import fake_store
 
 
 def store_of(folder: Path, documents: dict[str, str]) -> Store:
     corpus = [Document(doc_id, text) for doc_id, text in documents.items()]
-    return build_store(FakeEncoder(), lambda: iter(corpus), folder / "store", source="corpus", encoder_name="fake").store
+    return fake_store(folder / "store", corpus).store
 
 
 @pytest.fixture
@@ -46,20 +45,12 @@ def test_documents_are_found_by_id(by_id: Store) -> None:
     assert found.notes == ()
 
 
-def test_documents_are_found_by_the_hash_of_their_text(by_text: Store) -> None:
-    found = address(examples_of(Example("q0", "ask", ("two",), ("zero", "three"))), by_text)
-    assert lists(found.positives) == [[2]]
-    assert lists(found.negatives) == [[0, 3]]
-
-
 def test_documents_of_a_store_with_ids_of_its_own_are_found_by_their_text(tmp_path: Path) -> None:
     store = store_of(tmp_path, {"d0": "zero", "d1": "one", "d2": "zero", "three": "two"})
     found = address(examples_of(Example("q0", "ask", ("zero",), ("two", "three", "one"))), store)
     # An id goes before a text, and of equal texts the first is taken.
     assert (lists(found.positives), lists(found.negatives)) == ([[0]], [[3, 1]])
-    bare = build_store(
-        FakeEncoder(), lambda: iter([Document("d0", "zero")]), tmp_path / "bare", keep_texts=False, source="corpus", encoder_name="fake"
-    ).store
+    bare = fake_store(tmp_path / "bare", [Document("d0", "zero")], keep_texts=False).store
     # Hashes of texts stay where the texts do not.
     assert lists(address(examples_of(Example("q0", "ask", ("zero",))), bare).positives) == [[0]]
 
@@ -97,12 +88,6 @@ def test_missing_documents_are_counted_and_named_once_with_their_place(by_id: St
     assert "train.jsonl:1: 'lost'; train.jsonl:2: '" + "x" * 59 + "…'; set: 'nowhere'; embed them" in message
 
 
-def test_of_many_missing_documents_ten_are_spelled_out(by_id: Store) -> None:
-    examples = examples_of(*(Example(f"q{n}", "ask", (f"gone{n}",), location=f"a:{n}") for n in range(25)))
-    with pytest.raises(DataError, match=r"it lacks 25 documents: .*a:9: 'gone9'; and 15 more"):
-        address(examples, by_id)
-
-
 def test_missing_documents_are_dropped_with_a_note_and_queries_without_a_positive_with_them(by_id: Store) -> None:
     examples = examples_of(
         Example("q0", "kept", ("gone", "d1"), ("d2", "lost"), (3, 2)),
@@ -118,12 +103,6 @@ def test_missing_documents_are_dropped_with_a_note_and_queries_without_a_positiv
 def test_dropping_that_leaves_no_query_is_an_error(by_id: Store) -> None:
     with pytest.raises(DataError, match="at least one query must have .* got none; name the corpus that they were judged on$"):
         address(examples_of(Example("q0", "ask", ("gone",), ("d0",))), by_id, missing="drop")
-
-
-def test_a_negative_equal_to_a_positive_is_taken_out(by_text: Store) -> None:
-    found = address(examples_of(Example("q0", "ask", ("one", "two"), (text_id("two"), "zero", "one"))), by_text)
-    assert lists(found.positives) == [[1, 2]]
-    assert lists(found.negatives) == [[0]]
 
 
 def test_a_document_listed_twice_counts_once_with_its_highest_grade(by_text: Store) -> None:
@@ -189,3 +168,9 @@ def test_sets_over_one_store_share_their_answers(by_id: Store) -> None:
     assert (lists(one.known), lists(other.known)) == ([[0, 1]], [[0, 1]])
     assert (lists(one.negatives), lists(other.negatives)) == ([[3]], [[2, 3]])
     assert sharing_answers(train) == (train,)
+
+
+def test_a_negative_equal_to_a_positive_is_taken_out(by_text: Store) -> None:
+    found = address(examples_of(Example("q0", "ask", ("one", "two"), (text_id("two"), "zero", "one"))), by_text)
+    assert lists(found.positives) == [[1, 2]]
+    assert lists(found.negatives) == [[0]]

@@ -15,22 +15,18 @@ from adiabat.core.errors import StoreError
 from adiabat.data.records import Document, Side
 from adiabat.store import append as append_module
 from adiabat.store.append import append_documents, finish_append
-from adiabat.store.build import BuildResult, build_store
+from adiabat.store.build import BuildResult
 from adiabat.store.manifest import HEADER_BYTES, Manifest
 from adiabat.store.vector_store import Store
 from tests.commands import run_in_process
-from tests.fake_encoder import FakeEncoder
+from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(10)]
 FILES = ["manifest.json", "vectors.npy", "ids.arrow", "id_index.npy", "text_hashes.bin", "texts.arrow"]
 
 
 def build(out: Path, encoder: FakeEncoder | None = None) -> BuildResult:
-    return build_store(encoder or FakeEncoder(), lambda: iter(DOCUMENTS), out, chunk_size=4, source="corpus", encoder_name="fake")
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in FILES[1:]}
+    return fake_store(out, DOCUMENTS, encoder)
 
 
 def test_a_store_consists_of_these_files(finished: Path) -> None:
@@ -85,7 +81,7 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, finished: Path, name:
 def test_a_file_of_another_store_of_the_same_shape_is_refused(tmp_path: Path, finished: Path, name: str) -> None:
     shutil.copytree(finished, tmp_path / "s")
     others = [Document(f"e{number}", f"other {number}") for number in range(10)]
-    other = build_store(FakeEncoder(), lambda: iter(others), tmp_path / "o", source="x", encoder_name="x").store
+    other = fake_store(tmp_path / "o", others).store
     shutil.copy(other.path / name, tmp_path / "s" / name)
     with pytest.raises(StoreError, match=r"must be undamaged"):
         Store.open(tmp_path / "s")
@@ -122,26 +118,19 @@ def test_verify_stands_before_a_verb_or_after_it_and_compares_what_has_not_chang
     assert re.search(r"s/vectors\.npy must be undamaged, got ValueError: its SHA-256 does not match its checksum; rebuild", said.err)
 
 
-class Cut(FakeEncoder):
-    def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
-        if len(self.calls) == 2:
-            raise KeyboardInterrupt
-        return super().encode(texts, side=side)
-
-
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["state.json", *FILES[1:]])
 def test_a_half_built_store_that_was_damaged_is_refused_or_ends_as_it_would_have(
     tmp_path: Path, finished: Path, name: str, damage: str
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "s", Cut())
+        build(tmp_path / "s", FakeEncoder(stop_at=2))
     path = tmp_path / "s.building" / name
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     # The header of half a file is written anew, and what follows the rows that were noted is cut off.
     if name == "vectors.npy" and damage in {"a byte flipped at 0.0", "a byte flipped at 0.4", "longer"}:
         build(tmp_path / "s")
-        assert content(tmp_path / "s") == content(finished)
+        assert files_of_store(tmp_path / "s") == files_of_store(finished)
         return
     with pytest.raises(StoreError, match=rf"s\.building/{name} must .*; remove"):
         build(tmp_path / "s")
@@ -193,5 +182,5 @@ def test_an_append_damaged_before_its_commit_is_through_is_undone_or_refused(
     with pytest.raises(StoreError, match=path.name if not moved else r"must be undamaged"):
         finish_append(folder)
     if not moved:
-        assert content(folder) == content(finished)
+        assert files_of_store(folder) == files_of_store(finished)
         assert append_documents(FakeEncoder(), lambda: iter(new), folder, source="more").store.count == 12

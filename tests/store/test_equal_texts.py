@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from adiabat.store.manifest import StoreDtype
 from adiabat.store.scoring import SIMILARITIES
 from adiabat.store.search import count_at_least, score_rows
 from adiabat.store.vector_store import Store
-from tests.fake_encoder import FakeEncoder
+from tests.fake_encoder import FakeEncoder, fake_store
 from tests.tiny import tiny_dual
 
 TEXTS = ["a", "b", "a", "c", "b", "a", "d", "d", "e", "a", "f", "c", "c", "c", "c", "c", "g"]
@@ -37,13 +38,8 @@ def documents_of(texts: Sequence[str], prefix: str = "d") -> list[Document]:
     return [Document(f"{prefix}{number}", text) for number, text in enumerate(texts)]
 
 
-def build(
-    out: Path, encoder: FakeEncoder, texts: Sequence[str] = TEXTS, *, dtype: StoreDtype = "float16", keep_texts: bool = True
-) -> Store:
-    documents = documents_of(texts)
-    return build_store(
-        encoder, lambda: iter(documents), out, dtype=dtype, keep_texts=keep_texts, chunk_size=4, source="x", encoder_name="x"
-    ).store
+def build(out: Path, encoder: FakeEncoder, texts: Sequence[str] = TEXTS, **options: Any) -> Store:
+    return fake_store(out, documents_of(texts), encoder, **options).store
 
 
 def append(out: Path, encoder: FakeEncoder, documents: Sequence[Document]) -> Store:
@@ -69,14 +65,8 @@ def test_each_distinct_text_is_encoded_once_in_whatever_chunk_it_stands(tmp_path
 
 @pytest.mark.parametrize("stop_at", [1, 2, 3])
 def test_a_build_that_was_cut_short_ends_the_same(tmp_path: Path, stop_at: int) -> None:
-    class Cut(FakeEncoder):
-        def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
-            if len(self.calls) == stop_at:
-                raise KeyboardInterrupt
-            return super().encode(texts, side=side)
-
     with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "s", Cut())
+        build(tmp_path / "s", FakeEncoder(stop_at=stop_at))
     encoder = FakeEncoder()
     require_equal(build(tmp_path / "s", encoder), TEXTS)
     assert encoder.calls == [3, 1, 2, 1][stop_at:]

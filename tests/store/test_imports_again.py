@@ -39,14 +39,6 @@ def names(folder: Path) -> list[str]:
     return sorted(child.name for child in folder.iterdir() if child.name[0] != ".")
 
 
-def test_vectors_of_another_length_than_the_encoders_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        StoreError, match=r'length of the encoder\'s within 1%, got 7\.\d+ instead of 1 for "d\d" \(the worst of 7\); scale them, or set'
-    ):
-        import_vectors(saved(tmp_path, 7.5 * own_vectors()), tmp_path / "s", ids=IDS, documents=DOCUMENTS, encoder=FakeEncoder())
-    assert names(tmp_path) == ["v.npy"]
-
-
 @pytest.mark.parametrize(("scale", "told"), [(0.98, "0.9[78]"), (1.02, "1.0[12]")])
 def test_one_vector_of_another_length_is_enough_and_named(tmp_path: Path, scale: float, told: str) -> None:
     vectors = own_vectors()

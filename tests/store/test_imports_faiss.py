@@ -92,13 +92,3 @@ def test_an_index_that_cannot_give_its_vectors_back_is_refused(tmp_path: Path, f
         with pytest.raises(StoreError, match="must be able to give its vectors back, it cannot; import the original vectors"):
             import_vectors(path, tmp_path / "s", ids=[str(row) for row in range(300)])
     assert not (tmp_path / "s.building").exists()
-
-
-def test_a_compressed_index_gives_approximations_and_says_so(tmp_path: Path) -> None:
-    index = faiss.IndexScalarQuantizer(8, faiss.ScalarQuantizer.QT_8bit)
-    index.train(own_vectors())
-    index.add(own_vectors())
-    faiss.write_index(index, str(tmp_path / "v.faiss"))
-    with pytest.warns(UserWarning, match="IndexScalarQuantizer keeps compressed vectors; the store gets approximations"):
-        store = import_vectors(tmp_path / "v.faiss", tmp_path / "s", ids=IDS)
-    assert np.abs(store.gather(range(7)) - own_vectors()).max() < 0.01

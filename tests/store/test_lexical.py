@@ -11,7 +11,7 @@ from adiabat.core.errors import ConfigError, StoreError
 from adiabat.core.files import read_json, write_json
 from adiabat.core.ragged import Ragged
 from adiabat.store import bm25 as bm25_module
-from adiabat.store.analysers import analyser_of, words
+from adiabat.store.analysers import words
 from adiabat.store.bm25 import FILES, LEXICAL_FILE, SPOOL_FILE, BM25Index, build_bm25
 
 TEXTS = [
@@ -114,21 +114,6 @@ def test_texts_score_alike_in_the_corpus_and_outside_of_it(tmp_path: Path) -> No
     assert index.scores("nothing", texts).tolist() == [0.0] * len(texts)
 
 
-def test_a_word_that_the_query_repeats_counts_as_often(tmp_path: Path) -> None:
-    index = build_bm25(TEXTS, tmp_path)
-    assert index.scores("cat cat", TEXTS[:1])[0] == 2 * index.scores("cat", TEXTS[:1])[0]
-
-
-def test_queries_without_a_known_word_find_nothing(tmp_path: Path) -> None:
-    hits = build_bm25(TEXTS, tmp_path).search(["", "?!", "zebra"], 100)
-    assert hits.rows.shape == (3, len(TEXTS))
-    assert (hits.rows == -1).all()
-
-
-def test_a_right_to_left_document_is_found(tmp_path: Path) -> None:
-    assert build_bm25(TEXTS, tmp_path).search(["السجادة"], 1).rows.tolist() == [[6]]
-
-
 def test_a_corpus_without_words_is_refused_and_leaves_no_spool(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="must hold words for BM25, got 2 documents without one; check its texts"):
         build_bm25(["...", "?"], tmp_path)
@@ -178,14 +163,6 @@ def test_an_index_of_stems_cuts_queries_and_texts_alike_and_remembers_it(tmp_pat
         assert sorted(hits.rows[0].tolist()) == [-1, 0, 1]
         assert one.scores("cats", ["The cat sat"])[0] == one.score_rows(["cats"], np.array([[0]]))[0, 0] > 0
         assert one.search(["the"], 1).rows.tolist() == [[-1]]
-
-
-def test_an_index_of_stems_is_one_of_whole_words_over_texts_that_were_cut(tmp_path: Path) -> None:
-    cut = analyser_of("english")
-    stemmed = build_bm25(TEXTS, tmp_path / "stems", stemmer="english")
-    plain = build_bm25([" ".join(cut(text)) for text in TEXTS], tmp_path / "plain")
-    queries = ["cats on mats", "logs"]
-    assert np.array_equal(stemmed.search(queries, 7).scores, plain.search([" ".join(cut(query)) for query in queries], 7).scores)
 
 
 def test_an_unknown_language_is_refused_before_a_text_is_read(tmp_path: Path) -> None:

@@ -3,34 +3,24 @@
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from adiabat.core.errors import StoreError
 from adiabat.data.records import Document
-from adiabat.store.build import BuildResult, build_store
+from adiabat.store.build import BuildResult
 from adiabat.store.imports import import_vectors
-from adiabat.store.staging import Progress
 from adiabat.store.vector_store import Store
-from tests.fake_encoder import FakeEncoder
+from tests.fake_encoder import FakeEncoder, fake_store
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(6)]
 FILES = ["id_index.npy", "ids.arrow", "manifest.json", "text_hashes.bin", "vectors.npy"]
 
 
-def build(
-    out: Path | str, encoder: FakeEncoder | None = None, *, keep_texts: bool = False, on_progress: Progress | None = None
-) -> BuildResult:
-    return build_store(
-        encoder or FakeEncoder(),
-        lambda: iter(DOCUMENTS),
-        out,
-        keep_texts=keep_texts,
-        on_progress=on_progress,
-        source="corpus",
-        encoder_name="fake",
-    )
+def build(out: Path | str, encoder: FakeEncoder | None = None, *, keep_texts: bool = False, **options: Any) -> BuildResult:
+    return fake_store(out, DOCUMENTS, encoder, keep_texts=keep_texts, **options)
 
 
 def names(folder: Path) -> list[str]:
@@ -48,19 +38,6 @@ def test_a_link_leads_to_where_the_store_is_put(tmp_path: Path, exists: bool) ->
     assert (tmp_path / "s").is_symlink()
     assert names(tmp_path / "disk") == ["big"]
     assert names(tmp_path / "disk" / "big") == FILES
-
-
-def test_a_build_cut_short_behind_a_link_is_told_when_it_is_opened(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "s").symlink_to(tmp_path / "disk" / "big")
-
-    def cut(done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "s", on_progress=cut)
-    with pytest.raises(StoreError, match=r"its building was cut short \(big\.building\)"):
-        Store.open(tmp_path / "s")
 
 
 def test_the_current_directory_is_refused_before_anything_is_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,26 +107,6 @@ def test_results_depend_neither_on_blocks_nor_on_other_queries(tmp_path: Path, m
         assert np.array_equal(whole.scores[place], alone.scores[0])
 
 
-def test_a_store_of_equal_documents_ranks_them_by_row(tmp_path: Path) -> None:
-    store = store_of(np.ones((300, 4), dtype=np.float32), tmp_path)
-    hits = search(store, np.array([[1, 2, 3, 4]], dtype=np.float32), 7, block_rows=16)
-    assert hits.rows.tolist() == [list(range(7))]
-    assert count_at_least(store, np.array([[1, 2, 3, 4]], dtype=np.float32), hits.scores, block_rows=16).tolist() == [[300] * 7]
-
-
-def test_a_store_of_one_document_and_more_asked_for_than_there_are(tmp_path: Path) -> None:
-    store = store_of(np.array([[3.0, 4.0]], dtype=np.float32), tmp_path)
-    hits = search(store, np.array([[4.0, 3.0]], dtype=np.float32), 10)
-    assert hits.rows.tolist() == [[0]]
-    assert hits.scores.tolist() == [[np.float32(0.96)]]
-
-
-def test_no_queries_give_no_hits(tmp_path: Path) -> None:
-    store = store_of(np.ones((3, 2), dtype=np.float32), tmp_path)
-    assert search(store, np.empty((0, 2), dtype=np.float32), 2).rows.shape == (0, 2)
-    assert count_at_least(store, np.empty((0, 2), dtype=np.float32), np.empty((0, 3), dtype=np.float32)).shape == (0, 3)
-
-
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "distance"])
 def test_a_query_of_zeros_finds_nothing_and_leaves_the_others_alone(tmp_path: Path, similarity: Similarity) -> None:
     store = store_of(np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32), tmp_path)
@@ -152,11 +132,6 @@ def test_progress_ends_with_the_whole_store(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     search(store, np.ones((1, 2), dtype=np.float32), 1, block_rows=4, on_progress=lambda done, total: seen.append((done, total)))
     assert seen == [(4, 10), (8, 10), (10, 10)]
-
-
-def test_rows_of_minus_one_score_minus_infinity(tmp_path: Path) -> None:
-    store = store_of(np.ones((3, 2), dtype=np.float32), tmp_path)
-    assert score_rows(store, np.ones((1, 2), dtype=np.float32), np.array([[-1, 2]])).tolist() == [[-np.inf, 1.0]]
 
 
 def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -206,3 +181,14 @@ def test_a_damaged_vector_ends_a_search_in_whatever_thread(tmp_path: Path) -> No
     for asked in (lambda: search(damaged, queries, 3), lambda: score_rows(damaged, queries[:1], np.array([[0, 5]]))):
         with pytest.raises(StoreError, match='must hold finite vectors, got NaN or infinity for "5"; it is damaged: rebuild the store'):
             asked()
+
+
+def test_no_queries_give_no_hits(tmp_path: Path) -> None:
+    store = store_of(np.ones((3, 2), dtype=np.float32), tmp_path)
+    assert search(store, np.empty((0, 2), dtype=np.float32), 2).rows.shape == (0, 2)
+    assert count_at_least(store, np.empty((0, 2), dtype=np.float32), np.empty((0, 3), dtype=np.float32)).shape == (0, 3)
+
+
+def test_rows_of_minus_one_score_minus_infinity(tmp_path: Path) -> None:
+    store = store_of(np.ones((3, 2), dtype=np.float32), tmp_path)
+    assert score_rows(store, np.ones((1, 2), dtype=np.float32), np.array([[-1, 2]])).tolist() == [[-np.inf, 1.0]]

@@ -1,46 +1,23 @@
 """Folders of cut-short builds that cannot be gone on with: each is refused by name before anything is encoded."""
 
-import os
 import resource
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
-from jaxtyping import Float
 
 from adiabat.core.errors import StoreError
 from adiabat.core.files import write_json
-from adiabat.data.records import Document, Side
-from adiabat.store.build import BuildResult, build_store
-from tests.fake_encoder import FakeEncoder
+from adiabat.data.records import Document
+from adiabat.store.build import BuildResult
+from tests.fake_encoder import FakeEncoder, fake_store
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(10)]
 
 
 def build(out: Path, encoder: FakeEncoder | None = None) -> BuildResult:
-    return build_store(encoder or FakeEncoder(), lambda: iter(DOCUMENTS), out, chunk_size=4, source="corpus", encoder_name="fake")
-
-
-class Cut(FakeEncoder):
-    def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
-        if len(self.calls) == 2:
-            raise KeyboardInterrupt
-        return super().encode(texts, side=side)
-
-
-@pytest.mark.parametrize("damage", [os.unlink, lambda path: os.truncate(path, 200)])
-def test_vectors_lost_from_a_cut_short_build_are_not_replaced_by_zeros(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "s", Cut())
-    damage(tmp_path / "s.building" / "vectors.npy")
-    encoder = FakeEncoder()
-    with pytest.raises(
-        StoreError, match=r"vectors\.npy must have at least 256 bytes for the 8 vectors .* remove the folder .*s\.building and run"
-    ):
-        build(tmp_path / "s", encoder)
-    assert encoder.calls == []
+    return fake_store(out, DOCUMENTS, encoder)
 
 
 @pytest.mark.parametrize(("state", "lacking"), [({}, "fingerprint, dtype, chunk_size, corpus"), ({"import": "v.npy"}, "fingerprint")])

@@ -49,10 +49,6 @@ def test_a_query_is_asked_by_pairs_and_a_run_of_which_no_pair_is_known_by_charac
     assert analyser_of("english")(query, {"東京", "買", "車", "水", "ไ"}) == expected
 
 
-def test_without_a_language_words_stay_as_they_are() -> None:
-    assert analyser_of(None) is words
-
-
 @pytest.mark.parametrize(
     ("language", "text", "expected"),
     [
@@ -72,11 +68,6 @@ def test_english_goes_by_porter_and_the_list_of_lucene_as_anserini_does() -> Non
     assert analyser_of("english")("skies dying happily") == Stemmer.Stemmer("porter").stemWords(["skies", "dying", "happily"])
     assert analyser_of("english")("skies") != Stemmer.Stemmer("english").stemWords(["skies"])
     assert len(stop_words("english")) == 33
-
-
-def test_a_language_without_a_list_leaves_no_word_out() -> None:
-    assert stop_words("finnish") == frozenset()
-    assert len(analyser_of("finnish")("ja talossa")) == 2
 
 
 def test_every_language_that_is_offered_has_stems() -> None:
