@@ -9,7 +9,6 @@ import pytest
 
 import adiabat
 from adiabat.config.tasks import SpaceSettings
-from adiabat.core.errors import ConfigError, DataError, JobError, StoreError
 from adiabat.core.files import read_json
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.results.record import read_result
@@ -92,12 +91,6 @@ def test_an_earlier_analysis_is_replaced_and_anything_else_is_not(space: Callabl
     assert listing(tmp_path) == before
 
 
-def test_an_evaluation_does_not_write_over_an_analysis(world: Path, tmp_path: Path) -> None:
-    adiabat.space(world / "model", world / "store", world / "pairs.jsonl", out=tmp_path, settings=SETTINGS)
-    with pytest.raises(JobError, match="--out must hold nothing but an evaluation of the same kind"):
-        adiabat.evaluate(world / "model", world / "store", world / "pairs.jsonl", out=tmp_path)
-
-
 @pytest.mark.parametrize(
     ("more", "options", "says"),
     [
@@ -139,13 +132,3 @@ def test_a_map_without_its_package_is_refused_before_anything_is_read(world: Pat
     settings = SpaceSettings.model_validate({"space": {"map": True}})
     with pytest.raises(ImportError, match=r"pip install 'adiabat\[maps\]'"):
         adiabat.space(world / "model", world / "nowhere", world / "pairs.jsonl", settings=settings)
-
-
-def test_faults_of_the_function_are_those_of_the_house(world: Path) -> None:
-    for kind, store, queries, options in (
-        (StoreError, "nowhere", "pairs.jsonl", {}),
-        (DataError, "store", "nowhere.jsonl", {}),
-        (ConfigError, "store", "pairs.jsonl", {"baseline_store": world / "other_store"}),
-    ):
-        with pytest.raises(kind):
-            adiabat.space(world / "model", world / store, world / queries, settings=SETTINGS, **options)

@@ -48,11 +48,6 @@ def test_a_suite_ends_with_a_table_and_a_page(said, place: Path) -> None:
     assert {path.name for path in (place / "out").iterdir()} >= {"report.html", "table.csv", "table.md", "table.tex", "scores", "stores"}
 
 
-def test_json_holds_the_record(said, place: Path) -> None:
-    done = evaluated(said, "--json", "--baseline", "one")
-    assert json.loads(done.out)["baseline"] == "one"
-
-
 def test_two_models_are_compared_from_what_was_kept(said, place: Path) -> None:
     evaluated(said)
     done = said("compare-runs", "out/scores/one", "out/scores/two", "--out", "pair", "--set", "measure.resamples=100")
@@ -120,11 +115,6 @@ def test_a_directory_of_something_else_is_refused(said, place: Path) -> None:
     assert (done.code, "--out must be a directory of its own, two is a model" in done.err) == (2, True)
 
 
-def test_help_names_both_ways(said) -> None:
-    assert "--suite" in said("evaluate", "--help").out
-    assert "--qrels" in said("compare-runs", "--help").out
-
-
 def test_from_python_a_suite_is_named_by_its_file(said, place: Path) -> None:
     found = adiabat.evaluate_suite(["one", "two"], place / "suite.toml", out=place / "python")
     assert found.pairings == read_result(place / "python" / "result.json", SuiteResult).pairings
@@ -146,21 +136,3 @@ def test_two_processes_do_not_write_into_one_folder(said, place: Path) -> None:
         done = said("evaluate", "one", "--suite", "suite.toml", "--out", "taken")
     assert done.code == 2
     assert "taken must have one writer at a time" in done.err
-
-
-def test_ties_of_runs_are_told_with_the_order_they_were_taken_in(said, tmp_path: Path) -> None:
-    for name, scores in (("one", (2, 1, 1)), ("two", (1, 1, 1))):
-        lines = [f"{query} Q0 d{row} {row} {score} {name}\n" for query in ("q1", "q2") for row, score in enumerate(scores)]
-        (tmp_path / f"{name}.run").write_text("".join(lines), encoding="utf-8")
-    (tmp_path / "qrels.txt").write_text("q1 0 d0 1\nq2 0 d1 1\n", encoding="utf-8")
-    arguments = ("compare-runs", str(tmp_path / "one.run"), str(tmp_path / "two.run"), "--qrels", str(tmp_path / "qrels.txt"))
-    by_rule, by_id = said(*arguments), said(*arguments, "--set", "measure.ties=trec_eval")
-    assert (by_rule.code, by_id.code) == (0, 0)
-    assert (
-        "one.run: 4 documents in 2 queries have the same score as another document of the query: relevant documents are ranked last"
-        in by_rule.err
-    )
-    assert (
-        "two.run: 6 documents in 2 queries have the same score as another document of the query: they are ranked in trec_eval's"
-        in by_id.err
-    )

@@ -117,11 +117,6 @@ def test_a_tie_is_a_tie_wherever_the_sentences_stand():
         assert np.flatnonzero(~found).tolist() == [4, 37]
 
 
-def test_a_model_of_one_vector_finds_nothing():
-    vectors = np.ones((20, 3), dtype=np.float32)
-    assert not finds_translation(vectors, vectors, [str(number) for number in range(20)], block_rows=6, tile_rows=4).any()
-
-
 def test_repeated_sentences_are_noted_with_their_language():
     pairs = ParallelTexts("twice", ["one", "two", "three"], ["eins", "zwei", "zwei"], ("en", "de"))
     scores = score_bitext(tiny_dual(), pairs, side="query", name="twice", watch=SILENT)

@@ -15,7 +15,6 @@ from adiabat.core.ragged import Ragged
 from adiabat.data.records import Document, LanguageGridSet
 from adiabat.evaluation.evaluate import (
     SAME_TOWER,
-    SHOWN_CHARACTERS,
     SHOWN_HITS,
     SHOWN_QUERIES,
     Dataset,
@@ -23,13 +22,14 @@ from adiabat.evaluation.evaluate import (
     evaluate_datasets,
     read_dataset,
 )
-from adiabat.evaluation.systems import Role, System
+from adiabat.evaluation.systems import Role, System, baseline_system
+from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result, write_result
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.build import build_store
-from adiabat.store.search import hits_of, search
+from adiabat.store.search import search
 from adiabat.store.vector_store import Store
 from tests.tiny import tiny_dual, tiny_encoder
 
@@ -47,9 +47,9 @@ def baseline(model: DualEncoder) -> DualEncoder:
     return DualEncoder(tiny_encoder(seed=2), model.document, "before")
 
 
-def store_in(folder: Path, model: DualEncoder, texts: Sequence[str] = TEXTS, *, keep_texts: bool = True) -> Store:
-    documents = [Document(f"d{number}", text) for number, text in enumerate(texts)]
-    return build_store(model, lambda: iter(documents), folder, keep_texts=keep_texts, source="corpus", encoder_name="tiny").store
+def store_in(folder: Path, model: DualEncoder, numbers: Sequence[int] = range(len(TEXTS))) -> Store:
+    documents = [Document(f"d{number}", TEXTS[number]) for number in numbers]
+    return build_store(model, lambda: iter(documents), folder, keep_texts=True, source="corpus", encoder_name="tiny").store
 
 
 @pytest.fixture(scope="module")
@@ -97,27 +97,11 @@ def test_data_sets_keep_their_order_and_roles(model: DualEncoder, baseline: Dual
     assert result.training is None
 
 
-def test_a_result_says_with_what_it_was_made(model: DualEncoder, store: Store) -> None:
-    result = evaluated(model, None, [Dataset(store, questions(2), "target")])
-    assert {"adiabat", "torch", "transformers", "numpy", "python", "platform", "device"} <= set(result.versions)
-    assert result.versions["numpy"] == np.__version__
-    assert result.created.endswith("+00:00")
-    assert result.seconds > 0
-    assert result.baseline is None
-    assert result.examples == []
-
-
 def test_equal_evaluations_give_equal_results_but_for_the_time(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:
     first, second = (evaluated(model, baseline, [Dataset(store, questions(6), "target")]).to_json() for _ in range(2))
     for varying in ("created", "seconds"):
         del first[varying], second[varying]
     assert first == second
-
-
-def test_a_result_comes_back_from_its_file(model: DualEncoder, baseline: DualEncoder, store: Store, tmp_path: Path) -> None:
-    result = evaluated(model, baseline, [Dataset(store, questions(12), "target")])
-    write_result(result, tmp_path)
-    assert read_result(tmp_path / "result.json") == result
 
 
 def test_at_most_ten_changed_queries_are_shown_each_with_both_rankings(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:
@@ -175,18 +159,6 @@ def test_a_document_with_the_querys_own_id_is_not_shown_where_no_measure_sees_it
         assert {len(hits) for one in shown for hits in (one.before, one.after)} == {SHOWN_HITS}
 
 
-def test_long_texts_are_cut_and_texts_that_are_not_kept_are_empty(model: DualEncoder, tmp_path: Path) -> None:
-    long = store_in(tmp_path / "long", model, ["x" * 2000])
-    bare = store_in(tmp_path / "bare", model, keep_texts=False)
-    vectors = model.encode(["a"], side="query", precision="fp32")
-    none = np.empty(0, dtype=np.int64)
-    found, own = search(long, vectors, 5), search(bare, vectors, 5)
-    cut = hits_of(long, found, 0, none, similarity="cosine", characters=SHOWN_CHARACTERS)
-    assert [len(hit.text) for hit in cut] == [SHOWN_CHARACTERS]
-    assert [len(hit.text) for hit in hits_of(long, found, 0, none, similarity="cosine")] == [2000]
-    assert {hit.text for hit in hits_of(bare, own, 0, none, similarity="cosine")} == {""}
-
-
 def write_lines(path: Path, rows: Sequence[object]) -> str:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return str(path)
@@ -226,9 +198,88 @@ def test_a_result_holds_its_settings_and_what_was_read(model: DualEncoder, store
     assert read_result(tmp_path / "result.json") == result
 
 
-def test_columns_of_the_settings_name_those_of_the_file(store: Store, tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "a.jsonl", [{"frage": "x", "antwort": "d3"}])
-    settings = EvaluateSettings.model_validate({"data": {"columns": {"query": "frage", "positive": "antwort"}}})
-    found = read_dataset(store, path, role="target", settings=settings, split=None)
-    assert isinstance(found.examples, AddressedSet)
-    assert found.examples.queries == ["x"]
+# A baseline with documents of its own: found among several stores, measured as if alone, refused in words.
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stores")
+
+
+@pytest.fixture(scope="module")
+def other() -> DualEncoder:
+    """Of another width, and of vectors that are not of unit length."""
+    return tiny_dual(seed=2, width=16, settings=EncoderSettings(max_tokens=64, normalize=False))
+
+
+@pytest.fixture(scope="module")
+def before(here: Path, other: DualEncoder) -> Store:
+    return store_in(here / "before", other)
+
+
+def test_before_and_after_are_what_each_measures_alone(model: DualEncoder, other: DualEncoder, store: Store, before: Store) -> None:
+    both = evaluated(model, other, [Dataset(store, questions(20), "target", baseline_stores=[before])])
+    alone = {"after": evaluated(model, None, [Dataset(store, questions(20), "target")])}
+    alone["before"] = evaluated(other, None, [Dataset(before, questions(20), "target")])
+    for when, result in alone.items():
+        found = {(change.measure, change.similarity): getattr(change, when) for change in both.datasets[0].changes}
+        wanted = {(change.measure, change.similarity): change.after for change in result.datasets[0].changes}
+        assert wanted
+        assert {key: found[key] for key in wanted} == wanted
+    assert both.inputs["target"]["baseline_store"] == str(before.path)
+    assert both.inputs["target"]["baseline_store_sha256"] == before.manifest.sha256
+
+
+def test_results_that_changed_are_shown_from_the_store_of_each(model: DualEncoder, other: DualEncoder, store: Store, before: Store) -> None:
+    shown = evaluated(model, other, [Dataset(store, questions(20), "target", baseline_stores=[before])]).examples
+    assert shown
+    for one in shown:
+        for system, where, hits in ((model, store, one.after), (other, before, one.before)):
+            query = system.encode([one.query], side="query", precision="fp32")[0]
+            vectors = where.gather(np.arange(30))
+            best = int(np.argmax(vectors @ query / np.linalg.norm(vectors, axis=1)))
+            assert hits[0].doc_id == f"d{best}"
+
+
+def test_each_data_set_finds_its_own_among_several(here: Path, model: DualEncoder, other: DualEncoder, store: Store, before: Store) -> None:
+    few = store_in(here / "few after", model, range(12))
+    few_before = store_in(here / "few before", other, range(12))
+    stores = [few_before, before]
+    assert baseline_system(other, other.fingerprint(), store, stores).store is before
+    assert baseline_system(other, other.fingerprint(), few, stores).store is few_before
+    assert baseline_system(model, model.fingerprint(), few, stores).store is few
+
+
+def test_a_baseline_whose_documents_are_nowhere_is_named_with_what_to_do(model: DualEncoder, other: DualEncoder, store: Store) -> None:
+    with pytest.raises(StoreError, match=r"store must be stored by the baseline tiny too, .*\(.*width.*\), got no --baseline-store; embed"):
+        evaluated(model, other, [Dataset(store, questions(20), "target")])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "says"),
+    [(range(29), "with 29 documents, not 30"), ([1, 0, *range(2, 30)], "with other documents, or in another order")],
+)
+def test_other_documents_are_refused(
+    tmp_path: Path, model: DualEncoder, other: DualEncoder, store: Store, numbers: Sequence[int], says: str
+) -> None:
+    wrong = store_in(tmp_path / "wrong", other, numbers)
+    with pytest.raises(StoreError, match=says):
+        evaluated(model, other, [Dataset(store, questions(20), "target", baseline_stores=[wrong])])
+
+
+def test_a_store_of_a_third_encoder_is_refused(tmp_path: Path, model: DualEncoder, other: DualEncoder, store: Store) -> None:
+    third = store_in(tmp_path / "third", tiny_dual(seed=7))
+    with pytest.raises(StoreError, match="third of another encoder than tiny"):
+        evaluated(model, other, [Dataset(store, questions(20), "target", baseline_stores=[third])])
+
+
+def test_a_store_of_no_use_is_refused(model: DualEncoder, store: Store, before: Store) -> None:
+    with pytest.raises(StoreError, match="--baseline-store .*before must be of use to the baseline"):
+        evaluated(model, model, [Dataset(store, questions(20), "target", baseline_stores=[before])])
+
+
+def test_ids_are_compared_across_pieces(here: Path, store: Store, before: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adiabat.store.vector_store.IDS_PER_BLOCK", 7)
+    assert store.same_documents(before)
+    swapped = store_in(here / "swapped", tiny_dual(seed=1), [*range(28), 29, 28])
+    assert not store.same_documents(swapped)

@@ -1,11 +1,13 @@
+"""Measures of a grid of sentence pairs, against plain loops over pairs, queries and candidates."""
+
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
 from adiabat.core.errors import DataError
-from adiabat.evaluation.language_grid_measures import Placements, cluster_ids, grid_scores, measure_grid, placements
+from adiabat.evaluation.language_grid_measures import MEASURE, cluster_ids, grid_scores, measure_grid, measure_grid_retrieval, placements
+from adiabat.models.embedding_head import Similarity
 from adiabat.stats.samples import GridSample, Sample
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -73,14 +75,15 @@ def test_scores_of_a_case_worked_by_hand():
 
 def test_scores_agree_with_plain_loops_across_blocks():
     premises, hypotheses = vectors(0, "abc", 150), vectors(1, "xy", 150)
-    scores = grid_scores(premises, hypotheses)
-    assert scores["cosine"].shape == scores["distance"].shape == (3, 2, 150)
+    scores = grid_scores(premises, hypotheses, similarities=["cosine", "distance", "dot"])
+    assert {name: values.shape for name, values in scores.items()} == dict.fromkeys(["cosine", "distance", "dot"], (3, 2, 150))
     for a, query in enumerate(premises.values()):
         for b, document in enumerate(hypotheses.values()):
             for n in (0, 63, 64, 127, 128, 149):
                 q, d = query[n].astype(np.float64), document[n].astype(np.float64)
                 assert scores["cosine"][a, b, n] == pytest.approx(q @ d / np.linalg.norm(q) / np.linalg.norm(d), abs=1e-14)
                 assert scores["distance"][a, b, n] == pytest.approx(-np.linalg.norm(q - d), abs=1e-13)
+                assert scores["dot"][a, b, n] == pytest.approx(q @ d, abs=1e-13)
 
 
 @pytest.mark.parametrize("pairs", [131, 192])
@@ -102,14 +105,6 @@ def test_a_vector_has_with_itself_a_cosine_of_exactly_one_and_no_distance():
     scores = grid_scores(same, same)
     assert (scores["cosine"] == 1).all()
     assert (scores["distance"] == 0).all()
-
-
-def test_only_what_is_asked_for_is_scored_and_dot_products_can_be():
-    premises, hypotheses = vectors(5, "ab", 70), vectors(6, "ab", 70)
-    scores = grid_scores(premises, hypotheses, similarities=["dot"])
-    assert list(scores) == ["dot"]
-    wide = [[vectors.astype(np.float64) for vectors in side.values()] for side in (premises, hypotheses)]
-    np.testing.assert_allclose(scores["dot"][1, 0], (wide[0][1] * wide[1][0]).sum(axis=1), atol=1e-13)
 
 
 def test_cosine_ignores_length_and_distance_does_not():
@@ -165,24 +160,6 @@ def test_placements_agree_with_plain_loops_and_from_both_sides():
     for cell in np.ndindex(2, 3):
         assert placed.errors[cell] == placed.negative[cell].sum() == errors_by_loops(positive[cell], negative[cell])
         assert placed.negative[cell].tolist() == [int((positive[cell] <= score).sum()) for score in negative[cell]]
-
-
-@pytest.mark.parametrize("decimals", [1, 15])
-def test_the_share_of_errors_is_one_minus_the_area_under_the_roc_curve_and_half_of_the_ties(decimals):
-    generator = np.random.default_rng(12)
-    positive, negative = generator.standard_normal((1, 1, 70)) + 1, generator.standard_normal((1, 1, 60))
-    positive, negative = np.round(positive, decimals), np.round(negative, decimals)
-    ties = int((positive[0, 0][:, None] == negative[0, 0][None, :]).sum())
-    auc = roc_auc_score([1] * 70 + [0] * 60, np.concatenate([positive[0, 0], negative[0, 0]]))
-    placed = placements(positive, negative)
-    assert (ties > 0) == (decimals == 1)
-    # The area counts a tie as half a loss, the discrepancy as a whole one.
-    assert placed.errors[0, 0] / placed.total == pytest.approx(1 - auc + ties / 2 / placed.total, abs=1e-12)
-
-
-def test_placements_refuse_nan():
-    with pytest.raises(ValueError, match="1 NaN of 2"):
-        placements(np.array([[[0.1, np.nan]]]), np.array([[[0.1]]]))
 
 
 def test_the_pseudo_values_of_a_case_worked_by_hand():
@@ -267,14 +244,6 @@ def test_of_the_numbers_of_clusters_only_the_order_matters():
     assert (plain.values == renamed.values).all()
 
 
-def test_without_clusters_every_sentence_pair_is_one():
-    labels, _ = xnli_like(4)
-    scores = scores_of(16, labels, np.arange(12))
-    alone, numbered = measured(scores, labels)[0], measured(scores, labels, np.arange(12))[0]
-    assert alone.values.shape == (12,)
-    assert (alone.values == numbered.values).all()
-
-
 def test_repeating_every_pair_beside_itself_changes_nothing():
     labels, clusters = ragged(6)
     scores = scores_of(17, labels, clusters)
@@ -318,6 +287,104 @@ def test_what_does_not_fit_together_is_refused(scores, labels, clusters, message
         measure_grid(scores, labels, rows=["a", "b"], columns=["x", "y", "z"], clusters=clusters)
 
 
-def test_placements_know_their_number_of_comparisons():
-    placed = Placements(np.zeros((1, 1, 3), dtype=np.int64), np.zeros((1, 1, 5), dtype=np.int64))
-    assert placed.total == 15
+LABELS = ("entailment", "neutral", "contradiction")
+
+
+def measured_retrieval(
+    premises: np.ndarray, hypotheses: np.ndarray, labels: Sequence[str], clusters: np.ndarray, similarity: Similarity = "cosine"
+) -> tuple[Sample, list[GridSample]]:
+    """A grid of one language of premises or several, in the arrays' first axis."""
+    asked, told = ({f"l{place}": vectors for place, vectors in enumerate(side)} for side in (premises, hypotheses))
+    samples, cells = measure_grid_retrieval(asked, told, labels, similarities=[similarity], clusters=clusters)
+    return samples[0], cells
+
+
+def score(query: np.ndarray, document: np.ndarray, similarity: Similarity) -> float:
+    query, document = query.astype(np.float64), document.astype(np.float64)
+    if similarity == "distance":
+        return -float(np.linalg.norm(query - document))
+    product = float(query @ document)
+    return product if similarity == "dot" else product / float(np.linalg.norm(query) * np.linalg.norm(document))
+
+
+def retrieval_by_loops(
+    asked: np.ndarray, told: np.ndarray, labels: Sequence[str], clusters: np.ndarray, negative: str, similarity: Similarity
+) -> tuple[np.ndarray, np.ndarray]:
+    """Errors and comparisons by the cluster of the query and that of the candidate."""
+    errors, compared = (np.zeros((clusters.max() + 1,) * 2) for _ in range(2))
+    for i, label in enumerate(labels):
+        for j, other in enumerate(labels):
+            if label == "entailment" and other == negative and clusters[i] != clusters[j]:
+                # Small whole numbers: sums are exact, and equal directions divide to equal numbers but for the last bits.
+                gap = score(asked[i], told[j], similarity) - score(asked[i], told[i], similarity)
+                errors[clusters[i], clusters[j]] += gap > -1e-9
+                compared[clusters[i], clusters[j]] += 1
+    return errors, compared
+
+
+def problem(seed: int, premises: int = 7, languages: int = 2, width: int = 3) -> tuple[np.ndarray, np.ndarray, list[str], np.ndarray]:
+    """Vectors of few small whole numbers, so that many tie; clusters of unequal size."""
+    generator = np.random.default_rng(seed)
+    clusters = np.concatenate([np.repeat(np.arange(premises), 3), generator.integers(0, premises, 6)])
+    labels = [*LABELS * premises, *generator.permutation(list(LABELS) * 2)]
+    vectors = generator.integers(1, 4, (2, languages, len(labels), width)).astype(np.float32)
+    return vectors[0], vectors[1], labels, clusters
+
+
+def test_retrieval_of_a_case_worked_by_hand() -> None:
+    # Premise 0 asks (1, 0): what it entails lies at 45 degrees, premise 1's neutral one on it (an error), its contradiction across.
+    # Premise 1 asks (0, 1): what it entails lies on it, premise 0's neutral one too (a tie is an error), its contradiction across.
+    asked = np.array([[[1, 0]] * 3 + [[0, 1]] * 3], dtype=np.float32)
+    told = np.array([[[1, 1], [0, 1], [1, 0], [0, 1], [1, 0], [0, -1]]], dtype=np.float32)
+    sample, (neutral, contradiction) = measured_retrieval(asked, told, LABELS * 2, np.repeat([0, 1], 3))
+    assert (neutral.comparison, neutral.errors.tolist(), neutral.total) == ("retrieval entailment-neutral", [[2]], 2)
+    assert (contradiction.comparison, contradiction.errors.tolist(), contradiction.total) == (
+        "retrieval entailment-contradiction",
+        [[0]],
+        2,
+    )
+    assert (sample.measure, sample.values.mean()) == (MEASURE, 0.5)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "distance", "dot"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_cell_counts_what_loops_count_with_ties(seed: int, similarity: Similarity) -> None:
+    asked, told, labels, clusters = problem(seed)
+    sample, cells = measured_retrieval(asked, told, labels, clusters, similarity)
+    shares = []
+    for one, negative in zip(cells, LABELS[1:], strict=True):
+        for a, b in np.ndindex(2, 2):
+            errors, compared = retrieval_by_loops(asked[a], told[b], labels, clusters, negative, similarity)
+            assert (one.errors[a, b], one.total) == (errors.sum(), compared.sum())
+            assert one.values[a, b].mean() == pytest.approx(errors.sum() / compared.sum(), abs=1e-6)
+            shares.append(errors.sum() / compared.sum())
+    assert sample.values.mean() == pytest.approx(np.mean(shares))
+    assert 0 < np.mean(shares) < 1
+
+
+def test_pseudo_values_are_the_slope_of_the_value_in_how_often_a_premise_is_drawn() -> None:
+    asked, told, labels, clusters = problem(2)
+    _, cells = measured_retrieval(asked, told, labels, clusters)
+    count, step = int(clusters.max()) + 1, 1e-5
+    for one, negative in zip(cells, LABELS[1:], strict=True):
+        errors, compared = retrieval_by_loops(asked[1], told[0], labels, clusters, negative, "cosine")
+        value = errors.sum() / compared.sum()
+        for cluster in range(count):
+            weights = np.ones(count)
+            weights[cluster] += step
+            slope = ((weights @ errors @ weights) / (weights @ compared @ weights) - value) / step
+            assert one.values[1, 0, cluster] == pytest.approx(value + count * slope, abs=1e-3)
+
+
+def test_neither_the_order_of_sentence_pairs_nor_the_length_of_vectors_matters_to_the_cosine() -> None:
+    asked, told, labels, clusters = problem(3)
+    order = np.random.default_rng(0).permutation(len(labels))
+    mixed = measured_retrieval(4 * asked[:, order], 8 * told[:, order], [labels[row] for row in order], clusters[order])
+    plain = measured_retrieval(asked, told, labels, clusters)
+    assert np.array_equal(mixed[0].values, plain[0].values)
+    assert [one.errors.tolist() for one in mixed[1]] == [one.errors.tolist() for one in plain[1]]
+
+
+def test_one_premise_alone_has_no_candidates_of_others() -> None:
+    asked, told, labels, clusters = problem(0)
+    assert measure_grid_retrieval({"a": asked[0]}, {"a": told[0]}, labels, similarities=["cosine"], clusters=clusters * 0) == ([], [])

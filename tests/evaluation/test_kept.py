@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from adiabat.core.errors import DataError, JobError
-from adiabat.evaluation import score_files as kept
 from adiabat.evaluation.score_files import (
     folder_names,
     read_record,
@@ -70,14 +69,6 @@ def test_scores_come_back_as_they_went(tmp_path: Path, scores: TaskScores) -> No
     assert (record["key"], record["about"]) == ("abc", {"model": "m", "seconds": 1.5})
 
 
-def test_a_record_that_is_known_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "s.parquet"
-    write_scores(ranked([0.1, 0.2]), path, key="", about={})
-    record = read_record(path)
-    monkeypatch.setattr(kept, "read_record", lambda path: pytest.fail(f"{path} was read again"))
-    assert_equal(read_scores(path, record), ranked([0.1, 0.2]))
-
-
 def test_columns_have_names_that_people_know(tmp_path: Path) -> None:
     write_scores(everything(), tmp_path / "s.parquet", key="", about={})
     names = pq.read_schema(tmp_path / "s.parquet").names
@@ -89,20 +80,6 @@ def test_half_a_character_of_a_query_is_replaced(tmp_path: Path) -> None:
     scores = replace(ranked([0.5]), texts=["broken \ud83d here"])
     write_scores(scores, tmp_path / "s.parquet", key="", about={})
     assert read_scores(tmp_path / "s.parquet").texts == ["broken ? here"]
-
-
-def test_writing_leaves_one_file(tmp_path: Path) -> None:
-    for value in (0.1, 0.2):
-        write_scores(ranked([value]), tmp_path / "s.parquet", key="", about={})
-    assert [path.name for path in tmp_path.iterdir()] == ["s.parquet"]
-    assert read_scores(tmp_path / "s.parquet").samples[0].values.tolist() == [0.2]
-
-
-def test_a_folder_in_the_way_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "s.parquet").mkdir()
-    with pytest.raises(DataError, match=r"s\.parquet must be writable"):
-        write_scores(ranked([0.1]), tmp_path / "s.parquet", key="", about={})
-    assert [path.name for path in tmp_path.iterdir()] == ["s.parquet"]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
@@ -215,11 +192,3 @@ def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "scores" / "exam.csv").write_text("mine")
     with pytest.raises(JobError, match=r"must hold no scores but those of an evaluation before, got .*exam\.csv"):
         refuse_foreign_scores(tmp_path)
-
-
-def test_scores_of_a_suite_that_is_not_finished_are_not_replaced(tmp_path: Path) -> None:
-    write_scores(ranked([0.1]), tmp_path / "scores" / "model" / "asked.parquet", key="", about={})
-    with pytest.raises(JobError, match="must hold no scores but"):
-        refuse_foreign_scores(tmp_path)
-    (tmp_path / "result.json").write_text("{}")
-    refuse_foreign_scores(tmp_path)

@@ -178,30 +178,6 @@ def test_missing_documents_are_counted_and_named_or_encoded(
     np.testing.assert_allclose(scores.samples[0].values, wanted.samples[0].values, atol=1e-6)
 
 
-def test_half_precision_stays_near(tasks: ModuleType, model: DualEncoder, stored: Stored, corpus: list[Document]) -> None:
-    scores = score_mteb(model, tasks.Notes(), store=stored(corpus, dtype="float16"))
-    assert np.mean(scores.samples[0].values) == pytest.approx(score_mteb(model, tasks.Notes()).facts["mteb's ndcg_at_10"], abs=0.05)
-
-
-def test_tasks_without_documents_go_as_without_a_store(
-    tasks: ModuleType, model: DualEncoder, stored: Stored, corpus: list[Document]
-) -> None:
-    scores, plain = score_mteb(model, tasks.Alike(), store=stored(corpus)), score_mteb(model, tasks.Alike())
-    np.testing.assert_array_equal(scores.samples[0].values, plain.samples[0].values)
-
-
-def test_a_store_of_another_encoder_is_refused(tasks: ModuleType, stored: Stored, corpus: list[Document]) -> None:
-    with pytest.raises(StoreError, match="was built by another encoder than tiny's: weights"):
-        score_mteb(tiny_dual(seed=4, settings=SETTINGS), tasks.Notes(), store=stored(corpus))
-
-
-def test_search_needs_an_index(tasks: ModuleType, model: DualEncoder, stored: Stored, corpus: list[Document]) -> None:
-    with pytest.raises(RuntimeError, match="index must be called before search"):
-        MtebIndex(model, stored(corpus)).search(
-            [], task_metadata=tasks.Notes.metadata, hf_split="test", hf_subset="default", top_k=3, encode_kwargs={}
-        )
-
-
 def test_the_revision_tells_stores_apart(model: DualEncoder, stored: Stored, corpus: list[Document]) -> None:
     wrapped = [MtebEncoder(model), MtebIndex(model, stored(corpus)), MtebIndex(model, stored(corpus, dtype="float16"))]
     assert len({one.mteb_model_meta.revision for one in wrapped}) == 3

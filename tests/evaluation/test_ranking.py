@@ -93,10 +93,3 @@ def test_an_increasing_map_of_scores_changes_nothing() -> None:
     one, other = (rank_in_store(GivenRanker(each), data, Ragged.of(aside), SILENT) for each in (table, np.exp2(table)))
     assert np.array_equal(one.ranks.values, other.ranks.values)
     assert np.array_equal(one.counts.errors, other.counts.errors)
-
-
-def test_every_place_is_taken_once() -> None:
-    table, positives, grades, _, aside = drawn(4)
-    found = rank_in_store(GivenRanker(table), asked(positives, grades=grades), Ragged.of(aside), SILENT)
-    for number in range(QUERIES):
-        assert len(set(found.ranks[number].tolist())) == len(positives[number])

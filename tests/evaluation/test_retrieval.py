@@ -6,18 +6,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adiabat.config.shared import MeasureSection
+from adiabat.config.shared import EvaluateSettings, MeasureSection
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.ragged import Ragged
+from adiabat.data.records import Example, ExampleSet
+from adiabat.data.trained_texts import TrainedTexts
 from adiabat.evaluation import ranking
+from adiabat.evaluation.evaluate import Dataset, evaluate_datasets
 from adiabat.evaluation.retrieval import retrieval_result, score_retrieval
 from adiabat.evaluation.systems import UNIT_LENGTH, System, similarities_of
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
+from adiabat.report import pages
 from adiabat.stats.samples import Sample, TaskScores
 from adiabat.stats.statistics import value_of
-from adiabat.store.addressing import AddressedSet
+from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.vector_store import Store
 from tests.stats.brute_force import all_scores, errors_and_pairs, rank_measures_by_loops
 from tests.tiny import tiny_dual, tiny_encoder
@@ -177,17 +181,6 @@ def test_what_judges_found_irrelevant_is_ranked_with_the_whole_corpus_unless_can
     assert (asked.kind, pnd_of(asked)) == ("triplets", pnd_of(scored(model, store, listed)))
 
 
-@pytest.mark.parametrize("negatives", [None, LISTED_NEGATIVES], ids=["store", "listed"])
-def test_many_queries_ranked_in_several_passes_give_the_same(
-    model: DualEncoder, store: Store, monkeypatch: pytest.MonkeyPatch, negatives: list[list[int]] | None
-) -> None:
-    data = examples(LISTED_POSITIVES, negatives, ids=["d4", "q1", "d9", "q3", "q4", "q5"])
-    whole = scored(model, store, data)
-    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 4)
-    for one, other in zip(whole.samples, scored(model, store, data).samples, strict=True):
-        assert np.array_equal(one.values, other.values)
-
-
 def test_measures_look_no_further_than_the_depth_and_pnd_does(model: DualEncoder, store: Store) -> None:
     table = all_scores(model, store, QUERIES[:1])[0]
     last = min(range(store.count), key=table.__getitem__)
@@ -225,12 +218,6 @@ def test_listed_pairs_equal_loops(model: DualEncoder, store: Store) -> None:
     assert "positives are compared with listed negatives" in scores.notes
 
 
-def test_the_sample_that_carries_the_verdict_comes_first(model: DualEncoder, store: Store) -> None:
-    ranked, listed = scored(model, store, examples(STORE_POSITIVES)), scored(model, store, examples(LISTED_POSITIVES, LISTED_NEGATIVES))
-    assert [one.measure for one in ranked.samples] == ["nDCG@10", "PND", "PND pooled", "RR", "AP", "P@1"]
-    assert [one.measure for one in listed.samples] == ["PND", "PND pooled", "nDCG@10", "RR", "AP", "P@1"]
-
-
 def test_queries_without_listed_negatives_are_left_out_and_counted(model: DualEncoder, store: Store) -> None:
     some = examples(LISTED_POSITIVES, [[], *LISTED_NEGATIVES[1:4], [], LISTED_NEGATIVES[5]])
     scores, table = scored(model, store, some), all_scores(model, store, some.queries)
@@ -261,12 +248,6 @@ def test_no_listed_negatives_at_all_mean_the_store_unless_listed_ones_were_asked
     told = "measure.negatives must be store or auto where no query lists negatives, got listed; set measure.negatives = store"
     with pytest.raises(DataError, match=f"^set: {told}$"):
         scored(model, store, bare, negatives="listed")
-
-
-def test_the_store_can_be_ranked_though_negatives_are_listed(model: DualEncoder, store: Store) -> None:
-    listed, bare = examples(STORE_POSITIVES, LISTED_NEGATIVES), examples(STORE_POSITIVES)
-    one, other = scored(model, store, listed, negatives="store"), scored(model, store, bare)
-    assert all(np.array_equal(a.values, b.values) for a, b in zip(one.samples, other.samples, strict=True))
 
 
 @pytest.mark.parametrize("negatives", [None, LISTED_NEGATIVES], ids=["store", "listed"])
@@ -305,16 +286,6 @@ def test_one_side_that_does_not_normalise_is_enough_for_all(side: str) -> None:
     assert similarities_of(stated) == ("dot", "cosine", "distance")
 
 
-def test_progress_counts_queries_to_their_end(model: DualEncoder, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 4)
-    seen: list[tuple[str, int, int]] = []
-    watch = Watch(progress=lambda label, done, total: seen.append((label, done, total)))
-    scored(model, store, examples(STORE_POSITIVES), watch=watch)
-    scored(model, store, examples(LISTED_POSITIVES, LISTED_NEGATIVES), watch=watch)
-    assert [one for one in seen if one[0] == "ranking set"] == [("ranking set", 4, 6), ("ranking set", 6, 6)]
-    assert [one for one in seen if one[0] == "scoring set"] == [("scoring set", 4, 6), ("scoring set", 6, 6)]
-
-
 @pytest.mark.parametrize("negatives", [None, LISTED_NEGATIVES], ids=["store", "listed"])
 def test_a_result_is_made_from_scores_before_and_after(model: DualEncoder, store: Store, negatives: list[list[int]] | None) -> None:
     data = examples(LISTED_POSITIVES, negatives)
@@ -327,3 +298,63 @@ def test_a_result_is_made_from_scores_before_and_after(model: DualEncoder, store
     for change in result.changes:
         assert (change.after, change.before) == pytest.approx((value(after, change.measure), value(before, change.measure)))
     assert result.notes == list(after.notes)
+
+
+LADDER_TEXTS = [f"document {number} on {'abcdefg'[number % 7] * 4}" for number in range(12)]
+LADDER_TEXTS[7] = LADDER_TEXTS[3]
+# The positive of the third query is one text with document 7: a tie, which is an error. The second query lists a document twice.
+LADDERS = [(0, (1, 2, 3)), (5, (4, 11, 11)), (3, (7, 6, 8)), (9, (10, 0, 7))]
+
+
+@pytest.fixture(scope="module")
+def ladder_store(model: DualEncoder, make_store: Callable[..., Store]) -> Store:
+    return make_store(model, LADDER_TEXTS)
+
+
+def laddered(ladder_store: Store, ladders: Sequence[tuple[int, tuple[int, ...]]] = LADDERS, **options: bool) -> AddressedSet:
+    rows = [
+        Example(f"q{number}", f"what is {'abcd'[number]}", (f"d{near}",), tuple(f"d{row}" for row in far))
+        for number, (near, far) in enumerate(ladders)
+    ]
+    return address(ExampleSet("papers", tuple(rows), **options), ladder_store, merge_equal=True)
+
+
+def test_every_number_is_compared_as_loops_compare_it(model: DualEncoder, ladder_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = laddered(ladder_store)
+    table = all_scores(model, ladder_store, data.queries)
+    expected = [[float(table[row][far] >= table[row][near]) for far in negatives] for row, (near, negatives) in enumerate(LADDERS)]
+    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 3)
+    scores = score_retrieval(System(model, ladder_store), data, settings=MeasureSection())
+    assert [sample.measure for sample in scores.ladder] == ["PND, negative 1", "PND, negative 2", "PND, negative 3"]
+    found = np.stack([sample.values for sample in scores.ladder], axis=1)
+    assert found.tolist() == expected
+    assert found[2, 0] == 1
+    assert 0 < found.sum() < found.size
+
+
+def test_there_is_no_ladder_where_lists_differ_in_length_or_nothing_is_listed(model: DualEncoder, ladder_store: Store) -> None:
+    assert laddered(ladder_store, [*LADDERS[:3], (9, (10, 0))]).negative_columns is None
+    assert laddered(ladder_store, [(near, far[:1]) for near, far in LADDERS]).negative_columns is None
+    assert laddered(ladder_store, is_judged=True).negative_columns is None
+    assert not score_retrieval(System(model, ladder_store), laddered(ladder_store), settings=MeasureSection(negatives="store")).ladder
+
+
+def test_the_curve_stands_in_the_result_and_on_its_page_without_verdicts_where_the_model_was_trained_on_it(
+    model: DualEncoder, ladder_store: Store
+) -> None:
+    before = DualEncoder(tiny_encoder(seed=2), model.document, "before")
+    data = Dataset(ladder_store, laddered(ladder_store), "target")
+    settings = EvaluateSettings.model_validate({"measure": {"resamples": 100}})
+    about = {"settings": settings, "title": "A title", "command": "adiabat evaluate", "watch": SILENT}
+    result = evaluate_datasets(model, before, [data], **about)
+    (found,) = result.datasets
+    table = all_scores(before, ladder_store, data.examples.queries)
+    shares = [np.mean([table[row][far[place]] >= table[row][near] for row, (near, far) in enumerate(LADDERS)]) for place in range(3)]
+    assert [change.before for change in found.ladder] == pytest.approx(shares)
+    page = pages.files(result)["report.html"]()
+    assert "Errors by listed negative: papers" in page
+    assert "PND, negative 3" in page
+    assert "Errors by listed negative" not in pages.files(replace(result, datasets=[replace(found, ladder=[])]))["report.html"]()
+    trained = TrainedTexts.of(data.examples.queries)
+    seen = evaluate_datasets(model, before, [data], trained=[trained, None], **about).datasets[0]
+    assert {change.verdict for change in (*seen.changes, *seen.ladder)} == {None}

@@ -1,6 +1,6 @@
 """A suite from its settings to its result: every kind of task, what is kept, and what is never done twice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -135,8 +135,6 @@ def test_a_tuned_query_tower_encodes_no_document(world: Path, tmp_path: Path, mo
 
 
 def test_a_store_of_the_user_is_read_where_it_fits(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from adiabat.data.corpora import read_corpus
-
     corpus = world / "corpus.jsonl"
     fitting = build_store(tiny("one", EncoderSection()), lambda: read_corpus(corpus), tmp_path / "store", source="c", encoder_name="one")
     table = {**tables(world)[0], "stores": [str(fitting.store.path)]}
@@ -148,41 +146,17 @@ def test_a_store_of_the_user_is_read_where_it_fits(world: Path, tmp_path: Path, 
     assert [score.value for score in own.scores] == [score.value for score in plain.scores]
 
 
-def test_a_store_of_other_documents_is_passed_over(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from adiabat.data.corpora import read_corpus
-
-    model, corpus = tiny("one", EncoderSection()), world / "corpus.jsonl"
-
-    def fewer() -> Iterator[Any]:
-        yield from list(read_corpus(corpus))[:-1]
-
-    store = build_store(model, fewer, tmp_path / "store", source="c", encoder_name="one").store
+@pytest.mark.parametrize("other", ["fewer documents", "another text"])
+def test_a_store_of_other_documents_is_passed_over(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
+    documents = list(read_corpus(world / "corpus.jsonl"))
+    if other == "another text":
+        documents[7] = replace(documents[7], text=f"{documents[7].text}!")
+    else:
+        documents.pop()
+    store = build_store(tiny("one", EncoderSection()), lambda: iter(documents), tmp_path / "store", source="c", encoder_name="one").store
     with encoded(monkeypatch) as texts:
         run(suite([{**tables(world)[0], "stores": [str(store.path)]}]), tmp_path / "out", "one")
     assert [side for side, _ in texts].count("document") == 25
-
-
-def test_a_store_of_other_texts_under_the_same_ids_is_passed_over(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from adiabat.data.corpora import read_corpus
-
-    model, corpus = tiny("one", EncoderSection()), world / "corpus.jsonl"
-
-    def changed() -> Iterator[Any]:
-        for document in read_corpus(corpus):
-            yield replace(document, text=f"{document.text}!") if document.doc_id == "d7" else document
-
-    store = build_store(model, changed, tmp_path / "store", source="c", encoder_name="one").store
-    with encoded(monkeypatch) as texts:
-        run(suite([{**tables(world)[0], "stores": [str(store.path)]}]), tmp_path / "out", "one")
-    assert [side for side, _ in texts].count("document") == 25
-
-
-def test_a_store_that_is_none_is_told_before_a_model_is_loaded(world: Path, tmp_path: Path) -> None:
-    def loader(*_: object) -> DualEncoder:
-        raise AssertionError
-
-    with pytest.raises(AdiabatError, match="nowhere"):
-        run(suite([{**tables(world)[0], "stores": ["nowhere"]}]), tmp_path / "out", "one", loader=loader)
 
 
 def test_another_prompt_is_another_model(world: Path, tmp_path: Path) -> None:
@@ -238,14 +212,6 @@ def test_a_damaged_file_of_scores_is_named_and_measured_anew(world: Path, tmp_pa
     assert "asked.parquet must be undamaged" in told[0]
     assert told[0].endswith("measured anew")
     assert timeless(again) == timeless(whole)
-
-
-def test_a_task_of_another_name_is_the_same_task(world: Path, tmp_path: Path) -> None:
-    table = tables(world)[2]
-    first = run(suite([{**table, "name": "sts en"}]), tmp_path, "one")
-    again = run(suite([{**table, "name": "sts-en"}]), tmp_path, "one")
-    assert [task.name for task in again.tasks] == ["sts-en"]
-    assert again.scores[0].value == first.scores[0].value
 
 
 def test_tasks_and_models_that_nothing_can_be_measured_with_are_refused(world: Path, tmp_path: Path) -> None:

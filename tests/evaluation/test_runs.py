@@ -42,11 +42,6 @@ def test_what_was_kept_gives_what_the_models_gave(tmp_path: Path) -> None:
     assert [(one.model, one.against, one.change) for one in result.pairings] == [("b", "a", alone)]
 
 
-def test_a_single_file_will_do(tmp_path: Path) -> None:
-    a, b = kept(tmp_path / "a", ranked(VALUES[0])), kept(tmp_path / "b", ranked(VALUES[1]))
-    assert compared(a / "asked.parquet", b / "asked.parquet").pairings == compared(a, b).pairings
-
-
 def test_folders_of_runs_are_seeds_of_one_model(tmp_path: Path) -> None:
     a = kept(tmp_path / "a", ranked(VALUES[0]))
     for number, values in enumerate(VALUES, start=1):
@@ -120,13 +115,6 @@ def test_missing_queries_are_counted_or_left_out_when_that_is_asked_for(tmp_path
     assert result.tasks[0].notes == ["1 that the other lacks were left out"]
 
 
-def test_a_folder_of_several_models_is_refused_with_their_names(tmp_path: Path) -> None:
-    kept(tmp_path / "both" / "a", ranked(VALUES[0]))
-    kept(tmp_path / "both" / "b", ranked(VALUES[1]))
-    with pytest.raises(DataError, match=r"must hold scores of one model, got 2: .*both/a, .*both/b; name the folder of one"):
-        compared(tmp_path / "both", tmp_path / "both" / "a")
-
-
 def test_models_of_one_name_go_by_their_paths(tmp_path: Path) -> None:
     a, b = kept(tmp_path / "a", ranked(VALUES[0]), model="m"), kept(tmp_path / "b", ranked(VALUES[1]), model="m")
     assert [model.name for model in compared(a, b).models] == [str(a), str(b)]
@@ -169,18 +157,6 @@ def test_runs_without_ties_have_the_values_of_ir_measures(judged: tuple[Path, Pa
         expected[str(metric.measure)][metric.query_id] = metric.value
     for sample in scores.samples:
         np.testing.assert_allclose(sample.values, [expected[sample.measure][query] for query in scores.units], rtol=1e-9)
-
-
-def test_two_runs_are_compared_on_the_queries_that_are_judged(judged: tuple[Path, Path, Path]) -> None:
-    first, second, qrels = judged
-    result = compared(first, second, qrels=qrels, measures=("RR", "P@1"))
-    assert [(task.name, task.measure, task.units) for task in result.tasks] == [("qrels", "RR", 12)]
-    assert [model.name for model in result.models] == ["one.run", "two.run"]
-
-
-def test_a_tie_counts_against_the_relevant_document() -> None:
-    run, qrels = {"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1}}
-    assert scores_of_run(run, qrels, ["RR"], task="t").samples[0].values.tolist() == [0.5]
 
 
 def test_queries_without_a_result_count_as_zero_and_what_is_left_out_is_counted() -> None:

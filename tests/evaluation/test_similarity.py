@@ -86,12 +86,6 @@ def test_similarities_of_many_pairs_are_those_of_a_plain_loop_and_do_not_depend_
         np.testing.assert_array_equal(scores, pair_similarities(b, a, similarity=similarity))
 
 
-def test_equal_vectors_have_a_cosine_of_exactly_one_and_no_distance():
-    vectors = np.random.default_rng(0).standard_normal((1000, 33)).astype(np.float32)
-    assert (pair_similarities(vectors, vectors, similarity="cosine") == 1).all()
-    assert (pair_similarities(vectors, vectors, similarity="distance") == 0).all()
-
-
 def test_sts_worked_by_hand(monkeypatch):
     give(monkeypatch, HAND)
     # Cosines -1, 0, 0.7, 1 rank as 1, 2, 3, 4; people rank 1, 3, 2, 4: rho = 1 - 6 * 2 / (4 * 15) = 0.8.
@@ -174,13 +168,6 @@ def test_the_correlation_of_each_set_of_words_is_that_of_scipy(monkeypatch):
     wanted = [spearmanr(cosines[rows], [score for *_, score in told[rows]]).statistic for rows in (slice(0, 4), slice(4, 7))]
     assert [scores.facts["Spearman: ws"], scores.facts["Spearman: rg"]] == pytest.approx(wanted, abs=1e-12)
     assert values(scores)["cosine"] == pytest.approx(sum(wanted) / 2, abs=1e-12)
-
-
-def test_one_set_of_words_needs_no_mean(monkeypatch):
-    give(monkeypatch, HAND)
-    scores = score_words(tiny_dual(), of(("e", "o", 0), ("e", "n", 3)), side="query", name="words", watch=SILENT)
-    assert not any(name.startswith("Spearman") for name in scores.facts)
-    assert scores.notes == (UNIT_LENGTH,)
 
 
 def encoder_of(backend: Tokenizer) -> Encoder:

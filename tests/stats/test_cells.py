@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from adiabat.evaluation.language_grid_measures import measure_grid
-from adiabat.stats.language_grid_stats import cell_values, compare_grids, flips_for, flips_notes
+from adiabat.stats.language_grid_stats import cell_values, compare_grids, flips_for
 from adiabat.stats.samples import GridSample
 from adiabat.stats.significance import Z_CRITICAL, benjamini_hochberg, sign_flip_p_values, two_proportion_z
 
@@ -105,13 +105,6 @@ def test_swapping_before_and_after_mirrors_every_cell():
     assert found > 0
 
 
-def test_the_same_model_twice_is_no_evidence():
-    before, _ = nli_pair(17, 50)
-    for one in before:
-        result = compare_grids(one, one, seed=0, resamples=500)
-        assert (result.improved, result.worsened, result.improved_z, result.worsened_z) == (0, 0, 0, 0)
-
-
 def test_counts_by_z_are_those_of_the_two_proportion_test():
     before, after = nli_pair(18, 40, gain=0.3)
     was, now = before[0], after[0]
@@ -166,14 +159,6 @@ def test_as_many_flips_as_the_cells_need_and_no_fewer_than_asked_for():
     p_values = np.array([1 / 10_021] + [1.0] * 500)
     assert benjamini_hochberg(p_values).tolist() == [True] + [False] * 500
     assert not benjamini_hochberg(np.array([1 / 10_001] + [1.0] * 500)).any()
-
-
-def test_notes_say_where_more_flips_were_made_than_asked_for():
-    assert flips_notes(0, requested=100) == flips_notes(225, requested=10_000) == []
-    assert flips_notes(225, requested=100) == [
-        "signs were flipped 4,500 times in the cells of the grid, not measure.resamples = 100: "
-        "so few could not tell a single changed pair of languages among 225"
-    ]
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+"""Ranking measures and the positive-negative discrepancy, against plain loops, scikit-learn and ir-measures."""
+
 import math
 
 import ir_measures
@@ -6,15 +8,23 @@ import pytest
 from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
 
 from adiabat.core.errors import ConfigError
+from adiabat.core.ragged import Ragged
+from adiabat.stats import ranking_measures as places_module
 from adiabat.stats.ranking_measures import (
+    PairCounts,
+    _untied_measures,
     discordant_counts,
     improvement,
     largest_cutoff,
+    measures_of_ranks,
     pessimistic_run,
+    pnd_samples,
     pnd_shares,
     ranking_measures,
     require_relevant_only,
 )
+from adiabat.stats.statistics import value_of
+from tests.stats.brute_force import discrepancy_by_loops
 
 
 def tied_scores(seed: int, size: int, dtype: type = np.float64) -> np.ndarray:
@@ -25,10 +35,6 @@ def tied_scores(seed: int, size: int, dtype: type = np.float64) -> np.ndarray:
 def test_discordant_counts_of_a_case_worked_by_hand():
     counts = discordant_counts(np.array([0.9, 0.5, 0.0]), np.array([0.5, 0.7, 0.1]))
     assert counts.tolist() == [0, 2, 3]
-
-
-def test_ties_count_as_errors():
-    assert discordant_counts(np.array([1.0]), np.array([1.0, 1.0])).tolist() == [2]
 
 
 @pytest.mark.parametrize("positive_type", [np.float32, np.float64])
@@ -55,10 +61,6 @@ def test_one_minus_roc_auc_is_the_discrepancy_with_ties_halved():
     auc = roc_auc_score([1] * 80 + [0] * 90, np.concatenate([positive, negative]))
     assert ties > 0
     assert (errors - ties / 2) / pairs == pytest.approx(1 - auc, abs=1e-12)
-
-
-def test_no_negatives_make_no_errors():
-    assert discordant_counts(np.array([0.1, 0.2]), np.array([])).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("side", ["positive", "negative"])
@@ -93,11 +95,6 @@ def test_pessimistic_run_puts_the_less_relevant_first_on_ties():
     assert pessimistic_run(ranked, {"q": {"good": 1, "best": 2}}) == ranked
 
 
-def test_pessimistic_run_refuses_nan():
-    with pytest.raises(ValueError, match="query 'q7' must be numbers, got NaN"):
-        pessimistic_run({"q7": {"a": math.nan}}, {})
-
-
 def test_ranking_measures_of_a_case_worked_by_hand():
     run = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}
     values = ranking_measures(run, {"q": {"b": 1, "c": 1}}, ["nDCG@10", "RR", "AP", "P@1", "R@100", "RR@10"])
@@ -113,13 +110,6 @@ def test_ranking_measures_of_a_case_worked_by_hand():
     assert {name: value.tolist() for name, value in values.items()} == {name: [pytest.approx(value)] for name, value in expected.items()}
 
 
-@pytest.mark.parametrize("relevant", ["a", "b", "c"])
-def test_a_tie_is_broken_against_the_positive_whatever_its_id(relevant):
-    values = ranking_measures({"q": {"a": 1.0, "b": 1.0, "c": 1.0}}, {"q": {relevant: 1}}, ["RR", "RR@10", "P@1"])
-    assert values["RR"].tolist() == values["RR@10"].tolist() == [pytest.approx(1 / 3)]
-    assert values["P@1"].tolist() == [0.0]
-
-
 @pytest.mark.parametrize(("positive", "expected"), [("a", 1.0), ("b", 1 / 2)])
 def test_scores_that_differ_only_in_64_bits_stay_apart(positive, expected):
     values = ranking_measures({"q": {"a": 0.5 + 1e-12, "b": 0.5}}, {"q": {positive: 1}}, ["RR"])
@@ -132,10 +122,6 @@ def test_values_stand_in_the_order_of_the_qrels_and_missing_queries_count_zero()
     values = ranking_measures(run, qrels, ["RR", "nDCG@10"])
     assert values["RR"].tolist() == [1.0, 0.0, 0.0, 0.5]
     assert values["nDCG@10"].tolist() == [1.0, 0.0, 0.0, pytest.approx(1 / math.log2(3))]
-
-
-def test_a_run_without_results_is_all_zero():
-    assert ranking_measures({}, {"q": {"d": 1}, "r": {"d": 1}}, ["AP"])["AP"].tolist() == [0.0, 0.0]
 
 
 def test_ranking_measures_agree_with_scikit_learn_where_nothing_is_tied():
@@ -174,11 +160,6 @@ def test_an_unknown_or_incomplete_measure_is_refused_by_name(name):
         ranking_measures({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["RR", name])
     assert repr(name) in str(caught.value)
     assert "RR'" not in str(caught.value).replace(repr(name), "")
-
-
-def test_all_unknown_measures_are_reported_at_once():
-    with pytest.raises(ConfigError, match=r"2 faults: .*'Foo'.*'Bar@3'"):
-        ranking_measures({}, {"q": {"d": 1}}, ["Foo", "AP", "Bar@3"])
 
 
 JUDGED = {"q": {"c": 2, "e": 1, "beyond": 1}}
@@ -230,3 +211,115 @@ def test_the_largest_cutoff_is_that_of_the_measures_which_have_one():
     assert largest_cutoff(["nDCG@10", "RR", "R@1000"]) == 1000
     assert largest_cutoff(["RR", "AP"]) == 0
     assert largest_cutoff([]) == 0
+
+
+def counts(errors: list[int], pairs: list[int]) -> PairCounts:
+    return PairCounts(np.array(errors), np.array(pairs))
+
+
+def test_both_forms_of_a_case_worked_by_hand() -> None:
+    mean, pooled = pnd_samples(counts([1, 0, 6], [2, 0, 8]), similarity="cosine")
+    assert value_of(mean).tolist() == [(1 / 2 + 6 / 8) / 2]
+    assert value_of(pooled).tolist() == [7 / 10]
+    assert [one.key for one in (mean, pooled)] == [("PND", "cosine"), ("PND pooled", "cosine")]
+    assert (mean.lower_is_better, pooled.lower_is_better) == (True, True)
+    assert (mean.proportion, pooled.proportion) == (False, True)
+
+
+def test_they_are_the_discrepancy_of_any_counts() -> None:
+    generator = np.random.default_rng(0)
+    pairs = generator.integers(0, 9, 50)
+    drawn = PairCounts(generator.integers(0, pairs + 1), pairs)
+    values = [float(value_of(one)[0]) for one in pnd_samples(drawn, similarity="distance")]
+    assert values == pytest.approx(discrepancy_by_loops(drawn.errors.tolist(), pairs.tolist()))
+
+
+EVERY = [
+    *("nDCG@10", "nDCG", "RR", "RR@10", "AP", "AP@5", "P@1", "P@5", "R@5", "R@100"),
+    *("Rprec", "Success@3", "SetP", "NumRet", "RR(rel=2)", "IPrec@0.5"),
+]
+
+
+def drawn_ranks(seed: int, queries: int = 60, documents: int = 25) -> tuple[list[list[int]], list[list[int]], np.ndarray]:
+    """Places, grades and lengths of rankings; some documents lie beyond, and some rankings are empty."""
+    generator = np.random.default_rng(seed)
+    places = [generator.permutation(documents)[: generator.integers(1, 5)].tolist() for _ in range(queries)]
+    grades = [generator.integers(1, 4, len(one)).tolist() for one in places]
+    return places, grades, generator.integers(0, documents, queries)
+
+
+def test_places_of_a_case_worked_by_hand() -> None:
+    values = measures_of_ranks(
+        Ragged.of([[1], [0, 3], [7]]), Ragged.of([[1], [1, 1], [1]]), np.array([5, 5, 5]), ["RR", "AP", "P@1", "R@5"]
+    )
+    assert {name: one.tolist() for name, one in values.items()} == {
+        "RR": [0.5, 1.0, 0.0],
+        "AP": [0.5, pytest.approx((1 + 2 / 4) / 2), 0.0],
+        "P@1": [0.0, 1.0, 0.0],
+        "R@5": [1.0, 1.0, 0.0],
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_measures_are_those_of_the_rankings_written_out(seed: int) -> None:
+    places, grades, found = drawn_ranks(seed)
+    values = measures_of_ranks(Ragged.of(places), Ragged.of(grades), found, EVERY)
+    run, qrels = {}, {}
+    for query, (where, how, length) in enumerate(zip(places, grades, found.tolist(), strict=True)):
+        # Document names that sort neither by place nor by grade.
+        run[f"q{query}"] = {f"d{(7 * place) % 25}": 100.0 - place for place in range(length)}
+        qrels[f"q{query}"] = {f"d{(7 * place) % 25}": grade for place, grade in zip(where, how, strict=True)}
+    plain = _untied_measures(run, qrels, EVERY)
+    for name in EVERY:
+        np.testing.assert_array_equal(values[name], plain[name], err_msg=name)
+
+
+def test_values_are_those_of_ir_measures_itself() -> None:
+    places, grades, found = drawn_ranks(7)
+    found += 1
+    values = measures_of_ranks(Ragged.of(places), Ragged.of(grades), found, ["nDCG@10", "RR", "AP", "P@5"])
+    run = [ir_measures.ScoredDoc(str(query), str(place), -place) for query, length in enumerate(found) for place in range(length)]
+    qrels = [
+        ir_measures.Qrel(str(query), str(place), grade)
+        for query, one in enumerate(zip(places, grades, strict=True))
+        for place, grade in zip(*one, strict=True)
+    ]
+    measures = [ir_measures.parse_measure(name) for name in values]
+    for metric in ir_measures.iter_calc(measures, qrels, run):
+        assert values[str(metric.measure)][int(metric.query_id)] == metric.value
+
+
+def test_the_order_in_which_documents_are_listed_does_not_matter() -> None:
+    places, grades, found = drawn_ranks(3)
+    backwards = [Ragged.of([one[::-1] for one in lists]) for lists in (places, grades)]
+    forwards = measures_of_ranks(Ragged.of(places), Ragged.of(grades), found, EVERY)
+    for name, values in measures_of_ranks(*backwards, found, EVERY).items():
+        assert np.array_equal(values, forwards[name])
+
+
+def test_each_pattern_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[int] = []
+
+    def counting(run: dict[str, dict[str, float]], *more: object) -> dict[str, np.ndarray]:
+        judged.append(len(run))
+        return _untied_measures(run, *more)
+
+    monkeypatch.setattr(places_module, "_untied_measures", counting)
+    places = Ragged.of([[query % 3] for query in range(1000)])
+    values = measures_of_ranks(places, Ragged.of([[1]] * 1000), np.full(1000, 2), ["RR"])
+    assert judged == [3]
+    assert values["RR"].tolist() == ([1.0, 0.5, 0.0] * 334)[:1000]
+
+
+def test_lists_of_other_queries_are_refused() -> None:
+    with pytest.raises(ValueError, match="must be of the same queries, got 1, 2 and 1"):
+        measures_of_ranks(Ragged.of([[0]]), Ragged.of([[1], [1]]), np.array([1]), ["RR"])
+
+
+@pytest.mark.parametrize("name", ["Bpref", "infAP", "Judged@5", "nDCG(judged_only=True)@10", "nDCG(gains={0:1,1:2})@10"])
+def test_a_measure_that_needs_documents_judged_not_relevant_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        measures_of_ranks(Ragged.of([[0]]), Ragged.of([[1]]), np.array([1]), ["RR", name])
+    assert str(caught.value) == (
+        f"measure must depend on relevant documents alone, got {name!r}; take nDCG@10, or compare-runs on the runs"
+    )

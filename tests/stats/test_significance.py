@@ -12,7 +12,6 @@ from statsmodels.stats.proportion import proportions_ztest
 from adiabat.stats import significance
 from adiabat.stats.significance import (
     EXACT_UNITS,
-    Z_CRITICAL,
     benjamini_hochberg,
     bootstrap_p_value,
     exchanges,
@@ -39,19 +38,10 @@ def test_two_proportion_z_agrees_with_statsmodels(before, after, total):
     assert two_proportion_z(before, after, total) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("before", "after"), [(0, 0), (10, 10), (4, 4)])
-def test_equal_shares_have_z_of_zero(before, after):
-    assert two_proportion_z(before, after, 10) == 0.0
-
-
 @pytest.mark.parametrize(("counts", "message"), [((0, 0, 0), "total"), ((11, 0, 10), "errors_before"), ((0, -1, 10), "errors_after")])
 def test_two_proportion_z_refuses_impossible_counts(counts, message):
     with pytest.raises(ValueError, match=f"{message} must"):
         two_proportion_z(*counts)
-
-
-def test_z_critical_leaves_five_percent_outside():
-    assert 2 * stats.norm.sf(Z_CRITICAL) == pytest.approx(0.05, abs=1e-4)
 
 
 def test_sign_flips_worked_by_hand():
@@ -133,10 +123,6 @@ def test_scale_and_direction_do_not_matter():
     assert flipped(column) == flipped(-column) == flipped(1e-9 * column) == flipped(1e9 * column)
 
 
-def test_a_difference_that_no_flip_reaches_has_the_least_p_value():
-    assert flipped(np.ones(200), flips=999) == [1 / 1000]
-
-
 def test_exchanges_depend_on_the_seed_and_not_on_the_block(monkeypatch):
     every = np.concatenate(list(exchanges(70, seed=1, flips=40)))
     assert every.shape == (40, 70)
@@ -154,11 +140,6 @@ def test_exchanges_depend_on_the_seed_and_not_on_the_block(monkeypatch):
 def test_exchanges_refuse_sizes_that_are_not_positive(units, flips):
     with pytest.raises(ValueError, match="must be above 0, got 0"):
         next(exchanges(units, seed=0, flips=flips))
-
-
-def test_differences_that_are_no_numbers_are_refused():
-    with pytest.raises(ValueError, match="differences must be finite, got nan"):
-        flipped([0.1, math.nan])
 
 
 def rank_difference(after, before, reference) -> float:
@@ -259,8 +240,3 @@ def test_benjamini_hochberg_of_a_case_worked_by_hand():
 def test_benjamini_hochberg_refuses_what_is_no_p_value(bad):
     with pytest.raises(ValueError, match="p_values must lie between 0 and 1"):
         benjamini_hochberg(np.array([0.5, bad]))
-
-
-def test_benjamini_hochberg_refuses_a_rate_outside_its_range():
-    with pytest.raises(ValueError, match=r"rate must lie between 0 and 1, got 1\.0"):
-        benjamini_hochberg(np.array([0.5]), rate=1.0)

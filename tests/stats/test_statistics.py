@@ -176,8 +176,3 @@ def test_columns_of_another_number_of_units_are_refused(name):
     object.__setattr__(sample, name, getattr(sample, name)[:3])
     with pytest.raises(ValueError, match=f"PND {name} must be of 4 units, got 3"):
         value_of(sample, np.ones((1, 4)))
-
-
-def test_values_of_no_sample_are_refused():
-    with pytest.raises(ValueError, match="at least one"):
-        values_of([])
