@@ -10,9 +10,8 @@ from adiabat.config.dual_training_data import TrainDataSection
 from adiabat.core.errors import DataError
 from adiabat.data.corpora import read_corpus
 from adiabat.data.example_stream import ExampleReader, SourcePosition
-from adiabat.data.examples import read_examples, stream_examples
+from adiabat.data.examples import parse_list, read_examples, stream_examples
 from adiabat.data.labelled import read_labelled_texts
-from adiabat.data.listed_documents import list_in
 from adiabat.data.parallel import ParallelSource, read_parallel
 from adiabat.data.records import ExampleSet
 from adiabat.dual_encoder.pair_data import read_pairs
@@ -205,4 +204,4 @@ def test_a_list_that_could_be_misread_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_list_is_one_that_json_or_python_writes(text: str, entries: list[str | int] | None) -> None:
-    assert list_in(text) == entries
+    assert parse_list(text) == entries

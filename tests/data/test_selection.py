@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.data.columns import RowError
-from adiabat.data.row_filters import counted, plain_value, selected_rows
+from adiabat.data.columns import RowError, plain_value
+from adiabat.data.labelled import selected_rows, value_counts
 from adiabat.data.table_rows import Row
 
 ROWS: list[dict[str, object]] = [
@@ -68,9 +68,9 @@ def test_a_filter_that_leaves_nothing_tells_what_there_is(tmp_path):
 
 def test_of_many_values_the_ten_most_frequent_are_named():
     values = [str(number) for number in range(12) for _ in range(12 - number)]
-    assert counted(values).startswith('"0" (12), "1" (11)')
-    assert counted(values).endswith('"9" (3) and 2 more')
-    assert counted(["x" * 1000]) == f'"{"x" * 59}…" (1)'
+    assert value_counts(values).startswith('"0" (12), "1" (11)')
+    assert value_counts(values).endswith('"9" (3) and 2 more')
+    assert value_counts(["x" * 1000]) == f'"{"x" * 59}…" (1)'
 
 
 def test_columns_that_the_first_wanted_row_lacks_are_asked_for_together(tmp_path):

@@ -96,7 +96,7 @@ def test_rows_from_every_place_are_those_that_follow_it_from_the_start(tmp_path:
         cursor = Cursor()
         list(islice(read_rows(source, cursor=cursor), count))
         assert cursor.rows == count
-        again = Cursor.at(cursor.mark())
+        again = Cursor.at(cursor.position())
         assert plain_rows(source, again) == expected[count:]
         assert again.rows == COUNT
 
@@ -105,7 +105,7 @@ def test_a_place_in_a_plain_file_is_the_line_and_byte_behind_the_last_row(tmp_pa
     (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 22}\r\n{"a": 3}')
     cursor, places = Cursor(), []
     for _ in read_rows(tmp_path / "a.jsonl", cursor=cursor):
-        places.append(cursor.mark())
+        places.append(cursor.position())
     assert places == [RowPosition(1, 1, 13), RowPosition(2, 3, 26), RowPosition(3, 4, 34)]
 
 
@@ -114,7 +114,7 @@ def test_a_quoted_field_of_several_lines_counts_as_one_row_of_several_lines(tmp_
     cursor = Cursor()
     rows = read_rows(tmp_path / "a.csv", cursor=cursor)
     next(rows)
-    assert cursor.mark() == RowPosition(1, 4, 15 + 11 + 1 + 7)
+    assert cursor.position() == RowPosition(1, 4, 15 + 11 + 1 + 7)
     assert [row.location for row in read_rows(tmp_path / "a.csv", cursor=cursor)] == [f"{tmp_path / 'a.csv'}:5"]
 
 
@@ -147,10 +147,10 @@ def test_nothing_before_the_place_is_read_of_a_plain_file(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("name", "content", "mark", "found"),
     [
-        ("a.jsonl", jsonl(ROWS[:1]), RowPosition(2, 2, 500), "62 bytes where reading goes on at byte 500"),
-        ("a.jsonl", jsonl(ROWS), RowPosition(1, 1, 30), "the middle of a line where reading goes on at byte 30"),
-        ("a.jsonl.gz", gzip.compress(jsonl(ROWS[:3]), mtime=0), RowPosition(5, 5, 500), "3 lines where reading goes on at line 6"),
-        ("a.csv", b"query,positive\na,b\n", RowPosition(3, 4, 80), "19 bytes where reading goes on at byte 80"),
+        ("a.jsonl", jsonl(ROWS[:1]), RowPosition(2, 2, 500), "62 bytes where reading resumes at byte 500"),
+        ("a.jsonl", jsonl(ROWS), RowPosition(1, 1, 30), "the middle of a line where reading resumes at byte 30"),
+        ("a.jsonl.gz", gzip.compress(jsonl(ROWS[:3]), mtime=0), RowPosition(5, 5, 500), "3 lines where reading resumes at line 6"),
+        ("a.csv", b"query,positive\na,b\n", RowPosition(3, 4, 80), "19 bytes where reading resumes at byte 80"),
     ],
 )
 def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(
@@ -159,7 +159,7 @@ def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as fault:
         list(read_rows(tmp_path / name, cursor=Cursor.at(mark)))
-    wanted = f"{tmp_path / name} must be the file that was read before, got {found}; bring it back, or start anew"
+    wanted = f"{tmp_path / name} must be the file that was read before, got {found}; bring it back, or start again"
     assert str(fault.value) == wanted
 
 
@@ -167,7 +167,7 @@ def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(
 def test_a_table_with_fewer_rows_than_were_read_is_refused(tmp_path: Path, name: str) -> None:
     source = source_of(tmp_path, name)
     assert plain_rows(source, Cursor(COUNT)) == []
-    with pytest.raises(DataError, match=f"{name} must be what was read before, got .*, or start anew"):
+    with pytest.raises(DataError, match=f"{name} must be what was read before, got .*, or start again"):
         plain_rows(source, Cursor(COUNT + 2))
 
 
@@ -318,4 +318,4 @@ def test_a_beir_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_start_is_before_every_row() -> None:
-    assert Cursor().mark() == START == RowPosition(0, 0, 0)
+    assert Cursor().position() == START == RowPosition(0, 0, 0)

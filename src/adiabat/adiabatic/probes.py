@@ -13,9 +13,8 @@ from pathlib import Path
 from adiabat.adiabatic.drift import written_otherwise
 from adiabat.core.errors import DataError
 from adiabat.core.provenance import packaged_folder, require_published
-from adiabat.data.columns import RowError, id_value, parsed_rows, text_value
+from adiabat.data.columns import RowError, id_value, parsed_rows, quoted, text_value
 from adiabat.data.lines import CODECS, Cursor, text_lines
-from adiabat.data.row_filters import quoted
 from adiabat.data.table_headers import COLUMN_ALIASES
 from adiabat.data.table_rows import FileFaults, Row, read_rows, require_path, table_name
 

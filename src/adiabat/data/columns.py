@@ -1,48 +1,123 @@
-"""Which column of a row holds what, and what a value must be.
+"""Columns of a row by our names for them, and checks of their values.
 
-Files of the field name the same thing differently; `column_names` lists what is understood, and a mapping from our name to the
-file's overrides it. Everything here looks at one row.
+Files of the field name the same column differently: `table_headers.COLUMN_ALIASES` lists the names, and a mapping from our name to the
+file's overrides them.
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
+from pathlib import Path
 from typing import TypeVar
 
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.data.skipped_rows import Remarks
+from adiabat.core.text import cut
 from adiabat.data.table_headers import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
 from adiabat.data.table_rows import FileFaults, Row
 
 Parsed = TypeVar("Parsed")
 
-_MOST_SEEN = 1_000
-"""Names of columns that are remembered."""
+_MAX_NAMES = 1_000
+"""Column names in memory: objects whose keys are ids must not fill it."""
+_SHOWN_NAMES = 8
+_USUAL = frozenset(("metadata", "pos_scores", "neg_scores"))
+"""Columns that formats of the field have in every row: BEIR's corpora, and FlagEmbedding's mined negatives."""
 
 
 class RowError(Exception):
-    """One row cannot be used; the message is a phrase with its file and line."""
+    """A row that cannot be used; the message is a phrase with its file and line."""
 
     def __init__(self, phrase: str, *, advice: str = "") -> None:
         super().__init__(phrase)
         self.advice = advice
 
 
-class Columns:
-    """Finds the columns of a row."""
+class Remarks:
+    """Columns that are not read, texts that look like lists, and labels that make documents negatives."""
 
-    def __init__(self, given: Mapping[str, str] | None = None) -> None:
-        """Take the mapping and check our side of it."""
-        self.mapping: Mapping[str, str] = dict(given or {})
+    def __init__(self) -> None:
+        self._unread: dict[str, str] = {}
+        self._lists: dict[tuple[str, bool], tuple[str, int]] = {}
+        self._labels: Counter[str] = Counter()
+
+    def add_unread(self, row: Row, used: Set[str], known: Iterable[str] = ()) -> None:
+        """Note the columns of a row that are not read, each with its nearest name among `known`."""
+        unread = row.values.keys() - used - _USUAL
+        if unread <= self._unread.keys() or len(self._unread) == _MAX_NAMES:
+            return
+        known = list(known)
+        for name in (name for name in row.values if name in unread and name not in self._unread):
+            near = difflib.get_close_matches(name.lower(), known, n=1) if len(self._unread) < _SHOWN_NAMES else []
+            self._unread[name] = near[0] if near and near[0] != name else ""
+            if len(self._unread) == _MAX_NAMES:
+                return
+
+    def add_list(self, column: str, location: str, *, read: bool) -> None:
+        """Note a text that looks like a list, and whether it is read as one."""
+        first, count = self._lists.get((column, read), (location, 0))
+        self._lists[column, read] = first, count + 1
+
+    def add_label(self, column: str) -> None:
+        """Note a row with a document whose label is 0."""
+        self._labels[column] += 1
+
+    def interpretations(self) -> list[str]:
+        """Sentences on values that are read in a way of our own."""
+        sentences = [
+            f'"{cut(column, limit=60)}" looks like a list in {_rows(count)} (first {first}) and is '
+            + ("read as one" if read else "taken for one text; write a JSON list if it is one")
+            for (column, read), (first, count) in self._lists.items()
+        ]
+        return sentences + [
+            f'"{cut(column, limit=60)}" is a label: documents with 0 are negatives, in {_rows(count)}'
+            for column, count in self._labels.items()
+        ]
+
+    def sentences(self) -> list[str]:
+        """All remarks."""
+        sentences = self.interpretations()
+        if self._unread:
+            names = [
+                f'"{cut(name, limit=40)}"' + (f' (nearest known name: "{near}")' if near else "") for name, near in self._unread.items()
+            ]
+            at_least = " or" if len(names) == _MAX_NAMES else ""
+            more = f" and {len(names) - _SHOWN_NAMES:,}{at_least} more" if len(names) > _SHOWN_NAMES else ""
+            sentences.append(f"columns that are not read: {', '.join(names[:_SHOWN_NAMES])}{more}")
+        return sentences
+
+    def warn(self, source: str | Path) -> None:
+        """Warn of all remarks."""
+        for sentence in self.sentences():
+            warnings.warn(f"{source}: {sentence}", stacklevel=2)
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+class Columns:
+    """Finds the columns of rows.
+
+    Attributes:
+        mapping: Our name to the file's, where the user states it.
+        remarks: On the rows that were parsed with these columns.
+        labelled: Whether a label was read in one of them.
+        layouts: Kinds of rows that have all mapped columns.
+    """
+
+    def __init__(self, mapping: Mapping[str, str] | None = None) -> None:
+        self.mapping: Mapping[str, str] = dict(mapping or {})
         self.remarks = Remarks()
-        """On the rows that were parsed with these columns."""
         self.labelled = False
-        """Whether a label was read in one of them."""
-        self._seen: set[str] = set()
-        self._listed: dict[tuple[str, ...], tuple[list[str], list[str], str | None]] = {}
+        self._noted: set[str] = set()
+        self._document_columns: dict[tuple[str, ...], tuple[list[str], list[str], str | None]] = {}
         for name in self.mapping:
             if name not in COLUMN_ALIASES:
-                raise ConfigError(f"unknown key data.columns.{name}; {_near_name(name)}")
+                near = difflib.get_close_matches(name, COLUMN_ALIASES, n=1, cutoff=0.6)
+                advice = f"did you mean data.columns.{near[0]}?" if near else f"the names are {', '.join(COLUMN_ALIASES)}"
+                raise ConfigError(f"unknown key data.columns.{name}; {advice}")
         self.layouts: tuple[Layout, ...] = tuple(layout for layout, names in OF_LAYOUT.items() if names.issuperset(self.mapping))
         if not self.layouts:
             raise ConfigError(
@@ -51,11 +126,7 @@ class Columns:
             )
 
     def find(self, name: str, row: Row) -> str | None:
-        """The file's name of our column `name`.
-
-        Returns:
-            A key of the row's values, or None where the row has no such column.
-        """
+        """The file's name of our column `name`, or None where the row has no such column."""
         if name in self.mapping:
             return self.mapping[name] if self.mapping[name] in row.values else None
         if name in row.values:
@@ -63,7 +134,7 @@ class Columns:
         present = [alias for alias in COLUMN_ALIASES[name] if alias in row.values]
         if len(present) > 1:
             raise DataError(
-                f"{row.location}: expected one column for {name}, found {_quoted(present)}; "
+                f"{row.location}: expected one column for {name}, found {_enumerated(present)}; "
                 f'choose with data.columns.{name} = "{present[0]}" or "{present[1]}"'
             )
         if name == "positive" and not present:
@@ -88,44 +159,41 @@ class Columns:
         return list(dict.fromkeys([*([first] if first else []), *more_columns(name, row.values)]))
 
     def _label(self, row: Row) -> str | None:
-        """The column that says whether the documents of an example answer: beside negatives, only one that `given` names."""
+        """The column of the label of an example's documents: beside negatives, only a mapped one."""
         if "label" in self.mapping:
             return self.require("label", row, "examples") if self.mapping["label"] else None
         # Beside negatives, a score is that of a teacher.
         return None if self.find_all("negative", row) else self.find("label", row)
 
     def document_columns(self, row: Row) -> tuple[list[str], list[str], str | None]:
-        """The columns of a row that list documents, found once for all rows with the same names."""
+        """Columns of an example's positives and negatives, and of their label; found once for all rows with the same names."""
         names = tuple(row.values)
-        columns = self._listed.get(names)
+        columns = self._document_columns.get(names)
         if columns is None:
             columns = self.find_all("positive", row), self.find_all("negative", row), self._label(row)
-            if len(self._listed) < _MOST_SEEN:
-                self._listed[names] = columns
+            if len(self._document_columns) < _MAX_NAMES:
+                self._document_columns[names] = columns
         return columns
 
     def note_unread(self, row: Row, layout: Layout) -> None:
-        """Note the columns of a row that are not read, for `remarks`."""
-        if self._seen.issuperset(row.values):
+        """Note the columns of a row that are not read in `remarks`."""
+        if self._noted.issuperset(row.values):
             return
         columns = {name: self._columns_of(name, row, layout) for name in OF_LAYOUT[layout]}
-        unknown = [alias for name, there in columns.items() if not there for alias in COLUMN_ALIASES[name]]
+        unknown = [alias for name, present in columns.items() if not present for alias in COLUMN_ALIASES[name]]
         self.remarks.add_unread(row, frozenset(chain.from_iterable(columns.values())), unknown)
-        if len(self._seen) < _MOST_SEEN:
-            self._seen.update(row.values)
+        if len(self._noted) < _MAX_NAMES:
+            self._noted.update(row.values)
 
     def _columns_of(self, name: str, row: Row, layout: Layout) -> list[str]:
-        """All of a row's columns that are read as one of ours."""
+        """All columns of a row that are read as one of ours."""
         if name in ("positive", "negative"):
             return self.find_all(name, row)
         column = self._label(row) if name == "label" and layout == "examples" else self.find(name, row)
         return [] if column is None else [column]
 
     def layout(self, row: Row, *, wanted: Sequence[Layout]) -> Layout:
-        """What the row is, judged by its columns.
-
-        Where a row is both, an example by its query and positives and a document by its id and a text besides, it is a document.
-        """
+        """The kind of a row, by its columns; a row that is both an example and a document, by an id and a text, is a document."""
         possible = [layout for layout in self.layouts if layout in wanted]
         if not possible:
             names = " or ".join(", ".join(REQUIRED[layout]) for layout in wanted)
@@ -133,64 +201,57 @@ class Columns:
         for name, column in self.mapping.items():
             if column not in row.values and (name, column) != ("label", ""):
                 raise DataError(self.missing(name, row, possible[0]))
-        if {"examples", "corpus"}.issubset(possible) and _has_text_of_its_own(row):
+        if {"examples", "corpus"}.issubset(possible) and _is_document(row):
             possible.remove("examples")
         for layout in possible:
-            if self._is(layout, row):
+            if self._has_layout(layout, row):
                 return layout
-        raise DataError(self._misfit(row, possible))
+        raise DataError(self._unknown_layout(row, possible))
 
     def missing(self, name: str, row: Row, layout: Layout) -> str:
-        """The phrase for a column that is not there."""
-        found = f"found {_quoted(row.values) or 'no columns'}"
+        """The phrase for a missing column."""
+        location = row.header or row.location
+        present = f"found {_enumerated(row.values) or 'no columns'}"
         if name in self.mapping:
-            return f'{_location(row)}: expected "{self.mapping[name]}" (data.columns.{name}), {found}; name a column that is there'
+            return f'{location}: expected "{self.mapping[name]}" (data.columns.{name}), {present}; name a column that is there'
         known = {self.find(other, row) for other in OF_LAYOUT[layout]}
         known.update(more_columns("negative", row.values) if layout == "examples" else ())
-        spare = [key for key in row.values if key not in known]
-        advice = f'map it with data.columns.{name} = "{spare[0]}"' if len(spare) == 1 else f"say which it is with data.columns.{name}"
-        # A column that is there under another name is asked for by that name.
-        wanted = [self.find(other, row) or other for other in REQUIRED[layout]]
-        return f"{_location(row)}: expected {_quoted(wanted)}, {found}; {advice}"
+        unknown = [column for column in row.values if column not in known]
+        advice = f'map it with data.columns.{name} = "{unknown[0]}"' if len(unknown) == 1 else f"say which it is with data.columns.{name}"
+        # A column that is there under another name is listed by that name.
+        expected = [self.find(other, row) or other for other in REQUIRED[layout]]
+        return f"{location}: expected {_enumerated(expected)}, {present}; {advice}"
 
-    def _misfit(self, row: Row, possible: Sequence[Layout]) -> str:
-        """The phrase for a row of no layout; it speaks of the layout of which the row has most."""
+    def _unknown_layout(self, row: Row, possible: Sequence[Layout]) -> str:
+        """The phrase for a row of no layout: what the layout lacks of which the row has most."""
         present = {layout: sum(self.find(name, row) is not None for name in REQUIRED[layout]) for layout in possible}
         if not any(present.values()) and len(possible) > 1:
-            wanted = ", or ".join(f"{_quoted(REQUIRED[layout])} ({MEANING[layout]})" for layout in reversed(possible))
-            advice = "map them with data.columns.NAME" + (
-                ", or put a header before the first row if these are values" if row.header else ""
-            )
-            return f"{_location(row)}: expected {wanted}, found {_quoted(row.values) or 'no columns'}; {advice}"
+            expected = ", or ".join(f"{_enumerated(REQUIRED[layout])} ({MEANING[layout]})" for layout in reversed(possible))
+            header = ", or put a header before the first row if these are values" if row.header else ""
+            columns = _enumerated(row.values) or "no columns"
+            return f"{row.header or row.location}: expected {expected}, found {columns}; map them with data.columns.NAME{header}"
         closest = max(reversed(possible), key=present.__getitem__)
         missing = next((name for name in REQUIRED[closest] if self.find(name, row) is None), None)
         if missing is None:
             return f"{row.location}: expected premise and hypothesis by language, found one text each; give objects by language"
         return self.missing(missing, row, closest)
 
-    def _is(self, layout: Layout, row: Row) -> bool:
-        columns = []
-        for name in REQUIRED[layout]:
-            column = self.find(name, row)
-            if column is None:
-                return False
-            columns.append(column)
-        return layout != "grid" or all(isinstance(row.values[column], Mapping) for column in columns)
+    def _has_layout(self, layout: Layout, row: Row) -> bool:
+        columns = [self.find(name, row) for name in REQUIRED[layout]]
+        present = [column for column in columns if column is not None]
+        if len(present) < len(columns):
+            return False
+        return layout != "grid" or all(isinstance(row.values[column], Mapping) for column in present)
 
 
-def _location(row: Row) -> str:
-    """Where the columns of a row are named."""
-    return row.header or row.location
-
-
-def _has_text_of_its_own(row: Row) -> bool:
+def _is_document(row: Row) -> bool:
     """Whether a row has an id and a text that cannot be the positive of an example (a ``passage`` can)."""
     texts = set(COLUMN_ALIASES["text"]).difference(COLUMN_ALIASES["positive"])
     return not texts.isdisjoint(row.values) and not set(COLUMN_ALIASES["doc_id"]).isdisjoint(row.values)
 
 
 def parsed_rows(rows: Iterable[Row], faults: FileFaults, parse: Callable[[int, Row], Parsed]) -> Iterator[Parsed]:
-    """Parse each row; a row that cannot be used is noted and left out."""
+    """Parse each row; rows that cannot be used are noted and skipped."""
     for number, row in enumerate(rows):
         try:
             yield parse(number, row)
@@ -200,7 +261,7 @@ def parsed_rows(rows: Iterable[Row], faults: FileFaults, parse: Callable[[int, R
 
 
 def first_row(rows: Iterator[Row], faults: FileFaults, source: object) -> tuple[Row, Iterator[Row]]:
-    """The first sound row, and all rows, that one included."""
+    """The first valid row, and all rows, that one included."""
     first = next(rows, None)
     if first is None:
         faults.raise_if_any()
@@ -209,7 +270,7 @@ def first_row(rows: Iterator[Row], faults: FileFaults, source: object) -> tuple[
 
 
 def text_value(value: object, column: str, location: str) -> str:
-    """A text that a tokenizer can take."""
+    """A text that a tokenizer accepts."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise RowError(f'{location}: "{column}" must not be empty')
     if not isinstance(value, str):
@@ -223,16 +284,12 @@ def text_value(value: object, column: str, location: str) -> str:
 
 
 def id_value(value: object, column: str, location: str) -> str:
-    """An id; a whole number is taken as its decimal text."""
+    """An id; a whole number becomes its decimal text."""
     return text_value(str(value) if isinstance(value, int) and not isinstance(value, bool) else value, column, location)
 
 
 def entries_value(value: object, column: str, location: str) -> tuple[str, ...]:
-    """Document texts or ids: one, or a list of them.
-
-    Args:
-        value: What stands in the row; None is the empty list.
-    """
+    """Document texts or ids: one, or a list of them; None is the empty list."""
     if value is None:
         return ()
     if isinstance(value, list | tuple):
@@ -240,8 +297,19 @@ def entries_value(value: object, column: str, location: str) -> tuple[str, ...]:
     return (id_value(value, column, location),)
 
 
+def plain_value(value: object) -> str:
+    """A value as a text, as settings write it, by which labels and filters are compared; None is ""."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
 def value_kind(value: object) -> str:
-    """What a value is, in the words of a data file."""
+    """The kind of a value, in the words of a data file."""
     if isinstance(value, bool):
         return "true or false"
     kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
@@ -254,11 +322,12 @@ def value_kind(value: object) -> str:
     return next((name for kind, name in kinds if isinstance(value, kind)), type(value).__name__)
 
 
-def _quoted(names: Iterable[str]) -> str:
-    every = [f'"{name}"' for name in names]
-    return " and ".join(every) if len(every) < 3 else f"{', '.join(every[:-1])} and {every[-1]}"
+def quoted(names: Iterable[str]) -> str:
+    """Names in quotes, with commas between them."""
+    return ", ".join(f'"{name}"' for name in names)
 
 
-def _near_name(name: str) -> str:
-    near = difflib.get_close_matches(name, COLUMN_ALIASES, n=1, cutoff=0.6)
-    return f"did you mean data.columns.{near[0]}?" if near else f"the names are {', '.join(COLUMN_ALIASES)}"
+def _enumerated(names: Iterable[str]) -> str:
+    """Names in quotes, the last two with "and" between them."""
+    in_quotes = [f'"{name}"' for name in names]
+    return " and ".join(in_quotes) if len(in_quotes) < 3 else f"{', '.join(in_quotes[:-1])} and {in_quotes[-1]}"

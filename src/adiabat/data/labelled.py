@@ -1,37 +1,38 @@
-"""Texts on an equal footing with what people said of them: pairs with a score or a label, single texts with a label, parallel sentences.
+"""Labelled texts: pairs with a score or a label, single texts with a label, and parallel sentences.
 
-Any table that `adiabat.data.table_rows.read_rows` reads will do; columns go by the names that the task gives, and `where` takes some rows.
+Any table that `adiabat.data.table_rows.read_rows` reads will do. Tasks name the columns, and `where` filters rows.
 """
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from adiabat.core.errors import DataError, several
-from adiabat.core.text import number_of, shown
-from adiabat.data.columns import RowError, text_value, value_kind
-from adiabat.data.row_filters import counted, plain_value, quoted, selected_rows
-from adiabat.data.table_rows import Row, table_name
+from adiabat.core.text import cut, number_of, shown
+from adiabat.data.columns import Remarks, RowError, first_row, parsed_rows, plain_value, quoted, text_value, value_kind
+from adiabat.data.table_rows import FileFaults, Row, read_rows, table_name
 
-_NUMBERS = "give every pair a number, or name the column of numbers with score"
-_LABELS = "give every row a text or a number, or name another column"
+Parsed = TypeVar("Parsed")
 
-LEAST_PAIRS = 3
-"""Of a set: two pairs correlate by 1 or -1 whatever a model does, and so does every resample of them."""
+MIN_PAIRS = 3
+"""Pairs of a set: two pairs correlate by 1 or -1 for every model, and so does every resample of them."""
+
+_LISTED_VALUES = 10
+_VALUE_CHARACTERS = 60
+_NUMBER_ADVICE = "give every pair a number, or name the column of numbers with score"
+_LABEL_ADVICE = "give every row a text or a number, or name another column"
 
 
 @dataclass(frozen=True, slots=True)
 class TextPairs:
-    """Pairs of texts.
-
-    Attributes:
-        name: After the file and the rows that were taken.
-        a: One text of each pair.
-        b: The other; where the two are of two languages, its translation.
-    """
+    """Pairs of texts; `name` is that of the file and the rows read, `a` and `b` may be of two languages."""
 
     name: str
     a: Sequence[str]
@@ -43,11 +44,11 @@ class TextPairs:
 
 @dataclass(frozen=True, slots=True)
 class ScoredPairs(TextPairs):
-    """Pairs of texts with a similarity that people gave.
+    """Pairs of texts with a similarity judged by people.
 
     Attributes:
-        scores: Of each pair, finite; in every set there are `LEAST_PAIRS` at least, and two different ones among them.
-        sets: What set each pair belongs to; "" throughout where they are not told apart.
+        scores: Finite; every set has at least `MIN_PAIRS`, and two different ones among them.
+        sets: Set of each pair; "" throughout where there are none.
     """
 
     scores: Float[np.ndarray, " n"]
@@ -56,24 +57,14 @@ class ScoredPairs(TextPairs):
 
 @dataclass(frozen=True, slots=True)
 class LabelledPairs(TextPairs):
-    """Pairs of texts that belong together, or do not.
-
-    Attributes:
-        together: Whether they belong together; there are pairs of both kinds.
-    """
+    """Pairs of texts of which some, but not all, belong together."""
 
     together: Bool[np.ndarray, " n"]
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledTexts:
-    """Texts with a label each.
-
-    Attributes:
-        name: After the file and the rows that were taken.
-        texts: In file order.
-        labels: Of each text.
-    """
+    """Texts with a label each, in file order; `name` is that of the file and the rows read."""
 
     name: str
     texts: Sequence[str]
@@ -84,17 +75,13 @@ class LabelledTexts:
 
     @property
     def distinct(self) -> list[str]:
-        """The labels, each once, sorted."""
+        """The distinct labels, sorted."""
         return sorted(set(self.labels))
 
 
 @dataclass(frozen=True, slots=True)
 class ParallelTexts(TextPairs):
-    """Sentences with their translations; each side has two different ones at least.
-
-    Attributes:
-        columns: Where the file has them, such as ``en`` and ``de``.
-    """
+    """Sentences with their translations, at least two different ones on each side; `columns` names them, such as ``en`` and ``de``."""
 
     columns: tuple[str, str]
 
@@ -109,20 +96,15 @@ def read_scored_pairs(
     split: str | None = None,
     where: Mapping[str, str] | None = None,
 ) -> ScoredPairs:
-    """Read pairs of texts, or of words, with a similarity that people gave.
-
-    Args:
-        sets: Column that tells sets apart; None means one set.
-        where: Column to value: rows that have others are passed over. None takes all.
-    """
+    """Read pairs of texts, or of words, with a similarity judged by people; `sets` is the column of their sets, None means one set."""
     columns = {"a": a, "b": b, "score": score} | ({} if sets is None else {"set": sets})
 
     def parse(row: Row) -> tuple[str, str, float, str]:
         return _text(row, a), _text(row, b), _number(row, score), "" if sets is None else _label(row, sets)
 
     rows = selected_rows(source, columns, parse, split=split, where=where or {})
-    first, second, scores, of = map(list, zip(*rows, strict=True))
-    pairs = ScoredPairs(_name(source, split, where), first, second, np.array(scores), of)
+    texts_a, texts_b, scores, set_names = map(list, zip(*rows, strict=True))
+    pairs = ScoredPairs(_name(source, split, where), texts_a, texts_b, np.array(scores), set_names)
     _require_rankable(pairs, source, score)
     return pairs
 
@@ -137,20 +119,20 @@ def read_labelled_pairs(
     split: str | None = None,
     where: Mapping[str, str] | None = None,
 ) -> LabelledPairs:
-    """Read pairs of texts that belong together, or do not."""
+    """Read pairs of texts, those with the label `positive` belong together."""
 
     def parse(row: Row) -> tuple[str, str, str]:
         return _text(row, a), _text(row, b), _label(row, label)
 
     rows = selected_rows(source, {"a": a, "b": b, "label": label}, parse, split=split, where=where or {})
-    first, second, labels = map(list, zip(*rows, strict=True))
-    together = np.array([one == positive for one in labels])
+    texts_a, texts_b, labels = map(list, zip(*rows, strict=True))
+    together = np.array([value == positive for value in labels])
     if together.all() or not together.any():
         raise DataError(
             f'{source} must have pairs whose "{label}" is "{positive}" and pairs where it is another, '
-            f"got {counted(labels)}; set positive to the label of pairs that belong together"
+            f"got {value_counts(labels)}; set positive to the label of pairs that belong together"
         )
-    return LabelledPairs(_name(source, split, where), first, second, together)
+    return LabelledPairs(_name(source, split, where), texts_a, texts_b, together)
 
 
 def read_labelled_texts(
@@ -175,29 +157,24 @@ def read_parallel_texts(
         return _text(row, a), _text(row, b)
 
     rows = selected_rows(source, {"a": a, "b": b}, parse, split=split, where=where or {})
-    first, second = map(list, zip(*rows, strict=True))
-    if alike := [column for column, texts in ((a, first), (b, second)) if len(set(texts)) < 2]:
+    texts_a, texts_b = map(list, zip(*rows, strict=True))
+    if constant := [column for column, texts in ((a, texts_a), (b, texts_b)) if len(set(texts)) < 2]:
         raise DataError(
             f"{source} must have two different sentences in each column, got {len(rows)} row{'' if len(rows) == 1 else 's'} "
-            f"with the same in {quoted(alike)}; there is nothing that a translation could be confused with"
+            f"with the same in {quoted(constant)}; there is nothing that a translation could be confused with"
         )
-    return ParallelTexts(_name(source, split, where), first, second, (a, b))
+    return ParallelTexts(_name(source, split, where), texts_a, texts_b, (a, b))
 
 
 def require_separable(training: LabelledTexts, test: LabelledTexts | None = None) -> None:
-    """Check that there are labels to tell apart, before a model computes anything.
-
-    Args:
-        test: What it is tried on; None where there is no such thing.
-    """
+    """Check that there are labels to separate, before a model computes anything; `test` holds the texts to classify, if any."""
     known = training.distinct
     if len(known) < 2:
         raise DataError(f"{training.name} must have texts of at least two labels, got only {quoted(known)}; name the column of labels")
-    missing = set(test.labels if test else ()).difference(known)
-    unknown = [label for label in (test.labels if test else ()) if label in missing]
+    unknown = [label for label in (test.labels if test else ()) if label not in known]
     if unknown:
         raise DataError(
-            f"{training.name} must have texts of every label of the test, got none for {counted(unknown)}; "
+            f"{training.name} must have texts of every label of the test, got none for {value_counts(unknown)}; "
             "leave those out of the test, or train on data that has them"
         )
 
@@ -206,19 +183,20 @@ def _require_rankable(pairs: ScoredPairs, source: str | Path, column: str) -> No
     scores_of: dict[str, list[float]] = {}
     for name, score in zip(pairs.sets, pairs.scores.tolist(), strict=True):
         scores_of.setdefault(name, []).append(score)
-    faults = [
-        f"{source} must have at least {LEAST_PAIRS} pairs{f' for {shown(name)}' if name else ''}, got {len(scores)}; "
-        "add some, or leave the set out: fewer correlate by 1 or -1, or not at all"
-        for name, scores in scores_of.items()
-        if len(scores) < LEAST_PAIRS
-    ]
-    faults += [
-        f'{source} must have two different scores in "{column}"{f" for {shown(name)}" if name else ""}, got {scores[0]:g} alone, '
-        f"{len(scores)} times; a rank correlation has nothing to rank"
-        for name, scores in scores_of.items()
-        if len(scores) >= LEAST_PAIRS and len(set(scores)) < 2
-    ]
-    if faults:
+    few, constant = [], []
+    for name, scores in scores_of.items():
+        of_set = f" for {shown(name)}" if name else ""
+        if len(scores) < MIN_PAIRS:
+            few.append(
+                f"{source} must have at least {MIN_PAIRS} pairs{of_set}, got {len(scores)}; "
+                "add some, or leave the set out: fewer correlate by 1 or -1, or not at all"
+            )
+        elif len(set(scores)) < 2:
+            constant.append(
+                f'{source} must have two different scores in "{column}"{of_set}, got {scores[0]:g} alone, '
+                f"{len(scores)} times; a rank correlation has nothing to rank"
+            )
+    if faults := few + constant:
         raise DataError(several(faults))
 
 
@@ -227,25 +205,98 @@ def _text(row: Row, column: str) -> str:
 
 
 def _label(row: Row, column: str) -> str:
-    """A label or the name of a set."""
     value = row.values[column]
     if not isinstance(value, str | int | float | None):
-        raise RowError(f'{row.location}: "{column}" must be a text or a number, got {value_kind(value)}', advice=_LABELS)
+        raise RowError(f'{row.location}: "{column}" must be a text or a number, got {value_kind(value)}', advice=_LABEL_ADVICE)
     return text_value(plain_value(value), column, row.location)
 
 
 def _number(row: Row, column: str) -> float:
-    """A finite number; CSV and TSV have it as a text."""
+    """A finite number; in CSV and TSV it is a text."""
     value = row.values[column]
+    number = None
     if value is None or value == "":
-        raise RowError(f'{row.location}: "{column}" must be a finite number, got none', advice=_NUMBERS)
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise RowError(f'{row.location}: "{column}" must be a finite number, got {value_kind(value)}', advice=_NUMBERS)
-    number = number_of(value)
+        fault = "none"
+    elif isinstance(value, bool) or not isinstance(value, str | int | float):
+        fault = value_kind(value)
+    else:
+        number, fault = number_of(value), shown(value)
     if number is None:
-        raise RowError(f'{row.location}: "{column}" must be a finite number, got {shown(value)}', advice=_NUMBERS)
+        raise RowError(f'{row.location}: "{column}" must be a finite number, got {fault}', advice=_NUMBER_ADVICE)
     return number
 
 
 def _name(source: str | Path, split: str | None, where: Mapping[str, str] | None) -> str:
     return "/".join([table_name(source), *([split] if split else []), *(where or {}).values()])
+
+
+def selected_rows(
+    source: str | Path, columns: Mapping[str, str], parse: Callable[[Row], Parsed], *, split: str | None, where: Mapping[str, str]
+) -> list[Parsed]:
+    """Parse the rows that pass the filter `where` and have all `columns`."""
+    faults, remarks, used = FileFaults(), Remarks(), {*columns.values(), *where}
+    _, rows = first_row(read_rows(source, split=split, faults=faults), faults, source)
+    selected = (row for row in rows if all(plain_value(row.values.get(name)) == value for name, value in where.items()))
+    first = next(selected, None)
+    if first is None:
+        faults.raise_if_any()
+        raise DataError(_nothing_selected(source, split, where))
+    if missing := _missing(first, columns):
+        raise DataError(missing)
+
+    def parse_complete(number: int, row: Row) -> Parsed:
+        del number
+        if missing := _missing(row, columns):
+            raise RowError(missing)
+        remarks.add_unread(row, used)
+        return parse(row)
+
+    parsed = list(parsed_rows(chain([first], selected), faults, parse_complete))
+    faults.raise_if_any()
+    remarks.warn(source)
+    return parsed
+
+
+def value_counts(values: Iterable[str]) -> str:
+    """Values with their frequencies, for messages."""
+    counts = Counter(values).most_common()
+    listed = ", ".join(f'"{cut(value, limit=_VALUE_CHARACTERS)}" ({count:,})' for value, count in counts[:_LISTED_VALUES])
+    return listed + (f" and {len(counts) - _LISTED_VALUES:,} more" if len(counts) > _LISTED_VALUES else "")
+
+
+def _missing(row: Row, columns: Mapping[str, str]) -> str:
+    """A phrase for the columns that a row lacks, "" where it has them all."""
+    missing = {key: column for key, column in columns.items() if column not in row.values}
+    if not missing:
+        return ""
+    settings = []
+    for key, column in missing.items():
+        near = difflib.get_close_matches(column, row.values, n=1, cutoff=0.6)
+        settings.append(f'{key} (did you mean "{near[0]}"?)' if near else key)
+    noun, pronoun = ("column", "one") if len(missing) == 1 else ("columns", "ones")
+    listed = " and ".join(filter(None, [", ".join(settings[:-1]), settings[-1]]))
+    present = quoted(row.values) or "none"
+    return f"{row.location} must have the {noun} {quoted(missing.values())}, got {present}; name the right {pronoun} with {listed}"
+
+
+def _nothing_selected(source: str | Path, split: str | None, where: Mapping[str, str]) -> str:
+    """The phrase for a filter that no row passes, with the values of its columns."""
+    counts: dict[str, Counter[str]] = {name: Counter() for name in where}
+    total, columns = 0, dict[str, None]()
+    for row in read_rows(source, split=split, faults=FileFaults()):
+        total += 1
+        columns |= dict.fromkeys(row.values)
+        for name in where.keys() & row.values.keys():
+            counts[name][plain_value(row.values[name])] += 1
+    wanted = " and ".join(f'"{name}" is "{value}"' for name, value in where.items())
+    return f"{source} must have rows where {wanted}, got none of {total:,}; {'; '.join(_present_values(counts, columns))}"
+
+
+def _present_values(counts: Mapping[str, Counter[str]], columns: Mapping[str, None]) -> Iterator[str]:
+    for name, values in counts.items():
+        near = difflib.get_close_matches(name, columns, n=1, cutoff=0.6)
+        if values:
+            yield f'"{name}" is {value_counts(values.elements())}'
+        else:
+            advice = f'did you mean "{near[0]}"?' if near else f"the columns are {quoted(columns)}"
+            yield f'there is no column "{name}", {advice}'

@@ -1,8 +1,8 @@
-"""Which of a data set's languages are taken, and whether its sentence pairs can be compared."""
+"""Texts in several languages: sentence pairs with a label (XNLI), questions with paragraphs, and the choice of their languages."""
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,69 +11,70 @@ import numpy as np
 from jaxtyping import Int
 
 from adiabat.core.errors import ConfigError, DataError, several
-from adiabat.data.columns import RowError, id_value, parsed_rows, text_value
-from adiabat.data.examples import LABELS
-from adiabat.data.records import LanguageGridSet, invented_id
-from adiabat.data.row_filters import quoted
+from adiabat.core.text import shown
+from adiabat.data.columns import Columns, RowError, id_value, parsed_rows, quoted, text_value, value_kind
+from adiabat.data.records import LABELS, LanguageGridSet, invented_id
 from adiabat.data.table_headers import COLUMN_ALIASES
 from adiabat.data.table_rows import FileFaults, Row, read_rows, table_name
 
 CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*")
-"""How a language is written (BCP 47), with either dash: ``de``, ``pt-BR``, ``zh_Hans``."""
+"""Code of a language (BCP 47), with either dash: ``de``, ``pt-BR``, ``zh_Hans``."""
 
 _IDS = frozenset(COLUMN_ALIASES["query_id"]) | frozenset(COLUMN_ALIASES["doc_id"])
-"""Columns that name a row. ``id`` is also the code of Indonesian: where that is meant, `languages` says so."""
+"""Columns of ids. ``id`` is also the code of Indonesian: settings name it where that is meant."""
 
-_COLUMN = re.compile(r"[a-z]{2,3}([-_]([A-Za-z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")
+_LANGUAGE_COLUMN = re.compile(r"[a-z]{2,3}([-_]([A-Za-z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")
 _NO_LANGUAGE = re.compile("csv|doc|idx|key|len|num|pos|raw|row|seg|set|sid|src|tag|tgt|tok|tsv|txt|uid|url")
+_UNIQUE_ADVICE = "rename one of each two, or leave it out"
 
 
 def names_language(column: str) -> bool:
-    """Whether a column, or the ending of a file, is named as a language is."""
+    """Whether the name of a column, or the ending of a file, is the code of a language."""
     if column in _IDS:
         return False
     first, *others = re.split("[-_]", column)
-    return _COLUMN.fullmatch(column) is not None and _NO_LANGUAGE.fullmatch(first) is None and "id" not in (first, *others)
+    return _LANGUAGE_COLUMN.fullmatch(column) is not None and _NO_LANGUAGE.fullmatch(first) is None and "id" not in (first, *others)
 
 
 def chosen_languages(
     wanted: Sequence[str], present: Collection[str], *, source: str, incomplete: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """Check the languages that are asked for.
+    """Check the wanted languages; none are all, sorted.
 
     Args:
-        wanted: Asked for; empty takes all, sorted.
-        incomplete: Languages that some rows have and some have not, and in what rows they are missing; None means that there are none.
+        incomplete: Languages that only some rows have, with the locations of rows that lack them.
     """
     if absent := [language for language in dict.fromkeys(wanted) if language not in present]:
-        every = ", ".join(sorted(present))
-        missing = incomplete or {}
+        locations = incomplete or {}
         phrases = (
-            f"{language} (missing in {missing[language]})" if language in missing else f"{language}{_near(language, present)}"
+            f"{language} (missing in {locations[language]})" if language in locations else f"{language}{_suggestion(language, present)}"
             for language in absent
         )
-        advice = f"{'complete these rows, ' if missing.keys() & absent else ''}name others, or none to take all"
-        raise ConfigError(f"languages must be of {source} ({every}), got {several(phrases, of='others')}; {advice}")
+        advice = f"{'complete these rows, ' if locations.keys() & absent else ''}name others, or none to take all"
+        known = ", ".join(sorted(present))
+        raise ConfigError(f"languages must be of {source} ({known}), got {several(phrases, of='others')}; {advice}")
     return tuple(dict.fromkeys(wanted)) or tuple(sorted(present))
 
 
-def select_languages(grid: LanguageGridSet, languages: Sequence[str]) -> LanguageGridSet:
-    """Leave languages out of a grid of sentence pairs.
+def _suggestion(language: str, present: Collection[str]) -> str:
+    # Codes have two letters: one in common makes a hint.
+    near = difflib.get_close_matches(language, sorted(present), n=2, cutoff=0.5)
+    return f" (did you mean {' or '.join(near)}?)" if near else ""
 
-    Args:
-        languages: To be kept; empty keeps all.
-    """
+
+def select_languages(grid: LanguageGridSet, languages: Sequence[str]) -> LanguageGridSet:
+    """A grid of sentence pairs in some of its languages; none are all."""
     source = f"{grid.name}, in which every sentence pair is"
-    kept = chosen_languages(languages, grid.languages, source=source, incomplete=grid.incomplete)
+    chosen = chosen_languages(languages, grid.languages, source=source, incomplete=grid.incomplete)
     premises, hypotheses = (
-        tuple({language: texts[language] for language in kept} for texts in side) for side in (grid.premises, grid.hypotheses)
+        tuple({language: texts[language] for language in chosen} for texts in side) for side in (grid.premises, grid.hypotheses)
     )
     incomplete = {} if languages else grid.incomplete
-    return replace(grid, languages=kept, premises=premises, hypotheses=hypotheses, incomplete=incomplete)
+    return replace(grid, languages=chosen, premises=premises, hypotheses=hypotheses, incomplete=incomplete)
 
 
 def require_every_label(grid: LanguageGridSet, *, source: str | Path) -> None:
-    """Check that there are sentence pairs to be compared, before a model computes anything."""
+    """Check that there are sentence pairs of every label, before a model computes anything."""
     if absent := [label for label in LABELS if label not in grid.labels]:
         raise DataError(
             f"{source} must have sentence pairs of every label ({', '.join(LABELS)}), got none of {' and '.join(absent)}; "
@@ -81,27 +82,94 @@ def require_every_label(grid: LanguageGridSet, *, source: str | Path) -> None:
         )
 
 
-def _near(language: str, present: Collection[str]) -> str:
-    # Codes have two letters: one in common is near enough to be worth a hint.
-    near = difflib.get_close_matches(language, sorted(present), n=2, cutoff=0.5)
-    return f" (did you mean {' or '.join(near)}?)" if near else ""
+@dataclass(frozen=True, slots=True)
+class GridRow:
+    """One sentence pair in several languages."""
+
+    location: str
+    label: str
+    premise: Mapping[str, str]
+    hypothesis: Mapping[str, str]
 
 
-_UNIQUE = "rename one of each two, or leave it out"
+def parse_grid_row(number: int, row: Row, *, columns: Columns) -> GridRow:
+    """One row of a language grid, languages sorted; a label may be its number, as in XNLI on the hub."""
+    del number
+    label_column = columns.find("label", row)
+    if label_column is None:
+        raise RowError(f'{row.location}: expected "label" beside premise and hypothesis, found none; map it with data.columns.label')
+    columns.note_unread(row, "grid")
+    label = row.values[label_column]
+    if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(LABELS):
+        label = LABELS[label]
+    if label not in LABELS:
+        raise RowError(f'{row.location}: "{label_column}" must be {", ".join(LABELS)} or 0, 1, 2, got {shown(label)}')
+    return GridRow(row.location, label, _by_language("premise", row, columns), _by_language("hypothesis", row, columns))
+
+
+def _by_language(name: str, row: Row, columns: Columns) -> dict[str, str]:
+    column = columns.require(name, row, "grid")
+    value = row.values[column]
+    if not isinstance(value, Mapping):
+        raise RowError(f'{row.location}: "{column}" must be an object by language')
+    if set(value) == {"language", "translation"}:
+        value = _from_parallel_lists(value["language"], value["translation"], column, row.location)
+    texts = {language: text for language, text in value.items() if text is not None}
+    if not texts:
+        raise RowError(f'{row.location}: "{column}" must hold at least one language, got none')
+    return {language: text_value(texts[language], f"{column}.{language}", row.location) for language in sorted(texts)}
+
+
+def _from_parallel_lists(languages: object, texts: object, column: str, location: str) -> dict[str, object]:
+    """XNLI on the hub has hypotheses as two parallel lists."""
+    if not isinstance(languages, list | tuple) or not isinstance(texts, list | tuple):
+        raise RowError(f'{location}: "{column}" must hold lists of languages and translations, got {value_kind(texts)}')
+    if len(languages) != len(texts):
+        raise RowError(f'{location}: "{column}" must hold as many translations as languages, got {len(texts)} for {len(languages)}')
+    if invalid := [language for language in languages if not isinstance(language, str)]:
+        raise RowError(f'{location}: "{column}" must name every language by a text, got {value_kind(invalid[0])}')
+    return dict(zip(languages, texts, strict=True))
+
+
+def read_grid(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, name: str, source: str | Path) -> LanguageGridSet:
+    """Read sentence pairs in the languages that all of them have."""
+    pairs = list(parsed_rows(rows, faults, partial(parse_grid_row, columns=columns)))
+    faults.raise_if_any()
+    columns.remarks.warn(source)
+    common = set.intersection(*(set(side) for pair in pairs for side in (pair.premise, pair.hypothesis)))
+    if not common:
+        raise DataError(f"{source} must have a language that every premise and hypothesis is in, got none; drop incomplete rows")
+    languages = tuple(sorted(common))
+    return LanguageGridSet(
+        name,
+        languages,
+        tuple(pair.label for pair in pairs),
+        tuple({language: pair.premise[language] for language in languages} for pair in pairs),
+        tuple({language: pair.hypothesis[language] for language in languages} for pair in pairs),
+        _incomplete(pairs, common),
+    )
+
+
+def _incomplete(pairs: Sequence[GridRow], common: Collection[str]) -> dict[str, str]:
+    """Locations of the rows that lack each language which only some pairs have on both sides."""
+    known = set[str]().union(*(side.keys() for pair in pairs for side in (pair.premise, pair.hypothesis)))
+    incomplete = {}
+    for language in sorted(known.difference(common)):
+        lacking = [pair.location for pair in pairs if language not in pair.premise or language not in pair.hypothesis]
+        more = len(lacking) - 1
+        incomplete[language] = lacking[0] + (f" and {more:,} more row{'' if more == 1 else 's'}" if more else "")
+    return incomplete
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionGridSet:
-    """Questions in several languages, and the paragraphs of which one answers each.
+    """Questions in several languages, and paragraphs of which one answers each.
 
     Attributes:
-        name: For tables and reports.
         languages: Codes, in the order of every inner mapping.
-        ids: Of the questions, each once.
-        questions: Each in every language.
-        paragraphs: Each in every language.
+        ids: Unique id of each question.
         answers: Position of the paragraph that answers each question.
-        notes: What was left out.
+        notes: Sentences on languages that are left out.
     """
 
     name: str
@@ -117,8 +185,8 @@ class QuestionGridSet:
 
 
 @dataclass(frozen=True, slots=True)
-class _Texts:
-    """One row: what it is called, which paragraph it belongs to, and its text in every language."""
+class _TextRow:
+    """One question or paragraph: its id, the key of its paragraph, and its text in every language."""
 
     location: str
     row_id: str
@@ -129,60 +197,59 @@ class _Texts:
 def read_question_grid(
     data: str | Path, corpus: str | Path, *, key: str = "para", languages: Sequence[str] = (), name: str | None = None
 ) -> QuestionGridSet:
-    """Read questions and paragraphs: tables with a column for each language, and one that says which paragraph answers a question.
+    """Read questions and paragraphs: tables with a column for each language, and one (`key`) that names the paragraph of a question.
 
     Args:
-        languages: Columns to take; empty takes those of both tables that are called like the code of a language, sorted.
+        languages: Columns to read; empty takes those of both tables that are named by the code of a language, sorted.
         name: For tables and reports; None takes that of `data`.
     """
     faults = FileFaults()
-    asked, told = (list(read_rows(source, faults=faults)) for source in (data, corpus))
-    for source, rows in ((data, asked), (corpus, told)):
+    question_rows, paragraph_rows = (list(read_rows(source, faults=faults)) for source in (data, corpus))
+    for source, rows in ((data, question_rows), (corpus, paragraph_rows)):
         if not rows:
             faults.raise_if_any()
             raise DataError(f"{source} must hold at least one row, got none; check that it was written to its end")
-    taken, notes = _languages(asked, told, languages, key, (str(data), str(corpus)))
-    parse = partial(_parse, key=key, languages=taken)
-    questions, paragraphs = (list(parsed_rows(rows, faults, parse)) for rows in (asked, told))
-    row_of = _numbered(paragraphs, key, faults)
-    _refuse_repeated(questions, faults)
+    question_columns, paragraph_columns = (
+        {column for row in rows for column in row.values if column != key} for rows in (question_rows, paragraph_rows)
+    )
+    chosen, notes = _common_languages(question_columns, paragraph_columns, languages, str(data), str(corpus))
+    parse = partial(_parse_texts, key=key, languages=chosen)
+    questions, paragraphs = (list(parsed_rows(rows, faults, parse)) for rows in (question_rows, paragraph_rows))
+    row_of = _rows_by_key(paragraphs, key, faults)
+    _require_unique_ids(questions, faults)
     if not faults.count:  # A paragraph that is at fault itself would be reported once more for each of its questions.
-        faults.extend(_lonely(paragraphs, taken, corpus))
-        _refuse_unanswered(questions, row_of, key, corpus, faults)
+        _require_choice(paragraphs, chosen, corpus, faults)
+        for question in (question for question in questions if question.key not in row_of):
+            faults.add(f'{question.location}: "{key}" must name a paragraph of {corpus}, got unknown "{question.key}"')
+            faults.advise("add the paragraphs, or leave these questions out")
     faults.raise_if_any()
     return QuestionGridSet(
         name or table_name(data),
-        taken,
-        tuple(one.row_id for one in questions),
-        tuple(one.texts for one in questions),
-        tuple(one.texts for one in paragraphs),
-        np.array([row_of[one.key] for one in questions], dtype=np.int64),
+        chosen,
+        tuple(question.row_id for question in questions),
+        tuple(question.texts for question in questions),
+        tuple(paragraph.texts for paragraph in paragraphs),
+        np.array([row_of[question.key] for question in questions], dtype=np.int64),
         notes,
     )
 
 
-def _languages(
-    asked: Iterable[Row], told: Iterable[Row], wanted: Sequence[str], key: str, sources: tuple[str, str]
+def _common_languages(
+    questions: set[str], paragraphs: set[str], wanted: Sequence[str], data: str, corpus: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The languages to take, and a sentence on those that only one of the tables has."""
-    first, second = ({name for row in rows for name in row.values if name != key} for rows in (asked, told))
+    """The languages to read, and sentences on those that only one of the tables has."""
     if wanted:
-        return chosen_languages(wanted, first & second, source=f"both {sources[0]} and {sources[1]}"), ()
-    first, second = ({name for name in names if names_language(name)} for names in (first, second))
+        return chosen_languages(wanted, questions & paragraphs, source=f"both {data} and {corpus}"), ()
+    first, second = ({column for column in columns if names_language(column)} for columns in (questions, paragraphs))
     if not first & second:
-        found = f"{', '.join(sorted(first)) or 'none'} and {', '.join(sorted(second)) or 'none'}"
-        raise DataError(
-            f"{sources[0]} and {sources[1]} must share columns named by the code of a language, got {found}; name them in languages"
-        )
-    lost = [
-        f"{', '.join(sorted(mine - other))} left out: only {source} has them"
-        for mine, other, source in ((first, second, sources[0]), (second, first, sources[1]))
-        if mine - other
-    ]
-    return tuple(sorted(first & second)), tuple(lost)
+        present = f"{', '.join(sorted(first)) or 'none'} and {', '.join(sorted(second)) or 'none'}"
+        raise DataError(f"{data} and {corpus} must share columns named by the code of a language, got {present}; name them in languages")
+    sides = ((first - second, data), (second - first, corpus))
+    notes = tuple(f"{', '.join(sorted(unshared))} left out: only {source} has them" for unshared, source in sides if unshared)
+    return tuple(sorted(first & second)), notes
 
 
-def _parse(number: int, row: Row, *, key: str, languages: Sequence[str]) -> _Texts:
+def _parse_texts(number: int, row: Row, *, key: str, languages: Sequence[str]) -> _TextRow:
     if key not in row.values:
         raise RowError(
             f'{row.location} must have the column "{key}", got {quoted(row.values) or "none"}',
@@ -196,36 +263,30 @@ def _parse(number: int, row: Row, *, key: str, languages: Sequence[str]) -> _Tex
     texts = {language: text_value(row.values[language], language, row.location) for language in languages}
     column = next((name for name in COLUMN_ALIASES["query_id"] if name in row.values and name not in languages and name != key), None)
     row_id = invented_id(number, texts[languages[0]]) if column is None else id_value(row.values[column], column, row.location)
-    return _Texts(row.location, row_id, id_value(row.values[key], key, row.location), texts)
+    return _TextRow(row.location, row_id, id_value(row.values[key], key, row.location), texts)
 
 
-def _numbered(paragraphs: Sequence[_Texts], key: str, faults: FileFaults) -> dict[str, int]:
-    """Position of each paragraph by its name."""
+def _rows_by_key(paragraphs: Sequence[_TextRow], key: str, faults: FileFaults) -> dict[str, int]:
     row_of: dict[str, int] = {}
-    for row, one in enumerate(paragraphs):
-        if row_of.setdefault(one.key, row) != row:
-            faults.add(f'{one.location}: "{key}" must be unique, got "{one.key}" again, first at {paragraphs[row_of[one.key]].location}')
-            faults.advise(_UNIQUE)
+    for row, paragraph in enumerate(paragraphs):
+        if (first := row_of.setdefault(paragraph.key, row)) != row:
+            location = paragraphs[first].location
+            faults.add(f'{paragraph.location}: "{key}" must be unique, got "{paragraph.key}" again, first at {location}')
+            faults.advise(_UNIQUE_ADVICE)
     return row_of
 
 
-def _refuse_repeated(questions: Sequence[_Texts], faults: FileFaults) -> None:
+def _require_unique_ids(questions: Sequence[_TextRow], faults: FileFaults) -> None:
     locations: dict[str, str] = {}
-    for one in questions:
-        if (first := locations.setdefault(one.row_id, one.location)) != one.location:
-            faults.add(f'{one.location}: the name of a question must be unique, got "{one.row_id}" again, first at {first}')
-            faults.advise(_UNIQUE)
+    for question in questions:
+        if (first := locations.setdefault(question.row_id, question.location)) != question.location:
+            faults.add(f'{question.location}: the name of a question must be unique, got "{question.row_id}" again, first at {first}')
+            faults.advise(_UNIQUE_ADVICE)
 
 
-def _lonely(paragraphs: Sequence[_Texts], languages: Sequence[str], corpus: str | Path) -> Iterator[str]:
-    """A phrase for each language in which all paragraphs are the same: a question must have something to choose from."""
+def _require_choice(paragraphs: Sequence[_TextRow], languages: Sequence[str], corpus: str | Path, faults: FileFaults) -> None:
+    """Every language must have two different paragraphs to choose from."""
     for language in languages:
-        if len({one.texts[language] for one in paragraphs}) < 2:
-            yield f"{corpus} must hold at least two different paragraphs in {language}, got one; add others, or leave the language out"
-
-
-def _refuse_unanswered(questions: Sequence[_Texts], row_of: Mapping[str, int], key: str, corpus: str | Path, faults: FileFaults) -> None:
-    for one in questions:
-        if one.key not in row_of:
-            faults.add(f'{one.location}: "{key}" must name a paragraph of {corpus}, got unknown "{one.key}"')
-            faults.advise("add the paragraphs, or leave these questions out")
+        if len({paragraph.texts[language] for paragraph in paragraphs}) < 2:
+            fault = f"{corpus} must hold at least two different paragraphs in {language}, got one"
+            faults.add(f"{fault}; add others, or leave the language out")

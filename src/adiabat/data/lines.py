@@ -1,4 +1,4 @@
-"""Lines of a text file, plain or packed, from its beginning or from a place that reading came to before."""
+"""Lines of a text file, plain or compressed, from its beginning or from an earlier reading position."""
 
 import io
 import os
@@ -13,21 +13,18 @@ import pyarrow as pa
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, Faults
 
 CODECS: Mapping[str, Literal["gzip", "zstd"]] = {".gz": "gzip", ".zst": "zstd"}
-"""Ending of a packed file to how it is packed."""
+"""Ending of a compressed file to its compression."""
+
+LONGEST_LINE = "ADIABAT_LONGEST_LINE"
+"""Environment variable: bytes of the longest line that is read."""
 
 _READ_BYTES = 1 << 13
-"""At a time; where a packed file is cut short, the piece that its end falls into is lost, and the line told is that before it."""
+"""Bytes read at once. Of a truncated compressed file the last chunk is lost; the reported line is the one before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowPosition:
-    """A place between two rows of a source.
-
-    Attributes:
-        rows: Sound rows before it.
-        lines: Lines before it, in text files.
-        offset: Bytes before it, in text files; of a packed one, of what it unpacks to.
-    """
+    """A position between two rows: valid rows, lines and bytes before it; lines and bytes (decompressed) in text files only."""
 
     rows: int = 0
     lines: int = 0
@@ -36,39 +33,29 @@ class RowPosition:
 
 START = RowPosition()
 
-LONGEST_LINE = "ADIABAT_LONGEST_LINE"
-"""In the environment: bytes of the longest line that is read."""
-
 
 @dataclass(slots=True)
 class Cursor:
-    """Where reading is: whoever reads moves it along, and `mark` says where to go on.
-
-    Attributes:
-        rows: As in `RowPosition`.
-        lines: As in `RowPosition`.
-        offset: As in `RowPosition`.
-    """
+    """A reading position that readers move along."""
 
     rows: int = 0
     lines: int = 0
     offset: int = 0
 
     @classmethod
-    def at(cls, mark: RowPosition) -> "Cursor":
-        """Begin at a place."""
-        return cls(mark.rows, mark.lines, mark.offset)
+    def at(cls, position: RowPosition) -> "Cursor":
+        """Begin at a position."""
+        return cls(position.rows, position.lines, position.offset)
 
-    def mark(self) -> RowPosition:
-        """The place behind the last row that was read."""
+    def position(self) -> RowPosition:
+        """The position behind the last row that was read."""
         return RowPosition(self.rows, self.lines, self.offset)
 
 
 def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:
-    """Iterate over lines; a plain file is read from the cursor's byte on, of a packed one the lines before it are passed over.
+    """Iterate over the numbers of lines, from 1, and their bytes with the line end.
 
-    Yields:
-        The number of each line, from 1, and its bytes with the line end.
+    A plain file is read from the cursor's byte on; of a compressed one the lines before it are skipped.
     """
     codec = CODECS.get(path.suffix.lower())
     number = 0
@@ -96,8 +83,22 @@ def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:
         raise DataError(_stream_fault(path, codec, number, str(error))) from error
 
 
+def text_lines(path: Path, faults: Faults, cursor: Cursor) -> Iterator[tuple[int, str, bool]]:
+    """Iterate over lines as (number, text, whether it is valid UTF-8)."""
+    for number, line in byte_lines(path, cursor):
+        if number == 1:
+            if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise DataError(f"{path} must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8")
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        try:
+            yield number, line.decode("utf-8"), True
+        except UnicodeDecodeError as error:
+            faults.add(f"{path}:{number} must be UTF-8, got byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line")
+            yield number, line.decode("utf-8", "replace"), False
+
+
 def limited_lines(lines: BinaryIO | io.BufferedReader, path: Path, number: int = 0) -> Iterator[bytes]:
-    """Lines of a file, of which none may fill the memory."""
+    """Lines of a file, none of which may fill the memory; `number` lines lie before them."""
     limit = longest_line()
     while line := lines.readline(limit + 1):
         number += 1
@@ -111,14 +112,14 @@ def limited_lines(lines: BinaryIO | io.BufferedReader, path: Path, number: int =
 
 def longest_line() -> int:
     """Bytes of the longest line that is read."""
-    stated = os.environ.get(LONGEST_LINE, str(64 << 20))
-    if not (stated.isascii() and stated.isdigit() and 0 < len(stated) < 16 and int(stated)):
-        raise ConfigError(f"{LONGEST_LINE} must be a whole number of bytes > 0, got {stated!r}; correct the environment")
-    return int(stated)
+    setting = os.environ.get(LONGEST_LINE, str(64 << 20))
+    if not (setting.isascii() and setting.isdigit() and 0 < len(setting) < 16 and int(setting)):
+        raise ConfigError(f"{LONGEST_LINE} must be a whole number of bytes > 0, got {setting!r}; correct the environment")
+    return int(setting)
 
 
 def require_plain(path: Path) -> None:
-    """Refuse what may have no end, or cannot be read twice: devices, pipes and sockets."""
+    """Refuse devices, pipes and sockets: they may have no end, or cannot be read twice."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -137,9 +138,9 @@ def _seek(stream: Any, path: Path, offset: int) -> None:
         raise _changed(path, "the middle of a line", f"byte {offset:,}")
 
 
-def _changed(path: Path, found: str, place: str) -> DataError:
+def _changed(path: Path, content: str, position: str) -> DataError:
     return DataError(
-        f"{path} must be the file that was read before, got {found} where reading goes on at {place}; bring it back, or start anew"
+        f"{path} must be the file that was read before, got {content} where reading resumes at {position}; bring it back, or start again"
     )
 
 
@@ -149,17 +150,3 @@ def _stream_fault(path: Path, codec: str | None, number: int, reason: str) -> st
     if "truncated" in reason.lower():
         return f"{path} must be a whole {codec} file, got one that is cut short after line {number}; copy or download it again"
     return f"{path} must be a {codec} file, got bytes that are not after line {number} ({reason}); rename it or download it again"
-
-
-def text_lines(path: Path, faults: Faults, cursor: Cursor) -> Iterator[tuple[int, str, bool]]:
-    """Iterate over lines as text."""
-    for number, line in byte_lines(path, cursor):
-        if number == 1:
-            if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise DataError(f"{path} must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8")
-            line = line.removeprefix(b"\xef\xbb\xbf")
-        try:
-            yield number, line.decode("utf-8"), True
-        except UnicodeDecodeError as error:
-            faults.add(f"{path}:{number} must be UTF-8, got byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line")
-            yield number, line.decode("utf-8", "replace"), False

@@ -1,4 +1,4 @@
-"""The records that travel between rooms, and the legend of dimensions.
+"""Records that rooms exchange, and the legend of dimensions.
 
 Dimensions, one letter each, the same everywhere (lower case in shape annotations):
 ``B`` queries of a step, ``N`` documents scored, ``H`` hard negatives per query, ``L`` tokens, ``D`` hidden width, ``E`` embedding width.
@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Side = Literal["query", "document"]
-"""Which tower a text goes through."""
+"""Tower of a text."""
 
 SIDES: tuple[Side, Side] = ("query", "document")
+
+POSITIVE = "entailment"
+NEGATIVES = ("neutral", "contradiction")
+LABELS = (POSITIVE, *NEGATIVES)
+"""Labels of sentence pairs; files may also give their number, as XNLI on the hub does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text of a corpus.
-
-    Attributes:
-        doc_id: Its address, unique in the corpus.
-        text: What is encoded; a title, where there is one, comes first, followed by one space.
-    """
+    """One text of a corpus; a title, where there is one, comes first, followed by one space."""
 
     doc_id: str
     text: str
@@ -33,23 +33,22 @@ def is_own_document(query: str, document: str) -> bool:
 
     Two sets numbered from 1 share their ids by chance, so the texts must be equal, but for white space and a title before the document's.
     """
-    own, whole = (" ".join(text.split()) for text in (query, document))
-    return whole == own or whole.endswith(f" {own}")
+    query_words, document_words = (" ".join(text.split()) for text in (query, document))
+    return document_words == query_words or document_words.endswith(f" {query_words}")
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A query with the documents that answer it and some that do not.
+    """A query with documents that answer it and documents that do not.
 
     Attributes:
-        query_id: Its address, unique in the data set.
-        query: The text.
+        query_id: Unique in the data set.
         positives: Relevant documents, in an `ExampleSet` at least one: document ids, or texts, which `text_id` turns into ids.
         negatives: Irrelevant documents, possibly none; ids or texts likewise.
-        grades: Relevance of each positive, same length as `positives`; 1 where the data does not grade.
-        location: ``file:line`` it came from, for messages.
-        topic: What it is about, such as a forum; "" where the data does not say.
-        tag: The same, finer; "" likewise.
+        grades: Relevance of each positive; 1 where the data does not grade.
+        location: Its ``file:line``, for messages.
+        topic: Such as a forum; "" where the data has none.
+        tag: A finer topic; "" likewise.
     """
 
     query_id: str
@@ -64,12 +63,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class ExampleSet:
-    """A data set of (query, positives, negatives).
+    """A data set of (query, positives, negatives), in file order.
 
     Attributes:
-        name: For tables and reports.
-        examples: In file order.
-        holds_texts: True where documents are given by their text, False where by id, None where it takes a store to tell.
+        holds_texts: True where documents are texts, False where they are ids, None where only a store can tell.
         is_judged: Whether negatives are documents of a corpus that judges found irrelevant, and not the candidates that a query lists.
     """
 
@@ -87,9 +84,8 @@ class ExampleStream:
     """A data set of which only a few examples are in memory at a time.
 
     Attributes:
-        name: For tables and reports.
         examples: In file order; ends with a DataError where rows were at fault. Those of a labelled row may have negatives alone.
-        remarks: Gives sentences on the rows, once they are read.
+        remarks: Returns sentences on the rows, once they are read.
     """
 
     name: str
@@ -102,12 +98,11 @@ class LanguageGridSet:
     """Sentence pairs in several languages with a three-way label (the layout of XNLI).
 
     Attributes:
-        name: For tables and reports.
         languages: Codes, in the order of every inner mapping.
-        labels: ``entailment``, ``neutral`` or ``contradiction`` for each pair.
+        labels: One of `LABELS` for each pair.
         premises: For each pair, its premise in every language.
         hypotheses: For each pair, its hypothesis in every language; `grid_id` names them as documents.
-        incomplete: Languages that some pairs have and some have not, and in what rows they are missing.
+        incomplete: Languages that only some pairs have, with the locations of rows that lack them.
     """
 
     name: str
@@ -122,27 +117,21 @@ class LanguageGridSet:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was left out."""
-        lost = ", ".join(f"{language} ({where})" for language, where in self.incomplete.items())
-        return (f"languages left out, for rows without them: {lost}; complete these rows to have them measured",) if lost else ()
+        """A sentence on languages that are left out."""
+        languages = ", ".join(f"{language} ({locations})" for language, locations in self.incomplete.items())
+        return (f"languages left out, for rows without them: {languages}; complete these rows to have them measured",) if languages else ()
 
 
 def text_id(text: str) -> str:
-    """Address of a document that has no id of its own: ``text:`` and 128 bits of SHA-256 of its UTF-8 bytes, in hexadecimal."""
+    """Id of a document that has none of its own: ``text:`` and 128 bits of SHA-256 of its UTF-8 bytes, in hexadecimal."""
     return "text:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def invented_id(number: int, text: str) -> str:
-    """Id of a query that has none of its own: row `number`, and 48 bits of `text_id`, so that no document goes by it."""
+    """Id of a query that has none of its own: row `number`, and 48 bits of `text_id`, so that it equals no document's id."""
     return f"row-{number}-{text_id(text).removeprefix('text:')[:12]}"
 
 
 def grid_id(pair: int, language: str) -> str:
     """Document id of the hypothesis of sentence pair `pair` (its position in the file, from 0) in `language`."""
     return f"{pair}:{language}"
-
-
-POSITIVE = "entailment"
-
-
-NEGATIVES = ("neutral", "contradiction")

@@ -1,4 +1,4 @@
-"""Rows of Parquet files and of data sets of the ``datasets`` library; columns become Python values when they are asked for."""
+"""Rows of Parquet files and of data sets of the ``datasets`` library; columns become Python values when they are read."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +10,12 @@ import pyarrow.parquet as pq
 from adiabat.core.errors import DataError
 from adiabat.data.lines import require_plain
 
+HUB_PREFIX = "hf:"
+"""Prefix of a name on the hub."""
+
+VALIDATED_ROWS = 1_000
+"""Rows of a data set on disk that are validated together."""
+
 _BATCH_ROWS = 1024
 
 
@@ -19,38 +25,38 @@ def parquet_paths(path: Path) -> list[Path]:
 
 
 def parquet_size(path: Path) -> int:
-    """Number of rows, which the files say themselves."""
-    return sum(int(_open(part).metadata.num_rows) for part in parquet_paths(path))
+    """Number of rows, from the metadata of the files."""
+    return sum(int(_open_parquet(file).metadata.num_rows) for file in parquet_paths(path))
 
 
 def parquet_rows(path: Path, *, after: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Iterate over the rows of all files; files and row groups that lie before the first row wanted are not read."""
-    for part in parquet_paths(path):
-        with _open(part) as table:
+    """Iterate over the rows of all files behind the first `after`; files and row groups before them are not read."""
+    for file in parquet_paths(path):
+        with _open_parquet(file) as table:
             count = int(table.metadata.num_rows)
             if after < count:
-                yield from _rows_of(table, part, after)
+                yield from _file_rows(table, file, after)
             after = max(0, after - count)
     if after:
-        raise DataError(f"{path} must be what was read before, got {after:,} rows fewer; bring the former files back, or start anew")
+        raise DataError(f"{path} must be what was read before, got {after:,} rows fewer; bring the former files back, or start again")
 
 
-def _rows_of(table: pq.ParquetFile, part: Path, after: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    groups, number = _groups_from(table, after)
+def _file_rows(table: pq.ParquetFile, file: Path, after: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    groups, number = _groups_behind(table, after)
     try:
         for batch in table.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups):
-            columns = _Columns(batch, part, number)
+            columns = _BatchColumns(batch, file, number)
             for row in range(max(0, after - number), batch.num_rows):
-                yield f"{part}:{number + row + 1}", _Values(columns, row)
+                yield f"{file}:{number + row + 1}", _RowValues(columns, row)
             number += batch.num_rows
     except DataError:
         raise
     except Exception as error:
-        raise DataError(f"{part} must be a whole Parquet file, got, after row {number}: {error}; write it again") from error
+        raise DataError(f"{file} must be a whole Parquet file, got, after row {number}: {error}; write it again") from error
 
 
-def _groups_from(table: pq.ParquetFile, after: int) -> tuple[list[int], int]:
-    """Row groups from the one of a row on, and how many rows are before it."""
+def _groups_behind(table: pq.ParquetFile, after: int) -> tuple[list[int], int]:
+    """Row groups from that of row `after` on, and the number of rows before them."""
     before = 0
     for group in range(table.num_row_groups):
         rows = int(table.metadata.row_group(group).num_rows)
@@ -60,8 +66,16 @@ def _groups_from(table: pq.ParquetFile, after: int) -> tuple[list[int], int]:
     return [], before
 
 
-class _Columns:
-    """The columns of one batch, each as Python values once it was asked for."""
+def _open_parquet(path: Path) -> pq.ParquetFile:
+    require_plain(path)
+    try:
+        return pq.ParquetFile(path)
+    except Exception as error:
+        raise DataError(f"{path} must be a whole Parquet file, got: {error}; write or download it again") from error
+
+
+class _BatchColumns:
+    """The columns of a batch, converted to Python values at their first use; `before` rows of the file lie before it."""
 
     def __init__(self, batch: pa.RecordBatch, path: Path, before: int) -> None:
         self.names: tuple[str, ...] = tuple(dict.fromkeys(batch.schema.names))
@@ -73,16 +87,16 @@ class _Columns:
     def __getitem__(self, name: str) -> list[Any]:
         values = self._values.get(name)
         if values is None:
-            values = self._values[name] = self._as_python(name)
+            values = self._values[name] = self._converted(name)
         return values
 
-    def _as_python(self, name: str) -> list[Any]:
-        places = self._batch.schema.get_all_field_indices(name)
-        if not places:
+    def _converted(self, name: str) -> list[Any]:
+        indices = self._batch.schema.get_all_field_indices(name)
+        if not indices:
             raise KeyError(name)
-        if len(places) > 1:
-            raise DataError(f'{self._path} must have one column "{name}", got {len(places)} of that name; rename or drop the others')
-        column = self._batch.column(places[0])
+        if len(indices) > 1:
+            raise DataError(f'{self._path} must have one column "{name}", got {len(indices)} of that name; rename or drop the others')
+        column = self._batch.column(indices[0])
         try:
             values: list[Any] = column.to_pylist()
         except Exception as error:
@@ -90,30 +104,30 @@ class _Columns:
         return values
 
     def _fault(self, name: str, column: pa.Array, error: Exception) -> str:
-        """The phrase for a column that cannot become Python values, with the first row that stands in the way."""
-        place = f"{self._path}:{self._before + _first_unusable(column) + 1}"
+        """The phrase for a column that cannot be converted, with its first such row."""
+        location = f"{self._path}:{self._before + _first_inconvertible(column) + 1}"
         if isinstance(error, UnicodeDecodeError):
-            found = f"byte 0x{error.object[error.start]:02x} at byte {error.start + 1} of the value"
-            return f'{place}: "{name}" must be UTF-8, got {found}; write the column again as UTF-8'
-        reason = " ".join(str(error).split())
-        return f'{place}: "{name}" must hold values that Python can hold, got {column.type}: {reason}; write the column as text, or drop it'
+            byte = f"byte 0x{error.object[error.start]:02x} at byte {error.start + 1} of the value"
+            return f'{location}: "{name}" must be UTF-8, got {byte}; write the column again as UTF-8'
+        fault = f"{column.type}: {' '.join(str(error).split())}"
+        return f'{location}: "{name}" must hold values that Python can hold, got {fault}; write the column as text, or drop it'
 
 
-def _first_unusable(column: pa.Array) -> int:
-    for place, value in enumerate(column):
+def _first_inconvertible(column: pa.Array) -> int:
+    for index, value in enumerate(column):
         try:
             value.as_py()
         except Exception:
-            return place
+            return index
     return 0
 
 
-class _Values(Mapping[str, Any]):
+class _RowValues(Mapping[str, Any]):
     """One row of a batch."""
 
     __slots__ = ("_columns", "_row")
 
-    def __init__(self, columns: _Columns, row: int) -> None:
+    def __init__(self, columns: _BatchColumns, row: int) -> None:
         self._columns = columns
         self._row = row
 
@@ -121,7 +135,7 @@ class _Values(Mapping[str, Any]):
         return self._columns[name][self._row]
 
     def __contains__(self, name: object) -> bool:
-        # The inherited one asks for the value, and so would convert columns that nobody uses.
+        # The inherited method reads the value, and so would convert columns that are not used.
         return name in self._columns.names
 
     def __iter__(self) -> Iterator[str]:
@@ -131,35 +145,20 @@ class _Values(Mapping[str, Any]):
         return len(self._columns.names)
 
 
-def _open(path: Path) -> pq.ParquetFile:
-    require_plain(path)
-    try:
-        return pq.ParquetFile(path)
-    except Exception as error:
-        raise DataError(f"{path} must be a whole Parquet file, got: {error}; write or download it again") from error
-
-
-HUB_PREFIX = "hf:"
-"""Before a name of the hub."""
-
-VALIDATED_ROWS = 1_000
-"""Of a data set on disk, at a time."""
-
-
 def dataset_rows(source: str, *, split: str | None, after: int = 0, streaming: bool = False) -> Iterator[Mapping[str, Any]]:
-    """Iterate over the rows of a data set, read from its memory-mapped files, or from the hub as they are asked for.
+    """Iterate over the rows behind the first `after` of a data set, from its memory-mapped files or streamed from the hub.
 
     Args:
-        split: Which split; None takes the one in `source`, or the only one.
+        split: None takes the one in `source`, or the only one.
     """
     data = _load(source, split, streaming=streaming and source.startswith(HUB_PREFIX))
     if not after:
-        return _python_values(data, source, 0)
+        return _python_rows(data, source, 0)
     if hasattr(data, "__len__") and len(data) <= after:
         if len(data) < after:
-            raise DataError(f"{source} must be what was read before, got {len(data):,} rows, not {after:,}; bring it back, or start anew")
+            raise DataError(f"{source} must be what was read before, got {len(data):,} rows, not {after:,}; bring it back, or start again")
         return iter(())
-    return _python_values(data.skip(after), source, after)
+    return _python_rows(data.skip(after), source, after)
 
 
 def dataset_size(source: str, *, split: str | None) -> int:
@@ -173,21 +172,21 @@ def _load(source: str, split: str | None, *, streaming: bool = False) -> Any:
 
     try:
         if source.startswith(HUB_PREFIX):
-            name, config, named_split = _parts(source)
-            # Told only where it is wanted: a stream has no file that could be kept in memory.
-            how = {"streaming": True} if streaming else {"keep_in_memory": False}
-            data, split = datasets.load_dataset(name, config, **how), split or named_split
+            name, config, named_split = _hub_name(source)
+            # A stream has no file that could be kept in memory, so it does not take that option.
+            options = {"streaming": True} if streaming else {"keep_in_memory": False}
+            data, split = datasets.load_dataset(name, config, **options), split or named_split
         else:
-            data = _saved(source)
+            data = _load_saved(source)
     except DataError:
         raise
     except Exception as error:
         raise DataError(f"{source} must be a readable data set, got: {' '.join(str(error).split())}; check its name") from error
-    whole = isinstance(data, datasets.Dataset | datasets.IterableDataset)
-    return data if whole and split is None else _one_split(data, source, split)
+    is_single = isinstance(data, datasets.Dataset | datasets.IterableDataset)
+    return data if is_single and split is None else _one_split(data, source, split)
 
 
-def _saved(source: str) -> Any:
+def _load_saved(source: str) -> Any:
     import datasets
 
     try:
@@ -195,12 +194,12 @@ def _saved(source: str) -> Any:
     except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError):
         raise
     except Exception as error:
-        # Where a description lacks a key, or holds another kind of value than the library expects, it fails in any way.
+        # The library raises errors of any kind where its description of the data lacks a key or holds an unexpected value.
         reason = f"{type(error).__name__}: {error}"
         raise DataError(f"{source} must be a whole saved data set, got one that is damaged ({reason}); save or copy it again") from error
 
 
-def _python_values(data: Any, source: str, before: int) -> Iterator[Mapping[str, Any]]:
+def _python_rows(data: Any, source: str, before: int) -> Iterator[Mapping[str, Any]]:
     rows, number = iter(data), before + 1
     try:
         while True:
@@ -220,7 +219,7 @@ def _python_values(data: Any, source: str, before: int) -> Iterator[Mapping[str,
 
 
 def _require_valid(data: Any, start: int) -> None:
-    """Check the next rows of a data set that is mapped from disk: Arrow follows damaged offsets out of its memory."""
+    """Validate the next rows of a memory-mapped data set: Arrow follows damaged offsets out of its memory, which ends the process."""
     import datasets
 
     if not isinstance(data, datasets.Dataset):
@@ -232,12 +231,12 @@ def _require_valid(data: Any, start: int) -> None:
         data.data.table.validate(full=True)
 
 
-def _parts(source: str) -> tuple[str, str | None, str | None]:
+def _hub_name(source: str) -> tuple[str, str | None, str | None]:
     """Name, configuration and split."""
-    parts = source.removeprefix(HUB_PREFIX).split(":")
-    if not all(parts) or len(parts) > 3:
-        raise DataError(f"{source} must read hf:NAME, hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT, got {len(parts)} parts; correct it")
-    return parts[0], parts[1] if len(parts) == 3 else None, parts[-1] if len(parts) > 1 else None
+    fields = source.removeprefix(HUB_PREFIX).split(":")
+    if not all(fields) or len(fields) > 3:
+        raise DataError(f"{source} must read hf:NAME, hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT, got {len(fields)} parts; correct it")
+    return fields[0], fields[1] if len(fields) == 3 else None, fields[-1] if len(fields) > 1 else None
 
 
 def _one_split(data: Any, source: str, split: str | None) -> Any:
@@ -247,8 +246,8 @@ def _one_split(data: Any, source: str, split: str | None) -> Any:
     if split is None and len(names) == 1:
         return data[names[0]]
     if split is None:
-        one = f"{source}{':' if source.startswith(HUB_PREFIX) else '/'}{names[0]}"
-        raise DataError(f"{source} must be read with a split, got the splits {', '.join(names)}; set data.split, or name one as {one}")
+        example = f"{source}{':' if source.startswith(HUB_PREFIX) else '/'}{names[0]}"
+        raise DataError(f"{source} must be read with a split, got the splits {', '.join(names)}; set data.split, or name one as {example}")
     if split not in names:
         raise DataError(f'{source} must have the split "{split}", got the splits {", ".join(names)}; choose one of them')
     return data[split]

@@ -1,8 +1,8 @@
 """Rows of a data file, one at a time, each with its location.
 
 Reads JSON lines, CSV and TSV (plain, ``.gz`` or ``.zst``), Parquet (a file or a folder), data sets saved by ``datasets`` and data
-sets of the Hugging Face hub. Memory does not grow with the file. A fault in one line does not stop the reading: faults are counted,
-the first ten are kept in words, and one error at the end tells all.
+sets of the Hugging Face hub. Memory does not grow with the file. A fault in one line does not stop the reading: all faults are counted,
+and one error at the end lists the first ten.
 """
 
 import csv
@@ -22,7 +22,7 @@ from adiabat.data.table_formats import HUB_PREFIX, dataset_rows, dataset_size, p
 from adiabat.data.table_headers import Header, header_of
 
 Form = Literal["json", "csv", "tsv", "parquet", "saved", "hub"]
-"""How a source is stored: text lines, Parquet, ``Dataset.save_to_disk``, or a name of the hub."""
+"""Format of a source: text lines, Parquet, ``Dataset.save_to_disk``, or a name on the hub."""
 
 _FORMS: Mapping[str, Form] = {
     ".jsonl": "json",
@@ -33,7 +33,7 @@ _FORMS: Mapping[str, Form] = {
     ".parquet": "parquet",
 }
 _FIELD_CHARACTERS = 1 << 24
-"""Longest field of CSV and TSV: more than any text that is read whole, little enough for a quote left open not to fill the memory."""
+"""Longest field of CSV and TSV: a limit, so that an open quote does not fill the memory."""
 _SNIPPET_CHARACTERS = 60
 
 
@@ -43,7 +43,7 @@ class Row:
 
     Attributes:
         location: ``path:line``, lines counted from 1; in Parquet and ``datasets`` sources the row number, from 1.
-        values: Column name to value. An empty cell of CSV or TSV is None, since these formats cannot tell the two apart.
+        values: Column name to value. An empty cell of CSV or TSV is None: these formats have no other way to write it.
         header: ``path:line`` of the header of CSV and TSV, whose values are texts; "" in other formats.
     """
 
@@ -53,23 +53,19 @@ class Row:
 
 
 class FileFaults(Faults):
-    """Faults of a file, which end its reading once all of it has been looked at."""
+    """Faults of a file, raised together once it is read."""
 
     def __init__(self) -> None:
         super().__init__()
         self._advice: dict[str, None] = {}
 
     def advise(self, advice: str) -> None:
-        """Say what to do about faults of a kind.
-
-        Args:
-            advice: Said once behind them all, however often it is given; "" says nothing.
-        """
+        """Append an advice to the message, once; "" appends nothing."""
         if advice:
             self._advice[advice] = None
 
     def raise_if_any(self) -> None:
-        """End the reading."""
+        """Raise all faults as one DataError."""
         if self.count:
             raise DataError("; ".join([self.told(), *self._advice]))
 
@@ -84,32 +80,38 @@ def read_rows(
 ) -> Iterator[Row]:
     """Iterate over the rows of a table in order, in constant memory.
 
-    The source is checked at the call, its rows as they are asked for. Blank lines are skipped. In TSV a quote is a character like any
-    other and a field holds neither tab nor line end; CSV is quoted as RFC 4180 says.
+    The source is checked at the call, its rows as they are read. Blank lines are skipped. In TSV a quote is an ordinary character and a
+    field holds neither tab nor line end; CSV is quoted as RFC 4180 says.
 
     Args:
-        split: Which split, where a ``datasets`` source has several; None takes the only one.
-        faults: Where faults of single rows go; then the caller raises them. None raises them after the last row.
-        cursor: Where to begin, in place of the first row; behind each row it says where the next one is. Where the format allows it,
-            nothing before it is read, and a data set of the hub is streamed instead of downloaded. None begins at the first row.
-        header: What the first line of CSV or TSV must be; None takes any names of columns.
+        split: Split of a ``datasets`` source; None takes the only one.
+        faults: Collects faults of single rows for the caller to raise. None raises them after the last row.
+        cursor: Position of the first row to read, moved along with the rows. Where the format allows it, nothing before it is read, and a
+            data set of the hub is streamed instead of downloaded. None begins at the first row.
+        header: Required first line of CSV or TSV; None accepts any names of columns.
     """
     form = table_form(source)
     if split is not None and form not in ("saved", "hub"):
         raise ConfigError(f'split must be left out for {source}, which has no splits, got "{split}"; leave it out')
-    if faults is not None:
-        return _guarded(source, _rows(source, form, split, faults, cursor, header))
-    return _rows_then_raise(source, form, split, cursor, header)
+
+    collected = FileFaults() if faults is None else faults
+    rows = _rows(source, form, split, collected, cursor, header)
+
+    def guarded() -> Iterator[Row]:
+        # A reader of a damaged file may fail in any way.
+        with reading(Path(source), remedy="write or download it again"):
+            yield from rows
+        if faults is None:
+            collected.raise_if_any()
+
+    return guarded()
 
 
 def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
-    """Number of rows where it can be had without parsing them.
+    """Number of rows, faulty ones included, or None where only reading all of them would tell.
 
-    Parquet and ``datasets`` sources say it themselves; JSON lines and TSV are scanned for lines that are not blank; CSV, whose
-    fields may hold line ends, is not counted.
-
-    Returns:
-        The count, faulty rows included, or None where it takes a full read.
+    Parquet and ``datasets`` sources store it; JSON lines and TSV are scanned for lines that are not blank; CSV, whose fields may hold line
+    ends, is not counted.
     """
     form = table_form(source)
     if form == "parquet":
@@ -123,7 +125,7 @@ def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
 
 
 def table_form(source: str | Path) -> Form:
-    """How `source` is stored, from its name and, for a folder, what lies in it."""
+    """Format of `source`, by its name and, for a folder, its content."""
     if str(source).startswith(HUB_PREFIX):
         return "hub"
     path = Path(source)
@@ -131,18 +133,18 @@ def table_form(source: str | Path) -> Form:
     if path.is_dir():
         return _folder_form(path)
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = bool(suffixes) and suffixes[-1] in CODECS
-    form = _FORMS.get(suffixes[-2 if packed else -1]) if len(suffixes) > packed else None
-    if form is None or (packed and form == "parquet"):
-        found = f'"{"".join(suffixes[-2:])}"' if suffixes else "no ending"
+    compressed = bool(suffixes) and suffixes[-1] in CODECS
+    form = _FORMS.get(suffixes[-2 if compressed else -1]) if len(suffixes) > compressed else None
+    if form is None or (compressed and form == "parquet"):
+        ending = f'"{"".join(suffixes[-2:])}"' if suffixes else "no ending"
         raise DataError(
-            f"{source} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {found}; rename it to what it holds"
+            f"{source} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {ending}; rename it to what it holds"
         )
     return form
 
 
 def require_path(path: Path) -> None:
-    """Check that a file or folder is there."""
+    """Check that a file or folder exists."""
     require_plain(path)
     if path.exists():
         return
@@ -167,44 +169,26 @@ def _folder_form(path: Path) -> Form:
         return "saved"
     if parquet_paths(path):
         return "parquet"
-    raise DataError(
-        f"{path} must hold Parquet files, a saved data set (dataset_info.json or dataset_dict.json) or a BEIR layout "
-        f"(corpus.jsonl, queries.jsonl, qrels/), got {_listing(path)}; name the file itself or another folder"
-    )
-
-
-def _listing(folder: Path) -> str:
-    names = sorted(os.listdir(folder))
+    names = sorted(os.listdir(path))
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{', '.join(names[:5])}{more}" if names else "an empty folder"
-
-
-def _guarded(source: str | Path, rows: Iterator[Row]) -> Iterator[Row]:
-    """Rows of which any fault names their source: what reads a damaged file may fail in any way."""
-    with reading(Path(source), remedy="write or download it again"):
-        yield from rows
-
-
-def _rows_then_raise(
-    source: str | Path, form: Form, split: str | None, cursor: Cursor | None, header: Sequence[str] | None
-) -> Iterator[Row]:
-    faults = FileFaults()
-    yield from _guarded(source, _rows(source, form, split, faults, cursor, header))
-    faults.raise_if_any()
+    raise DataError(
+        f"{path} must hold Parquet files, a saved data set (dataset_info.json or dataset_dict.json) or a BEIR layout (corpus.jsonl, "
+        f"queries.jsonl, qrels/), got {', '.join(names[:5]) or 'an empty folder'}{more}; name the file itself or another folder"
+    )
 
 
 def _rows(
     source: str | Path, form: Form, split: str | None, faults: FileFaults, cursor: Cursor | None, header: Sequence[str] | None
 ) -> Iterator[Row]:
-    here = Cursor() if cursor is None else cursor
+    position = Cursor() if cursor is None else cursor
     if form == "json":
-        return _json_rows(Path(source), faults, here)
+        return _json_rows(Path(source), faults, position)
     if form in ("csv", "tsv"):
-        return _delimited_rows(Path(source), faults, here, form=form, expected=header)
+        return _delimited_rows(Path(source), faults, position, form=form, expected=header)
     if form == "parquet":
-        return _counted(parquet_rows(Path(source), after=here.rows), here)
-    rows = dataset_rows(str(source), split=split, after=here.rows, streaming=cursor is not None)
-    return _counted(((f"{source}:{number}", values) for number, values in enumerate(rows, here.rows + 1)), here)
+        return _counted(parquet_rows(Path(source), after=position.rows), position)
+    rows = dataset_rows(str(source), split=split, after=position.rows, streaming=cursor is not None)
+    return _counted(((f"{source}:{number}", values) for number, values in enumerate(rows, position.rows + 1)), position)
 
 
 def _counted(rows: Iterator[tuple[str, Mapping[str, Any]]], cursor: Cursor) -> Iterator[Row]:
@@ -214,14 +198,14 @@ def _counted(rows: Iterator[tuple[str, Mapping[str, Any]]], cursor: Cursor) -> I
 
 
 def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
-    for number, line, sound in text_lines(path, faults, cursor):
-        if not sound or not line.strip():
+    for number, line, is_valid in text_lines(path, faults, cursor):
+        if not is_valid or not line.strip():
             continue
         try:
-            values = json.loads(line.rstrip())  # or a missing value would be reported on the next line
-            reason = f"a JSON {_json_kind(values)}"
+            values = json.loads(line.rstrip())  # With its line end, a missing value would be reported on the next line.
+            fault = f"a JSON {_json_kind(values)}"
         except (ValueError, RecursionError) as error:
-            values, reason = None, _json_reason(error, line)
+            values, fault = None, _json_fault(error, line)
         if isinstance(values, dict):
             cursor.rows += 1
             yield Row(f"{path}:{number}", values)
@@ -233,7 +217,7 @@ def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
                 f"begins with {shown(line.strip())}; write each query with its documents on its own line"
             )
         else:
-            faults.add(f"{path}:{number} must be one JSON object, got {reason}")
+            faults.add(f"{path}:{number} must be one JSON object, got {fault}")
 
 
 def _json_kind(value: object) -> str:
@@ -243,10 +227,10 @@ def _json_kind(value: object) -> str:
     return next((name for kind, name in kinds if isinstance(value, kind)), "null")
 
 
-def _json_reason(error: Exception, line: str) -> str:
+def _json_fault(error: Exception, line: str) -> str:
     text = line.strip()
     snippet = text if len(text) <= _SNIPPET_CHARACTERS else text[:_SNIPPET_CHARACTERS] + "..."
-    if text.startswith("\ufeff"):  # Python's own words for it tell of codecs.
+    if text.startswith("\ufeff"):  # Python's own message for it speaks of codecs.
         return f"{snippet[1:]} (behind a byte-order mark, as where files were joined; remove it)"
     if isinstance(error, json.JSONDecodeError):
         detail = f"{error.msg} at column {error.colno}"
@@ -256,18 +240,18 @@ def _json_reason(error: Exception, line: str) -> str:
 
 
 def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form, expected: Sequence[str] | None) -> Iterator[Row]:
-    header = _header_of(path, expected, form=form) if cursor.lines else None
-    for first, cells in _cells(path, faults, cursor, form=form):
+    header = _read_header(path, expected, form=form) if cursor.lines else None
+    for line, cells in _cells(path, faults, cursor, form=form):
         if cells is None:
             if header is None:
                 faults.raise_if_any()
         elif header is None:
-            header = header_of(cells, f"{path}:{first}", form=form, expected=expected)
+            header = header_of(cells, f"{path}:{line}", form=form, expected=expected)
         elif len(cells) != len(header.columns):
-            faults.add(f"{path}:{first} must have {len(header.columns)} fields as the header has, got {len(cells)}")
+            faults.add(f"{path}:{line} must have {len(header.columns)} fields as the header has, got {len(cells)}")
         else:
             cursor.rows += 1
-            yield Row(f"{path}:{first}", header.values(cells), header.location)
+            yield Row(f"{path}:{line}", header.values(cells), header.location)
     if header is not None and not cursor.rows and not faults.count:
         raise DataError(
             f"{path} must hold at least one row, got none below line 1, {header.described()}; check that it was written to its end, and if "
@@ -275,48 +259,48 @@ def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: For
         )
 
 
-def _header_of(path: Path, expected: Sequence[str] | None, *, form: Form) -> Header:
+def _read_header(path: Path, expected: Sequence[str] | None, *, form: Form) -> Header:
     """The header of a file that is read from a later line on."""
     faults = FileFaults()
-    first, cells = next(_cells(path, faults, Cursor(), form=form), (1, None))
+    line, cells = next(_cells(path, faults, Cursor(), form=form), (1, None))
     faults.raise_if_any()
-    return header_of(cells or [""], f"{path}:{first}", form=form, expected=expected)
+    return header_of(cells or [""], f"{path}:{line}", form=form, expected=expected)
 
 
 def _cells(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Iterator[tuple[int, list[str] | None]]:
-    """First line and fields of each row that is not blank; None in place of fields where a line was unsound."""
-    # The csv module refuses fields above 131,072 characters unless told otherwise, and it can be told only for the whole process.
+    """First line and fields of each row that is not blank; None in place of the fields where a line is not UTF-8."""
+    # The csv module refuses fields above 131,072 characters by default, and its limit is one for the whole process.
     csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARACTERS))
-    unsound: set[int] = set()
-    tabs, before = form == "tsv", cursor.lines
-    lines = _sound_lines(path, faults, cursor, unsound, whole_lines=tabs)
-    reader = csv.reader(lines, delimiter="\t" if tabs else ",", quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL, strict=True)
+    invalid: set[int] = set()
+    is_tsv, before = form == "tsv", cursor.lines
+    lines = _csv_lines(path, faults, cursor, invalid, is_tsv=is_tsv)
+    reader = csv.reader(lines, delimiter="\t" if is_tsv else ",", quoting=csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL, strict=True)
     while True:
         first = before + reader.line_num + 1
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            faults.add(f"{path}:{first} must be well-formed {form.upper()}, got: {_csv_reason(error, before + reader.line_num, form)}")
+            faults.add(f"{path}:{first} must be well-formed {form.upper()}, got: {_csv_fault(error, before + reader.line_num, form)}")
             continue
         if cells is None:
             return
-        spoilt = not unsound.isdisjoint(range(first, before + reader.line_num + 1))
-        unsound.clear()
-        if spoilt or len(cells) > 1 or "".join(cells).strip():
-            yield first, None if spoilt else cells
+        is_valid = invalid.isdisjoint(range(first, before + reader.line_num + 1))
+        invalid.clear()
+        if not is_valid or len(cells) > 1 or "".join(cells).strip():
+            yield first, cells if is_valid else None
 
 
-def _csv_reason(error: csv.Error, last: int, form: Form) -> str:
+def _csv_fault(error: csv.Error, last: int, form: Form) -> str:
     if "field limit" not in str(error):
         return str(error)
-    cause = "; close the quote that was left open" if form == "csv" else ""
-    return f"a field of more than {csv.field_size_limit():,} characters, read up to line {last}{cause}"
+    advice = "; close the quote that was left open" if form == "csv" else ""
+    return f"a field of more than {csv.field_size_limit():,} characters, read up to line {last}{advice}"
 
 
-def _sound_lines(path: Path, faults: FileFaults, cursor: Cursor, unsound: set[int], *, whole_lines: bool) -> Iterator[str]:
-    """Lines for the csv module; the numbers of unsound ones go into `unsound`, since a quoted row may span several lines."""
-    for number, line, sound in text_lines(path, faults, cursor):
-        if not sound:
-            unsound.add(number)
-        # Without quoting, a stray carriage return inside a line is text, yet the csv module would end the row there.
-        yield line.rstrip("\r\n").replace("\r", " ") if whole_lines else line
+def _csv_lines(path: Path, faults: FileFaults, cursor: Cursor, invalid: set[int], *, is_tsv: bool) -> Iterator[str]:
+    """Lines for the csv module; numbers of invalid ones are added to `invalid`, since a quoted row may span several lines."""
+    for number, line, is_valid in text_lines(path, faults, cursor):
+        if not is_valid:
+            invalid.add(number)
+        # Without quoting, a carriage return inside a line is text, but the csv module would end the row there.
+        yield line.rstrip("\r\n").replace("\r", " ") if is_tsv else line

@@ -21,15 +21,12 @@ Qrels = dict[str, dict[str, int]]
 
 _BEIR_HEADER = ["query-id", "corpus-id", "score"]
 
-_OF_RUNS = "write these lines as trec_eval reads a run"
-_OF_QRELS = f"write these lines as trec_eval reads judgements, and {GRADING}"
-
 
 def read_run(path: Path) -> Run:
     """Read a run."""
     run: Run = {}
 
-    def take(columns: list[str]) -> str | None:
+    def fault_of(columns: list[str]) -> str | None:
         if len(columns) != 6:
             return f"a line of a run must have 6 columns (query Q0 document rank score name), got {len(columns)}"
         query, _, document, _, text, _ = columns
@@ -41,15 +38,15 @@ def read_run(path: Path) -> Run:
         run[query][document] = score
         return None
 
-    _read(path, take, advice=_OF_RUNS)
+    _read_lines(path, fault_of, advice="write these lines as trec_eval reads a run")
     return run
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read judgements."""
+    """Read judgements; of several for a document, the highest grade counts."""
     qrels: Qrels = {}
 
-    def take(columns: list[str]) -> str | None:
+    def fault_of(columns: list[str]) -> str | None:
         if columns == _BEIR_HEADER:
             return None
         if len(columns) not in (3, 4):
@@ -58,22 +55,22 @@ def read_qrels(path: Path) -> Qrels:
         grade = grade_of(text)
         if grade is None:
             return f"grade must be {A_GRADE}, got {shown(text)}"
-        graded = qrels.setdefault(query, {})
-        graded[document] = max(grade, graded.get(document, grade))
+        grades = qrels.setdefault(query, {})
+        grades[document] = max(grade, grades.get(document, grade))
         return None
 
-    _read(path, take, advice=_OF_QRELS)
+    _read_lines(path, fault_of, advice=f"write these lines as trec_eval reads judgements, and {GRADING}")
     if not any(grade > 0 for grades in qrels.values() for grade in grades.values()):
         raise DataError(f"{path} must judge a document above 0 for some query, got none; check its columns")
     return qrels
 
 
-def _read(path: Path, take: Callable[[list[str]], str | None], *, advice: str) -> None:
-    """Give each line to a function that says what is wrong with it."""
+def _read_lines(path: Path, fault_of: Callable[[list[str]], str | None], *, advice: str) -> None:
+    """Pass the columns of each line to a function that stores them or returns their fault."""
     require_path(path)
     faults = FileFaults()
-    for number, line, sound in text_lines(path, faults, Cursor()):
-        if sound and (columns := line.split()) and (fault := take(columns)):
+    for number, line, is_valid in text_lines(path, faults, Cursor()):
+        if is_valid and (columns := line.split()) and (fault := fault_of(columns)):
             faults.add(f"{path}:{number}: {fault}")
             faults.advise(advice)
     faults.raise_if_any()

@@ -12,7 +12,7 @@ from adiabat.config.dataset_settings import XnliSection, XnliSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.columns import RowError, first_row, id_value, text_value
-from adiabat.data.examples import LABELS
+from adiabat.data.records import LABELS
 from adiabat.data.table_rows import FileFaults, Row, read_rows
 from adiabat.datasets.json_streams import split_files
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, SkipCounts, create_dataset

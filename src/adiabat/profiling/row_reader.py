@@ -9,7 +9,8 @@ from adiabat.config.dataset_settings import InspectDataSection
 from adiabat.core.errors import ConfigError
 from adiabat.data.columns import Columns, first_row, parsed_rows
 from adiabat.data.corpora import BEIR_COLUMNS, documents_file, parse_document
-from adiabat.data.examples import is_beir_examples, parse_example, parse_grid_row, read_examples
+from adiabat.data.examples import is_beir_examples, parse_example, read_examples
+from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.records import Example, ExampleSet
 from adiabat.data.table_headers import COLUMN_ALIASES, OF_DOCUMENTS
 from adiabat.data.table_rows import FileFaults, Row, read_rows, table_name
