@@ -91,78 +91,22 @@ def tiny_backbone(kind: Kind = "bert", *, seed: int = 0, width: int = 32, layers
 
 
 def _built(kind: Kind, width: int, layers: int) -> PreTrainedModel:
-    heads, inner = 4, 2 * width
+    heads = 4
+    shape = {"vocab_size": VOCABULARY, "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads}
+    usual = {**shape, "intermediate_size": 2 * width, "max_position_embeddings": POSITIONS, "initializer_range": SPREAD}
+    ends = {"bos_token_id": CLS, "eos_token_id": SEP}
     match kind:
         case "bert":
-            return BertModel(
-                BertConfig(
-                    vocab_size=VOCABULARY,
-                    hidden_size=width,
-                    num_hidden_layers=layers,
-                    num_attention_heads=heads,
-                    intermediate_size=inner,
-                    max_position_embeddings=POSITIONS,
-                    initializer_range=SPREAD,
-                    pad_token_id=PAD,
-                )
-            )
+            return BertModel(BertConfig(**usual, pad_token_id=PAD))
         case "xlm-roberta":
-            return XLMRobertaModel(
-                XLMRobertaConfig(
-                    vocab_size=VOCABULARY,
-                    hidden_size=width,
-                    num_hidden_layers=layers,
-                    num_attention_heads=heads,
-                    intermediate_size=inner,
-                    max_position_embeddings=POSITIONS,
-                    initializer_range=SPREAD,
-                    pad_token_id=PAD,
-                    bos_token_id=CLS,
-                    eos_token_id=SEP,
-                )
-            )
+            return XLMRobertaModel(XLMRobertaConfig(**usual, **ends, pad_token_id=PAD))
         case "t5":
-            return T5EncoderModel(
-                T5Config(
-                    vocab_size=VOCABULARY,
-                    d_model=width,
-                    d_kv=width // heads,
-                    d_ff=inner,
-                    num_layers=layers,
-                    num_heads=heads,
-                    pad_token_id=PAD,
-                    eos_token_id=SEP,
-                )
-            )
+            sizes = {"d_model": width, "d_kv": width // heads, "d_ff": 2 * width, "num_layers": layers, "num_heads": heads}
+            return T5EncoderModel(T5Config(vocab_size=VOCABULARY, **sizes, pad_token_id=PAD, eos_token_id=SEP))
         case "gpt-neox":
-            return GPTNeoXModel(
-                GPTNeoXConfig(
-                    vocab_size=VOCABULARY,
-                    hidden_size=width,
-                    num_hidden_layers=layers,
-                    num_attention_heads=heads,
-                    intermediate_size=inner,
-                    max_position_embeddings=POSITIONS,
-                    initializer_range=SPREAD,
-                    bos_token_id=CLS,
-                    eos_token_id=SEP,
-                )
-            )
+            return GPTNeoXModel(GPTNeoXConfig(**usual, **ends))
         case "llama":
-            return LlamaModel(
-                LlamaConfig(
-                    vocab_size=VOCABULARY,
-                    hidden_size=width,
-                    num_hidden_layers=layers,
-                    num_attention_heads=heads,
-                    num_key_value_heads=heads // 2,
-                    intermediate_size=inner,
-                    max_position_embeddings=POSITIONS,
-                    initializer_range=SPREAD,
-                    bos_token_id=CLS,
-                    eos_token_id=SEP,
-                )
-            )
+            return LlamaModel(LlamaConfig(**usual, **ends, num_key_value_heads=heads // 2))
 
 
 def tiny_encoder(

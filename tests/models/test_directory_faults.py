@@ -40,12 +40,14 @@ def truncated(name: str) -> Spoil:
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:500])
 
 
-def modules(*kinds: str) -> list[dict[str, Any]]:
+LIMITS = "sentence_bert_config.json"
+MODELS = "sentence_transformers.models"
+
+
+def modules(*kinds: str) -> Spoil:
     folders = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense", "Normalize": "3_Normalize"}
-    return [
-        {"idx": i, "name": str(i), "path": folders.get(kind, kind), "type": f"sentence_transformers.models.{kind}"}
-        for i, kind in enumerate(kinds)
-    ]
+    entries = [{"idx": i, "name": str(i), "path": folders.get(kind, kind), "type": f"{MODELS}.{kind}"} for i, kind in enumerate(kinds)]
+    return replaced("modules.json", entries)
 
 
 FAULTS: dict[str, tuple[Spoil, str]] = {
@@ -56,10 +58,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "missing config": (removed("config.json"), r"must hold a transformers model"),
     "missing weights": (removed("model.safetensors"), r"must hold a transformers model: .*no file named model.safetensors"),
     "truncated weights": (truncated("model.safetensors"), r"must hold a transformers model"),
-    "too few weights": (
-        edited("config.json", num_hidden_layers=3),
-        r"must hold the weights that its config.json describes \(BertModel\); 16 are missing .*, such as encoder.layer.2",
-    ),
+    "too few weights": (edited("config.json", num_hidden_layers=3), r"config.json .*BertModel.*; 16 are missing .*encoder.layer.2"),
     "weights of another shape": (edited("config.json", vocab_size=99), r"1 are missing or of another shape, such as embeddings.word_emb"),
     "missing tokenizer": (removed("tokenizer.json", "tokenizer_config.json"), r"must hold a tokenizer, got none of tokenizer.json"),
     "damaged tokenizer": (replaced("tokenizer.json", "{"), r"must hold a tokenizer: "),
@@ -67,58 +66,40 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "damaged modules": (replaced("modules.json", "nope"), r"modules.json must be undamaged, got JSONDecodeError"),
     "modules that are no list": (replaced("modules.json", {}), r"modules.json must hold a JSON list, got dict"),
     "no modules": (replaced("modules.json", []), r"modules.json must hold a list of modules with their types and paths, got \[\]"),
-    "module at a number": (
-        replaced("modules.json", [{"type": "sentence_transformers.models.Transformer", "path": 3}]),
-        r"must hold a list of modules with their types",
-    ),
+    "module at a number": (replaced("modules.json", [{"type": f"{MODELS}.Transformer", "path": 3}]), r"list of modules with their types"),
     "width that is a word": (edited("config.json", hidden_size="abc"), r"must hold a transformers model: \S"),
     "width of nothing": (edited("config.json", hidden_size=0), r"must hold a transformers model: \S"),
     "unknown activation": (edited("config.json", hidden_act="nope"), r"must hold a transformers model: KeyError: 'nope'"),
     "tokenizer settings that are a list": (replaced("tokenizer_config.json", []), r"must hold a tokenizer: \S"),
     "pooling that is a number": (replaced("1_Pooling/config.json", {"pooling_mode": 3}), r"must name one pooling .*, got 3"),
     "module without a type": (replaced("modules.json", [{"path": ""}]), r"modules.json must hold type, got path"),
-    "bag of words": (
-        replaced("modules.json", modules("BoW")),
-        r"first module must be a Transformer or a StaticEmbedding, got BoW; choose another",
-    ),
+    "bag of words": (modules("BoW"), r"first module must be a Transformer or a StaticEmbedding, got BoW"),
     "normalise before dense": (
-        replaced("modules.json", modules("Transformer", "Pooling", "Normalize", "Dense")),
-        r"must be Pooling, any Dense, then Normalize, got Pooling, Normalize, Dense",
+        modules("Transformer", "Pooling", "Normalize", "Dense"),
+        r"must be Pooling.*, got Pooling, Normalize, Dense",
     ),
-    "unknown module": (
-        replaced("modules.json", modules("Transformer", "Pooling", "LSTM")),
-        r"must be Pooling, any Dense, then Normalize, got Pooling, LSTM",
-    ),
-    "two poolings": (replaced("modules.json", modules("Transformer", "Pooling", "Pooling")), r"then Normalize, got Pooling, Pooling"),
+    "unknown module": (modules("Transformer", "Pooling", "LSTM"), r"must be Pooling, any Dense, then Normalize, got Pooling, LSTM"),
+    "two poolings": (modules("Transformer", "Pooling", "Pooling"), r"then Normalize, got Pooling, Pooling"),
     "missing pooling": (removed("1_Pooling/config.json"), r"must name one pooling of mean, .*, got none"),
     "joined poolings": (replaced("1_Pooling/config.json", {"pooling_mode": ["mean", "max"]}), r"must name one pooling .*, got mean, max"),
-    "foreign pooling": (
-        replaced("1_Pooling/config.json", {"pooling_mode_mean_sqrt_len_tokens": True}),
-        r"must name one pooling .*, got pooling_mode_mean_sqrt_len_tokens",
-    ),
+    "foreign pooling": (replaced("1_Pooling/config.json", {"pooling_mode_mean_sqrt_len_tokens": True}), r"got pooling_mode_mean_sqrt_len"),
     "missing dense weights": (removed("2_Dense/model.safetensors"), r"2_Dense must hold model.safetensors"),
     "damaged dense weights": (truncated("2_Dense/model.safetensors"), r"2_Dense/model.safetensors must be undamaged, got SafetensorError"),
     "dense of another width": (edited("2_Dense/config.json", out_features=5), r"must hold a linear layer of 32 to 5: "),
     "dense without widths": (replaced("2_Dense/config.json", {}), r"config.json must hold in_features, out_features, got nothing"),
-    "limit that is no number": (
-        edited("sentence_bert_config.json", max_seq_length="512"),
-        r"max_seq_length must be a whole number, got '512'",
-    ),
-    "limit past the positions": (edited("sentence_bert_config.json", max_seq_length=601), r"encoder.max_tokens must be <= 600, .*got 601"),
+    "limit that is no number": (edited(LIMITS, max_seq_length="512"), r"max_seq_length must be a whole number, got '512'"),
+    "limit past the positions": (edited(LIMITS, max_seq_length=601), r"encoder.max_tokens must be <= 600, .*got 601"),
     "options of a call that are a list": (
-        edited("sentence_bert_config.json", processing_kwargs=[1]),
-        r"^\S+ must be undamaged, got TypeError: .*; get the model again$",
+        edited(LIMITS, processing_kwargs=[1]),
+        r"^\S+ must be undamaged, got TypeError: .*; get the model",
     ),
-    "options of texts that are a number": (edited("sentence_bert_config.json", processing_kwargs={"text": 3}), r"undamaged, got TypeError"),
+    "options of texts that are a number": (edited(LIMITS, processing_kwargs={"text": 3}), r"undamaged, got TypeError"),
     "dense of words": (edited("2_Dense/config.json", in_features="a"), r"must be undamaged, got TypeError"),
     "dense of less than nothing": (edited("2_Dense/config.json", out_features=-3), r"must be undamaged, got RuntimeError"),
     "activation that is a list": (edited("2_Dense/config.json", activation_function=[]), r"must be undamaged, got TypeError"),
     "weights in a list": (edited("config.json", transformers_weights=["x"]), r"must be undamaged, got TypeError"),
     "index of a list": (replaced("model.safetensors.index.json", {"weight_map": [1]}), r"must be undamaged, got AttributeError"),
-    "prompts that are no names": (
-        edited("config_sentence_transformers.json", prompts=["q: "]),
-        r"prompts must map names to texts, got \['q: '\]",
-    ),
+    "prompts that are no names": (edited("config_sentence_transformers.json", prompts=["q: "]), r"prompts must map names to texts"),
 }
 
 
@@ -139,10 +120,7 @@ def test_a_fault_is_one_clear_line(name: str, tmp_path: Path) -> None:
         ({"types": [], "structure": []}, r"types, structure and parameters must map names, got \[\], \[\]"),
         ({"types": {}, "structure": {"query": ["a"]}}, r"must have routes query and document, got query"),
         ({"types": {}, "structure": {"query": ["a"], "document": []}}, r"must have routes query and document"),
-        (
-            {"types": {"a": "sentence_transformers.models.Transformer"}, "structure": {"query": ["a"], "document": ["b"]}},
-            r"router_config.json must hold b, got a",
-        ),
+        ({"types": {"a": f"{MODELS}.Transformer"}, "structure": {"query": ["a"], "document": ["b"]}}, r"_config.json must hold b, got a"),
     ],
 )
 def test_a_faulty_router_is_told(config: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -162,9 +140,7 @@ def test_a_directory_of_something_else_is_no_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nobody/nothing", "nothing", "/no/such/folder/at all", "a/b/c"])
 def test_a_name_that_cannot_be_had_is_one_clear_line(name: str) -> None:
-    with pytest.raises(
-        ModelError, match=rf"MODEL must be a directory, .* got {name}: there is no such directory, and the hub did not give it \(\S"
-    ) as caught:
+    with pytest.raises(ModelError, match=rf"MODEL must be .* got {name}: there is no such directory, and the hub .*\(\S") as caught:
         load(name)
     assert "\n" not in str(caught.value)
 

@@ -17,8 +17,6 @@ from transformers import (
     BertForMaskedLM,
     BertForSequenceClassification,
     BertForTokenClassification,
-    LlamaConfig,
-    LlamaForSequenceClassification,
 )
 
 from adiabat.core.errors import AdiabatError, ModelError
@@ -32,19 +30,19 @@ SIZES: dict[str, Any] = {
 }
 
 
-def kept(model: Any, folder: Path) -> Path:
+def saved(model: Any, folder: Path) -> Path:
     model.save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return folder
 
 
 def cross_encoder(folder: Path) -> None:
-    plain = kept(BertForSequenceClassification(BertConfig(**SIZES)), folder.parent / "plain")
+    plain = saved(BertForSequenceClassification(BertConfig(**SIZES)), folder.parent / "plain")
     CrossEncoder(str(plain), device="cpu").save_pretrained(str(folder))
 
 
 def sparse_encoder(folder: Path) -> None:
-    plain = kept(BertForMaskedLM(BertConfig(**SIZES)), folder.parent / "plain")
+    plain = saved(BertForMaskedLM(BertConfig(**SIZES)), folder.parent / "plain")
     SparseEncoder(str(plain), device="cpu").save_pretrained(str(folder))
 
 
@@ -81,28 +79,21 @@ def left_over(name: str, build: Callable[[Path], object] = save_tiny) -> Callabl
 
 OTHERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a reranker": (
-        lambda folder: kept(BertForSequenceClassification(BertConfig(**SIZES)), folder),
+        lambda folder: saved(BertForSequenceClassification(BertConfig(**SIZES)), folder),
         r"one vector, got BertForSequenceClassification, a reranker or classifier, which scores texts by a head on top; choose",
     ),
-    "a reranker made of a decoder": (
-        lambda folder: kept(LlamaForSequenceClassification(LlamaConfig(**SIZES, pad_token_id=1)), folder),  # type: ignore[no-untyped-call]
-        r"got LlamaForSequenceClassification, a reranker or classifier",
+    "a tagger": (
+        lambda folder: saved(BertForTokenClassification(BertConfig(**SIZES)), folder),
+        r"got BertForTokenClassification, a tagger",
     ),
-    "a tagger": (lambda folder: kept(BertForTokenClassification(BertConfig(**SIZES)), folder), r"got BertForTokenClassification, a tagger"),
     "a cross-encoder": (cross_encoder, r"one vector, got a reranker \(cross-encoder\), which scores pairs of texts; choose another"),
     "a sparse encoder": (sparse_encoder, r"got a sparse encoder \(SPLADE\), which weighs the words"),
     "ColBERT by its type": (late_interaction({"model_type": "ColBERT"}), r"got a late-interaction model \(ColBERT\)"),
-    "ColBERT by its module": (
-        late_interaction({}),
-        r"got a late-interaction model \(ColBERT\).*: modules.json names pylate.models.Dense.Dense",
-    ),
+    "ColBERT by its module": (late_interaction({}), r"late-interaction model \(ColBERT\).*: modules.json names pylate.models.Dense.Dense"),
     "a type of tomorrow": (late_interaction({"model_type": "Omni"}), r"got one of type 'Omni'"),
     "a module of the model's own": (own_code, r"modules.json must name modules of sentence-transformers itself, got custom_st.Transformer"),
     "no pooling": (without_pooling, r"must be Pooling, any Dense, then Normalize, got none: without a Pooling, a text has no vector"),
-    "a classifier's weights": (
-        left_over("classifier.weight"),
-        r"1 belong to something on top of it, .*: classifier.weight; choose another",
-    ),
+    "a classifier's weights": (left_over("classifier.weight"), r"1 belong to something on top of it, .*: classifier.weight; choose"),
     "ColBERT's weights": (left_over("linear.weight", save_plain), r"a classifier or a layer of late interaction: linear.weight"),
     "a block that is not configured": (left_over("encoder.layer.2.output.dense.weight"), r"on top of it, .*: encoder.layer.2.output.dense"),
 }
@@ -144,10 +135,7 @@ def spoiled_adapter(folder: Path, **changes: object) -> Path:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"base_model_name_or_path": "nobody/nothing"},
-            r"adapter_config.json must name a base model that can be had, got nobody/nothing: ",
-        ),
+        ({"base_model_name_or_path": "nobody/nothing"}, r"adapter_config.json must name a base model .*, got nobody/nothing: "),
         ({"base_model_name_or_path": None}, r"must name the adapter's base model in base_model_name_or_path, got None"),
         ({"target_modules": ["query"]}, r"must hold an adapter of BertModel; 4 of its weights are missing, left over or of another shape"),
         ({"r": 3}, r"8 of its weights are missing, left over or of another shape, such as "),
@@ -172,9 +160,7 @@ def test_a_pickled_adapter_is_not_read(tmp_path: Path) -> None:
     folder = spoiled_adapter(tmp_path / "model")
     torch.save(load_file(folder / "adapter_model.safetensors"), folder / "adapter_model.bin")
     (folder / "adapter_model.safetensors").unlink()
-    with pytest.raises(
-        ModelError, match=r"must hold adapter_model.safetensors, which adapter_config.json asks for; save the adapter again"
-    ):
+    with pytest.raises(ModelError, match=r"must hold adapter_model.safetensors, which adapter_config.json asks for"):
         load(folder)
 
 

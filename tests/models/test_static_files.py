@@ -21,6 +21,7 @@ from adiabat.models.device import Precision
 from adiabat.models.embedding_head import EncoderSettings, Projection
 from adiabat.models.loading import load
 from adiabat.models.saving import save
+from adiabat.models.static import TOKENIZER, WEIGHTS
 from adiabat.models.towers import DualEncoder, build_towers
 from tests.models.static_models import (
     CORNERS,
@@ -200,28 +201,16 @@ def tensors(**found: torch.Tensor) -> Callable[[Path], object]:
 
 TABLE = word_table(rows=5)
 FAULTS: dict[str, Fault] = {
-    "no weights": (
-        lambda one: (one / "model.safetensors").unlink(),
-        "must hold model.safetensors and tokenizer.json, got no model.safetensors;",
-    ),
-    "nothing": (
-        lambda one: [(one / name).unlink() for name in ("model.safetensors", "tokenizer.json")],
-        "got no model.safetensors and no tokenizer.json; get the model anew",
-    ),
-    "damaged weights": (
-        lambda one: write(one, "model.safetensors", "x"),
-        r"model.safetensors must be undamaged, got SafetensorError: .*; get the model anew",
-    ),
-    "damaged tokenizer": (
-        lambda one: write(one, "tokenizer.json", "{"),
-        r"tokenizer.json must be undamaged, got Exception: .*; get the model anew",
-    ),
+    "no weights": (lambda folder: (folder / WEIGHTS).unlink(), f"must hold {WEIGHTS} and {TOKENIZER}, got no {WEIGHTS};"),
+    "nothing": (lambda folder: [(folder / name).unlink() for name in (WEIGHTS, TOKENIZER)], f"got no {WEIGHTS} and no {TOKENIZER}; get"),
+    "damaged weights": (lambda folder: write(folder, WEIGHTS, "x"), f"{WEIGHTS} must be undamaged, got SafetensorError: .*; get the model"),
+    "damaged tokenizer": (lambda folder: write(folder, TOKENIZER, "{"), f"{TOKENIZER} must be undamaged, got Exception: .*; get the model"),
     "other tensors": (tensors(weight=TABLE, bias=SCALES), "must hold embedding.weight or embeddings, got bias, weight; get the model anew"),
     "a vector": (tensors(embeddings=TABLE[0]), r"embeddings must have one row per token, got shape \(8,\); get the model anew"),
     "few rows": (tensors(embeddings=TABLE), "must know no token beyond the 5 rows of model.safetensors, got one of id 11; they belong to"),
     "few weights": (
         tensors(embeddings=word_table(), weights=SCALES[1:]),
-        r"weights must hold one number per token \(12\), got shape \(11,\); get the model anew",
+        r"weights must .* one number per token \(12\), got shape \(11,\)",
     ),
     "mapping too high": (tensors(embeddings=TABLE, mapping=MAPPING + 1), "mapping must hold rows from 0 to 4, got 5; get the model anew"),
     "mapping below zero": (
@@ -230,7 +219,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "mapping of fractions": (
         tensors(embeddings=TABLE, mapping=SCALES),
-        r"mapping must hold one row number per token, got torch.float32 of shape \(12,\); get the model anew",
+        r"mapping must .*, got torch.float32 of shape \(12,\); get the model",
     ),
     "short mapping": (tensors(embeddings=TABLE, mapping=MAPPING[:6]), "must know no token beyond the 6 rows"),
 }

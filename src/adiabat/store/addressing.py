@@ -188,6 +188,7 @@ def rows_of_entries(entries: list[str], store: Addresses, *, ids_alone: bool = F
     if len(unknown) and not ids_alone:
         rows[unknown] = store.rows([text_id(entries[index]) for index in unknown])
         unknown = unknown[rows[unknown] < 0]
+        # Last, because it reads the hashes of all texts of the store.
         # A corpus has its texts without white space around them.
         texts = [(entries[index], entries[index].strip()) for index in unknown]
         by_text = store.rows_of_texts(set(chain.from_iterable(texts)))
@@ -239,6 +240,7 @@ def _negative_columns(examples: ExampleSet, rows: Int[np.ndarray, " documents"])
     if examples.is_judged or len(sizes) > 1:
         return None
     positives, negatives = sizes.pop()
+    # Each example has one positive, then its negatives.
     return rows.reshape(len(examples), -1)[:, 1:] if positives == 1 and 2 <= negatives <= MAX_NEGATIVE_COLUMNS else None
 
 

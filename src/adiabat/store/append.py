@@ -80,6 +80,7 @@ def append_documents(
         raise StoreError(f"chunk_size must be at least 1, got {chunk_size}")
     completed = finish_append(folder)
     store = _open_appendable(folder)
+    # Outside of the lock, because hashing the weights of a large model takes seconds.
     fingerprint = encoder.fingerprint("document")
     store.require_encoder(fingerprint)
     with plain_disk_errors(folder), sole_writer(folder):
@@ -96,6 +97,7 @@ def append_documents(
             return AppendResult(store, 0, present.count, completed)
         staging.encode(encoder, on_progress, store=store)
         _merge(store, staging, source)
+        # From this marker on the append can only go forward: every later call completes it first.
         write_text("", staging.folder / COMMIT_FILE)
         sync_folder(staging.folder)
         _redo(folder)
@@ -217,6 +219,7 @@ def _undamaged(folder: Path, old: Manifest) -> Manifest:
     try:
         manifest = Manifest.read(staging / MERGED)
         for name, digest in manifest.files.items():
+            # A commit that is repeated finds some of its files moved already.
             moved = not (staging / MERGED / name).exists()
             require({name: digest}, folder if moved else staging / MERGED, remedy=remedy, error=StoreError)
         added = read_json(staging / STATE_FILE, remedy=remedy, error=StoreError)["sha256"]

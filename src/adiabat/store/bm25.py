@@ -77,6 +77,7 @@ class _Spool:
         occurrences = chain.from_iterable(documents)
         numbers = np.fromiter(map(self.vocabulary.__getitem__, occurrences), dtype=np.int64, count=int(lengths.sum()))
         size = max(1, len(self.vocabulary))
+        # One number for each pair of document and word.
         keys, counts = np.unique(np.repeat(np.arange(len(documents)), lengths) * size + numbers, return_counts=True)
         postings = np.empty(len(keys), dtype=SPOOL)
         postings["word"], postings["row"], postings["count"] = keys % size, keys // size + self.count, counts
@@ -112,6 +113,7 @@ def build_bm25(
     analyse = analyser_of(stemmer)
     with plain_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        # The record goes first and comes last: a folder without it is no finished index.
         (folder / LEXICAL_FILE).unlink(missing_ok=True)
         record = _build(texts, _Spool(folder / SPOOL_FILE, analyse), k1, b, on_progress)
         record |= {"format": FORMAT, "version": VERSION, "corpus": corpus, "stemmer": stemmer}
@@ -302,6 +304,7 @@ def _version(folder: Path) -> object:
 def _best(scores: Float32[np.ndarray, " n"], k: int) -> Int64[np.ndarray, " best"]:
     """Rows of the k highest scores above zero, best first, of equals the lower row."""
     rows = np.flatnonzero(scores > 0)
+    # All that tie with the k-th stay until rows decide among them.
     if len(rows) > k:
         positive = scores[rows]
         rows = rows[positive >= np.partition(positive, len(rows) - k)[len(rows) - k]]

@@ -65,8 +65,8 @@ def embed_corpus(model: Model, corpus: str, out: Path, settings: EmbedSettings, 
     documents = read_corpus(corpus, columns=settings.data.columns.given(), split=settings.data.split, blank=settings.data.blank)
     if append:
         finish_append(out)
-        kept = Store.open(out)
-        _refuse_idle(settings.store, {"dtype": kept.dtype, "keep_texts": kept.has_texts}, "append, which keeps to the store")
+        former = Store.open(out)
+        _refuse_idle(settings.store, {"dtype": former.dtype, "keep_texts": former.has_texts}, "append, which keeps to the store")
     encoder = _document_tower(model, settings, watch)
     documents = known_documents(encoder.model.document, documents, blank=settings.data.blank, source=corpus, note=watch.note)
     progress = _on("encoding documents", watch)
@@ -127,14 +127,14 @@ def _document_tower(model: Model, settings: EmbedSettings, watch: Watch) -> _Doc
     return tower
 
 
-def _refuse_idle(section: StoreSection, kept: dict[str, object], purpose: str) -> None:
-    """Refuse settings of a store without effect: those that differ from their default and from what holds anyway."""
+def _refuse_idle(section: StoreSection, fixed: dict[str, object], purpose: str) -> None:
+    """Refuse settings without effect: those that differ from their default and from the fixed values."""
     default = StoreSection()
-    idle = [name for name, value in kept.items() if getattr(section, name) not in (value, getattr(default, name))]
+    idle = [name for name, value in fixed.items() if getattr(section, name) not in (value, getattr(default, name))]
     if idle:
         names = " and ".join(f"store.{name}" for name in idle)
         raise ConfigError(f"{names} must be left out of an {purpose}, got {', '.join(str(getattr(section, name)) for name in idle)}")
 
 
 def _on(label: str, watch: Watch) -> Callable[[int, int], None]:
-    return lambda done, total: watch.progress(label, done, total)
+    return lambda count, total: watch.progress(label, count, total)

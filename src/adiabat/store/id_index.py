@@ -21,10 +21,12 @@ ID_BATCH = 1024
 TEXT_BATCH = 64
 """Rows per Arrow batch: what must be read to get at one. Texts are long."""
 LOOKUP_SLICE = 16384
+"""Ids looked up before the touched pages of the index are released."""
 
 
 def hash_ids(doc_ids: Sequence[str]) -> UInt64[np.ndarray, " n"]:
     """64 bits per id; two ids may share them, so every match is verified against the id itself."""
+    # Python's own hash of a text differs from process to process.
     digests = b"".join(hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8).digest() for doc_id in doc_ids)
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
@@ -52,6 +54,7 @@ class StringColumn:
             return []
         strings = np.empty(len(numbers), dtype=object)
         batches = numbers // self._step
+        # Rows are grouped by batch, so that each batch is read once.
         order = np.argsort(batches, kind="stable")
         starts = np.flatnonzero(np.diff(batches[order], prepend=-1))
         for members in np.split(order, starts[1:]):
@@ -117,6 +120,7 @@ class IdIndex:
         """Map the file."""
         self._ids = ids
         count = len(ids)
+        # An npy array of two rows: sorted hashes, and the row of each.
         if not path.exists() or path.stat().st_size != HEADER_BYTES + 16 * count:
             raise StoreError(f"{path} must index {count} ids, it is missing or of another length; rebuild the store")
         with path.open("rb") as file:

@@ -190,6 +190,7 @@ class _TextTable:
         self._path.unlink(missing_ok=True)
 
     def fill(self, documents: Iterable[Document]) -> None:
+        # The table is deleted after a crash, so it needs no journal.
         self._execute("PRAGMA journal_mode = OFF")
         self._execute("CREATE TABLE texts (doc_id BLOB PRIMARY KEY, text BLOB) WITHOUT ROWID")
         repeated = Faults()
@@ -217,6 +218,7 @@ class _TextTable:
         try:
             return self._base.execute(statement, values)
         except sqlite3.OperationalError as error:
+            # `plain_disk_errors` knows a full disk by its OSError.
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
             raise OSError(errno.ENOSPC, str(error)) from error
@@ -229,6 +231,7 @@ def _bytes(string: str) -> bytes:
 def _verified(encoder: DocumentEncoder, building: Path, sample: int, seed: int) -> Fingerprint:
     """The encoder's fingerprint, if its vectors of a sample of documents are those imported."""
     ids, texts = StringColumn(building / ID_FILE), StringColumn(building / TEXT_FILE)
+    # Sorted, because the file is read through a memory map.
     rows = np.sort(np.random.default_rng(seed).choice(len(ids), size=min(sample, len(ids)), replace=False))
     stored = np.load(building / VECTOR_FILE, mmap_mode="r")[rows].astype(np.float64)
     encoded = encoder.encode(texts.take(rows), side="document").astype(np.float64)

@@ -34,6 +34,7 @@ REBUILD = "rebuild the store, or copy it again from where it is whole"
 HEADER_BYTES = 128
 """A fixed size, so that a header that counts more rows can overwrite the old one; a multiple of 64, as the npy format requires."""
 COPY_BYTES = 1 << 22
+"""Read at once while files are hashed or copied: 4 MiB."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 SHORTEST, LONGEST = 1e-15, 1e15
@@ -128,6 +129,7 @@ def building_of(target: Path) -> Path:
 
 def sync_folder(folder: Path) -> None:
     """Make renames inside a directory durable."""
+    # On POSIX a rename is durable once its directory is synced, not its file.
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -138,6 +140,7 @@ def sync_folder(folder: Path) -> None:
 def npy_header(dtype: str, count: int, width: int) -> bytes:
     """Header of an npy file (format 1.0), padded to `HEADER_BYTES`."""
     text = f"{{'descr': '{np.dtype(dtype).newbyteorder('<').str}', 'fortran_order': False, 'shape': ({count}, {width}), }}"
+    # Magic, version and the length of the body take 10 bytes, the line feed 1.
     body = text.encode("ascii").ljust(HEADER_BYTES - 11) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
 
@@ -188,6 +191,7 @@ class VectorFile:
     def append(self, vectors: np.ndarray) -> None:
         """Write rows at the end."""
         content = np.ascontiguousarray(vectors, dtype=np.dtype(self._dtype).newbyteorder("<"))
+        # Beyond the rows that the header counts: a torn write is cut off when the build is resumed.
         write_at(self._handle, content.data, HEADER_BYTES + self.rows * self._row_bytes)
         self._hash.update(content.data)
         self.rows += len(content)
@@ -195,6 +199,7 @@ class VectorFile:
     def commit(self) -> None:
         """Let the header count the rows written so far, and wait until all is on disk."""
         write_at(self._handle, npy_header(self._dtype, self.rows, self._width), 0)
+        # A folder that is not finished is never opened as a store, so header and rows may reach the disk in any order.
         os.fsync(self._handle)
 
     def take(self, rows: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n e"]:

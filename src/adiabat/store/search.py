@@ -216,6 +216,7 @@ class _Exclusions:
                 "give an empty one to a query without any"
             )
         lists = excluded if isinstance(excluded, Ragged) else Ragged.of(excluded)
+        # By row, so that those of a block are consecutive.
         order = np.argsort(lists.values, kind="stable")
         return cls(lists.values[order], np.repeat(np.arange(queries), lists.lengths)[order])
 
@@ -275,6 +276,7 @@ class _Nearest:
         best_query, best_column = np.nonzero(self.best.rows >= 0)
         former = (best_query, self.best.rows[best_query, best_column], self.best.scores[best_query, best_column])
         query, rows, scores = (np.concatenate(arrays) for arrays in zip(former, *self.candidates, strict=True))
+        # By query, then score, then row: of equal scores the lower row comes first, whatever order blocks came in.
         order = np.lexsort((rows, -scores, query))
         query, rows, scores = query[order], rows[order], scores[order]
         rank = np.arange(len(query)) - np.searchsorted(query, query)
@@ -321,6 +323,7 @@ def _count_block(
         return
     exact, quick = block.exact(queries, query, document), approximate[query, document]
     for level in range(thresholds.shape[1]):
+        # Pairs at or above `high` are counted already.
         close = (quick >= low[query, level]) & (quick < high[query, level])
         reached = close & (exact >= thresholds[query, level])
         counts[:, level] += np.bincount(query[reached], minlength=len(counts))

@@ -76,9 +76,11 @@ class Staging:
             if differences := former.differences(plan):
                 raise StoreError(f"{folder} was begun otherwise: {'; '.join(differences)}; {remedy}")
             return cls(folder, plan, state, remedy)
+        # A killed write of the state may have left its temporary file, which begins with a dot.
         strangers = sorted(child.name for child in folder.iterdir() if not child.name.startswith(f".{STATE_FILE}"))
         if strangers:
             raise StoreError(f"{folder} must be empty or a build cut short, it holds {', '.join(strangers[:5])}; {remedy}")
+        # A resumed build keeps the chunk size of its beginning: other chunks would change the last bits of vectors.
         values: tuple[object, ...] = (plan.fingerprint.to_json(), plan.dtype, chunk_size, None, 0, {}, 0, "")
         state = dict(zip(_STATE_NAMES, values, strict=True))
         write_json(state, folder / STATE_FILE)
@@ -136,6 +138,7 @@ class Staging:
             chunk_encoder = _ChunkEncoder(encoder, vectors, ids, store, duplicates, self.plan.dtype)
             for texts in chunks:
                 vectors.append(chunk_encoder.next_rows(texts))
+                # Vectors are on disk before the state counts them.
                 vectors.commit()
                 self._commit(encoded=vectors.rows, sha256=vectors.sha256)
                 report(vectors.rows, self.count)

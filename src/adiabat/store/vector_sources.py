@@ -44,6 +44,7 @@ def open_vectors(path: Path, *, block_rows: int) -> VectorSource:
 def _open_numpy(path: Path, block_rows: int) -> VectorSource:
     with path.open("rb") as file:
         head = file.read(6)
+    # `numpy.load` would open the archive too, and give a mapping of arrays.
     if head.startswith(b"PK"):
         raise StoreError(f"{path}: must be an npy file, got an archive of several (npz); write the one array with numpy.save")
     if not head.startswith(b"\x93NUMPY"):
@@ -130,6 +131,7 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
             rows = min(block_rows, index.ntotal - start)
             ids = None if labels is None else [str(label) for label in labels[start : start + rows]]
             try:
+                # Below an id map, and in an index without ids, vectors are numbered from 0; an inverted list knows them by its own ids.
                 keys = np.arange(start, start + rows) if inner is not index or labels is None else labels[start : start + rows]
                 yield ids, inner.reconstruct_batch(keys)
             except RuntimeError as error:

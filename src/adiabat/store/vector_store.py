@@ -55,6 +55,7 @@ class Store:
         self._ids = StringColumn(path / ID_FILE)
         self._texts = StringColumn(path / TEXT_FILE) if manifest.has_texts else None
         self._index = IdIndex(path / INDEX_FILE, self._ids)
+        # Read by `preadv`, not mapped: pages of a map would count as this process's memory and grow with the corpus.
         self._handle = os.open(path / VECTOR_FILE, os.O_RDONLY)
 
     @classmethod
@@ -271,6 +272,7 @@ class Store:
         if self.fingerprint is None:
             gives = f"{who or 'this encoder'} gives {fingerprint.width}"
             raise StoreError(f"{self.path} holds vectors of width {self.width}, {gives}; choose its own encoder")
+        # A prompt most often differs because its setting was left out.
         remedy = "rebuild the store or choose its encoder"
         if differences[0].startswith("prompt"):
             remedy = "rebuild the store or set document_prompt"
