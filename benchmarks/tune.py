@@ -20,7 +20,7 @@ from transformers.utils import logging
 
 import adiabat
 from adiabat.adiabatic.tune_setup import tunable_tower
-from adiabat.adiabatic.tuning_context import Ground
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
 from adiabat.datasets.bundled import DEMO_TRAIN
@@ -65,7 +65,7 @@ def our_side(triplets: list[Triplet], folder: Path, steps: int) -> Callable[[], 
     settings = checked(TuneSettings, {"tune": {"learning_rate": RATE, "margin": MARGIN, "batch_size": BATCH_SIZE}})
     tower = tunable_tower(model.query, dropout=False)
     freeze(tower.backbone, settings.tune.freeze)
-    objective = Ground(lambda: model, folder / "store", str(path)).objective(tower, settings)
+    objective = TuningContext(lambda: model, folder / "store", str(path)).objective(tower, settings)
 
     def measure() -> float:
         trainable = [weights for weights in tower.parameters() if weights.requires_grad]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from adiabat.adiabatic import tune as adiabatic
-from adiabat.adiabatic import tuning_context as ground
+from adiabat.adiabatic import tuning_context as context
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.training import finish_run
 from adiabat.training.limits import Validation
@@ -46,7 +46,7 @@ class Killed(StoredDocuments):
 
 def run(folder: Path, moment: str) -> None:
     """A job with a checkpoint at each step."""
-    vars(ground)["StoredDocuments"] = Killed
+    vars(context)["StoredDocuments"] = Killed
     Killed.moment = moment
     if moment == "model":
         vars(finish_run)["save"] = lambda model, folder: die()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from adiabat.adiabatic.tune_setup import prepared_tower
-from adiabat.adiabatic.tuning_context import Ground
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.scaling_laws.flops import training_flops
 from adiabat.training.flop_count import passed_parameters
 from tests.adiabatic.problem import run, settings_of, write_problem
@@ -17,8 +17,8 @@ def test_a_job_says_what_it_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     problem = write_problem(tmp_path)
     record = run(problem, tmp_path / "job").training
     assert record is not None
-    ground = Ground(problem.fresh, problem.store, str(problem.data))
-    objective = ground.objective(prepared_tower(problem.fresh().query, settings_of())[0], settings_of())
+    context = TuningContext(problem.fresh, problem.store, str(problem.data))
+    objective = context.objective(prepared_tower(problem.fresh().query, settings_of())[0], settings_of())
     costs = [objective.cost(step) for step in range(record.steps)]
     assert record.flops == pytest.approx(sum(one.flops for one in costs))
     batches = [objective.sampler.rows(step) for step in range(12)]

@@ -7,7 +7,7 @@ import pytest
 
 from adiabat.adiabatic import tuning_context as ground_module
 from adiabat.adiabatic.tune_setup import tunable_tower
-from adiabat.adiabatic.tuning_context import Ground
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.tuning import TuneSettings
 from adiabat.models.towers import DualEncoder
 from tests.adiabatic.problem import Problem, settings_of
@@ -34,9 +34,9 @@ def test_data_validation_and_tokens_are_made_once_for_runs_of_other_rates(proble
         loads.append(1)
         return problem.fresh()
 
-    ground = Ground(load, problem.store, str(problem.data))
+    context = TuningContext(load, problem.store, str(problem.data))
     every = [
-        objective(ground, settings_of(tune={"learning_rate": rate, "margin": margin})) for rate in (1e-6, 1e-5) for margin in (0.1, 0.3)
+        objective(context, settings_of(tune={"learning_rate": rate, "margin": margin})) for rate in (1e-6, 1e-5) for margin in (0.1, 0.3)
     ]
     assert (len(reads), len(mined), len(loads)) == (1, 1, 1)
     assert len({id(one.tokens) for one in every}) == len({id(one.validation_tokens) for one in every}) == 1
@@ -44,19 +44,19 @@ def test_data_validation_and_tokens_are_made_once_for_runs_of_other_rates(proble
 
 def test_what_settings_change_is_made_anew(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     mined = counted(monkeypatch, "with_negatives")
-    ground = Ground(problem.fresh, problem.store, str(problem.data))
-    listed, hardest = (objective(ground, settings_of(tune={"negatives": source})) for source in ("examples", "hardest"))
-    smaller = objective(ground, settings_of(data={"validation_fraction": 0.5}))
+    context = TuningContext(problem.fresh, problem.store, str(problem.data))
+    listed, hardest = (objective(context, settings_of(tune={"negatives": source})) for source in ("examples", "hardest"))
+    smaller = objective(context, settings_of(data={"validation_fraction": 0.5}))
     assert len(mined) == 3
     assert listed.validation.negatives.lengths.tolist() != hardest.validation.negatives.lengths.tolist()
     assert len(smaller.train) < len(listed.train)
 
 
 def test_a_run_finds_what_it_would_have_made_alone(problem: Problem) -> None:
-    shared = Ground(problem.fresh, problem.store, str(problem.data))
+    shared = TuningContext(problem.fresh, problem.store, str(problem.data))
     objective(shared, settings_of(tune={"negatives": "hardest"}))
     settings = settings_of(tune={"learning_rate": 1e-3})
-    one, other = objective(shared, settings), objective(Ground(problem.fresh, problem.store, str(problem.data)), settings)
+    one, other = objective(shared, settings), objective(TuningContext(problem.fresh, problem.store, str(problem.data)), settings)
     assert one.loss(3).item() == other.loss(3).item()
     assert one.validate() == other.validate()
 
@@ -65,10 +65,10 @@ def test_data_can_be_read_before_any_model_is_loaded(problem: Problem, tmp_path:
     def load() -> DualEncoder:
         raise AssertionError("loaded")
 
-    train, _ = Ground(load, problem.store, str(problem.data)).examples(settings_of().data)
+    train, _ = TuningContext(load, problem.store, str(problem.data)).examples(settings_of().data)
     assert len(train)
 
 
-def objective(ground: Ground, settings: TuneSettings) -> Any:
+def objective(context: TuningContext, settings: TuneSettings) -> Any:
     """Of a fresh tower."""
-    return ground.objective(tunable_tower(ground.model.query, dropout=False), settings)
+    return context.objective(tunable_tower(context.model.query, dropout=False), settings)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from adiabat.adiabatic.drift import MEASURES, TURN
-from adiabat.adiabatic.tuning_context import Ground
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, JobError
@@ -259,7 +259,7 @@ def test_other_settings_are_told_before_the_data_are_read(problem: Problem, tmp_
     cut_after(2, monkeypatch)
     with pytest.raises(InterruptionError):
         search(problem, tmp_path / "search", laddered(problem, most=0.05))
-    monkeypatch.setattr(Ground, "examples", lambda self, section: pytest.fail("read"))
+    monkeypatch.setattr(TuningContext, "examples", lambda self, section: pytest.fail("read"))
     with pytest.raises(JobError, match=r"guard.most was 0.05, is 0.06"):
         search(problem, tmp_path / "search", laddered(problem, most=0.06), resume=True)
 

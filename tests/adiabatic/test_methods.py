@@ -9,7 +9,7 @@ import pytest
 from adiabat.adiabatic.tune import TuningRun
 from adiabat.adiabatic.tune_checks import inputs_of
 from adiabat.adiabatic.tune_setup import tunable_tower
-from adiabat.adiabatic.tuning_context import Ground
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.core.progress import SILENT
@@ -28,8 +28,8 @@ def method(name: str, rank: int = 4, **tune: Any) -> TuneSettings:
 
 def begun(problem: Problem, out: Path, settings: TuneSettings) -> TuningRun:
     """A run before its first step."""
-    ground = Ground(problem.fresh, problem.store, str(problem.data))
-    return TuningRun.begin(ground, inputs_of("tiny", problem.store, str(problem.data)), out, settings=settings, resume=False, watch=SILENT)
+    context = TuningContext(problem.fresh, problem.store, str(problem.data))
+    return TuningRun.begin(context, inputs_of("tiny", problem.store, str(problem.data)), out, settings=settings, resume=False, watch=SILENT)
 
 
 def record(problem: Problem, out: Path, settings: TuneSettings) -> TrainingRecord:

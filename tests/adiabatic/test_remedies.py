@@ -14,7 +14,7 @@ from adiabat.adiabatic.drift_guard import Guard
 from adiabat.adiabatic.probes import read_probes
 from adiabat.adiabatic.regularization import RehearsedTexts, pull_to_start, soften
 from adiabat.adiabatic.tune_setup import prepared_tower
-from adiabat.adiabatic.tuning_context import Ground
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError
@@ -101,17 +101,17 @@ def test_a_pull_holds_the_tower_back_and_goes_on_from_the_same_start(
 
 def test_a_rehearsal_adds_its_distance_to_the_loss(problem: Problem) -> None:
     wanted = settings(problem, rehearsal={"weight": 2.5, "texts_per_step": 5})
-    ground = Ground(problem.fresh, problem.store, str(problem.data))
-    tower, _ = prepared_tower(ground.model.query, wanted)
+    context = TuningContext(problem.fresh, problem.store, str(problem.data))
+    tower, _ = prepared_tower(context.model.query, wanted)
     with torch.no_grad():
         for weights in tower.parameters():
             weights += 0.05 * torch.randn(weights.shape, generator=torch.Generator().manual_seed(1))
-    held, free = ground.objective(tower, wanted), ground.objective(tower, settings(problem))
+    held, free = context.objective(tower, wanted), context.objective(tower, settings(problem))
     texts = [f"rehearsed {number} of nothing" for number in range(24)]
     for step in (0, 3, 9):
         picked = [texts[row] for row in held.rehearsal.sampler.rows(step)] if held.rehearsal else []
         assert len(set(picked)) == 5 or step == 9
-        now, before = (torch.from_numpy(one.encode(picked, side="query", precision="fp32")) for one in (tower, ground.model.query))
+        now, before = (torch.from_numpy(one.encode(picked, side="query", precision="fp32")) for one in (tower, context.model.query))
         added = 2.5 * (1 - functional.cosine_similarity(now, before)).mean()
         assert float((held.loss(step) - free.loss(step)).detach()) == pytest.approx(float(added), rel=1e-4)
 
@@ -127,19 +127,19 @@ def test_rehearsed_texts_must_be_no_probes(problem: Problem, tmp_path: Path) -> 
         run(problem, tmp_path / "job", settings(problem, guard={}, rehearsal={"texts": probes}))
     assert not (tmp_path / "job").exists()
     unwatched = checked(TuneSettings, {"rehearsal": {"use": True, "texts": probes}})
-    Ground(problem.fresh, problem.store, str(problem.data)).require_possible([unwatched])
+    TuningContext(problem.fresh, problem.store, str(problem.data)).require_possible([unwatched])
 
 
 def test_rehearsed_texts_are_read_and_embedded_once(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    ground = Ground(problem.fresh, problem.store, str(problem.data))
+    context = TuningContext(problem.fresh, problem.store, str(problem.data))
     runs = [settings(problem, rehearsal={"weight": weight}) for weight in (1.0, 2.0)]
-    ground.require_possible(runs)
+    context.require_possible(runs)
     monkeypatch.setattr(RehearsedTexts, "of", None)
     monkeypatch.setattr("adiabat.adiabatic.tuning_context.read_probes", None)
     for one in runs:
-        tower, _ = prepared_tower(ground.model.query, one)
-        assert ground.objective(tower, one).rehearsal
-        assert ground.digests(one)["rehearsed"] == ground.probes(one.rehearsal.texts).sha256
+        tower, _ = prepared_tower(context.model.query, one)
+        assert context.objective(tower, one).rehearsal
+        assert context.digests(one)["rehearsed"] == context.probes(one.rehearsal.texts).sha256
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

@@ -99,11 +99,6 @@ def test_queries_without_negatives_get_the_hardest_for_the_untuned_tower(store: 
         assert lists(found)[place] == order[:MINED_NEGATIVES]
 
 
-def test_queries_that_all_list_negatives_stay_as_they_are(store: Store) -> None:
-    validation = addressed([[3], [4]], [[1], [7]])
-    assert with_negatives(validation, store, tiny_encoder(width=16, layers=1), similarity="cosine") is validation
-
-
 def test_a_small_store_gives_as_many_negatives_as_it_has(tmp_path: Path) -> None:
     store = store_of(tmp_path, random_vectors(3))
     found = with_negatives(addressed([[1]]), store, tiny_encoder(width=16, layers=1), similarity="cosine")

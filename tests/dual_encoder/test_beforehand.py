@@ -12,7 +12,7 @@ import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError, StoreError
-from adiabat.dual_encoder.train_checks import RULES, require_estimable, require_ready
+from adiabat.dual_encoder.train_checks import require_estimable, require_ready
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_dir import Job
 from tests.runs.before import forget
@@ -111,26 +111,8 @@ def test_an_estimate_needs_no_directory_and_may_be_of_a_job_that_stands_there(wo
         require_estimable(settings(job={"out": "notes"}))
 
 
-def test_settings_that_differ_are_told_before_data_that_are_missing(world: Path) -> None:
-    with pytest.raises(JobError, match=r"got a difference: train.batch_size was 64, is 6"):
-        require_ready(settings(job={"out": "begun", "data": "gone.jsonl"}, train={"batch_size": 6}), resume=True)
-
-
 def test_a_job_of_before_settings_existed_is_gone_on_with_by_their_defaults_alone(world: Path) -> None:
     forget(Job(world / "begun"), "train.keep", "mixture", "data.window")
     assert require_ready(settings(job={"out": "begun"}), resume=True) is None
     with pytest.raises(JobError, match="got a difference: train.keep was 'not set', is 'best'; repeat the first command"):
         require_ready(settings(job={"out": "begun"}, train={"keep": "best"}), resume=True)
-
-
-def test_a_job_that_is_there_is_gone_on_with_in_silence_and_another_is_told_to_begin(world: Path) -> None:
-    assert require_ready(settings(job={"out": "begun"}), resume=True) is None
-    assert require_ready(settings(), resume=False) is None
-    assert (
-        require_ready(settings(), resume=True)
-        == "--resume found no job to go on with, new does not exist: beginning a new one from the start"
-    )
-
-
-def test_digests_are_told_as_what_they_are_of() -> None:
-    assert set(RULES.words) == {"digests.model", "digests.examples"}

@@ -72,11 +72,6 @@ def test_a_setting_is_the_loss_that_it_says(name: str, tile: int | None) -> None
     assert loss_of(batch(), tile=tile, temperature=0.7, **settings) != pytest.approx(expected, rel=1e-3)
 
 
-def test_no_two_settings_are_the_same_loss() -> None:
-    values = [loss_of(batch(), **settings) for settings, _, _ in IN_BATCH.values()]
-    assert len(set(values)) == len(values)
-
-
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
 def test_triplets_are_those_of_this_process_with_a_margin_of_a_tenth_where_none_is_said(distance: Any) -> None:
     pairs = replace(batch(shared=False), rows=slice(2, 5))
@@ -86,10 +81,6 @@ def test_triplets_are_those_of_this_process_with_a_margin_of_a_tenth_where_none_
         given: dict[str, Any] = {} if margin is None else {"margin": margin}
         expected = float(triplet_margin(*near, margin=0.1 if margin is None else margin, distance=distance))
         assert loss_of(pairs, loss="triplet", distance=distance, **given) == pytest.approx(expected, rel=1e-12)
-
-
-def test_triplets_know_no_temperature() -> None:
-    assert loss_of(batch(), loss="triplet") == loss_of(batch(), loss="triplet", temperature=5.0)
 
 
 # --- Similarity ---

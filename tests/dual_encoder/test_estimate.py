@@ -9,7 +9,6 @@ import pytest
 
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import read_settings
-from adiabat.core.errors import ConfigError, DataError, JobError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.records import SIDES
 from adiabat.dual_encoder import estimate as estimating
@@ -119,12 +118,6 @@ def test_time_is_that_of_a_step_times_their_number_and_progress_is_shown(problem
     assert found.device
 
 
-def test_nothing_is_written(problem: Problem) -> None:
-    before = listing(problem.folder)
-    estimated(problem)
-    assert listing(problem.folder) == before
-
-
 def test_what_is_told_is_a_run_that_reads_back_as_the_same_settings(problem: Problem) -> None:
     settings = job_settings(
         problem, problem.folder / "job", train={"freeze": ["embeddings"], "matryoshka": [4, 8]}, towers={"kind": "asymmetric"}
@@ -140,33 +133,8 @@ def test_what_is_told_is_a_run_that_reads_back_as_the_same_settings(problem: Pro
     assert [line.split(":")[0] for line in said[:5]] == ["# parameters", "# length", "# operations", "# memory", "# time"]
 
 
-def test_what_programs_get_is_plain_data(problem: Problem) -> None:
-    found = estimated(problem)
-    table = found.to_json()
-    assert table["settings"]["train"]["batch_size"] == 6
-    assert table["flops"] == found.flops
-    assert set(table) == set(Estimate.__slots__)
-
-
-def test_an_estimate_needs_no_place_but_refuses_one_that_is_taken(problem: Problem) -> None:
-    assert estimated(problem, job={"out": None}).steps == 12
-    (problem.folder / "notes").mkdir()
-    (problem.folder / "notes" / "todo.txt").write_text("x")
-    with pytest.raises(JobError, match="--out must be a new or empty directory"):
-        estimated(problem, job={"out": str(problem.folder / "notes")})
-
-
 def test_an_estimate_of_a_job_that_is_there_leaves_it_alone(problem: Problem) -> None:
     run(job_settings(problem, problem.folder / "job", train={"steps": 1}))
     before = listing(problem.folder)
     assert estimated(problem).steps == 12
     assert listing(problem.folder) == before
-
-
-def test_an_estimate_refuses_what_training_refuses(problem: Problem) -> None:
-    with pytest.raises(ConfigError, match="job.model must be given"):
-        estimated(problem, job={"model": None})
-    with pytest.raises(DataError, match="train.batch_size must be at most"):
-        estimated(problem, train={"batch_size": 999})
-    with pytest.raises(ConfigError, match="rank must be <= 16"):
-        estimated(problem, train={"method": "lora"})

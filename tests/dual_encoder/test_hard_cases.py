@@ -13,7 +13,6 @@ from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import ConfigError, JobError, ModelError
 from adiabat.dual_encoder.tower_setup import build
 from adiabat.models.towers import DualEncoder
-from adiabat.report.evaluation_headline import headline, reservations
 from adiabat.training.distributed import Processes
 from adiabat.training.limits import Limits
 from tests.dual_encoder.problem import from_memory, job_settings, model, run, settings_of, write_problem
@@ -69,16 +68,6 @@ def test_how_a_batch_passes_may_change_when_a_job_goes_on(tmp_path: Path) -> Non
     run(job_settings(problem, tmp_path / "job", **settings))
     longer = {"train": {**settings["train"], "steps": 3}, "memory": {"cached": True, "chunk_tokens": 16, "loss_tile": 2}}
     assert run(job_settings(problem, tmp_path / "job", **longer), resume=True).training.steps == 3
-
-
-def test_a_report_speaks_of_passes_and_not_of_epochs(tmp_path: Path) -> None:
-    result = run(job_settings(write_problem(tmp_path), tmp_path / "job", train={"steps": 3, "validate_every": 2, "batch_size": 5}))
-    record = result.training
-    assert record.passes == pytest.approx(15 / int(record.trained_on.split(": ")[1].split()[0].replace(",", "")))
-    said = headline(result).replace("\u00a0", " ")
-    assert said.startswith("Training ran 3 steps (")
-    assert "passes over its pairs) and kept the last weights" in said
-    assert "epoch" not in said + " ".join(reservations(result))
 
 
 @pytest.mark.parametrize(("ranked", "rank"), [({}, 0), ({"RANK": "0"}, 0), ({"RANK": "3"}, 3), ({"RANK": "x"}, 0)])

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from adiabat.core.errors import DataError
-from adiabat.core.progress import Watch
 from adiabat.data.pair_sets import PairSet
 from adiabat.dual_encoder import pair_data as reading
 from adiabat.dual_encoder.dataset_cache import ABANDONED_SECONDS, cache_folder, files_of
@@ -138,15 +137,6 @@ def test_two_processes_that_read_at_once_end_with_one_folder(tmp_path: Path, mon
     outer = read(tmp_path, cache=tmp_path / "cache")
     assert all(same(one, other) for one, other in zip(inner, outer, strict=True))
     assert len(list((tmp_path / "cache").iterdir())) == 1
-
-
-def test_how_far_the_reading_is_is_shown(tmp_path: Path) -> None:
-    write_problem(tmp_path)
-    shown: list[tuple[str, int, int]] = []
-    section = settings_of(data={"validation_fraction": 0.3}).data
-    read_pairs(str(tmp_path / "pairs.jsonl"), section, watch=Watch(progress=lambda *told: shown.append(told)))
-    assert [told[1:] for told in shown] == [(0, 40)]
-    assert shown[0][0].startswith("reading ")
 
 
 def test_the_cache_is_where_it_is_asked_for_or_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:

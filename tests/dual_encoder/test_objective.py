@@ -207,11 +207,6 @@ def test_a_step_follows_from_its_number_whatever_came_before() -> None:
     assert len(set(forward)) == 6
 
 
-def test_two_seeds_are_two_runs() -> None:
-    losses = {float(objective_with({}, run={"seed": seed}).loss(0).detach()) for seed in range(3)}
-    assert len(losses) == 3
-
-
 def test_dropout_draws_from_the_global_random_numbers_and_from_nothing_else() -> None:
     objective = objective_with({"dropout": True})
     losses = []

@@ -103,6 +103,7 @@ def test_the_record_is_that_of_the_log_and_of_the_settings(tmp_path: Path) -> No
     assert (record.kind, record.unit, record.steps, record.epochs, record.best_epoch) == ("training", "queries", 12, 3, 3)
     assert record.settings["train"]["validate_every"] == 5
     assert record.parameters == size_of()
+    assert record.passes == pytest.approx(12 * 6 / int(record.trained_on.split()[1]))
     assert record.trained_on.startswith("pairs: ")
     assert f"validated on {record.validation_pairs} queries" in record.trained_on
 

@@ -97,11 +97,6 @@ def test_a_student_comes_close_to_its_targets_and_is_one_plain_model(here: Path)
     assert not (here / "job" / "model" / "router_config.json").exists()
 
 
-@pytest.mark.parametrize("loss", ["in_batch_softmax", "samtone", "pair"])
-def test_stored_vectors_can_be_told_apart_as_well_as_reached(here: Path, loss: str) -> None:
-    assert objective_in(here, loss=loss).loss(0).isfinite()
-
-
 def test_a_regression_takes_a_batch_of_one_and_no_negatives(here: Path) -> None:
     assert objective_in(here, batch_size=1).loss(0).isfinite()
     with pytest.raises(ConfigError, match=r"train.negatives_per_query has no effect with train.loss = 'mse'"):

@@ -18,7 +18,6 @@ from adiabat.data.pair_sets import PairSet, joined
 from adiabat.data.records import ExampleSet
 from adiabat.dual_encoder.batch_plan import sampler_of
 from adiabat.dual_encoder.contrastive_objective import PairContrast
-from adiabat.dual_encoder.estimate import estimate
 from adiabat.dual_encoder.stream import Stream
 from adiabat.dual_encoder.stream_shards import ROWS, read_rows
 from adiabat.dual_encoder.tower_setup import build
@@ -27,7 +26,7 @@ from adiabat.dual_encoder.train_checks import require_ready
 from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.training.limits import InterruptionError
 from tests.dual_encoder.problem import from_memory, pair_sets, settings_of, write_rows
-from tests.dual_encoder.streamed import SIZES, stream_settings
+from tests.dual_encoder.streamed import stream_settings
 from tests.jobs import everything, interrupt_at, log_of
 
 
@@ -110,13 +109,6 @@ def test_batches_of_a_window_are_planned_as_those_of_data_that_are_all_there(tmp
     for step in range(expected.batches(0)):
         np.testing.assert_array_equal(objective.rows(step), expected.rows(step))
     assert objective.train.digest() == whole.digest()
-
-
-def test_topics_are_kept_together_inside_windows(tmp_path: Path) -> None:
-    tables: dict[str, Any] = {"batches": {"group": "topic", "random_share": 0.0}, "data": {"window": 60}, "train": {"batch_size": 3}}
-    objective = objective_of(stream_settings(tmp_path, tmp_path / "job", **tables))
-    alike = [len(set(objective.at(step).pairs.topics[objective.rows(step)])) == 1 for step in range(40)]
-    assert np.mean(alike) > 0.8
 
 
 def test_a_file_that_is_sorted_by_topic_has_windows_of_one(tmp_path: Path) -> None:
@@ -267,12 +259,6 @@ def test_a_window_that_comes_out_otherwise_is_refused(tmp_path: Path, monkeypatc
         train(from_memory, settings, resume=True)
 
 
-def test_another_window_or_seed_is_another_job(tmp_path: Path) -> None:
-    run(stream_settings(tmp_path, tmp_path / "job", train={"steps": 2}))
-    with pytest.raises(JobError, match="data.window was 20, is 30"):
-        run(stream_settings(tmp_path, tmp_path / "job", data={"window": 30}, train={"steps": 2}), resume=True)
-
-
 def test_what_is_wrong_with_the_first_window_is_told_before_a_directory_is_made(tmp_path: Path) -> None:
     settings = stream_settings(tmp_path, tmp_path / "job")
     (tmp_path / "1.jsonl").write_text('{"query": "a", "positive": ""}\n')
@@ -296,25 +282,6 @@ def test_validation_queries_that_are_also_trained_on_are_told(tmp_path: Path) ->
     write_rows(tmp_path / "held.jsonl", held)
     told = "up to 3 of 5 validation queries are also trained on in one window, so validation looks better than it is"
     assert told in run(settings).notes
-
-
-def test_a_dry_run_says_what_a_stream_takes_and_writes_nothing(tmp_path: Path) -> None:
-    found = estimate(from_memory, stream_settings(tmp_path, tmp_path / "job"), watch=Watch())
-    assert found.steps == 24
-    assert f"24 steps on a stream, in windows of about {found.pairs} pairs" in found.told()
-    assert 18 <= found.pairs <= 24
-    assert not (tmp_path / "job").exists()
-
-
-def test_reading_a_window_is_shown(tmp_path: Path) -> None:
-    shown: list[tuple[str, int, int]] = []
-    settings = stream_settings(tmp_path, tmp_path / "job")
-    stream = Stream(settings, watch=Watch(progress=lambda *one: shown.append(one)))
-    built = build(settings, from_memory)
-    held = ExampleSet("held", list(stream_examples(str(settings.data.validation)).examples))
-    PairContrast(built.towers, stream, pair_sets(held)[0], settings)
-    assert shown == [("reading window 0", 0, 20)]
-    assert sum(SIZES) > 20
 
 
 def test_a_row_of_a_window_with_a_key_that_no_row_has_is_refused_by_name(tmp_path: Path) -> None:

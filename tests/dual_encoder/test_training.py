@@ -10,12 +10,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from adiabat.config.shared import EncoderSection
-from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError
-from adiabat.data.batch_sampler import step_seed
+from adiabat.core.errors import AdiabatError, DataError, JobError
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.pair_data import read_pairs
-from adiabat.dual_encoder.tower_setup import build
-from adiabat.dual_encoder.train import check, prepared
+from adiabat.dual_encoder.train import prepared
 from adiabat.dual_encoder.train import train as run_training
 from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder
@@ -85,15 +83,6 @@ def test_what_was_trained_loads_here_and_in_sentence_transformers(problem: Probl
     assert not any("lora" in name for name, _ in found.query.named_parameters())
 
 
-def test_what_is_saved_are_the_weights_of_the_last_step(problem: Problem, tmp_path: Path) -> None:
-    run(job_settings(problem, tmp_path / "job", towers={"kind": "asymmetric"}))
-    found = everything(tmp_path / "job")
-    _, tensors = found["checkpoint"]
-    for side in ("query", "document"):
-        saved = {name: weights for name, weights in found[side].items() if "pooler" not in name}
-        assert saved == {name: tensors[f"weights/{side}.{name}"] for name in saved}
-
-
 def test_frozen_weights_and_the_model_given_stay_as_they_were_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
     run(job_settings(problem, tmp_path / "job", train={"freeze": ["embeddings", "blocks[0].attention"]}))
     before, after = weights_of(model().query), weights_of(load(tmp_path / "job" / "model").query)
@@ -110,23 +99,6 @@ def test_a_job_repeats_itself_and_another_seed_gives_another_result(problem: Pro
     run(job_settings(problem, tmp_path / "other", run={"seed": 1}))
     assert everything(tmp_path / "one") == everything(tmp_path / "two")
     assert everything(tmp_path / "one")["query"] != everything(tmp_path / "other")["query"]
-
-
-def test_dropout_follows_the_seed_of_the_run_and_the_callers_random_numbers_stay(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seeds: list[int] = []
-    loss = PairContrast.loss
-
-    def noting(self: PairContrast, step: int) -> torch.Tensor:
-        seeds.append(torch.initial_seed())
-        return loss(self, step)
-
-    monkeypatch.setattr(PairContrast, "loss", noting)
-    state = torch.get_rng_state()
-    run(job_settings(problem, tmp_path / "job", train={"steps": 3}, run={"seed": 5}))
-    assert seeds == [step_seed(5, step) for step in range(3)]
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_the_best_weights_are_those_of_the_lowest_validation_loss(problem: Problem, tmp_path: Path) -> None:
@@ -185,14 +157,6 @@ def test_bf16_changes_the_steps_but_hardly_the_losses(problem: Problem, tmp_path
     assert losses["bf16"] != losses["fp32"]
     assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.1)
     assert [sum("only emulated" in note for note in told) for told in notes.values()] == [0, 1]
-
-
-def test_memory_is_spared_without_changing_what_is_learned(problem: Problem, tmp_path: Path) -> None:
-    losses = {}
-    for name, memory in {"plain": {}, "sparing": {"chunk_tokens": 40, "cached": True, "checkpointing": True, "loss_tile": 2}}.items():
-        run(job_settings(problem, tmp_path / name, train={"dropout": False}, memory=memory))
-        losses[name] = [row["loss"] for row in log_of(tmp_path / name) if "loss" in row]
-    assert losses["sparing"] == pytest.approx(losses["plain"], rel=1e-3)
 
 
 # --- Odd sizes ---
@@ -303,14 +267,3 @@ def test_a_directory_that_holds_something_else_is_left_alone(problem: Problem, t
     with pytest.raises(JobError, match="--out must be a new or empty directory"):
         run(job_settings(problem, tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def test_a_model_that_does_not_fit_leaves_no_directory(problem: Problem, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="rank must be <= 16"):
-        run(job_settings(problem, tmp_path / "new", train={"method": "lora"}))
-    assert not (tmp_path / "new").exists()
-
-
-def test_sound_settings_pass(problem: Problem, tmp_path: Path) -> None:
-    check(job_settings(problem, tmp_path, train={"temperature_schedule": "learned", "temperature": 0.01, "freeze": ["blocks[0]"]}))
-    assert build(job_settings(problem, tmp_path), from_memory).guide is None

@@ -15,7 +15,7 @@ from adiabat.dual_encoder.train_checks import steps_of
 from adiabat.runs.run_dir import Job
 from adiabat.training.distributed import ALONE
 from tests.dual_encoder.problem import Problem, from_memory, job_settings, run, write_rows
-from tests.jobs import everything, log_of
+from tests.jobs import everything
 
 # --- Length and schedule ---
 
@@ -43,21 +43,6 @@ def test_the_schedule_runs_over_the_whole_run_with_a_warm_up_that_is_a_share_of_
     assert [round(steps.factor(step), 4) for step in range(4)] == [0.3333, 0.6667, 1.0, 1.0]
     falling = checked(TrainSettings, {"train": {"schedule": {"kind": "exponential", "gamma": 0.5}, "warmup_fraction": 0.0}})
     assert schedule_of(falling, total_steps=18, steps_per_pass=4).factor(8) == 0.25
-
-
-def test_a_warm_up_is_told_in_one_way_and_ends_within_the_run() -> None:
-    with pytest.raises(ConfigError, match=r"train.warmup_fraction has no effect with train.warmup_steps = 3; leave it out, or leave out"):
-        checked(TrainSettings, {"train": {"warmup_steps": 3, "warmup_fraction": 0.2}})
-    with pytest.raises(ConfigError, match=r"train.warmup_steps must be at most train.steps = 4, got 5; lower it"):
-        checked(TrainSettings, {"train": {"warmup_steps": 5, "steps": 4}})
-    assert checked(TrainSettings, {"train": {"warmup_steps": 4, "steps": 4}}).train.warmup_steps == 4
-
-
-def test_the_log_has_the_rates_of_the_schedule(problem: Problem, tmp_path: Path) -> None:
-    settings = {"learning_rate": 1e-3, "schedule": "linear", "warmup_fraction": 0.5, "steps": 8, "validate_every": 4}
-    run(job_settings(problem, tmp_path / "job", train=settings, run={"log_every": 1}))
-    rates = [row["learning_rate"] for row in log_of(tmp_path / "job") if "learning_rate" in row]
-    assert rates == pytest.approx([1e-3 * factor for factor in (0.25, 0.5, 0.75, 1.0, 1.0, 0.75, 0.5, 0.25)])
 
 
 # --- The optimiser ---

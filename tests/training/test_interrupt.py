@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from adiabat.core.errors import JobError
-from adiabat.training.limits import Interruption, InterruptionError
+from adiabat.training.limits import Interruption
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +30,6 @@ def test_the_first_signal_is_noted(number: signal.Signals) -> None:
         assert not interruption.requested
         send(number)
         assert interruption.requested
-
-
-def test_it_is_an_error_of_a_job() -> None:
-    assert issubclass(InterruptionError, JobError)
 
 
 def test_a_second_ctrl_c_acts_at_once() -> None:

@@ -17,7 +17,7 @@ from adiabat.adiabatic.stored_loss import StoredDocuments, pairs_of
 from adiabat.adiabatic.tune_checks import RULES, inputs_of, require_ready
 from adiabat.adiabatic.tune_data import trained_too
 from adiabat.adiabatic.tune_setup import check_settings, learning_rate_of, make_loop, prepared_tower, writing
-from adiabat.adiabatic.tuning_context import Ground
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
@@ -41,7 +41,7 @@ from adiabat.training.optimizers import ROUNDED_AWAY
 from adiabat.training.passes import side_passes
 from adiabat.training.run_record import layer_changes, record_of, result_of
 
-RateSearch = Callable[[Ground, Mapping[str, str], Path, TuneSettings, Watch], TuneSettings]
+RateSearch = Callable[[TuningContext, Mapping[str, str], Path, TuneSettings, Watch], TuneSettings]
 """Replaces ``tune.learning_rate = "safe"`` by the rate that a search found, which leaves its files in the folder given."""
 
 LADDER = "ladder"
@@ -72,10 +72,10 @@ def tune(
     inputs = inputs_of(model_name, store_path, data_path)
     if note := require_ready(inputs, out, settings=settings, resume=resume):
         watch.note(note)
-    ground = Ground(load_model, store_path, data_path)
+    context = TuningContext(load_model, store_path, data_path)
     # Its faults come before the model, which takes long to load.
-    ground.examples(settings.data)
-    run = TuningRun.begin(ground, inputs, out, settings=settings, resume=resume, watch=watch, find_rate=find_rate)
+    context.examples(settings.data)
+    run = TuningRun.begin(context, inputs, out, settings=settings, resume=resume, watch=watch, find_rate=find_rate)
     return run.carry_out(resume=resume, command=command)
 
 
@@ -84,14 +84,14 @@ class TuningRun:
     """One job with its loop: begun, but no step taken yet.
 
     Attributes:
-        ground: What it shares with others.
+        context: What it shares with others.
         settings: Of the run.
         job: Its directory.
         objective: What it minimises; holds the tower.
         loop: Takes the steps.
     """
 
-    ground: Ground
+    context: TuningContext
     settings: TuneSettings
     job: Job
     objective: StoredDocuments
@@ -100,7 +100,7 @@ class TuningRun:
     @classmethod
     def begin(
         cls,
-        ground: Ground,
+        context: TuningContext,
         inputs: Mapping[str, str],
         out: Path,
         *,
@@ -110,15 +110,15 @@ class TuningRun:
         find_rate: RateSearch | None = None,
     ) -> "TuningRun":
         """Claim the directory and say what will be tuned."""
-        tower, frozen = prepared_tower(ground.model.query, settings)
-        objective = ground.objective(tower, settings)
-        job = open_job(out, _description(ground, inputs, objective, settings), resume=resume, rules=RULES)
+        tower, frozen = prepared_tower(context.model.query, settings)
+        objective = context.objective(tower, settings)
+        job = open_job(out, _description(context, inputs, objective, settings), resume=resume, rules=RULES)
         if settings.tune.learning_rate == "safe":
             assert find_rate is not None
-            settings = find_rate(ground, inputs, job.folder / LADDER, settings, watch)
+            settings = find_rate(context, inputs, job.folder / LADDER, settings, watch)
         loop = _loop(objective, settings, job, watch)
         _say_what_is_tuned(watch, objective, frozen, settings)
-        return cls(ground, settings, job, objective, loop)
+        return cls(context, settings, job, objective, loop)
 
     @property
     def tower(self) -> Encoder:
@@ -136,7 +136,7 @@ class TuningRun:
         # Where runs are listed, as in a sweep, why each ended is listed with it.
         outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
         result = _result(self, outcome, tower, command=command)
-        start, tuned_by = self.ground.model, self.ground.distance(self.settings.tune)
+        start, tuned_by = self.context.model, self.context.distance(self.settings.tune)
         # Unit vectors rank alike by every similarity; others must be ranked by the one that the tower was tuned by.
         root = start.root if start.unit else {**start.root, "similarity_fn_name": tuned_by}
         model = replace(start, query=tower, name=str(self.job.folder), root=root)
@@ -144,7 +144,7 @@ class TuningRun:
 
     def _trained(self) -> TrainedTexts:
         """What is trained on, and what chose the weights that are kept."""
-        store, sets = self.ground.store, (self.objective.train, self.objective.validation)
+        store, sets = self.context.store, (self.objective.train, self.objective.validation)
         rows = np.unique(np.concatenate([examples.positives.values for examples in sets]))
         queries = chain.from_iterable(examples.queries for examples in sets)
         texts = TrainedTexts.of(queries, **stored_documents(store, rows))
@@ -155,15 +155,15 @@ class TuningRun:
         guard, section = self.objective.guard, self.settings.guard
         if guard is None or section.then != "soften":
             return merged_tower(self.tower), ""
-        softened = soften(self.tower, self.ground.model.query.to(self.tower.device), guard)
+        softened = soften(self.tower, self.context.model.query.to(self.tower.device), guard)
         share = f"{softened.share:.1%}" if softened.share < 1 else "all"
         drift = f"a drift ({section.measure}) of {softened.drift:.3g}"
         return softened.tower, f"softened: {share} of the way from the start is kept, with {drift}; loss and errors are of before"
 
 
-def _description(ground: Ground, inputs: Mapping[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
+def _description(context: TuningContext, inputs: Mapping[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
-    return {"job": {**inputs, **ground.digests(settings, objective.train, objective.validation)}, **settings.model_dump()}
+    return {"job": {**inputs, **context.digests(settings, objective.train, objective.validation)}, **settings.model_dump()}
 
 
 def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:
@@ -224,7 +224,7 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
     inputs = description["job"]
     searched = description["tune"]["learning_rate"] == "safe"
     notes = (f"the learning rate is the largest safe one that {LADDER}/report.html found",) if searched else ()
-    settings = run.settings.model_copy(update={"tune": run.ground.compared(run.settings.tune)})
+    settings = run.settings.model_copy(update={"tune": run.context.compared(run.settings.tune)})
     record = record_of(
         run.job,
         outcome,
@@ -253,7 +253,7 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
 
 def _layers(run: TuningRun, tower: Encoder) -> list[LayerChange]:
     """How far each tensor of the tower that is left has moved: those that were tuned, or that adapters were merged into."""
-    before: dict[str, Tensor] = {name: weights.detach().cpu() for name, weights in run.ground.model.query.used_parameters().items()}
+    before: dict[str, Tensor] = {name: weights.detach().cpu() for name, weights in run.context.model.query.used_parameters().items()}
     after = {name: weights.detach().cpu() for name, weights in tower.used_parameters().items()}
     # Biases that the method added were zero.
     before |= {name: torch.zeros_like(after[name]) for name in after.keys() - before.keys()}

@@ -35,7 +35,7 @@ from adiabat.store.vector_store import Store
 Validated = tuple[AddressedSet, TokenTable]
 
 
-class Ground:
+class TuningContext:
     """Model, store, examples and tokens; a run takes what its settings ask for, and what another run has asked for is there already."""
 
     def __init__(self, load_model: Callable[[], DualEncoder], store_path: Path, data_path: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.adiabatic.tune import tune as run_tuning
-from adiabat.adiabatic.tuning_context import Ground
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, require_model, settings_of
 from adiabat.api.call import Progress, called
 from adiabat.config.tuning import TuneSettings
@@ -72,8 +72,8 @@ def tune(
     return replace(result, folder=folder)
 
 
-def _find_rate(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
+def _find_rate(context: TuningContext, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
     """The search stands above tuning, and is loaded by runs that ask for it."""
     from adiabat.experiments.rate_search import rate_for_run
 
-    return rate_for_run(ground, inputs, folder, settings, watch)
+    return rate_for_run(context, inputs, folder, settings, watch)

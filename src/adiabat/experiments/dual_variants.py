@@ -13,7 +13,7 @@ import numpy as np
 
 from adiabat.adiabatic.negatives import listed_negatives
 from adiabat.adiabatic.tune_setup import learning_rate_of
-from adiabat.adiabatic.tuning_context import Ground
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSection
@@ -55,7 +55,7 @@ def require_texts(store: Store) -> None:
         raise StoreError(f'{store.path} must keep texts where variants.towers = "both", it holds vectors only; rebuild it with texts')
 
 
-def train_settings(run: Planned, inputs: Mapping[str, str], ground: Ground, job: Job) -> TrainSettings:
+def train_settings(run: Planned, inputs: Mapping[str, str], context: TuningContext, job: Job) -> TrainSettings:
     """Write what a run trains and validates on, and what `adiabat train` is told.
 
     Queries, their first positives and their negatives are those of a run that tunes the query tower alone.
@@ -63,11 +63,11 @@ def train_settings(run: Planned, inputs: Mapping[str, str], ground: Ground, job:
     settings, section = run.settings, run.settings.tune
     files = {name: job.prepared / f"{name}.jsonl" for name in ("train", "validation")}
     job.prepared.mkdir(parents=True, exist_ok=True)
-    train, validation = ground.with_negatives(settings)
+    train, validation = context.with_negatives(settings)
     negatives = listed_negatives(train, np.arange(len(train)), section)
     firsts = Ragged.of(train.positives[row][:1] for row in range(len(train)))
-    _write(files["train"], _rows(train, firsts, negatives, ground.store))
-    _write(files["validation"], _rows(validation, validation.positives, validation.negatives, ground.store))
+    _write(files["train"], _rows(train, firsts, negatives, context.store))
+    _write(files["validation"], _rows(validation, validation.positives, validation.negatives, context.store))
     return checked(
         TrainSettings,
         {
@@ -75,7 +75,7 @@ def train_settings(run: Planned, inputs: Mapping[str, str], ground: Ground, job:
             "encoder": settings.encoder.model_dump(exclude_unset=True),
             "data": {"validation": str(files["validation"]), "cache": str(job.prepared)},
             "towers": {"kind": "asymmetric"},
-            "train": _regime(run.settings.tune) | {"distance": ground.distance(section)},
+            "train": _regime(run.settings.tune) | {"distance": context.distance(section)},
             "run": settings.run.model_dump(),
         },
     )

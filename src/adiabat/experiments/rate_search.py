@@ -15,7 +15,7 @@ from adiabat.adiabatic.negatives import mined_negatives_note
 from adiabat.adiabatic.stored_loss import DriftingDocuments
 from adiabat.adiabatic.tune_checks import LATER, WORDS, inputs_of, require_named
 from adiabat.adiabatic.tune_setup import check_settings, make_loop, prepared_tower, writing
-from adiabat.adiabatic.tuning_context import Ground
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.tuning import LadderSection, TuneSettings
 from adiabat.core.errors import ConfigError, DivergedError, JobError
 from adiabat.core.files import sole_writer
@@ -60,10 +60,10 @@ class Attempt:
         return ladder / "rungs" / f"{self.rate:g}-seed-{self.seed}"
 
 
-def make_rung(attempt: Attempt, ground: Ground, settings: TuneSettings, ladder: Path, watch: Watch) -> Rung:
+def make_rung(attempt: Attempt, context: TuningContext, settings: TuneSettings, ladder: Path, watch: Watch) -> Rung:
     """Make a run, which ends when its drift leaves the band, or its steps are done."""
     own = attempt.settings(settings)
-    objective = ground.drifting(prepared_tower(ground.model.query, own)[0], own)
+    objective = context.drifting(prepared_tower(context.model.query, own)[0], own)
     loop = _loop(attempt, objective, settings, ladder, watch)
     try:
         with side_passes(objective.encoder, precision=settings.run.precision) as objective.passes:
@@ -138,16 +138,16 @@ def safe_rate(
     if begun:
         # Before the data: settings that were left out make faults that speak of anything but resuming.
         require_same(Job(out), {SEARCH: inputs, **settings.model_dump()}, rules=RULES, unknown=RULES.words)
-    ground = Ground(load_model, store_path, data_path)
-    ground.examples(settings.data)
-    _claim(ground, inputs, out, settings, begun=begun)
-    if note := _mined_note(ground, settings):
+    context = TuningContext(load_model, store_path, data_path)
+    context.examples(settings.data)
+    _claim(context, inputs, out, settings, begun=begun)
+    if note := _mined_note(context, settings):
         watch.note(note)
-    return climb(ground, inputs, out, settings=settings, command=command, watch=watch)
+    return climb(context, inputs, out, settings=settings, command=command, watch=watch)
 
 
 def climb(
-    ground: Ground, inputs: Mapping[str, str], folder: Path, *, settings: TuneSettings, command: str = "", watch: Watch = SILENT
+    context: TuningContext, inputs: Mapping[str, str], folder: Path, *, settings: TuneSettings, command: str = "", watch: Watch = SILENT
 ) -> SafeRate:
     """Make the runs of a ladder that are still to be made."""
     folder.mkdir(exist_ok=True)
@@ -159,8 +159,8 @@ def climb(
             key=lambda rung: Attempt(rung.rate, rung.seed),
             sound=lambda rung: measure in rung.drift and all(len(values) == len(rung.steps) for values in rung.drift.values()),
         )
-        rate = _Ladder(ground, settings, folder, rows, watch).climb()
-        found = _result(ground, settings, inputs, rows.every, rate, command)
+        rate = _Ladder(context, settings, folder, rows, watch).climb()
+        found = _result(context, settings, inputs, rows.every, rate, command)
         write_report(found, folder)
     return found
 
@@ -170,10 +170,10 @@ def _check_ladder(settings: TuneSettings) -> None:
         raise ConfigError(f"tune.learning_rate must be safe where the rate is looked for, got {settings.tune.learning_rate:g}")
 
 
-def _claim(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, *, begun: bool) -> None:
+def _claim(context: TuningContext, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, *, begun: bool) -> None:
     # Before anything is written.
-    ground.require_possible([settings])
-    description = {SEARCH: {**inputs, **ground.digests(settings, *ground.examples(settings.data))}, **settings.model_dump()}
+    context.require_possible([settings])
+    description = {SEARCH: {**inputs, **context.digests(settings, *context.examples(settings.data))}, **settings.model_dump()}
     if begun:
         require_same(Job(folder), description, rules=RULES)
     with claimed_for_jobs(folder, lambda: description, begun=begun):
@@ -181,9 +181,9 @@ def _claim(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: Tu
         pass
 
 
-def rate_for_run(ground: Ground, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
+def rate_for_run(context: TuningContext, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
     """Search for the largest safe rate before a run, and give the run's settings at that rate."""
-    return at_safe_rate(settings, climb(ground, inputs, folder, settings=settings, watch=watch))
+    return at_safe_rate(settings, climb(context, inputs, folder, settings=settings, watch=watch))
 
 
 def at_safe_rate(settings: TuneSettings, found: SafeRate) -> TuneSettings:
@@ -200,7 +200,7 @@ def at_safe_rate(settings: TuneSettings, found: SafeRate) -> TuneSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Ladder:
-    ground: Ground
+    context: TuningContext
     settings: TuneSettings
     folder: Path
     rows: Rows[Attempt, Rung]
@@ -226,7 +226,7 @@ class _Ladder:
         return self.rows[attempt].left_at is None
 
     def _make(self, attempt: Attempt) -> None:
-        rung = make_rung(attempt, self.ground, self.settings, self.folder, self.watch)
+        rung = make_rung(attempt, self.context, self.settings, self.folder, self.watch)
         self.rows.add(rung)
         ended = f"stays inside for {rung.steps[-1]:,}" if rung.left_at is None else f"leaves the band by {rung.left_at:,}"
         self.watch.note(f"{attempt}: {ended} of {self.settings.ladder.steps:,} steps")
@@ -234,13 +234,13 @@ class _Ladder:
 
 
 def _result(
-    ground: Ground, settings: TuneSettings, inputs: Mapping[str, str], rungs: list[Rung], rate: float | None, command: str
+    context: TuningContext, settings: TuneSettings, inputs: Mapping[str, str], rungs: list[Rung], rate: float | None, command: str
 ) -> SafeRate:
-    guard, section = ground.guard(settings), settings.ladder
+    guard, section = context.guard(settings), settings.ladder
     rates = sorted({*section.rates, *(one.rate for one in rungs)})
     assert guard.most is not None
     return SafeRate(
-        title=f"The largest safe rate for tuning {inputs['model']} on {ground.examples(settings.data)[0].name}",
+        title=f"The largest safe rate for tuning {inputs['model']} on {context.examples(settings.data)[0].name}",
         command=command,
         created=now(),
         seconds=sum(one.seconds for one in rungs),
@@ -256,13 +256,13 @@ def _result(
         rate=rate,
         rungs=rungs,
         settings=settings.model_dump(mode="json", exclude_none=True),
-        inputs={**inputs, "store_sha256": ground.store.manifest.sha256},
-        notes=[*_notes(rates, rate), *filter(None, [_mined_note(ground, settings)])],
+        inputs={**inputs, "store_sha256": context.store.manifest.sha256},
+        notes=[*_notes(rates, rate), *filter(None, [_mined_note(context, settings)])],
     )
 
 
-def _mined_note(ground: Ground, settings: TuneSettings) -> str | None:
-    return mined_negatives_note(ground.examples(settings.data)[0], settings.tune)
+def _mined_note(context: TuningContext, settings: TuneSettings) -> str | None:
+    return mined_negatives_note(context.examples(settings.data)[0], settings.tune)
 
 
 def _notes(rates: Sequence[float], rate: float | None) -> list[str]:

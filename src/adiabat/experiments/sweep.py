@@ -43,9 +43,9 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
     runner = SweepRunner(folder, load, command, watch, settings)
     targets = _targets(settings, runner.tasks)
     digests = _digests(runner, trials)
-    runner.ground.require_possible([trial.settings for trial in trials])
+    runner.context.require_possible([trial.settings for trial in trials])
     if any(trial.both for trial in trials):
-        both.require_texts(runner.ground.store)
+        both.require_texts(runner.context.store)
     _require_apart(runner, trials)
     description = _description(runner, digests)
 
@@ -100,18 +100,18 @@ def _targets(settings: SweepSettings, tasks: Sequence[LoadedTask]) -> list[str]:
 def _digests(runner: SweepRunner, runs: Sequence[Planned]) -> dict[str, Any]:
     """SHA-256 of what runs begin with; every file of examples is read here, before the model, so that its faults come first."""
     sections = dict.fromkeys(run.settings.data for run in runs)
-    examples = {_key_of(section): examples_digest(*runner.ground.examples(section)) for section in sections}
-    store, probes = runner.ground.store.manifest.sha256, runner.ground.probes
+    examples = {_key_of(section): examples_digest(*runner.context.examples(section)) for section in sections}
+    store, probes = runner.context.store.manifest.sha256, runner.context.probes
     taught = {_key_of(one): probes(one.texts).sha256 for one in (run.settings.rehearsal for run in runs) if one.use}
     watched = {_key_of(one): probes(one.probes).sha256 for one in (run.settings.watched for run in runs) if one.use}
-    return {"query_tower": runner.ground.digest, "store_vectors": store, "examples": examples, "rehearsed": taught, "guards": watched}
+    return {"query_tower": runner.context.digest, "store_vectors": store, "examples": examples, "rehearsed": taught, "guards": watched}
 
 
 def _require_apart(runner: SweepRunner, runs: Sequence[Planned]) -> None:
     """Drift is not measured on what any run rehearses."""
     for texts in dict.fromkeys(run.settings.rehearsal.texts for run in runs if run.settings.rehearsal.use):
         if runner.probes is not None:
-            require_apart(runner.ground.probes(texts), runner.probes)
+            require_apart(runner.context.probes(texts), runner.probes)
 
 
 def _key_of(section: Section) -> str:
@@ -161,7 +161,7 @@ SWEEP = _kind()
 
 
 def _result(runner: SweepRunner, runs: Sequence[SweepRun], targets: Sequence[str], command: str) -> SweepResult:
-    settings, store = runner.settings, runner.ground.store
+    settings, store = runner.settings, runner.context.store
     names = [task.name for task in runner.tasks]
     probes = runner.probes
     inputs: dict[str, dict[str, str | None]] = {

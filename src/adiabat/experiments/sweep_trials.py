@@ -9,7 +9,7 @@ from adiabat.adiabatic.probes import ProbeSet
 from adiabat.adiabatic.tune import TuningRun
 from adiabat.adiabatic.tune_checks import inputs_of
 from adiabat.adiabatic.tune_setup import learning_rate_of
-from adiabat.adiabatic.tuning_context import Ground
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.sweeps import SweepSettings
 from adiabat.config.tasks import SuiteSettings
 from adiabat.core.errors import JobError
@@ -56,24 +56,24 @@ class SweepRunner(Runner[Planned, SweepRun]):
         return inputs_of(str(job.model), str(job.store), str(job.data))
 
     @cached_property
-    def ground(self) -> Ground:
+    def context(self) -> TuningContext:
         """What tuning runs share."""
 
         def load() -> DualEncoder:
             return self.load(self.inputs["model"], self.settings.encoder)
 
-        return Ground(load, Path(self.inputs["store"]), self.inputs["data"])
+        return TuningContext(load, Path(self.inputs["store"]), self.inputs["data"])
 
     @cached_property
     def probes(self) -> ProbeSet | None:
         """Texts to measure drift on."""
         section = self.settings.probes
-        return self.ground.probes(section.data) if section.use else None
+        return self.context.probes(section.data) if section.use else None
 
     @cached_property
     def probed(self) -> Store:
         """Where they are looked for."""
-        return self.ground.store_at(self.settings.probes.store)
+        return self.context.store_at(self.settings.probes.store)
 
     @cached_property
     def counts(self) -> ScoreCounts:
@@ -87,7 +87,7 @@ class SweepRunner(Runner[Planned, SweepRun]):
         place = device_of(settings.run.device)
         corpora = CorpusStores(Path(settings.sweep.stores) if settings.sweep.stores else self.folder / STORES, self.watch)
         scoring = Scoring(self.tasks, corpora, self.counts, versions(device_name(place)), self.watch)
-        return Bench(self.folder, settings, self.ground.model.to(place), scoring, self.probes, self.probed, self.watch)
+        return Bench(self.folder, settings, self.context.model.to(place), scoring, self.probes, self.probed, self.watch)
 
     def measure_start(self) -> None:
         """Measure the untuned tower, which takes the model and every task once: whatever is wrong with them is told before any run."""
@@ -101,10 +101,10 @@ class SweepRunner(Runner[Planned, SweepRun]):
     def train(self, trial: Planned, job: Job, *, resume: bool, watch: Watch) -> None:
         """Tune the query tower, or both towers."""
         if trial.both:
-            train(self.load, train_settings(trial, self.inputs, self.ground, job), resume=resume, command=self.command, watch=watch)
+            train(self.load, train_settings(trial, self.inputs, self.context, job), resume=resume, command=self.command, watch=watch)
             return
         begun = TuningRun.begin(
-            self.ground, self.inputs, job.folder, settings=trial.settings, resume=resume, watch=watch, find_rate=rate_for_run
+            self.context, self.inputs, job.folder, settings=trial.settings, resume=resume, watch=watch, find_rate=rate_for_run
         )
         begun.carry_out(resume=resume, command=self.command)
 

@@ -57,6 +57,7 @@ class Guide:
             One per pair.
         """
         scores = (self.query * self.positive).sum(dim=1)
+        # Scores are near 1 where vectors have unit length: the 1 keeps the tolerance absolute there, the score relative elsewhere.
         rounding = ROUNDING * torch.finfo(scores.dtype).eps * (1.0 + scores.abs())
         return scores - self.margin * (scores.abs() if self.relative else 1.0) - rounding
 
@@ -97,6 +98,7 @@ class Pairs:
 
     def __post_init__(self) -> None:
         _check_lengths(self)
+        # A sum over thousands of candidates has three digits left in half precision.
         if self.query.dtype in (torch.bfloat16, torch.float16):
             raise ValueError(f"embeddings must be float32 or float64, got {self.query.dtype}; convert them with .float()")
 
@@ -190,11 +192,13 @@ class Pairs:
         if self.guide.own is None:
             raise ValueError("guide must have embeddings of each query's own negatives, got none; embed them with the guide too")
         scores = (self.guide.query[self.rows].unsqueeze(1) * self.guide.own[self.rows]).sum(dim=-1)
+        # A candidate is out where either says so: what is known, or what the guide takes for an answer.
         return answers | (scores >= self.guide.thresholds()[self.rows, None])
 
     def _same_pair(self) -> Excluded:
         numbers = torch.arange(len(self.query), device=self.query.device)
         masks = [_equal(key[self.rows], key) for key in (numbers, self.query_keys) if key is not None]
+        # Both ways: i answers j's query, or j answers i's. Either would punish the model for a right answer.
         if self.positive_keys is not None:
             answers = self._answers()
             masks += [_among(answers[self.rows], self.positive_keys), _transposed(_among(answers, self.positive_keys[self.rows]))]
@@ -208,6 +212,7 @@ class Pairs:
             raise ValueError("positive_keys must be given beside keys of negatives, got none; give both or neither")
         if self.query_keys is None:
             return self.positive_keys[:, None]
+        # Pairs are sorted by query; row i reads the positives of its query's run, over and over until the longest run's length is reached.
         _, query = torch.unique(self.query_keys, return_inverse=True)
         order = torch.argsort(query, stable=True)
         counts = torch.bincount(query)
@@ -235,6 +240,7 @@ def unit_rows(embeddings: Float[Tensor, "*rows e"]) -> Float[Tensor, "*rows e"]:
     Returns:
         The scaled rows; a row of zeros stays zero, so that its cosine with anything is 0.
     """
+    # torch divides by max(length, 1e-12), which leaves rows of zeros at zero, with a finite gradient.
     return functional.normalize(embeddings, dim=-1)
 
 
@@ -245,6 +251,7 @@ def _equal(left: Int[Tensor, " b"], right: Int[Tensor, " n"]) -> Excluded:
 def _among(answers: Int[Tensor, "b m"], keys: Int[Tensor, " n"]) -> Excluded:
     """True where a candidate's key is one of the row's answers."""
     count, width = answers.shape
+    # Comparisons cost b x n x m; the look-up b x n x log(b m), and a sort.
     if width <= FEW_ANSWERS:
         return _any_of([_equal(column, keys) for column in answers.T])
     # Each (row, key) is one number; those of the answers are looked up in order, whose cost hardly grows with how many there are.
@@ -272,6 +279,7 @@ def _window(mask: Bool[Tensor, "b m"]) -> Excluded:
 
 def _any_of(masks: list[Excluded]) -> Excluded:
     def joined(r: slice, c: slice) -> Bool[Tensor, "r c"]:
+        # Made tile by tile, so that no b x n mask is ever held beside the scores.
         excluded = masks[0](r, c)
         for mask in masks[1:]:
             excluded = excluded | mask(r, c)

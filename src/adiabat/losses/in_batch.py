@@ -264,13 +264,16 @@ def _contrast(
     """Mean over directions and rows of ``ln(denominator) - own score``."""
     _check_margin(margin)
     losses = []
+    # Sorted, since sets have no order: losses must add up in the same one in every process.
     for side in sorted(directions):
         blocks = [pairs.block(side, OTHER[side])]
         blocks += [pairs.block(side, side)] if side in same_tower else []
+        # The pair's own score stands beside the candidates, with its margin, and is masked among them (`Pairs._same_pair`).
         beside = target = _own_scores(pairs, temperature, margin)
         if side == "query":
             blocks += [pairs.shared_block()] if pairs.shared is not None else []
             beside = torch.cat([target, _own_negatives(pairs, temperature)], dim=1)
+        # Rows of this process against candidates of all: the mean over processes is the loss of the whole batch.
         rows = getattr(pairs, side)[pairs.rows]
         losses.append((log_denominator(rows, blocks, beside=beside, temperature=temperature, tile=tile) - target[:, 0]).mean())
     return torch.stack(losses).mean()
@@ -286,6 +289,7 @@ def _own_negatives(pairs: Pairs, temperature: Temperature) -> Float[Tensor, "b h
     if pairs.own is None:
         return query.new_empty(len(query), 0)
     similarity = (query.unsqueeze(1) * pairs.own[pairs.rows]).sum(dim=-1)
+    # exp(-inf) = 0: an excluded negative adds nothing to the sum, and gets no gradient.
     return scores_of(similarity, temperature).masked_fill(pairs.own_excluded(), -math.inf)
 
 
@@ -297,4 +301,5 @@ def _passage_centric(pairs: Pairs, temperature: Temperature, printed: bool, tile
     beside = torch.full_like(target, nothing) if printed else target
     block = pairs.block("positive", "positive")
     total = log_denominator(pairs.positive[pairs.rows], [block], beside=beside, temperature=temperature, tile=tile)
+    # Where a positive has no other to be told from, the printed form is ln(0); the loss of such a row is 0.
     return torch.where(total > nothing, total - target[:, 0], 0.0).mean()

@@ -128,10 +128,12 @@ class _Tiled(torch.autograd.Function):
         ctx: Any, tile: int, masks: Sequence[Excluded], rows: Tensor, beside: Tensor, temperature: Tensor, *candidates: Tensor
     ) -> Tensor:
         """Add tile after tile to each row's sum."""
+        # The own score is finite, so that no row begins at minus infinity, whose difference to itself is NaN.
         total = torch.logsumexp(beside, dim=1)
         for r in _tiles(len(rows), tile):
             for block, excluded in zip(candidates, masks, strict=True):
                 for c in _tiles(len(block), tile):
+                    # Sums are kept as logarithms: a score of 1/T = 100 would overflow float32's exp at T = 0.01.
                     more = torch.logsumexp(_scores(rows[r], block[c], excluded(r, c), temperature), dim=1)
                     total[r] = torch.logaddexp(total[r], more)
         ctx.tile, ctx.masks = tile, masks
@@ -143,6 +145,7 @@ class _Tiled(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """``d/ds = g softmax(s)``, and from there to both factors of every score and to the temperature."""
         rows, beside, temperature, total, *candidates = ctx.saved_tensors
+        # Of a tile nothing was kept but each row's total, which is all that its softmax needs.
         gradient = gradients[0][:, None]
         of_rows, of_temperature = torch.zeros_like(rows), torch.zeros_like(temperature)
         of_candidates = [torch.zeros_like(block) for block in candidates]
@@ -150,6 +153,7 @@ class _Tiled(torch.autograd.Function):
             for block, of_block, excluded in zip(candidates, of_candidates, ctx.masks, strict=True):
                 for c in _tiles(len(block), ctx.tile):
                     scores = _scores(rows[r], block[c], excluded(r, c), temperature)
+                    # At most 1 before the gradient: the total is at least as large as any score in it.
                     weights = gradient[r] * (scores - total[r, None]).exp_() / temperature
                     of_rows[r].addmm_(weights, block[c])
                     of_block[c].addmm_(weights.T, rows[r])
@@ -184,6 +188,7 @@ def scheduled_temperature(step: int, *, first: float = 1.0, last: float = 1 / 23
     _check(first=first, last=last)
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}; the source takes 10,000")
+    # Linear in 1/T and not in T: similarities are multiplied by it, so that the hardness of the softmax grows evenly.
     share = min(step / steps, 1.0)
     return 1.0 / ((1.0 - share) / first + share / last)
 
@@ -208,6 +213,7 @@ class LearnedTemperature(nn.Module):
         _check(start=start, coldest=coldest)
         if start < coldest:
             raise ValueError(f"start must be at least {coldest}, the coldest temperature, got {start}; begin at 0.05")
+        # The logarithm of the factor, as CLIP has it: a step changes the temperature by a share, and never its sign.
         self.log_factor = nn.Parameter(torch.tensor(-math.log(start)))
         self.coldest = coldest
 

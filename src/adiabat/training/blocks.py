@@ -58,6 +58,7 @@ class RandomState:
         """Go back to it while the block lasts; afterwards the generators stand where they stood before."""
         # Torch's generator is one for all threads: what draws from its own must not touch it.
         apart = drawing_from(torch.Generator()) if self.own else torch.random.fork_rng([self.device] if self.gpu is not None else [])
+        # Restoring inside the fork brings the generators back to where they stood.
         with apart:
             self.restore()
             yield
@@ -90,6 +91,7 @@ def blocks_of(backbone: nn.Module) -> list[nn.Module]:
     Returns:
         The blocks in order; empty where the backbone has no list of modules.
     """
+    # No common name: transformers has layer, layers, h, block; the list with most parameters is the stack in every family of the tests.
     lists = [submodule for submodule in backbone.modules() if isinstance(submodule, nn.ModuleList) and len(submodule)]
     return list(max(lists, key=lambda submodule: sum(weights.numel() for weights in submodule.parameters()), default=[]))
 
@@ -116,6 +118,7 @@ def frozen_prefix(encoder: Encoder, blocks: Sequence[nn.Module]) -> int:
         stack.enter_context(RandomState.now(encoder.device).replayed())
         stack.enter_context(_instead({block: partial(note, number, block.forward) for number, block in enumerate(blocks)}))
         encoder(encoder.collate([[encoder.pad_token_id]], side="document"))
+    # Replaying one of the repeated passes would give the output of the wrong one.
     if passed != list(range(len(blocks))):
         return 0
     return next((number for number, still in enumerate(frozen) if not still), len(blocks))
@@ -182,6 +185,7 @@ def _instead(forwards: Mapping[nn.Module, Forward]) -> Iterator[None]:
             vars(module)["forward"] = forward
         yield
     finally:
+        # A forward that was put aside before, by packing for instance, comes back; else that of the class shows again.
         for module, original in before.items():
             del vars(module)["forward"]
             if original is not None:

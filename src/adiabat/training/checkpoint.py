@@ -51,8 +51,10 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
         partial.mkdir()
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()}, partial / TENSORS)
         write_json({**snapshot.record, "sha256": digest_of(partial / TENSORS).sha256}, partial / RECORD)
+        # Contents first, then the names in the directory, then the new name of the directory: after a power cut none precedes the other.
         for path in (partial / TENSORS, partial / RECORD, partial):
             _flush(path)
+        # A directory cannot be renamed onto one that is not empty: a run that fell back writes this step a second time.
         shutil.rmtree(target, ignore_errors=True)
         partial.rename(target)
         _flush(folder)
@@ -102,6 +104,7 @@ def _checkpoints(folder: Path) -> list[Path]:
 def _read(path: Path) -> Snapshot:
     record = read_json(path / RECORD, remedy=REMEDY, error=JobError, required=False)
     with reading(path / TENSORS, remedy=REMEDY, error=JobError):
+        # safetensors checks its header alone: a flipped bit of a weight would pass.
         if digest_of(path / TENSORS).sha256 != record["sha256"]:
             raise ValueError("its SHA-256 does not match its checksum")
         return Snapshot(load_file(path / TENSORS), record)
@@ -142,4 +145,5 @@ def restore_weights(module: nn.Module, tensors: Mapping[str, Tensor], *, prefix:
     parameters = dict(module.named_parameters())
     for name, saved in tensors.items():
         if name.startswith(prefix):
+            # In place: optimisers and threads hold the parameters themselves.
             parameters[name.removeprefix(prefix)].data.copy_(saved)

@@ -125,9 +125,11 @@ class Processes:
         if self.count == 1 or not trained:
             return
         present = torch.tensor([weights.grad is not None for weights in trained], dtype=torch.int32, device=self.device)
+        # Every process must exchange the same tensors in the same order, or sums would be of different weights.
         for anywhere, weights in zip(self._reduce(present, dist.ReduceOp.MAX).tolist(), trained, strict=True):
             if anywhere and weights.grad is None:
                 weights.grad = torch.zeros_like(weights)
+        # One exchange a bucket: of small tensors the latency of an exchange would cost more than its bytes.
         for bucket in _buckets([weights.grad for weights in trained if weights.grad is not None]):
             flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
             self._reduce(flat, dist.ReduceOp.SUM).div_(self.count)
@@ -161,6 +163,7 @@ class Processes:
         longest = max(rows)
         if not longest:
             return mine.detach().clone()
+        # gloo and NCCL exchange tensors of one shape alone.
         padded = mine.new_zeros(longest, *mine.shape[1:])
         padded[: len(mine)] = mine
         gathered = [torch.empty_like(padded) for _ in rows]
@@ -202,6 +205,7 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None, None]:
         """Add up all processes' gradients, and keep this one's rows."""
+        # All processes' losses depend on these rows; `average_gradients` divides by their number afterwards.
         summed = ctx.processes._reduce(gradients[0].clone(memory_format=torch.contiguous_format), dist.ReduceOp.SUM)
         mine: Tensor | None = summed.split(ctx.rows)[ctx.processes.rank] if ctx.needs_input_grad[0] else None
         return mine, None, None, None

@@ -89,6 +89,7 @@ def pieces_of(lengths: Int[np.ndarray, " b"], chunking: Chunking, *, threads: in
         shaped = bucket_batches(lengths, chunking.tokens, chunking.buckets, longest=longest)
         return [Piece(positions, shape[0] * shape[1], shape) for positions, shape in shaped]
     cut = list(token_budget_batches(lengths, chunking.tokens)) if chunking.tokens else []
+    # A batch that fits one chunk would leave all threads but one idle.
     if len(cut) < threads:
         cut = shared_out(lengths, threads, packed=packed)
     return [Piece(positions, int(padded_lengths(lengths[positions], packed=packed).sum())) for positions in cut]
@@ -100,6 +101,7 @@ def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple
     Args:
         shape: Rows and length to which they are padded; None goes by the texts.
     """
+    # Of a bucket the filler rows are computed too, whatever is in them.
     if shape is not None:
         return np.full(*shape, dtype=np.int64)
     return lengths if packed else np.full(len(lengths), lengths.max())
@@ -120,6 +122,7 @@ def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[P
     """Longest first, each piece to the thread that has least so far."""
     shares: list[list[int]] = [[] for _ in range(threads)]
     sums = [0] * threads
+    # Longest first is within 4/3 of the shortest schedule there is (Graham 1969), and a stable sort gives every run the same one.
     for piece in np.argsort(-np.asarray(costs, dtype=np.int64), kind="stable").tolist():
         thread = sums.index(min(sums))
         shares[thread].append(piece)
@@ -129,6 +132,7 @@ def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[P
 
 def _cut(lengths: Int[np.ndarray, " b"]) -> list[Places]:
     """The cut in two, in order of length, where the longer of two padded passes is shortest."""
+    # In order of length a padded pass costs its size times its last length, so that only len - 1 cuts have to be compared.
     order = np.argsort(lengths, kind="stable")
     ascending = lengths[order]
     cuts = np.arange(1, len(order))
@@ -192,6 +196,7 @@ class Chunk:
         manner = self.manner
         if not manner.trained:
             return self.pass_through(graph=False)
+        # Without caching the graph stays until the gradient is known: as much memory as the whole batch's activations.
         if not manner.cached:
             self._graph = self.pass_through(graph=True)
             return self._graph.detach()
@@ -200,12 +205,14 @@ class Chunk:
         self._start = RandomState.now(device) if device and self.seed is None else None
         if not manner.prefix:
             return self.pass_through(graph=False)
+        # Only the last block of the prefix is recorded: the blocks before it are not asked for again.
         with recorded(self.blocks[manner.prefix - 1], self._record, device=device):
             return self.pass_through(graph=False)
 
     def carry_on(self, gradient: Float[Tensor, "p e"]) -> None:
         """Add to the gradients of the weights; what was kept is let go."""
         graph = self._graph if self._graph is not None else self._again()
+        # The record goes before the gradient is computed, when memory is at its highest.
         self.forget()
         torch.autograd.backward(graph, gradient)
 
@@ -231,6 +238,7 @@ class Chunk:
         with ExitStack() as stack:
             if self._start is not None:
                 stack.enter_context(self._start.replayed())
+            # Blocks of the prefix return what they gave, and leave random numbers where they left them.
             for output in self._record:
                 stack.enter_context(replayed(self.blocks[: self.manner.prefix], output))
             return self.pass_through(graph=True)
@@ -240,6 +248,7 @@ class Chunk:
         if self.shape is not None:
             tokens = filled_up(tokens, rows=self.shape[0], length=self.shape[1], pad_token_id=self.encoder.pad_token_id)
         embeddings: Tensor = self.encoder(tokens)
+        # Rows that fill a bucket up come last; without them in the result they get no gradient.
         return embeddings[: len(self.picked)]
 
 
@@ -275,6 +284,7 @@ def _prepare(copy: Encoder, chunking: Chunking) -> None:
 def _give_own_gradients(module: nn.Module) -> None:
     """Replace each parameter by one that has the same memory, and a gradient of its own."""
     twins: dict[int, nn.Parameter] = {}
+    # Tied parameters stay tied: one twin for each, wherever it stands.
     for submodule in module.modules():
         for name, weights in submodule.named_parameters(recurse=False, remove_duplicate=False):
             twin = twins.setdefault(id(weights), nn.Parameter(weights.detach(), requires_grad=weights.requires_grad))

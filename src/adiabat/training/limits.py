@@ -37,6 +37,7 @@ class Validation:
             return False
         if keep == "last":
             return True
+        # Strictly: an equal epoch is idle, and a NaN never improves.
         return self.loss < best.loss and (keep == "loss" or self.errors < best.errors)
 
 
@@ -170,6 +171,7 @@ class Interruption:
         self._restore()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        # Handlers come back with the first signal, so that a second one ends a step that hangs.
         self.requested = True
         self._restore()
 

@@ -91,6 +91,7 @@ class Loop:
             reason = self._steps()
         finally:
             self.log.close()
+        # Where the last weights are the result, nothing was kept and nothing is restored.
         restore_weights(self.objective.module, self._best, prefix=BEST)
         return Outcome(self.position, reason)
 
@@ -105,6 +106,7 @@ class Loop:
     def _steps(self) -> str:
         """Take steps until there is a reason to stop, and give it; torch's random state is afterwards as it was before."""
         devices = [self.device] if self.device.type == "cuda" else []
+        # Steps seed torch's generator; the caller's random numbers are not theirs to change.
         with Interruption() as interruption, torch.random.fork_rng(devices):
             while (reason := self._reason_to_stop()) is None:
                 self.step()
@@ -113,6 +115,7 @@ class Loop:
 
     def _rest(self, *, stopping: bool) -> None:
         """What comes between two steps: an epoch's end where one is reached, and a checkpoint there or where one is due."""
+        # A checkpoint after each validation: the best epoch is never lost to a kill.
         if self._at_an_end():
             self._end_epoch()
             self._save()
@@ -154,16 +157,19 @@ class Loop:
         position = self.position
         # Texts of different processes draw different dropout.
         torch.manual_seed((step_seed(self.seed, position.step) + self.processes.rank) % 2**64)
+        # The rate follows from the step's number, so that a resumed run needs no state of the schedule.
         rate = self.learning_rate * position.rate_factor * self.schedule.factor(position.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         loss = self.objective.loss(position.step)
         loss.backward()  # type: ignore[no-untyped-call]
+        # Before clipping, whose norm is that of the joined gradient.
         self.processes.average_gradients(self._trained.values())
         loss = self.processes.mean(loss)
         self._require_sound(loss)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        # In 64 bits, and on the device: a step must not wait for the loss to reach the CPU more often than the check above.
         self._loss_sum += loss
         spent = self.cost(position.step)
         position.flops += spent.flops
@@ -204,6 +210,7 @@ class Loop:
     def _keep_as_best(self, validation: Validation) -> None:
         position = self.position
         position.best, position.best_epoch, position.idle = validation, position.epoch, 0
+        # The best weights are needed too where a run may have to go back to them.
         if self.limits.keep != "last" or self.limits.outside is not None:
             self._best = {BEST + name: weights.detach().clone() for name, weights in self._trained.items()}
 
@@ -286,10 +293,12 @@ class Loop:
         if not self.processes.is_main:
             self._saved_at = time.monotonic()
             return
+        # The mean since the last row of the log goes on after a resume as if nothing had happened.
         position.loss_sum = float(self._loss_sum)
         optimizer = optimizer_snapshot(self.optimizer)
         weights = {WEIGHTS + name: tensor for name, tensor in self._trained.items()}
         record = {"position": asdict(position), "runs_on": self._surroundings(), "log": self.log.checksum, **optimizer.record}
+        # Rows reach the disk before the checkpoint that counts on them.
         self.log.flush()
         snapshot = Snapshot({**weights, **self._best, **optimizer.tensors}, record)
         write_checkpoint(self.folder, position.step, snapshot, keep=(self.limits.keep_checkpoints or KEPT) + spare)
@@ -310,5 +319,6 @@ class Loop:
         restore_optimizer(self.optimizer, snapshot)
         self._best = {name: tensor.to(self.device) for name, tensor in snapshot.tensors.items() if name.startswith(BEST)}
         self._loss_sum.fill_(self.position.loss_sum)
+        # Rows behind the checkpoint are of steps that are taken again.
         self.log.truncate(step=self.position.step, checksum=snapshot.record.get("log"))
         return True

@@ -43,6 +43,7 @@ def decay_groups(module: nn.Module) -> list[Group]:
     Reference:
         BERT's own code leaves out biases and norms (Devlin et al. 2019), CLIP all gains and biases (Radford et al. 2021, section 2.5).
     """
+    # Dimensions and not names: families name their norms differently.
     trainable = [weights for weights in module.parameters() if weights.requires_grad]
     matrices = tuple(weights for weights in trainable if weights.dim() >= 2)
     return [Group(matrices, decays=True), Group(tuple(weights for weights in trainable if weights.dim() < 2), decays=False)]

@@ -109,8 +109,10 @@ class Passes:
         manners = [self._manner(tower) for tower in range(len(self._encoders))]
         shares = self._shares(groups, manners)
         trained = [manners[group.tower].trained for group in groups]
+        # One chunk needs no joining: its own graph is that of the batch.
         if trained == [True] and not self._chunking.cached and sum(map(len, shares)) == 1:
             return [_in_place(shares[0][0])]
+        # Autograd calls the backward of a function only if an input needs a gradient; weights are reached through the chunks' own graphs.
         root = torch.empty(0, requires_grad=any(trained))
         joined: tuple[Tensor, ...] = _Joined.apply(root, self, groups, shares, trained)  # type: ignore[no-untyped-call]
         return list(joined)
@@ -121,6 +123,7 @@ class Passes:
 
     def _operations(self, group: Group) -> float:
         manner, encoder = self._manner(group.tower), self._encoders[group.tower]
+        # Methods may freeze or free weights between steps, which changes what a pass costs.
         flags = tuple(weights.requires_grad for weights in encoder.parameters())
         if (group.tower, flags) not in self._counted:
             self._counted[group.tower, flags] = operations_of(encoder)
@@ -158,8 +161,10 @@ class Passes:
         """Chunks of each thread, in a fixed order."""
         pieces = [(number, piece) for number, group in enumerate(groups) for piece in self._pieces(group)]
         factors = [size * (GRADIENT_COST if manner.trained else 1) for size, manner in zip(self._sizes, manners, strict=True)]
+        # Tokens times parameters, since attention is a small part of short texts.
         costs = [piece.tokens * factors[groups[number].tower] for number, piece in pieces]
         seeds = _seeds(len(pieces)) if any(manner.draws for manner in manners) else [None] * len(pieces)
+        # Which thread gets a chunk follows from lengths alone, so that gradients add up in the same order in every run.
         shares = enumerate(evenly(costs, len(self._copies)))
         return [[self._chunk(thread, groups, manners, pieces[at], seeds[at]) for at in share] for thread, share in shares]
 
@@ -195,6 +200,7 @@ class Passes:
 
     def _collect(self) -> None:
         """Add the gradients of every thread but the first to the towers' own, and forget them."""
+        # The first thread has the towers' parameters themselves: what it found is there already.
         for weights, twin in self._twins():
             if twin.grad is not None:
                 weights.grad = twin.grad if weights.grad is None else weights.grad.add_(twin.grad)
@@ -219,6 +225,7 @@ class _Joined(torch.autograd.Function):
             for chunk, output in zip(share, outputs, strict=True):
                 joined[chunk.group][torch.from_numpy(chunk.places)] = output
         ctx.passes, ctx.shares, ctx.once = passes, shares, _Once()
+        # A group without gradient is not passed again; zeros in its place would be.
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(room for room, needs_gradient in zip(joined, trained, strict=True) if not needs_gradient))
         return tuple(joined)
@@ -231,6 +238,7 @@ class _Joined(torch.autograd.Function):
         try:
             for _ in ctx.passes._run([partial(_carry_on, share, gradients) for share in shares]):
                 pass
+        # Half of a gradient must not be left for the next step.
         except BaseException:
             ctx.passes._forget()
             raise
@@ -252,6 +260,7 @@ class _Once:
 
 def _in_place(chunk: Chunk) -> Float[Tensor, "b e"]:
     """Embeddings of the only chunk in the order of the batch, with the graph that autograd made."""
+    # The inverse of a permutation is its argsort.
     order = torch.from_numpy(np.argsort(chunk.places)).to(chunk.encoder.device)
     embeddings = chunk.pass_through(graph=True)[order]
     assert embeddings.grad_fn is not None
@@ -261,6 +270,7 @@ def _in_place(chunk: Chunk) -> Float[Tensor, "b e"]:
 
 def _seeds(count: int) -> list[int]:
     """A seed for each chunk's dropout, out of one number from torch's generator."""
+    # One draw for the whole batch leaves torch's generator at the same place, however the batch is cut.
     first = int(torch.randint(2**63 - 1, ()))
     return [(first + number) % 2**63 for number in range(count)]
 
@@ -304,6 +314,7 @@ def _threads(encoders: Sequence[Encoder], chunking: Chunking) -> int:
     packed = not chunking.buckets and not chunking.compiled
     apart = all(encoder.device.type == "cpu" and (not draws(encoder) or (packed and is_packable(encoder.backbone))) for encoder in encoders)
     apart = apart and not chunking.compiled
+    # Two threads of one core each beat one pass on two cores: an operation on so few tokens is over before the cores are in step.
     return WORKERS if apart and torch.get_num_threads() >= WORKERS else 1
 
 

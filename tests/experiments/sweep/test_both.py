@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adiabat.adiabatic.tune_checks import inputs_of
-from adiabat.adiabatic.tuning_context import Ground
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import ConfigError
 from adiabat.dual_encoder.train import train
@@ -71,8 +71,8 @@ def test_train_with_a_document_tower_that_stays_is_tune(world: Path) -> None:
     found = run(settings).runs[0]
     (planned,) = (one for one in plan_runs(settings) if one.both)
     inputs = inputs_of("tiny", str(world / "store"), str(world / "triplets.jsonl"))
-    ground = Ground(problem_model, world / "store", inputs["data"])
-    wanted = train_settings(planned, inputs, ground, Job(world / "frozen"))
+    context = TuningContext(problem_model, world / "store", inputs["data"])
+    wanted = train_settings(planned, inputs, context, Job(world / "frozen"))
     frozen = wanted.model_copy(update={"towers": wanted.towers.model_copy(update={"frozen": "document"})})
     assert isinstance(frozen, TrainSettings)
     train(load, frozen)
