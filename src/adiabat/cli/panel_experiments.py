@@ -51,11 +51,11 @@ def scaling(
     short = short_for({"scaling.out": out, "scaling.engine": engine})
     settings = settings_of(ScalingSettings, spec, [*(assignments or ()), *short], seed=seed, device=device)
     import adiabat
-    from adiabat.report.scaling_table import scaling_tables
+    from adiabat.report.summaries import terminal_tables
 
     with shown_progress() as watch:
         found = adiabat.scaling(settings, resume=resume, command=command_line(), watch=watch)
-    PEOPLE.print(scaling_tables(found))
+    PEOPLE.print(*terminal_tables(found))
     answer(found.to_json() if as_json else str(Path(str(settings.scaling.out)) / "report.html"))
 
 
@@ -87,12 +87,12 @@ def plan(
     short = short_for({"plan.runs": runs, "plan.memory": memory, "plan.out": out}, numbers)
     settings = settings_of(PlanSettings, config, [*(assignments or ()), *short], seed=seed, device=device)
     import adiabat
-    from adiabat.report.scaling_files import run_toml
-    from adiabat.report.scaling_table import scaling_tables
+    from adiabat.report.scaling_page import run_toml
+    from adiabat.report.summaries import terminal_tables
 
     with shown_progress() as watch:
         found = adiabat.plan(settings, command=command_line(), watch=watch)
-    PEOPLE.print(scaling_tables(found))
+    PEOPLE.print(*terminal_tables(found))
     if as_json:
         answer(found.to_json())
     elif settings.plan.out is not None:

@@ -12,7 +12,7 @@ _MODULES = {
     "suite": "suite_page",
     "sweep": "sweep_files",
     "rate-search": "rate_search_page",
-    **dict.fromkeys(("scaling", "plan"), "scaling_files"),
+    **dict.fromkeys(("scaling", "plan"), "scaling_page"),
     "space": "space_page",
     "comparison": "comparison_page",
 }

@@ -1,115 +1,267 @@
-"""The page of a scaling experiment, or of a plan, made from its record alone; see `templates` for what a page may hold."""
+"""The page of a scaling experiment or a plan, with its figures, ``train.toml`` and terminal tables."""
 
-from typing import Any
+from collections.abc import Callable
+from operator import itemgetter
 
-from adiabat.report import format as wording
-from adiabat.report import scaling_plots as plots
-from adiabat.report import scaling_wording as words
-from adiabat.report.page_templates import given, picture, template
-from adiabat.report.scaling_curves import pictures
-from adiabat.results.scaling_result import KindRecord, LineRecord, ScalingResult, ScalingRun
+import tomli_w
+
+from adiabat.core.text import DASH, amount, cut, duration, flop, integer, printable, share
+from adiabat.report import scaling_headline as words
+from adiabat.report.format import number, setting, signed
+from adiabat.report.page import Figure, Group, Page, Section
+from adiabat.report.scaling_figures import figures
+from adiabat.report.tables import Cell, Column, Table
+from adiabat.results.scaling_result import Advice, Correlation, KindRecord, LineRecord, ScalingResult, ScalingRun
 from adiabat.scaling_laws.frontier import NEAR
 
 MOST_CANDIDATES = 15
 """Options that the table of a plan shows."""
 
+MOST_ROWS = 8
+"""Options that the terminal shows."""
 
-def render_scaling(result: ScalingResult) -> str:
-    """The page of a scaling experiment, or of a plan."""
-    advice = result.advice
-    return template("scaling_page.html.j2").render(
-        result=result,
-        verb="scaling" if advice is None else "plan",
-        command=result.command,
+NOT_SHOWN = ("FLOP", "memory")
+"""Columns of the page for which a terminal has no room."""
+
+
+def page(result: ScalingResult) -> Page:
+    """The page of a scaling experiment or a plan."""
+    budgets = sorted({run.budget for run in result.runs})
+    about = [
+        ("runs", f"{integer(len(result.runs))}, {flop(sum(run.flops for run in result.runs))} in all" if result.runs else ""),
+        ("models", ", ".join(dict.fromkeys(run.way.name for run in result.runs))),
+        ("budgets", ", ".join(f"{budget:.3g}" for budget in budgets)),
+    ]
+    advised: list[Section | None] = [] if result.advice is None else [*_advised(result, result.advice)]
+    drawn = [
+        Figure(charts=[chart], title=title, caption=caption, label=f"{title}; the table of runs holds the numbers")
+        for chart, title, caption in figures(result)
+    ]
+    return Page(
+        record=result,
+        name=result.kind,
         headline=words.headline(result),
         reservations=words.reservations(result),
-        about=_about(result),
-        reasons=[] if advice is None else advice.reasons,
-        head=words.CHOICE_HEAD,
-        candidates=[] if advice is None else [words.choice_cells(one) for one in advice.candidates[:MOST_CANDIDATES]],
-        unshown=0 if advice is None else max(0, len(advice.candidates) - MOST_CANDIDATES),
-        additions=_additions(result),
-        figures=[{"svg": picture(plots.inlined(one)), "title": one.title, "caption": one.caption} for one in pictures(result)],
-        laws=[_law(one) for one in result.kinds],
-        reach=f"{NEAR:g}",
-        crossings=[words.crossing_cells(one) for one in result.crossings],
-        correlations=[_correlation(result, place) for place in range(len(result.downstream))],
-        runs=[_run(result, row) for row in result.runs],
-        facts=_facts(result),
-        given=given(("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings)),
-        versions=sorted(result.versions.items()),
+        about=[fact for fact in about if fact[1]],
+        sections=[
+            *advised,
+            Group(id="figures", title="Figures", sections=drawn) if drawn else None,
+            _crossings(result),
+            _laws(result),
+            _downstream(result),
+            _runs(result),
+        ],
+        facts=[
+            *(("made", result.created), ("seed of the draws", str(result.seed)), ("runs drawn again", integer(result.resamples))),
+            ("time of all runs", duration(result.seconds)),
+            ("devices", ", ".join(dict.fromkeys(run.device for run in result.runs if run.device))),
+        ],
+        tables=[("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings)],
     )
 
 
-def _about(result: ScalingResult) -> list[tuple[str, str]]:
-    budgets = sorted({row.budget for row in result.runs})
-    spent = sum(row.flops for row in result.runs)
-    facts = [
-        ("runs", f"{wording.integer(len(result.runs))}, {words.flop(spent)} in all" if result.runs else ""),
-        ("models", ", ".join(dict.fromkeys(row.way.name for row in result.runs))),
-        ("budgets", ", ".join(f"{one:.3g}" for one in budgets)),
+def exports(result: ScalingResult) -> dict[str, Callable[[], str]]:
+    """The figures beside the page, and of a plan the training run that carries it out."""
+    files: dict[str, Callable[[], str]] = {f"figures/{chart.name}.svg": chart.file for chart, _, _ in figures(result)}
+    advice = result.advice
+    if advice is not None and advice.settings:
+        files["train.toml"] = lambda: run_toml(advice)
+    return files
+
+
+def run_toml(advice: Advice) -> str:
+    """The training run that carries advice out, with its reasons."""
+    reasons = [f"{reason.what}: {reason.value} ({reason.why}; {reason.source})" for reason in advice.reasons]
+    lines = "".join(f"# {' '.join(printable(line).split())}\n" for line in reasons)
+    return lines + "\n" + tomli_w.dumps(advice.settings)
+
+
+def terminal(result: ScalingResult) -> list[Table]:
+    """The laws, or the options of a plan, and what they say."""
+    caption = [words.headline(result), *(f"- {sentence}" for sentence in words.reservations(result))]
+    advice = result.advice
+    if advice is None:
+        return [Table(title=result.title, columns=_kind_columns(), rows=result.kinds, caption=caption)]
+    if advice.additions:
+        runs = "; ".join(f"{run.run} at {flop(run.budget)}, seed {run.seed} ({share(run.gain)})" for run in advice.additions)
+        caption.insert(0, f"runs that would narrow the answer most: {runs}")
+    columns = [column for column in _choice_columns() if column.head not in NOT_SHOWN]
+    best = id(advice.candidates[0]) if advice.best is not None and advice.candidates else 0
+    rows = advice.candidates[:MOST_ROWS]
+    return [Table(title=result.title, columns=columns, rows=rows, caption=caption, row_class=lambda row: "safe" if id(row) == best else "")]
+
+
+def _kind_columns() -> list[Column]:
+    def least(kind: KindRecord) -> tuple[float, float] | None:
+        line = kind.frontier
+        return min(zip(line.values, line.at, strict=True), default=None) if line else None
+
+    return [
+        Column("models and method", lambda kind: str(kind.kind), "name"),
+        Column("runs", lambda kind: integer(kind.runs), "number"),
+        Column("least loss", lambda kind: number(found[0]) if (found := least(kind)) else DASH, "number"),
+        Column("at", lambda kind: flop(found[1]) if (found := least(kind)) else DASH, "number"),
+        Column("error on the largest model", lambda kind: words.errors(kind)[0], "number"),
+        Column("budget", lambda kind: words.errors(kind)[1], "number"),
     ]
-    return [fact for fact in facts if fact[1]]
 
 
-def _additions(result: ScalingResult) -> list[dict[str, str]]:
-    additions = [] if result.advice is None else result.advice.additions
-    return [{"run": one.run, "budget": words.flop(one.budget), "seed": str(one.seed), "gain": wording.share(one.gain)} for one in additions]
+def _choice_columns() -> list[Column]:
+    def column(position: int, head: str) -> Column:
+        return Column(head, lambda choice: words.choice_cells(choice)[position] or Cell(""), "number" if position else "name")
+
+    return [column(position, head) for position, head in enumerate(words.CHOICE_HEAD)]
 
 
-def _law(one: KindRecord) -> dict[str, Any]:
-    law = one.law
-    frontier = one.frontier
-    return {
-        "kind": str(one.kind),
-        "runs": wording.integer(one.runs),
-        "formula": law.formula if law else "",
-        "coefficients": words.law_facts(one) if law else [],
-        "noise": wording.share(law.noise) if law else wording.DASH,
-        "errors": words.errors(one),
-        "open": law.left_open if law else [f"no law: it lacks {one.why_not}"],
-        "frontier": f"{frontier.slope:.3f} ln C {frontier.intercept:+.2f}" if frontier else wording.DASH,
-        "slope": _slope(frontier),
-        "sizes": f"C^{one.sizes.slope:.2f}" if one.sizes else wording.DASH,
-        "growth": _slope(one.sizes),
-    }
-
-
-def _slope(line: LineRecord | None) -> str:
-    """The interval of its slope."""
-    return words.bounds((line.low[0], line.high[0]), digits=3) if line and line.low and line.high else ""
-
-
-def _correlation(result: ScalingResult, place: int) -> dict[str, str]:
-    one = result.downstream[place]
-    value = wording.DASH if one.value is None else wording.signed(one.value, decimals=3)
-    found = {"runs": wording.integer(one.runs), "value": value, "interval": words.bounds(one.interval, digits=3)}
-    return {"task": one.task, "family": words.family_of(one), **found}
-
-
-def _run(result: ScalingResult, row: ScalingRun) -> dict[str, Any]:
-    loss, other = (row.validation_loss, row.loss) if result.loss == "validation" else (row.loss, row.validation_loss)
-    return {
-        "name": row.way.title,
-        "budget": f"{row.budget:.3g}",
-        "seed": str(row.seed),
-        "why": result.left_out.get(row.name, ""),
-        "steps": wording.integer(row.steps),
-        "tokens": f"{row.tokens:.3g}",
-        "loss": wording.DASH if loss is None else wording.number(loss),
-        "other": wording.DASH if other is None else wording.number(other),
-        "rate": wording.setting(row.learning_rate),
-        "time": wording.duration(row.seconds),
-        "memory": wording.amount(row.memory) or wording.DASH,
-    }
-
-
-def _facts(result: ScalingResult) -> list[tuple[str, str]]:
-    facts = [
-        ("made", result.created),
-        ("seed of the draws", str(result.seed)),
-        ("runs drawn again", wording.integer(result.resamples)),
-        ("time of all runs", wording.duration(result.seconds)),
-        ("devices", ", ".join(dict.fromkeys(row.device for row in result.runs if row.device))),
+def _advised(result: ScalingResult, advice: Advice) -> list[Group | None]:
+    """Reasons, options, and runs that would narrow the answer."""
+    reasons = [
+        Column("what", lambda reason: reason.what),
+        Column("value", lambda reason: cut(reason.value, limit=200)),
+        Column("why", lambda reason: cut(reason.why, limit=400)),
+        Column("source", lambda reason: reason.source),
     ]
-    return [fact for fact in facts if fact[1]]
+    additions = [
+        Column("run", lambda run: cut(run.run, limit=120)),
+        Column("budget", lambda run: flop(run.budget), "number"),
+        Column("seed", lambda run: run.seed, "number"),
+        Column("variance that goes", lambda run: share(run.gain), "number"),
+    ]
+    first = id(advice.candidates[0]) if advice.best is not None and advice.candidates else 0
+    hidden = max(0, len(advice.candidates) - MOST_CANDIDATES)
+    options = Table(
+        columns=_choice_columns(), rows=advice.candidates[:MOST_CANDIDATES], row_class=lambda choice: "safe" if id(choice) == first else ""
+    )
+    ordered = ", the least predicted loss first" if result.runs else ""
+    return [
+        Group(id="reasons", title="Why", sections=[Table(columns=reasons, rows=advice.reasons)]) if advice.reasons else None,
+        Group(
+            id="candidates",
+            title="Options",
+            lead=f"Each at the tokens that the budget pays for{ordered}.{f' {hidden} more are in result.json.' if hidden else ''}",
+            sections=[options],
+        )
+        if advice.candidates
+        else None,
+        Group(
+            id="additions",
+            title="Runs that would narrow the answer",
+            lead="Those that take most off the variance of the difference between the first and the runner-up, for what they cost; add "
+            "them to "
+            "the scaling experiment and resume it.",
+            sections=[Table(columns=additions, rows=advice.additions)],
+        )
+        if advice.additions
+        else None,
+    ]
+
+
+def _crossings(result: ScalingResult) -> Group | None:
+    heads = ("models", "ahead before", "ahead after", "budget, FLOP", "interval", "draws that agree")
+    columns = [Column(head, itemgetter(at), "number" if at > 2 else "text") for at, head in enumerate(heads)]
+    return (
+        Group(
+            id="crossings",
+            title="Where one method overtakes another",
+            lead=f"Budgets at which the lines of the least loss cross, of those within a factor of {NEAR:g} of the budgets of the runs; "
+            "with the 95 % interval of noise drawn again, and the share of these draws in which the same method is ahead before.",
+            sections=[Table(columns=columns, rows=[words.crossing_cells(crossing) for crossing in result.crossings])],
+        )
+        if result.crossings
+        else None
+    )
+
+
+def _laws(result: ScalingResult) -> Group | None:
+    return (
+        Group(
+            id="laws",
+            title="Laws",
+            lead="Coefficients with 95 % intervals of runs drawn again. Noise is the spread of single runs about the law; the errors are "
+            "those on the "
+            "largest model and on the largest budget, of the law fitted without them (means of logarithms).",
+            sections=[section for kind in result.kinds for section in _law(kind)],
+        )
+        if result.kinds
+        else None
+    )
+
+
+def _law(kind: KindRecord) -> list[Table | None]:
+    """Figures of a law, then its coefficients."""
+    law = kind.law
+    columns = [
+        Column("runs", lambda _: integer(kind.runs), "number"),
+        Column("noise", lambda _: share(law.noise) if law else DASH, "number"),
+        Column("error on the model", lambda _: words.errors(kind)[0], "number"),
+        Column("on the budget", lambda _: words.errors(kind)[1], "number"),
+        Column("frontier, ln of the least loss", lambda _: _frontier(kind.frontier)),
+        Column("best size grows as", lambda _: _growth(kind.sizes)),
+    ]
+    unknown = law.left_open if law else [f"no law: it lacks {kind.why_not}"]
+    formula = law.formula if law else ""
+    figures_of = Table(title=cut(str(kind.kind), limit=120), lead=formula, columns=columns, rows=[kind], caption=unknown)
+    coefficients = [Column("coefficient", itemgetter(0), "code"), Column("value", itemgetter(1))]
+    return [figures_of, Table(columns=coefficients, rows=words.law_facts(kind)) if law else None]
+
+
+def _frontier(line: LineRecord | None) -> Cell:
+    return Cell(DASH) if line is None else Cell(f"{line.slope:.3f} ln C {line.intercept:+.2f}", [_slope(line, "slope")])
+
+
+def _growth(line: LineRecord | None) -> Cell:
+    return Cell(DASH) if line is None else Cell(f"C^{line.slope:.2f}", [_slope(line, "exponent")])
+
+
+def _slope(line: LineRecord, name: str) -> str:
+    return f"{name} {words.bounds((line.low[0], line.high[0]), digits=3)}" if line.low and line.high else ""
+
+
+def _downstream(result: ScalingResult) -> Group | None:
+    def value(correlation: Correlation) -> str:
+        return DASH if correlation.value is None else signed(correlation.value, decimals=3)
+
+    columns = [
+        Column("task", lambda correlation: cut(correlation.task, limit=120)),
+        Column("family", lambda correlation: cut(words.family_of(correlation), limit=120)),
+        Column("runs", lambda correlation: integer(correlation.runs), "number"),
+        Column("correlation", value, "number"),
+        Column("interval", lambda correlation: Cell(words.bounds(correlation.interval, digits=3)), "number"),
+    ]
+    return (
+        Group(
+            id="downstream",
+            title="Loss and scores of tasks",
+            lead="Spearman's correlation over the runs that have the score, with the 95 % interval of runs drawn again; below 0 where a "
+            "lower loss goes "
+            "with a better score.",
+            sections=[Table(columns=columns, rows=result.downstream)],
+        )
+        if result.downstream
+        else None
+    )
+
+
+def _runs(result: ScalingResult) -> Group | None:
+    other = "training" if result.loss == "validation" else "validation"
+
+    def name(run: ScalingRun) -> Cell:
+        why = result.left_out.get(run.name, "")
+        return Cell(cut(run.way.title, limit=120), [f"left out: {cut(why, limit=300)}"] if why else [])
+
+    def loss(kind: str) -> Callable[[ScalingRun], str]:
+        return lambda run: DASH if (found := run.validation_loss if kind == "validation" else run.loss) is None else number(found)
+
+    columns = [
+        Column("run", name, "name"),
+        Column("budget", lambda run: f"{run.budget:.3g}", "number"),
+        Column("seed", lambda run: run.seed, "number"),
+        Column("steps", lambda run: integer(run.steps), "number"),
+        Column("tokens", lambda run: f"{run.tokens:.3g}", "number"),
+        Column(f"{result.loss} loss", loss(result.loss), "number"),
+        Column(f"{other} loss", loss(other), "number"),
+        Column("rate", lambda run: setting(run.learning_rate), "number"),
+        Column("time", lambda run: duration(run.seconds), "number"),
+        Column("memory", lambda run: amount(run.memory) or DASH, "number"),
+    ]
+    return Group(id="runs", title="Runs", sections=[Table(columns=columns, rows=result.runs)]) if result.runs else None

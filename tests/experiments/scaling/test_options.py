@@ -12,7 +12,7 @@ import pytest
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.experiments.plan import plan
 from adiabat.experiments.plan_constraints import TOO_LONG, TOO_SHORT, UNTIMED
-from adiabat.report.scaling_wording import reservations
+from adiabat.report.scaling_headline import reservations
 from adiabat.results.record import read_result
 from adiabat.results.scaling_result import ScalingResult
 from adiabat.runs.finish import write_report

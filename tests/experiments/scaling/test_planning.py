@@ -19,8 +19,8 @@ from adiabat.experiments.plan import plan
 from adiabat.experiments.plan_constraints import TOO_LARGE
 from adiabat.experiments.plan_prior import FULL, published_rate
 from adiabat.experiments.scaling_rows import rows_in
-from adiabat.report.scaling_files import run_toml
-from adiabat.report.scaling_wording import headline, reservations
+from adiabat.report.scaling_headline import headline, reservations
+from adiabat.report.scaling_page import run_toml
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.run_config import without_none
 from adiabat.scaling_laws.laws import Kind

@@ -1,13 +1,17 @@
-"""What the figures of a scaling experiment show, before anything is drawn."""
+"""The figures of a scaling experiment or a plan."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Literal
 
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, to_hex
 
+from adiabat.core.text import cut_middle, integer
+from adiabat.report.chart_style import MUTED
+from adiabat.report.charts import Chart, Line, Panel, curves
+from adiabat.report.format import number
 from adiabat.results.scaling_result import KindRecord, LineRecord, ScalingResult, ScalingRun
 from adiabat.scaling_laws.frontier import Profile, line_through
 from adiabat.scaling_laws.laws import Method
@@ -17,81 +21,67 @@ Look = Literal["marked", "line", "dashed", "hollow", "point"]
 """Markers joined by a line, a line alone, a dashed one, or markers alone: hollow ones, and large ones."""
 
 PARABOLA_POINTS = 25
+
+MOST_TICKS, APART = 6, 1.4
+"""Ticks that stand at the values that are drawn, and how many times each the next must be."""
+
 METHODS: tuple[Method, ...] = ("full", "freezing", "bias", "lora")
 """In the order in which they have their colours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Points that belong together.
+_HUES = (("#1f6fb4", "o"), ("#a67c00", "s"), ("#c2568f", "^"), ("#1b8a5a", "D"))
+"""Mid-tones, to be seen on light and dark pages alike; markers tell methods apart without colour."""
 
-    Attributes:
-        label: For the legend; "" for none.
-        points: By x.
-        hue: Number of its colour, or a share in [0, 1] of the way from light to dark.
-        look: How it is drawn.
-    """
-
-    label: str
-    points: Points
-    hue: int | float
-    look: Look = "marked"
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One pair of axes.
-
-    Attributes:
-        title: Above it.
-        across: Name of the horizontal axis.
-        up: Name of the vertical one.
-        curves: To be drawn; at least one.
-        diagonal: Whether a line shows where both are equal.
-        linear: Axes that are not logarithmic.
-    """
-
-    title: str
-    across: str
-    up: str
-    curves: tuple[Curve, ...]
-    diagonal: bool = False
-    linear: tuple[Literal["across", "up"], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """One figure.
-
-    Attributes:
-        name: Of its files, and prefix of the ids inside it.
-        title: In words.
-        caption: What it shows.
-        panels: Left to right, top to bottom.
-    """
-
-    name: str
-    title: str
-    caption: str
-    panels: tuple[Panel, ...]
+_SHADES = LinearSegmentedColormap.from_list("small-large", ["#3f95dc", "#8071c4", "#b0508f", "#b0481f"])
 
 
 SIZE, TOKENS, BUDGET = "size, parameters", "tokens", "budget, FLOP"
 
 
-def pictures(result: ScalingResult) -> list[Picture]:
-    """All figures of a scaling experiment."""
+def panels_of(result: ScalingResult) -> list[tuple[str, str, str, list[Panel]]]:
+    """Name, title, caption and panels of each figure that has something to show."""
     up = f"{result.loss} loss"
     every = (
-        Picture("isoflop", "Loss by size at each budget", _ISOFLOP, tuple(_isoflop(result, up))),
-        Picture("optimal", "Best size and tokens by budget", _OPTIMAL, tuple(_optimal(result))),
-        Picture("frontier", "Least loss by budget", _FRONTIER, tuple(_frontiers(result, up))),
-        Picture("ranks", "Loss by rank of LoRA", _RANKS, tuple(_by_detail(result, up, "lora"))),
-        Picture("frozen", "Loss by share of parameters that are trained", _FROZEN, tuple(_by_detail(result, up, "freezing"))),
-        Picture("predicted", "Predicted and actual loss", _PREDICTED, tuple(_predicted(result, up))),
-        Picture("downstream", "Scores of tasks by loss", _DOWNSTREAM, tuple(_downstream(result, up))),
+        ("isoflop", "Loss by size at each budget", _ISOFLOP, _isoflop(result, up)),
+        ("optimal", "Best size and tokens by budget", _OPTIMAL, _optimal(result)),
+        ("frontier", "Least loss by budget", _FRONTIER, _frontiers(result, up)),
+        ("ranks", "Loss by rank of LoRA", _RANKS, _by_detail(result, up, "lora")),
+        ("frozen", "Loss by share of parameters that are trained", _FROZEN, _by_detail(result, up, "freezing")),
+        ("predicted", "Predicted and actual loss", _PREDICTED, _predicted(result, up)),
+        ("downstream", "Scores of tasks by loss", _DOWNSTREAM, _downstream(result, up)),
     )
-    return [one for one in every if one.panels]
+    return [(name, title, caption, drawn) for name, title, caption, panels in every if (drawn := list(panels))]
+
+
+def figures(result: ScalingResult) -> list[tuple[Chart, str, str]]:
+    """Each chart with title and caption."""
+    return [(curves(name, panels), title, caption) for name, title, caption, panels in panels_of(result)]
+
+
+def _curve(label: str, points: Sequence[tuple[float, float]], hue: int | float, look: Look = "marked") -> Line:
+    """A line of the colour of its method, by number, or of its budget, by a share of the way from light to dark."""
+    colour, marker = _HUES[hue] if isinstance(hue, int) else (to_hex(_SHADES(hue)), "D" if look == "point" else "o")
+    style = {"marked": "-", "line": "-", "dashed": "--", "hollow": "", "point": ""}[look]
+    return Line(points, label, colour, "" if look in ("line", "dashed") else marker, style, width=1.3, hollow=look == "hollow")
+
+
+def _panel(title: str, across: str, up: str, lines: Sequence[Line], *, log: str = "xy", diagonal: bool = False) -> Panel:
+    """Axes that are logarithmic, with ticks at the points of marked curves where these are few."""
+    if diagonal:
+        every = [value for line in lines for point in line.points for value in point if value is not None]
+        lines = [*lines, Line([(end, end) for end in (min(every), max(every))], "", MUTED, "", ":", width=1.0)]
+    own = sorted({x for line in lines if line.style == "-" and line.marker for x, _ in line.points})
+    few = len(own) <= MOST_TICKS and all(low * APART <= high for low, high in pairwise(own))
+    return Panel(lines, across, up, title=cut_middle(title, limit=44), log=log, x_tick=_tick, y_tick=_tick, ticks=own if few else ())
+
+
+def _tick(value: float) -> str:
+    if value >= 1e12:
+        return f"{value:.2g}".replace("e+", "e")
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit and value >= 1e4:
+            return f"{value / limit:.3g}{unit}"
+    return integer(round(value)) if value.is_integer() else number(value, digits=2)
 
 
 _ISOFLOP = (
@@ -113,17 +103,17 @@ def _isoflop(result: ScalingResult, up: str) -> Iterator[Panel]:
     shades = _shades(profile.budget for one in result.kinds for profile in one.profiles)
     for one in result.kinds:
         if one.profiles:
-            curves = [curve for profile in one.profiles for curve in _profile(profile, shades[profile.budget])]
-            yield Panel(str(one.kind), SIZE, up, tuple(curves))
+            lines = [line for profile in one.profiles for line in _profile(profile, shades[profile.budget])]
+            yield _panel(str(one.kind), SIZE, up, lines)
 
 
-def _profile(profile: Profile, hue: float) -> Iterator[Curve]:
-    yield Curve(f"{profile.budget:.2g} FLOP", tuple(zip(profile.sizes, profile.losses, strict=True)), hue)
+def _profile(profile: Profile, hue: float) -> Iterator[Line]:
+    yield _curve(f"{profile.budget:.2g} FLOP", tuple(zip(profile.sizes, profile.losses, strict=True)), hue)
     low, high = math.log(profile.sizes[0]), math.log(profile.sizes[-1])
     places = [low + (high - low) * step / (PARABOLA_POINTS - 1) for step in range(PARABOLA_POINTS)]
-    yield Curve("", tuple((math.exp(x), _parabola(profile, x)) for x in places), hue, "dashed")
+    yield _curve("", tuple((math.exp(x), _parabola(profile, x)) for x in places), hue, "dashed")
     if profile.optimum is not None:
-        yield Curve("", ((profile.optimum, _parabola(profile, math.log(profile.optimum))),), hue, "point")
+        yield _curve("", ((profile.optimum, _parabola(profile, math.log(profile.optimum))),), hue, "point")
 
 
 def _parabola(profile: Profile, log_size: float) -> float:
@@ -147,8 +137,8 @@ def _optimal(result: ScalingResult) -> Iterator[Panel]:
         sizes = [curve for one in kinds if one.sizes for curve in _line(one, one.sizes)]
         tokens = [curve for one in kinds if one.sizes for curve in _line(one, _tokens(result, one, one.sizes))]
         if sizes:
-            yield Panel(family, BUDGET, SIZE, tuple(sizes))
-            yield Panel(family, BUDGET, TOKENS, tuple(tokens))
+            yield _panel(family, BUDGET, SIZE, sizes)
+            yield _panel(family, BUDGET, TOKENS, tokens)
 
 
 def _tokens(result: ScalingResult, one: KindRecord, sizes: LineRecord) -> LineRecord:
@@ -169,17 +159,17 @@ def _each(result: ScalingResult, one: KindRecord, budget: float, size: float) ->
     return math.exp(float(np.interp(math.log(size), known[:, 0], known[:, 1])))
 
 
-def _line(one: KindRecord, line: LineRecord) -> Iterator[Curve]:
+def _line(one: KindRecord, line: LineRecord) -> Iterator[Line]:
     hue, ends = METHODS.index(one.kind.method), (line.at[0], line.at[-1])
-    yield Curve(one.kind.method, tuple(zip(line.at, line.values, strict=True)), hue, "hollow")
-    yield Curve("", tuple((x, math.exp(line.intercept + line.slope * math.log(x))) for x in ends), hue, "line")
+    yield _curve(one.kind.method, tuple(zip(line.at, line.values, strict=True)), hue, "hollow")
+    yield _curve("", tuple((x, math.exp(line.intercept + line.slope * math.log(x))) for x in ends), hue, "line")
 
 
 def _frontiers(result: ScalingResult, up: str) -> Iterator[Panel]:
     for family, kinds in _families(result):
-        curves = [curve for one in kinds if one.frontier for curve in _line(one, one.frontier)]
-        if curves:
-            yield Panel(family, BUDGET, up, tuple(curves))
+        lines = [curve for one in kinds if one.frontier for curve in _line(one, one.frontier)]
+        if lines:
+            yield _panel(family, BUDGET, up, lines)
 
 
 def _by_detail(result: ScalingResult, up: str, method: Method) -> Iterator[Panel]:
@@ -189,13 +179,13 @@ def _by_detail(result: ScalingResult, up: str, method: Method) -> Iterator[Panel
     shades = _shades(row.budget for row, _ in shown)
     for model in dict.fromkeys(row.way.sized_name for row, _ in shown):
         own = [(row, loss) for row, loss in shown if row.way.sized_name == model]
-        curves = [
-            Curve(f"{budget:.2g} FLOP", points, hue)
+        lines = [
+            _curve(f"{budget:.2g} FLOP", points, hue)
             for budget, hue in shades.items()
             if len(points := _means([(_detail(row), loss) for row, loss in own if row.budget == budget])) > 1
         ]
-        if curves:
-            yield Panel(model, across, up, tuple(curves))
+        if lines:
+            yield _panel(model, across, up, lines)
 
 
 def _shown_with(row: ScalingRun, method: Method) -> bool:
@@ -214,12 +204,12 @@ def _means(points: Sequence[tuple[float, float]]) -> Points:
 
 def _predicted(result: ScalingResult, up: str) -> Iterator[Panel]:
     for family, kinds in _families(result):
-        curves = [curve for one in kinds for curve in _beside(one)]
-        if curves:
-            yield Panel(family, f"actual {up}", "predicted", tuple(curves), diagonal=True)
+        lines = [curve for one in kinds for curve in _beside(one)]
+        if lines:
+            yield _panel(family, f"actual {up}", "predicted", lines, diagonal=True)
 
 
-def _beside(one: KindRecord) -> Iterator[Curve]:
+def _beside(one: KindRecord) -> Iterator[Line]:
     if one.law is None:
         return
     hue, method = METHODS.index(one.kind.method), one.kind.method
@@ -228,15 +218,15 @@ def _beside(one: KindRecord) -> Iterator[Curve]:
     for largest, look in looks:
         points = [(run.loss, run.fitted if run.held_out is None else run.held_out) for run in one.law.predicted if run.largest == largest]
         if sound := tuple(sorted(point for point in points if point[1] > 0)):
-            yield Curve("" if largest else method, sound, hue, look)
+            yield _curve("" if largest else method, sound, hue, look)
 
 
 def _downstream(result: ScalingResult, up: str) -> Iterator[Panel]:
     kept = result.counted
     for task in (one.task for one in result.downstream if one.family is None and any(one.task in row.scores for row, _ in kept)):
-        curves = [
-            Curve(method, points, METHODS.index(method), "point")
+        lines = [
+            _curve(method, points, METHODS.index(method), "point")
             for method in METHODS
             if (points := tuple((loss, row.scores[task]) for row, loss in kept if row.way.method == method and task in row.scores))
         ]
-        yield Panel(task, up, "score", tuple(curves), linear=("up",))
+        yield _panel(task, up, "score", lines, log="x")

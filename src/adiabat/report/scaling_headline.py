@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 
-from adiabat.core.text import DASH, amount, counted, duration, integer, share
-from adiabat.core.text import flop as flop
+from adiabat.core.text import DASH, amount, counted, duration, flop, integer, share
 from adiabat.report.format import number
-from adiabat.results.scaling_result import Advice, Choice, Correlation, CrossingRecord, KindRecord, ScalingResult, ScalingRun
+from adiabat.results.scaling_result import Choice, Correlation, CrossingRecord, KindRecord, ScalingResult, ScalingRun
 
 UNLIKE = 1.5
 """How many times as fast as its runs a machine may be without a page saying so."""
@@ -167,8 +166,3 @@ def choice_cells(one: Choice) -> list[str]:
 
 
 CHOICE_HEAD = ("option", "size", "tokens", "FLOP", "loss", "of the law", "of one run", "memory")
-
-
-def toml_head(advice: Advice) -> list[str]:
-    """Reasons as comments of a TOML file."""
-    return [f"{one.what}: {one.value} ({one.why}; {one.source})" for one in advice.reasons]
