@@ -8,9 +8,9 @@ import tomli_w
 from adiabat.core.text import DASH, amount, cut, duration, flop, integer, printable, share
 from adiabat.report import scaling_headline as words
 from adiabat.report.format import number, setting, signed
-from adiabat.report.page import Figure, Group, Page, Section
+from adiabat.report.page import Figure, Group, Page
 from adiabat.report.scaling_figures import figures
-from adiabat.report.tables import Cell, Column, Table
+from adiabat.report.tables import Cell, Column, Section, Table
 from adiabat.results.scaling_result import Advice, Correlation, KindRecord, LineRecord, ScalingResult, ScalingRun
 from adiabat.scaling_laws.frontier import NEAR
 
