@@ -119,9 +119,7 @@ def _directory(model: str) -> str | Path:
     job = next((Job(path) for path in (folder, folder.parent) if is_job(path) and folder in (path, Job(path).model)), None)
     if job is None:
         return model
-    from adiabat.runs.finish import require_model as require_finished
-
-    finished = require_finished(job)
+    finished = job.finished_model()
     return finished if folder == job.folder else model
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from adiabat.core.checksums import CHECKSUMS, digest_of, require_seal
-from adiabat.core.errors import DataError, JobError, ModelError
+from adiabat.core.checksums import CHECKSUMS, digest_of
+from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import advice_on, write_json
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import Record, write_result
@@ -54,15 +54,6 @@ def seal_model(job: Job, folder: Path) -> None:
     """Note the checksums of a job's model in the job, where a copy of the model does not take them along."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     write_json({f"{job.model.name}/{path.relative_to(folder)}": digest_of(path)._asdict() for path in files}, job.folder / CHECKSUMS)
-
-
-def require_model(job: Job) -> Path:
-    """The model of a finished job, as the job left it."""
-    if not job.model.is_dir():
-        raise JobError(f"{job.folder} is a job that is not finished; run its command again with --resume")
-    if (job.folder / CHECKSUMS).exists():
-        require_seal(job.folder, remedy=f"if it was changed on purpose, name a copy of {job.model} elsewhere", error=ModelError)
-    return job.model
 
 
 def _clear(*folders: Path) -> None:

@@ -4,6 +4,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from adiabat.core.checksums import CHECKSUMS, require_seal
+from adiabat.core.errors import JobError, ModelError
+
 CONFIG = "config.toml"
 PREPARED = "prepared"
 
@@ -58,6 +61,14 @@ class Job:
     def is_done(self) -> bool:
         """Whether its model and its result are there."""
         return self.model.is_dir() and self.result.is_file()
+
+    def finished_model(self) -> Path:
+        """The directory of the model, compared with its checksums; JobError while the job is not finished."""
+        if not self.model.is_dir():
+            raise JobError(f"{self.folder} is a job that is not finished; run its command again with --resume")
+        if (self.folder / CHECKSUMS).exists():
+            require_seal(self.folder, remedy=f"if it was changed on purpose, name a copy of {self.model} elsewhere", error=ModelError)
+        return self.model
 
     def tidy(self, *, keep_model: bool) -> None:
         """Remove what a job of many needs no more once it has its row."""
