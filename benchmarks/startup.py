@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 VERBS = (
-    *("embed", "tune", "train", "evaluate", "search", "inspect", "mine", "compare", "space", "sweep", "scaling"),
-    *("plan", "settings", "safe-rate", "compare-runs", "data", "demo", "distill"),
+    *("embed", "tune", "train", "evaluate", "search", "inspect", "mine", "space", "sweep", "scaling"),
+    *("plan", "settings", "safe-rate", "compare", "data", "demo", "distill"),
 )
 
 WATCHED = """

@@ -31,7 +31,7 @@ from transformers.utils import logging
 
 import adiabat
 from adiabat.config.reader import checked
-from adiabat.config.sweeps import SweepSettings
+from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_TEST, DEMO_TRAIN
 
 
@@ -91,7 +91,7 @@ def our_sweep(data: Data, rates: int, number: int) -> float:
         "tasks": [{**task, "stores": [str(here / "store")]}],
         "probes": {"use": False},
     }
-    found = adiabat.sweep(checked(SweepSettings, settings))
+    found = adiabat.sweep(checked(TuneSweepSettings, settings))
     assert all(run.steps == data.steps for run in found.runs)
     return time.perf_counter() - started
 

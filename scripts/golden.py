@@ -50,7 +50,13 @@ TASKS = [{**ASKED, "kind": "retrieval"}, {"kind": "nli_grid", "data": "nli.jsonl
 SEEDS = {"seeds": [0, 1]}
 MEASURE = {"measure": {"resamples": 100}}
 ELSEWHERE = 0.01  # relative tolerance on a machine other than that which wrote the file
-COMPARED = {**PAIRS, **MEASURE, "train": {**TRAIN, "steps": 3}, "compare": SEEDS, "tasks": [ASKED]}
+COMPARED = {
+    **PAIRS,
+    **MEASURE,
+    "train": {**TRAIN, "steps": 3},
+    "sweep": {**SEEDS, "verb": "train", "keep_models": True},
+    "tasks": TASKS[:1],
+}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "tune": {**RUN, "data": {"validation_fraction": 0.3}, "tune": {**TUNE, "max_epochs": 3, "learning_rate": 1e-3}},
     "train": {**PAIRS, "job": JOB, "train": LONG},
@@ -78,9 +84,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "data": {
         **COMPARED,
         "job": {"model": "model"},
-        "candidates": [{"job": {"data": n}, "name": n[:4]} for n in ("pairs.jsonl", "listed.jsonl")],
+        "variants": [{"job": {"data": n}, "name": n[:4]} for n in ("pairs.jsonl", "listed.jsonl")],
     },
-    "backbones": {**COMPARED, "job": {"data": "pairs.jsonl"}, "candidates": [{"name": n, "job": {"model": n}} for n in ("model", "other")]},
+    "backbones": {**COMPARED, "job": {"data": "pairs.jsonl"}, "variants": [{"name": n, "job": {"model": n}} for n in ("model", "other")]},
     "scaling": {
         **{**PAIRS, "job": {"data": "pairs.jsonl"}, "train": TRAIN},
         "scaling": {"budgets": [4e6, 8e6, 1.6e7], "least_steps": 1, "resamples": 20},
@@ -133,15 +139,15 @@ JOBS = {
     "distill-multilingual": Job(f"distill multilingual {DISTILL} --parallel parallel.jsonl --languages de", stop=4),
     "evaluate": Job(f"evaluate tune store asked.jsonl {BASELINE} {RETAIN}"),
     "suite": Job("evaluate model tune bm25 --suite suite.toml --out OUT"),
-    "compare-runs": Job("compare-runs suite/scores/model suite/scores/tune --out OUT --config measure.toml"),
+    "compare": Job("compare suite/scores/model suite/scores/tune --out OUT --config measure.toml"),
     "space": Job(f"space tune store pairs.jsonl {BASELINE}", "space.resamples=100 space.pairs=100 space.folds=2"),
     "search": Job("search store word1 --model tune --compare model --json"),
     "mine": Job("mine pairs.jsonl corpus.jsonl --out OUT.jsonl --source fused --model model --store store", "mine.depth=20"),
     "inspect": Job("inspect pairs.jsonl --model model --json"),
     "sweep": Job("sweep sweep.toml --out OUT", "job.store=store", 10),
     "safe-rate": Job("safe-rate model store pairs.jsonl --out OUT --probes probes.txt --config tune.toml", LADDER, 2),
-    "compare-data": Job("compare data data.toml --out OUT", stop=5),
-    "compare-backbones": Job("compare backbones backbones.toml --out OUT", stop=5),
+    "sweep-data": Job("sweep data.toml --out OUT", stop=5),
+    "sweep-backbones": Job("sweep backbones.toml --out OUT", stop=5),
     "scaling": Job("scaling scaling.toml --out OUT", stop=20),
     "plan": Job("plan --budget 3e8 --runs scaling --json", "plan.least_steps=1 plan.resamples=10 plan.measure=false"),
 }

@@ -75,7 +75,7 @@ CASES = (
     _again("train", half=True),
     _again("stream", half=True),
     _again("suite"),
-    Case("scores, compared", ("compare-runs", "suite/scores/model", "suite/scores/other", "--json"), "suite", ("suite/scores",)),
+    Case("scores, compared", ("compare", "suite/scores/model", "suite/scores/other", "--json"), "suite", ("suite/scores",)),
     _again("sweep", needs=("store",)),
     _again("sweep", half=True, needs=("store",)),
 )

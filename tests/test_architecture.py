@@ -230,7 +230,6 @@ def test_a_quick_module_leaves_torch_unloaded(module: str) -> None:
         "inspect",
         "mine",
         "compare",
-        "compare-runs",
         "space",
         "data",
         "demo",

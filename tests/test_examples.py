@@ -42,8 +42,8 @@ def test_a_mixture_runs(run: Run) -> None:
     assert "asked for 75.0 %" in said.err
 
 
-def test_a_comparison_runs(run: Run) -> None:
-    said = run("compare", "data", str(EXAMPLES / "04_compare.toml"), "--out", "out", *SHORT, "--set", "compare.seeds=[0]")
+def test_a_sweep_over_training_runs(run: Run) -> None:
+    said = run("sweep", str(EXAMPLES / "04_compare.toml"), "--out", "out", *SHORT, "--set", "sweep.seeds=[0]")
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
 
 

@@ -31,7 +31,7 @@ def test_the_help_names_every_suite_that_comes_with_adiabat(help_of) -> None:
     ("verb", "files"),
     [
         ("space", "Directory for result.json, report.html, table.csv and table.md."),
-        ("compare-runs", "Directory for result.json, page and tables; left out, the table is printed alone."),
+        ("compare", "Directory for result.json, page and tables; left out, the table is printed alone."),
     ],
 )
 def test_the_help_says_what_is_written(help_of, verb: str, files: str) -> None:

@@ -13,7 +13,7 @@ from adiabat.config.reader import checked, keys_of
 from adiabat.config.settings_template import WIDTH, template
 from tests.commands import run_in_process
 
-OF_SEVERAL_TABLES = ("suite", "compare data", "compare backbones", "sweep", "scaling", "train", "distill ablate")
+OF_SEVERAL_TABLES = ("suite", "sweep tune", "sweep train", "scaling", "train", "distill ablate")
 """Verbs whose files have tables that must be filled in, or must lack some of the defaults."""
 
 

@@ -1,4 +1,4 @@
-"""``adiabat evaluate --suite`` and ``adiabat compare-runs`` as they are typed."""
+"""``adiabat evaluate --suite`` and ``adiabat compare`` as they are typed."""
 
 import json
 import tomllib
@@ -50,10 +50,10 @@ def test_a_suite_ends_with_a_table_and_a_page(said, place: Path) -> None:
 
 def test_two_models_are_compared_from_what_was_kept(said, place: Path) -> None:
     evaluated(said)
-    done = said("compare-runs", "out/scores/one", "out/scores/two", "--out", "pair", "--set", "measure.resamples=100")
+    done = said("compare", "out/scores/one", "out/scores/two", "--out", "pair", "--set", "measure.resamples=100")
     assert (done.code, done.out) == (0, "pair/report.html\n")
-    assert said("compare-runs", "out/scores/one", "out/scores/two", "--set", "measure.resamples=100").out == ""
-    table = said("compare-runs", "out/scores/one", "out/scores/two", "--json", "--set", "measure.resamples=100")
+    assert said("compare", "out/scores/one", "out/scores/two", "--set", "measure.resamples=100").out == ""
+    table = said("compare", "out/scores/one", "out/scores/two", "--json", "--set", "measure.resamples=100")
     assert [one["model"] for one in json.loads(table.out)["pairings"]] == ["two"] * 3
 
 
@@ -124,7 +124,7 @@ def test_from_python_a_suite_is_named_by_its_file(said, place: Path) -> None:
 def test_a_comparison_does_not_take_the_place_of_an_evaluation(said, place: Path) -> None:
     evaluated(said)
     former = (place / "out" / "result.json").read_bytes()
-    done = said("compare-runs", "out/scores/one", "out/scores/two", "--out", "out")
+    done = said("compare", "out/scores/one", "out/scores/two", "--out", "out")
     assert done.code == 2
     assert "--out must be a folder of its own, got that of an evaluation, out" in done.err
     assert (place / "out" / "result.json").read_bytes() == former

@@ -9,7 +9,7 @@ import pytest
 import tomli_w
 
 import adiabat
-from adiabat.config.sweeps import SweepSettings
+from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.experiments import sweep as sweep_module
 from adiabat.results.record import read_result
 from adiabat.results.sweep_result import SweepResult
@@ -84,5 +84,5 @@ def test_the_function_gives_what_the_verb_writes(sweep: Sweep, monkeypatch: pyte
     sweep()
     written = read_result(Path("out/result.json"), SweepResult)
     monkeypatch.setattr(sweep_module, "write_report", lambda result, folder: None)
-    settings = SweepSettings.model_validate({**json.loads(json.dumps(written.settings))})
+    settings = TuneSweepSettings.model_validate({**json.loads(json.dumps(written.settings))})
     assert adiabat.sweep(settings, resume=True).runs == written.runs

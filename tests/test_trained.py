@@ -1,4 +1,4 @@
-"""What a job was trained on is not announced as proof: counted in evaluate, suites and compare-runs, whatever happens to the record."""
+"""What a job was trained on is not announced as proof: counted in evaluate, suites and compare, whatever happens to the record."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -156,7 +156,7 @@ def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_compa
         ("new", "relevant documents trained on"): 20,
     }
     assert any("seen: job was trained or validated on 20 of 20 queries" in note for note in found.notes)
-    again = adiabat.compare_runs("suite/scores/model", "suite/scores/job")
+    again = adiabat.compare("suite/scores/model", "suite/scores/job")
     assert [pairing.task for pairing in again.pairings] == ["new"]
     assert sorted(found.notes) == sorted(again.notes)
 

@@ -14,7 +14,6 @@ from adiabat.core.former_names import install
 
 # The public names, once: type checkers and editors read these imports, and `_modules` reads them for loading on first use.
 if TYPE_CHECKING:
-    from adiabat.api.compare_runs_verb import compare_runs as compare_runs
     from adiabat.api.compare_verb import compare as compare
     from adiabat.api.data_verb import make as make
     from adiabat.api.demo_run import demo_files as demo_files
@@ -57,8 +56,9 @@ if TYPE_CHECKING:
     from adiabat.config.shared import EncoderSection as EncoderSection
     from adiabat.config.shared import EvaluateSettings as EvaluateSettings
     from adiabat.config.shared import SearchSettings as SearchSettings
-    from adiabat.config.sweeps import SweepSettings as SweepSettings
-    from adiabat.config.tasks import CompareRunsSettings as CompareRunsSettings
+    from adiabat.config.sweeps import TrainSweepSettings as TrainSweepSettings
+    from adiabat.config.sweeps import TuneSweepSettings as TuneSweepSettings
+    from adiabat.config.tasks import CompareSettings as CompareSettings
     from adiabat.config.tasks import SpaceSettings as SpaceSettings
     from adiabat.config.tasks import SuiteSettings as SuiteSettings
     from adiabat.config.tuning import TuneSettings as TuneSettings

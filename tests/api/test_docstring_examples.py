@@ -55,7 +55,7 @@ def is_kind_of_others(name: str) -> bool:
     return inspect.isclass(public) and issubclass(public, Section | AdiabatError) and public is not AdiabatError
 
 
-PENDING = {"compare", "compare_runs", "plan", "safe_rate", "scaling", "sweep"}
+PENDING = {"compare", "plan", "safe_rate", "scaling", "sweep"}
 NAMES = [name for name in adiabat.__all__ if name != "__version__"]
 
 

@@ -24,7 +24,7 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import assigned, checked, keys_of, read_settings
 from adiabat.config.section import Section, value_at
 from adiabat.config.shared import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings
-from adiabat.config.tasks import CompareRunsSettings, SpaceSettings, SuiteSettings
+from adiabat.config.tasks import CompareSettings, SpaceSettings, SuiteSettings
 from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.config.validation import shown
 from adiabat.core.errors import ConfigError
@@ -45,7 +45,7 @@ KINDS: tuple[type[Section], ...] = (
     ArxivSettings,
     SpaceSettings,
     SuiteSettings,
-    CompareRunsSettings,
+    CompareSettings,
 )
 
 EVERY_KEY = [(kind, key) for kind in KINDS for key in keys_of(kind)]

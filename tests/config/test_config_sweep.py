@@ -6,13 +6,13 @@ import pytest
 
 from adiabat.config.reader import checked
 from adiabat.config.section import RangeValues
-from adiabat.config.sweeps import SweepSettings, nested
+from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.core.errors import ConfigError
 
 
-def sweep_of(**tables: Any) -> SweepSettings:
+def sweep_of(**tables: Any) -> TuneSweepSettings:
     """Settings, checked."""
-    return checked(SweepSettings, tables)
+    return checked(TuneSweepSettings, tables)
 
 
 def fault(**tables: Any) -> str:
@@ -32,13 +32,6 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
     assert sweep_of(grid=grid).values() == {"tune.learning_rate": (1e-8, 1e-7, 1e-6), "tune.freeze": (("embeddings",), ())}
 
 
-def test_dotted_keys_become_tables() -> None:
-    assert nested({"tune.margin": 0.1, "tune.loss": "triplet", "data.split": "dev"}) == {
-        "tune": {"margin": 0.1, "loss": "triplet"},
-        "data": {"split": "dev"},
-    }
-
-
 @pytest.mark.parametrize(
     ("tables", "told"),
     [
@@ -50,7 +43,7 @@ def test_dotted_keys_become_tables() -> None:
         ),
         (
             {"grid": {"encoder": {"max_tokens": [8]}}},
-            "grid.encoder.max_tokens must be a setting of tuning that may vary from run to run; what may vary are keys of tune and data",
+            "grid.encoder.max_tokens must be a setting that may vary from run to run; what may vary are keys of tune and data",
         ),
         ({"grid": {"tune": {"margin": 0.1}}}, "grid.tune.margin must be a list of values, or a table with low and high, got 0.1"),
         ({"grid": {"tune": {"margin": []}}}, "grid.tune.margin must be a list of values"),

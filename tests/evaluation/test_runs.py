@@ -9,7 +9,7 @@ import pytest
 import pytrec_eval
 
 from adiabat.config.reader import checked
-from adiabat.config.tasks import CompareRunsSettings
+from adiabat.config.tasks import CompareSettings
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.trec import read_qrels, read_run
 from adiabat.evaluation.compare import compare_runs, scores_of_run
@@ -30,8 +30,8 @@ def kept(folder: Path, *tasks: TaskScores, model: str | None = None, **more: obj
 
 
 def compared(first: Path, second: Path, *, qrels: Path | None = None, **measure: object) -> SuiteResult:
-    settings = checked(CompareRunsSettings, {"measure": {"resamples": 300, **measure}})
-    return compare_runs(first, second, qrels=qrels, settings=settings, command="adiabat compare-runs")
+    settings = checked(CompareSettings, {"measure": {"resamples": 300, **measure}})
+    return compare_runs(first, second, qrels=qrels, settings=settings, command="adiabat compare")
 
 
 def test_what_was_kept_gives_what_the_models_gave(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from adiabat.results.evaluation_result import Result
 from adiabat.results.record import Record, read_result, write_result
 from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.finish import write_report
-from tests.report.sample_comparisons import make_comparison
 from tests.report.sample_results import full_result, make_dataset, make_example, make_result
 from tests.report.sample_safe_rates import full_search
 from tests.report.sample_spaces import make_space
@@ -28,7 +27,6 @@ SAMPLES: dict[str, Callable[[], Record]] = {
     "sweep": simple_sweep,
     "rate-search": full_search,
     "space": make_space,
-    "comparison": lambda: make_comparison({"a": 0.6, "b": 0.5}),
 }
 
 

@@ -10,11 +10,12 @@ import tomli_w
 from pydantic import ValidationError
 
 from adiabat.adiabatic.tune_checks import RULES
-from adiabat.config.comparison_settings import CompareBackbonesSettings, CompareDataSettings, TaskSection
 from adiabat.config.dual_training import TrainSettings
+from adiabat.config.overlays import with_values
 from adiabat.config.reader import checked, keys_of
 from adiabat.config.section import Section, value_at
-from adiabat.config.sweeps import nested
+from adiabat.config.sweeps import TrainSweepSettings
+from adiabat.config.tasks import TaskSection
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import DataError, InUseError, JobError
 from adiabat.core.files import sole_writer
@@ -161,7 +162,7 @@ def test_a_setting_that_was_none_is_not_taken_for_another(tmp_path: Path) -> Non
         open_job(tmp_path, description(method={"kind": "lora", "alpha": 64.0}), resume=True)
 
 
-EVERYTHING = (TuneSettings(), TrainSettings(), CompareDataSettings(), CompareBackbonesSettings(), TaskSection(data="any"))
+EVERYTHING = (TuneSettings(), TrainSettings(), TrainSweepSettings(), TaskSection(data="any"))
 
 
 @pytest.mark.parametrize("plain", EVERYTHING, ids=lambda plain: type(plain).__name__)
@@ -169,7 +170,7 @@ def test_what_is_left_out_of_a_description_was_none_or_did_not_exist_and_never_e
     for key in keys_of(type(plain)):
         if value_at(plain, key) is not None:
             with pytest.raises(ValidationError):
-                type(plain).model_validate(nested({key: None}))
+                type(plain).model_validate(with_values(type(plain), {}, {key: None}))
 
 
 def claim(folder: Path, wanted: dict[str, Any], *, begun: bool) -> None:
@@ -182,7 +183,7 @@ def claim(folder: Path, wanted: dict[str, Any], *, begun: bool) -> None:
 def test_what_consists_of_many_jobs_claims_its_directory_once_and_may_be_described_anew(tmp_path: Path) -> None:
     claim(tmp_path / "many", {"sweep": {"name": "one", "store": None}}, begun=False)
     assert is_described(tmp_path / "many", "sweep")
-    assert not is_described(tmp_path / "many", "candidates")
+    assert not is_described(tmp_path / "many", "scaling")
     assert not is_job(tmp_path / "many")
     claim(tmp_path / "many", {"sweep": {"name": "other", "store": None}}, begun=True)
     assert read_description(Job(tmp_path / "many")) == {"sweep": {"name": "other"}}

@@ -201,7 +201,7 @@ def test_just_those_measures_are_refused_that_judgements_of_other_documents_chan
 def test_all_measures_that_cannot_be_had_are_reported_at_once():
     with pytest.raises(ConfigError) as caught:
         require_relevant_only(["nDCG@10", "Bpref", "Foo", "AP(judged_only=True)"])
-    advice = "take nDCG@10, or compare-runs on the runs"
+    advice = "take nDCG@10, or compare on the runs"
     unknown, *others = str(caught.value).removeprefix("3 faults: ").split("; measure must depend")
     assert unknown.startswith("measure must be a complete name that ir-measures can compute, got 'Foo'; ")
     assert others == [f" on relevant documents alone, got {name!r}; {advice}" for name in ("Bpref", "AP(judged_only=True)")]
@@ -320,6 +320,4 @@ def test_lists_of_other_queries_are_refused() -> None:
 def test_a_measure_that_needs_documents_judged_not_relevant_is_refused(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         measures_of_ranks(Ragged.of([[0]]), Ragged.of([[1]]), np.array([1]), ["RR", name])
-    assert str(caught.value) == (
-        f"measure must depend on relevant documents alone, got {name!r}; take nDCG@10, or compare-runs on the runs"
-    )
+    assert str(caught.value) == (f"measure must depend on relevant documents alone, got {name!r}; take nDCG@10, or compare on the runs")

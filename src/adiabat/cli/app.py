@@ -13,15 +13,13 @@ from typer.core import TyperGroup
 
 from adiabat import __version__
 from adiabat.api.call import command_line
-from adiabat.cli.comparing import compare
 from adiabat.cli.console import complain, plain_warnings
-from adiabat.cli.measuring import compare_runs
 from adiabat.cli.options import local_rank, rank
 from adiabat.cli.panel_data import data, demo, settings
 from adiabat.cli.panel_distill import distill
 from adiabat.cli.panel_experiments import plan, safe_rate, scaling, sweep
 from adiabat.cli.panel_main import embed, evaluate, fold_retain, search, tune
-from adiabat.cli.panel_results import space
+from adiabat.cli.panel_results import compare, space
 from adiabat.cli.panel_train import inspect, mine, train
 from adiabat.core.checksums import VERIFY
 from adiabat.core.errors import AdiabatError, ConfigError, is_out_of_memory
@@ -50,8 +48,8 @@ app = typer.Typer(
 PANELS: Mapping[str, Sequence[Callable[..., None]]] = {
     "Main job": (embed, tune, evaluate, search),
     "Train": (train, mine, inspect),
-    "Experiments": (compare, sweep, scaling, plan, safe_rate),
-    "Results": (compare_runs, space),
+    "Experiments": (sweep, scaling, plan, safe_rate),
+    "Results": (compare, space),
     "Data and help": (data, settings, demo),
 }
 """The verbs by panel of ``adiabat --help``."""
@@ -70,9 +68,7 @@ SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
 _CONTINUES = "finished parts are kept; run the same command again to continue"
 _STARTS_AGAIN = "nothing was saved; run the same command again to start over"
 AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite", "distill"), _CONTINUES)
-AFTER_CTRL_C |= dict.fromkeys(
-    ("tune", "train", "compare", "sweep", "scaling", "safe-rate"), "run the same command with --resume to continue"
-)
+AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "sweep", "scaling", "safe-rate"), "run the same command with --resume to continue")
 """What an interruption leaves of a verb's work, unless the verb itself said so; other verbs save nothing."""
 
 LOWER_MEMORY = {
@@ -80,8 +76,7 @@ LOWER_MEMORY = {
     "tune": "tune.batch_size, tune.negatives_per_query or encoder.max_tokens",
     "safe-rate": "tune.batch_size, tune.negatives_per_query, guard.depth or encoder.max_tokens",
     "train": "memory.chunk_tokens (with memory.cached), memory.loss_tile or train.batch_size",
-    "compare": "memory.chunk_tokens (with memory.cached) or train.batch_size",
-    "sweep": "tune.batch_size, measure.depth or encoder.max_tokens",
+    "sweep": "tune.batch_size or train.batch_size, measure.depth or encoder.max_tokens",
     "scaling": "memory.chunk_tokens (with memory.cached) or train.batch_size",
     "mine": "mine.depth",
     "evaluate --suite": "measure.depth or encoder.max_tokens",

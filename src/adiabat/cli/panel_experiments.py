@@ -9,12 +9,12 @@ import typer
 
 from adiabat.api.progress_display import PEOPLE, shown_progress
 from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
-from adiabat.config.reader import assigned
+from adiabat.config.reader import assigned, read_table
 from adiabat.core.errors import ConfigError
 
 
 def sweep(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="A tuning run, with tables grid and tasks.")],
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="A run, with tables grid, variants and tasks.")],
     out: Annotated[Path | None, typer.Option("--out", help="Short for --set sweep.out=DIR.", show_default=False)] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what was cut short; values and seeds may be added.")] = False,
     assignments: Assignments = None,
@@ -22,10 +22,12 @@ def sweep(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tune with every combination of a grid of settings, measure each on the same tasks, and show how far is safe."""
-    from adiabat.config.sweeps import SweepSettings
+    """Tune or train with every combination of settings, data sets or models, measure each on the same tasks, and rank them."""
+    from adiabat.config.sweeps import SweepSettings, sweep_kind
 
-    settings = settings_of(SweepSettings, spec, [*(assignments or ()), *short_for({"sweep.out": out})], seed=seed, device=device)
+    every = [*(assignments or ()), *short_for({"sweep.out": out})]
+    kind = sweep_kind(assigned(every, read_table(spec, SweepSettings)))
+    settings = settings_of(kind, spec, every, seed=seed, device=device)
     import adiabat
     from adiabat.report.sweep_table import sweep_tables
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from adiabat.config.comparison_settings import COMMON
 from adiabat.config.dual_training import MemorySection, TowersSection, TrainRunSection, TrainSection
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
+from adiabat.config.overlays import TRAIN_TABLES
 from adiabat.config.section import Bytes, Seconds, Section, SeedNumbers, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection
 from adiabat.config.tasks import AnyTask, require_names
@@ -180,7 +180,7 @@ class ScalingSettings(Section):
         """What all runs share."""
         train = self.train
         own = {name: getattr(train, name) for name in ScalingTrainSection.__annotations__ if not unmet_need(name, train.needs, vars(train))}
-        table = {name: getattr(self, name).model_dump(exclude_unset=True) for name in COMMON}
+        table = {name: getattr(self, name).model_dump(exclude_unset=True) for name in TRAIN_TABLES}
         own["schedule"] = self.train.schedule.model_dump()
         return {**table, "train": {**own, **table["train"]}}
 

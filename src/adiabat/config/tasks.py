@@ -1,4 +1,4 @@
-"""Settings of ``adiabat evaluate --suite``, ``adiabat compare-runs`` and ``adiabat space``; the suites that come with adiabat."""
+"""Settings of ``adiabat evaluate --suite``, ``adiabat compare`` and ``adiabat space``; the suites that come with adiabat."""
 
 import difflib
 from collections import Counter
@@ -9,9 +9,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from adiabat.config.comparison_settings import TaskSection
 from adiabat.config.section import DropSameId, PlacedError, Section, Text, Texts
-from adiabat.config.shared import DataSection, EncoderSection, RankingEncoderSection, RankingMeasureSection, RunSection
+from adiabat.config.shared import ColumnsSection, DataSection, EncoderSection, RankingEncoderSection, RankingMeasureSection, RunSection
 from adiabat.config.validation import Need, shown
 from adiabat.core.errors import ConfigError
 
@@ -23,6 +22,31 @@ class NamedTask(Section):
 
     name: Text | None = None
     """For tables; None takes that of the data."""
+
+
+class TaskSection(Section):
+    """One of ``[[tasks]]``: queries, and the corpus that every trained model embeds to be measured on them."""
+
+    data: Text
+    """Queries with positives: a BEIR folder, a file, or a data set of the hub."""
+    name: Text | None = None
+    """For tables; None takes that of the data."""
+    corpus: Text | None = None
+    """Documents; None takes a BEIR folder's own, and otherwise the documents that the examples list as texts."""
+    split: Text | None = None
+    corpus_split: Text | None = None
+    """Of a corpus of the hub that has several."""
+    columns: ColumnsSection = ColumnsSection()
+    missing: Literal["error", "drop"] = "error"
+    """What to do with documents that are not in the corpus."""
+    blank: Literal["error", "drop"] = "error"
+    """What to do with documents of the corpus that have neither title nor text."""
+
+    @model_validator(mode="after")
+    def _split_is_of_something(self) -> Self:
+        if self.corpus_split is not None and self.corpus is None:
+            raise ValueError("tasks.corpus_split has no effect without tasks.corpus; leave it out, or set tasks.corpus too")
+        return self
 
 
 class RetrievalTask(TaskSection):
@@ -219,8 +243,8 @@ class RunsMeasureSection(Section):
     """Of the bootstrap; signs are flipped as often."""
 
 
-class CompareRunsSettings(Section):
-    """Everything that ``adiabat compare-runs`` may be told."""
+class CompareSettings(Section):
+    """Everything that ``adiabat compare`` may be told."""
 
     measure: RunsMeasureSection = RunsMeasureSection()
     run: RunSection = RunSection()

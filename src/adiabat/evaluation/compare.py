@@ -1,4 +1,4 @@
-"""``adiabat compare-runs``: two models compared from what was kept of them, or from runs in the format of TREC, without the models."""
+"""``adiabat compare``: two models compared from what was kept of them, or from runs in the format of TREC, without the models."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.config.tasks import CompareRunsSettings, RunsMeasureSection
+from adiabat.config.tasks import CompareSettings, RunsMeasureSection
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.provenance import now, versions
 from adiabat.data.trec import Qrels, Run, read_qrels, read_run
@@ -20,7 +20,7 @@ from adiabat.stats.ranking_measures import Ties, ranking_measures, tied_document
 from adiabat.stats.samples import Sample, TaskScores, ranking_bounds
 
 
-def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: CompareRunsSettings, command: str) -> SuiteResult:
+def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: CompareSettings, command: str) -> SuiteResult:
     """Compare two models on every task that both were scored on."""
     if first.resolve() == second.resolve():
         raise ConfigError(f"the two must differ, got {first} twice; name two models or runs")
@@ -106,7 +106,7 @@ def _require_one_state(path: Path, records: Mapping[Path, Mapping[str, Any]]) ->
             )
 
 
-def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: CompareRunsSettings) -> ModelScores:
+def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: CompareSettings) -> ModelScores:
     """A TREC run, measured against judgements."""
     if judged is None:
         raise ConfigError(f"--qrels must name the judgements of a run in the format of TREC, got none for {path}; add --qrels FILE")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int64
 
-from adiabat.config.comparison_settings import TaskSection
 from adiabat.config.section import DropSameId
+from adiabat.config.tasks import TaskSection
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, several
 from adiabat.core.progress import Watch
 from adiabat.core.ragged import Ragged

@@ -111,7 +111,7 @@ class Scoring:
         """Score every run of a model."""
         folders = [folder] if len(runs) == 1 else [folder / f"run-{number}" for number in range(1, len(runs) + 1)]
         for surplus in sorted({path.parent for path in score_files(folder)} - set(folders)):
-            self.watch.note(f"{surplus} holds scores of a run that is not listed now; compare-runs would count it, so remove it")
+            self.watch.note(f"{surplus} holds scores of a run that is not listed now; compare would count it, so remove it")
         about: SuiteModel | None = None
         scores: list[Mapping[str, TaskScores]] = []
         for number, (run, run_folder) in enumerate(zip(runs, folders, strict=True), start=1):

@@ -20,7 +20,7 @@ from adiabat.config.tuning import TuneSection
 from adiabat.core.errors import ConfigError, StoreError, several
 from adiabat.core.files import write_text
 from adiabat.core.ragged import Ragged
-from adiabat.experiments.grid import Planned
+from adiabat.experiments.grid import SweepTrial
 from adiabat.runs.run_dir import Job
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store
@@ -35,15 +35,15 @@ SIDES_APART: Mapping[str, Any] = {
 """Settings that have one value where both towers are tuned: the others need documents that stay."""
 
 
-def require_possible(run: Planned) -> None:
+def require_possible(run: SweepTrial) -> None:
     """Refuse settings that tuning both towers does not know."""
-    given = {name: attrgetter(name)(run.settings) for name in SIDES_APART}
+    given = {name: attrgetter(name)(run.tuned) for name in SIDES_APART}
     faults = [
         f"{name} must be {json.dumps(value)}, got {json.dumps(given[name])}" for name, value in SIDES_APART.items() if given[name] != value
     ]
-    if run.settings.tune.learning_rate == "safe":
+    if run.tuned.tune.learning_rate == "safe":
         faults.append('tune.learning_rate must be a number, got "safe"')
-    if run.settings.tune.schedule.kind == "exponential":
+    if run.tuned.tune.schedule.kind == "exponential":
         faults.append('tune.schedule must go by steps, got "exponential"')
     if faults:
         raise ConfigError(f'{run.name}: where variants.towers = "both", {several(faults)}; change it, or set variants.towers = "query"')
@@ -55,12 +55,12 @@ def require_texts(store: Store) -> None:
         raise StoreError(f'{store.path} must keep texts where variants.towers = "both", it holds vectors only; rebuild it with texts')
 
 
-def train_settings(run: Planned, inputs: Mapping[str, str], context: TuningContext, job: Job) -> TrainSettings:
+def train_settings(run: SweepTrial, inputs: Mapping[str, str], context: TuningContext, job: Job) -> TrainSettings:
     """Write what a run trains and validates on, and what `adiabat train` is told.
 
     Queries, their first positives and their negatives are those of a run that tunes the query tower alone.
     """
-    settings, section = run.settings, run.settings.tune
+    settings, section = run.tuned, run.tuned.tune
     files = {name: job.prepared / f"{name}.jsonl" for name in ("train", "validation")}
     job.prepared.mkdir(parents=True, exist_ok=True)
     train, validation = context.with_negatives(settings)
@@ -75,7 +75,7 @@ def train_settings(run: Planned, inputs: Mapping[str, str], context: TuningConte
             "encoder": settings.encoder.model_dump(exclude_unset=True),
             "data": {"validation": str(files["validation"]), "cache": str(job.prepared)},
             "towers": {"kind": "asymmetric"},
-            "train": _regime(run.settings.tune) | {"distance": context.distance(section)},
+            "train": _regime(run.tuned.tune) | {"distance": context.distance(section)},
             "run": settings.run.model_dump(),
         },
     )

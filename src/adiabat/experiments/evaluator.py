@@ -1,5 +1,6 @@
-"""The bench that every tuned tower of a sweep is put on: the same tasks, the same probes, the same untuned tower to be compared with."""
+"""The models of a sweep measured on the same tasks and probes, beside the models that they start from."""
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,16 +11,17 @@ from pydantic import TypeAdapter, ValidationError
 from adiabat.adiabatic.drift import MEASURES, OVERLAP_LOSS, Reading, drift_of
 from adiabat.adiabatic.probe_readings import noise_of, read_tower
 from adiabat.adiabatic.probes import ProbeSet
-from adiabat.config.shared import EncoderSection
-from adiabat.config.sweeps import SweepSettings
+from adiabat.config.shared import EncoderSection, RankingMeasureSection
 from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, write_json
 from adiabat.core.progress import Watch
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.evaluation.measured_models import MeasuredModel
-from adiabat.evaluation.score_files import SCORES, run_folder_name
+from adiabat.evaluation.score_files import SCORES, SUFFIX, folder_names, read_scores, run_folder_name
 from adiabat.evaluation.suite import Scoring
 from adiabat.evaluation.trained_queries import trained_on, without_grid_verdicts, without_verdicts
+from adiabat.models.embedding_head import Similarity
+from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
 from adiabat.results.sweep_result import Drift, TaskOutcome
 from adiabat.stats.language_grid_stats import compare_grids
@@ -27,109 +29,144 @@ from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import TaskScores
 from adiabat.store.vector_store import Store
 
-START = "untuned"
-"""Folder of the scores of the tower that every run starts from."""
-
 OTHERWISE = "untuned, written otherwise"
-"""Name of what it finds for probes that are written otherwise."""
+"""Name of the reading of probes that are written otherwise."""
 
-READINGS = "readings"
-"""Folder of what towers found for the probes."""
-
-
-NOISE = "noise.json"
-"""Among them, what the untuned tower's differ by where probes are written otherwise."""
+READINGS, NOISE = "readings", "noise.json"
+"""Folder of what models find for the probes, and the file of the drift of the untuned model on probes that are written otherwise."""
 
 
-@dataclass(frozen=True)
-class Bench:
-    """Tasks and probes.
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A model that runs start from.
+
+    Attributes:
+        name: Of its scores.
+        model: For people.
+        parameters: Of both towers, each once.
+        scores: By task.
+        similarity: That it compares by.
+        document: Fingerprint of its document tower.
+    """
+
+    name: str
+    model: str
+    parameters: int
+    scores: Mapping[str, TaskScores]
+    similarity: Similarity
+    document: Fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluator:
+    """Measures models on the tasks of a sweep.
 
     Attributes:
         folder: Of the sweep.
-        settings: Of the sweep.
-        model: That every run starts from.
+        measure: Of the sweep.
+        seed: Of the statistics.
         scoring: Scores a model on every task.
-        probes: Looked for in `store`; None measures no drift.
-        store: Of the probes.
-        watch: Told how far it is.
+        watch: Takes notes and progress.
     """
 
     folder: Path
-    settings: SweepSettings
-    model: DualEncoder
+    measure: RankingMeasureSection
+    seed: int
     scoring: Scoring
-    probes: ProbeSet | None
-    store: Store
     watch: Watch
 
-    @cached_property
-    def start(self) -> dict[str, TaskScores]:
-        """Scores of the untuned tower, by task."""
-        return self._scores(self.model, START)
+    def start(self, model: DualEncoder, name: str) -> Start:
+        """Measure a model that runs start from."""
+        scores = self._scores(model, name)
+        return Start(name, model.name, model.parameters, scores, model.similarity, model.fingerprint("document"))
 
-    @cached_property
-    def start_reading(self) -> Reading | None:
-        """What the untuned tower finds for the probes."""
-        return None if self.probes is None else self._read(self.model, self.probes, START, None)
-
-    @cached_property
-    def noise(self) -> dict[str, float]:
-        """Measure to the drift of the untuned tower on probes that are written otherwise; empty where there are no probes."""
-        if self.probes is None:
-            return {}
-        kept = self.folder / READINGS / NOISE
-        # A sweep that is done needs no reading again.
-        if (found := _noise_at(kept)) is None:
-            write_json(found := self._noise(self.probes), kept)
-        return found
-
-    def _noise(self, probes: ProbeSet) -> dict[str, float]:
-        assert self.start_reading is not None
-        return noise_of(self.start_reading, self._read(self.model, probes.otherwise(), OTHERWISE, self.start_reading))
-
-    def outcomes(self, model: DualEncoder, name: str, trained: TrainedTexts | None = None) -> list[TaskOutcome]:
-        """Measure a tuned tower on every task."""
+    def outcomes(self, model: DualEncoder, name: str, start: Start, trained: TrainedTexts | None = None) -> list[TaskOutcome]:
+        """Measure a trained model on every task, and compare it with its start."""
         scores = self._scores(model, name, trained)
-        drawing = {"seed": self.settings.run.seed, "resamples": self.settings.measure.resamples}
+        drawing = {"seed": self.seed, "resamples": self.measure.resamples}
         found = []
         for number, (task, after) in enumerate(scores.items()):
             self.watch.progress(f"{name}: comparing {task}", number, len(scores))
-            found.append(_outcome(after, self.start[task], **drawing))
+            found.append(_outcome(after, start.scores[task], **drawing))
         return found
 
-    def forget(self, model: DualEncoder) -> None:
-        """Remove the vectors of the tasks' corpora that a document tower made which no other run has."""
-        own = model.fingerprint("document")
-        if own != self.model.fingerprint("document"):
-            self.scoring.corpora.forget(own)
+    def forget(self, model: DualEncoder, others: Collection[Fingerprint]) -> None:
+        """Remove the vectors of corpora that only this model's document tower made."""
+        if (document := model.fingerprint("document")) not in others:
+            self.scoring.corpora.forget(document)
 
-    def drift(self, model: DualEncoder, name: str) -> Drift | None:
-        """How far its answers on the probes are from those of the untuned tower.
-
-        Returns:
-            None where there are no probes.
-        """
-        if self.probes is None or self.start_reading is None:
+    def stored(self, name: str) -> dict[str, TaskScores] | None:
+        """Scores that were stored of a model, by task; None where a file is missing or damaged."""
+        names = [task.name for task in self.scoring.tasks]
+        paths = [self.folder / SCORES / run_folder_name(name) / f"{file}{SUFFIX}" for file in folder_names(names)]
+        try:
+            return {task: read_scores(path) for task, path in zip(names, paths, strict=True)}
+        except DataError:
             return None
-        reading = self._read(model, self.probes, name, self.start_reading)
-        return drift_of(self.start_reading, reading, groups=self.probes.groups)
 
     def _scores(self, model: DualEncoder, name: str, trained: TrainedTexts | None = None) -> dict[str, TaskScores]:
         subject = MeasuredModel(name, name, EncoderSection(), lambda *_: model, lambda _: trained)
         return self.scoring.run(subject, self.folder / SCORES / run_folder_name(name))
 
+
+@dataclass(frozen=True)
+class DriftEvaluator:
+    """Measures how far the answers of tuned models drift from those of the untuned one.
+
+    Attributes:
+        folder: Of the sweep.
+        depth: Documents whose order is compared.
+        load: Gives the model that every run starts from.
+        probes: Texts that are asked.
+        store: Of the documents.
+        watch: Takes notes and progress.
+    """
+
+    folder: Path
+    depth: int
+    load: Callable[[], DualEncoder]
+    probes: ProbeSet
+    store: Store
+    watch: Watch
+
+    @cached_property
+    def model(self) -> DualEncoder:
+        """The untuned model."""
+        return self.load()
+
+    @cached_property
+    def start(self) -> Reading:
+        """What the untuned model finds for the probes."""
+        return self._read(self.model, self.probes, UNTUNED, None)
+
+    @cached_property
+    def noise(self) -> dict[str, float]:
+        """Measure to the drift of the untuned model on probes that are written otherwise; read again where it was measured before."""
+        path = self.folder / READINGS / NOISE
+        if (noise := _noise_at(path)) is None:
+            noise = noise_of(self.start, self._read(self.model, self.probes.otherwise(), OTHERWISE, self.start))
+            write_json(noise, path)
+        return noise
+
+    def drift(self, model: DualEncoder, name: str) -> Drift:
+        """How far a model's answers on the probes are from those of the untuned one."""
+        return drift_of(self.start, self._read(model, self.probes, name, self.start), groups=self.probes.groups)
+
     def _read(self, model: DualEncoder, probes: ProbeSet, name: str, start: Reading | None) -> Reading:
-        reading = read_tower(model, probes, self.store, depth=self.settings.probes.depth, start=start, watch=self.watch)
+        reading = read_tower(model, probes, self.store, depth=self.depth, start=start, watch=self.watch)
         folder = self.folder / READINGS
         folder.mkdir(parents=True, exist_ok=True)
-        # For those who look closer; nothing is read from it here.
+        # For people who look closer; nothing reads it again.
         np.savez(folder / f"{run_folder_name(name)}.npz", vectors=reading.vectors, rows=reading.rows, scores=reading.scores)
         return reading
 
 
+UNTUNED = "untuned"
+"""Name of the untuned model's reading."""
+
+
 def _noise_at(path: Path) -> dict[str, float] | None:
-    """What is kept; None where nothing whole is."""
+    """The noise of an earlier call; None where the file is missing or damaged."""
     try:
         found = TypeAdapter(dict[str, float]).validate_python(read_json(path, remedy="it is measured again"))
     except (DataError, ValidationError):

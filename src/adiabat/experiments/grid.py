@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.overlays import with_values
 from adiabat.config.reader import checked
 from adiabat.config.section import Section, overlaid, value_at
-from adiabat.config.sweeps import SweepSettings, VariantSection, nested
+from adiabat.config.sweeps import SweepSettings, TuneVariantSection, VariantSection
 from adiabat.config.tuning import TuneSettings
 from adiabat.config.validation import unmet_need
 from adiabat.core.errors import ConfigError, several
@@ -26,21 +28,21 @@ Cell = tuple[VariantSection | None, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class SweepTrial:
     """One run to be made.
 
     Attributes:
         name: Of its folder and row; says what is varied.
         variant: Name of its overlay; "" where there is none.
         varied: Dotted setting to value, of those that any grid varies.
-        settings: Everything that `adiabat tune` would be told.
-        both: Whether both towers are tuned.
+        settings: Of `adiabat tune` or `adiabat train`.
+        both: Whether a tuning run tunes both towers.
     """
 
     name: str
     variant: str
     varied: dict[str, Value]
-    settings: TuneSettings
+    settings: TuneSettings | TrainSettings
     both: bool = False
 
     @property
@@ -48,8 +50,25 @@ class Planned:
         """Of the run."""
         return self.settings.run.seed
 
+    @property
+    def case(self) -> str:
+        """What the runs of all seeds have in common: variant and values; "" in a sweep that varies nothing."""
+        return self.name.removesuffix(f"seed={self.seed}").removesuffix(", ")
 
-def plan_runs(settings: SweepSettings) -> list[Planned]:
+    @property
+    def tuned(self) -> TuneSettings:
+        """Its settings, in a sweep over ``tune``."""
+        assert isinstance(self.settings, TuneSettings)
+        return self.settings
+
+    @property
+    def trained(self) -> TrainSettings:
+        """Its settings, in a sweep over ``train``."""
+        assert isinstance(self.settings, TrainSettings)
+        return self.settings
+
+
+def plan_runs(settings: SweepSettings) -> list[SweepTrial]:
     """All runs of a sweep, seed by seed, so that the first seed tells early how the whole grid comes off."""
     cells = _drawn_cells(settings)
     runs = [_planned(settings, variant, varied, seed) for seed in settings.sweep.seeds for variant, varied in cells]
@@ -87,23 +106,22 @@ def _cell(variant: VariantSection | None, values: Mapping[str, tuple[Any, ...]],
     return variant, {key: picked[key] for key in values}
 
 
-def _planned(settings: SweepSettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> Planned:
+def _planned(settings: SweepSettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> SweepTrial:
     own = {} if variant is None else variant.own
     name = variant.name if variant else ""
-    table = overlaid(TuneSettings, settings.common(), own)
-    for key, value in varied.items():
-        table = overlaid(TuneSettings, table, nested({key: value}))
+    table = with_values(settings.run_kind, overlaid(settings.run_kind, settings.common(), own), varied)
     parts = [name] if name else []
     parts += [f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in varied.items()]
     title = ", ".join([*parts, f"seed={seed}"])
     try:
-        run = checked(TuneSettings, overlaid(TuneSettings, table, {"run": {"seed": seed}}))
+        run = checked(settings.run_kind, overlaid(settings.run_kind, settings.completed(table), {"run": {"seed": seed}}))
     except ConfigError as fault:
         raise ConfigError(f"{title}: {fault}") from fault
-    return Planned(title, name, {key: _taken(run, key) for key in settings.varied}, run, variant is not None and variant.towers == "both")
+    both = isinstance(variant, TuneVariantSection) and variant.towers == "both"
+    return SweepTrial(title, name, {key: _taken(run, key) for key in settings.varied}, run, both)
 
 
-def _taken(run: TuneSettings, key: str) -> Value:
+def _taken(run: TuneSettings | TrainSettings, key: str) -> Value:
     """Of a setting; None where it has no effect."""
     table, _, name = key.rpartition(".")
     section, value = value_at(run, table), value_at(run, key)

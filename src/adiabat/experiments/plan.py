@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.config.budgets import PlanSection, PlanSettings
-from adiabat.config.comparison_settings import COMMON, laid_over
 from adiabat.config.dual_training import TrainSettings
+from adiabat.config.overlays import TRAIN_TABLES
 from adiabat.config.reader import checked
+from adiabat.config.section import overlaid
 from adiabat.config.validation import unmet_need
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch
@@ -178,14 +179,14 @@ def _run_settings(best: Candidate, own: ScalingRun, runs: Path) -> dict[str, Any
     """What `adiabat train` is told to carry the advice out, but for the directory; of bare rows, without what runs share."""
     tables = Tried(best.option.way, own.learning_rate).tables()
     train = {"budget_flops": best.flops, "batch_size": own.batch_size}
-    told = laid_over(tables, {"train": train})
+    told = overlaid(TrainSettings, tables, {"train": train})
     job = Job(runs if runs.is_dir() else runs.parent)
     if not is_described(job.folder, "scaling"):
         return dict(without_none(told))
-    before = description_of(job, {"scaling": {}, "common": {name: {} for name in COMMON}}, of="a scaling experiment")
-    common = {name: _with_effect(name, table) for name, table in before.get("common", {}).items() if name in COMMON}
+    before = description_of(job, {"scaling": {}, "common": {name: {} for name in TRAIN_TABLES}}, of="a scaling experiment")
+    common = {name: _with_effect(name, table) for name, table in before.get("common", {}).items() if name in TRAIN_TABLES}
     data = before.get("scaling", {}).get("data")
-    whole = laid_over(common, laid_over({"job": {} if data is None else {"data": data}}, told))
+    whole = overlaid(TrainSettings, common, overlaid(TrainSettings, {"job": {} if data is None else {"data": data}}, told))
     try:
         settings = checked(TrainSettings, whole)
     except ConfigError as fault:
@@ -207,7 +208,7 @@ def _measured(load: Loader, advice: Advice, device: str, watch: Watch) -> Advice
     """With time and memory on this machine; where model or data are not at hand it stays as it is."""
     try:
         few = {"run": {"device": device}, "train": {"budget_flops": None, "steps": MEASURED_STEPS}}
-        found = estimate(load, checked(TrainSettings, laid_over(advice.settings, few)), watch=watch)
+        found = estimate(load, checked(TrainSettings, overlaid(TrainSettings, advice.settings, few)), watch=watch)
     except InterruptionError:
         raise
     except Exception as fault:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from adiabat.config.budgets import PRETRAINING_SHARE, PlanSettings, RatesSection, ScalingSettings
-from adiabat.config.comparison_settings import laid_over
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
+from adiabat.config.section import overlaid
 from adiabat.core.errors import ConfigError
 from adiabat.core.progress import Watch
 from adiabat.dual_encoder.tower_setup import Loader, build
@@ -232,13 +232,17 @@ def _rate(way: Way) -> float:
 
 
 def _settings(way: Way, settings: PlanSettings, **train: float | int) -> TrainSettings:
-    own = laid_over(Tried(way, _rate(way)).tables(), {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train})
-    return checked(TrainSettings, laid_over({"train": ScalingSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}}, own))
+    own = overlaid(
+        TrainSettings, Tried(way, _rate(way)).tables(), {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train}
+    )
+    return checked(
+        TrainSettings, overlaid(TrainSettings, {"train": ScalingSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}}, own)
+    )
 
 
 def _run_settings(best: Choice, settings: PlanSettings) -> dict[str, object]:
     whole = _settings(best.way, settings, budget_flops=best.flops, batch_size=BATCH_SIZE)
-    cached = checked(TrainSettings, laid_over(whole.model_dump(exclude_unset=True), {"memory": {"cached": True}}))
+    cached = checked(TrainSettings, overlaid(TrainSettings, whole.model_dump(exclude_unset=True), {"memory": {"cached": True}}))
     return without_none(cached.model_dump(mode="json", exclude_defaults=True))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.config.budgets import ScalingSettings
-from adiabat.config.comparison_settings import COMMON
+from adiabat.config.overlays import TRAIN_TABLES
 from adiabat.core.errors import ConfigError, JobError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.dual_encoder.dataset_cache import cache_folder
@@ -135,7 +135,7 @@ def _description(
         {
             "scaling": {"name": settings.scaling.name, "data": settings.job.data, "last_steps": settings.scaling.last_steps},
             "start": {"examples": examples, "models": {family.title: models[family.model] for family in settings.models}},
-            "common": settings.model_dump(include=set(COMMON) - {"job"}),
+            "common": settings.model_dump(include=set(TRAIN_TABLES) - {"job"}),
             "rates": {run.tried.way.title: run.tried.learning_rate for run in runs},
             "tasks": dict(tasks),
             "measure": settings.measure.model_dump(),
@@ -152,7 +152,7 @@ def _kind() -> ExperimentKind:
         free=frozenset(("scaling.name", "scaling.data", *(f"common.{key}" for key in (*places, *FREE_MEMORY, *FREE_RUNS, "run.seed")))),
         free_in={"common.data.sources": FREE_SOURCES},
         growing=("start.models", "rates", "tasks"),
-        defaults={"common": plain.model_dump(include=set(COMMON) - {"job"}), "measure": plain.measure.model_dump()},
+        defaults={"common": plain.model_dump(include=set(TRAIN_TABLES) - {"job"}), "measure": plain.measure.model_dump()},
     )
 
 

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from adiabat.config.budgets import PRETRAINING_SHARE, FamilySection, ScalingSettings
-from adiabat.config.comparison_settings import laid_over
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
+from adiabat.config.section import overlaid
 from adiabat.core.errors import ConfigError
 from adiabat.scaling_laws.laws import Way
 
@@ -131,9 +131,9 @@ def _exact(number: float) -> str:
 
 def _planned(common: Mapping[str, Any], tried: Tried, budget: float, seed: int) -> Planned:
     name = f"{tried.way.title}, {_exact(budget)} FLOP, seed {seed}"
-    own = laid_over(tried.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
+    own = overlaid(TrainSettings, tried.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
     try:
-        run = checked(TrainSettings, laid_over(common, own))
+        run = checked(TrainSettings, overlaid(TrainSettings, common, own))
     except ConfigError as fault:
         raise ConfigError(f"{name}: {fault}") from fault
     return Planned(name, tried, budget, seed, run)

@@ -204,7 +204,7 @@ def run_trials(
     rows_at: Callable[[Path], Rows[str, RowT]],
     *,
     begun: bool,
-    load_tasks: Callable[[Sequence[TrialT]], None] = lambda waiting: None,
+    prepare: Callable[[Sequence[TrialT]], None] = lambda waiting: None,
     executor: tuple[Executor, str],
     place: device,
     outcome: Callable[[RowT], str],
@@ -213,7 +213,7 @@ def run_trials(
 
     Args:
         describe: Gives the description of the experiment, or refuses another one's.
-        load_tasks: Called before the first run with the runs that are to be made.
+        prepare: Called before the first run with the runs that are to be made.
         executor: Name of the executor, and of the setting that chose it.
         place: Where runs are made.
         outcome: Says what a run did.
@@ -222,7 +222,7 @@ def run_trials(
         rows = rows_at(runner.folder / ROWS)
         todo = {trial.name: trial for trial in waiting(runner, trials, rows)}
         if todo:
-            load_tasks(list(todo.values()))
+            prepare(list(todo.values()))
             name, setting = executor
             apart = replace(runner, folder=runner.folder.resolve(), watch=SILENT)
             made = map_trials(runner.make, apart, list(todo.values()), executor=name, setting=setting, on_gpu=place.type == "cuda")

@@ -14,7 +14,6 @@ _MODULES = {
     "rate-search": "rate_search_page",
     **dict.fromkeys(("scaling", "plan"), "scaling_page"),
     "space": "space_page",
-    "comparison": "comparison_page",
 }
 """Kind of a record to the module that has its `page`, its tables for the `terminal` and, where there are any, its `exports`."""
 

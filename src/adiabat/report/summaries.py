@@ -16,7 +16,6 @@ WIDTH = 100
 
 _TABLES = {
     "sweep": "sweep_table:sweep_tables",
-    "comparison": "comparison_table:comparison_tables",
 }
 """Kind of a record to the function that makes its table, of pages that are not yet made of sections."""
 

@@ -13,6 +13,7 @@ from adiabat.report import sweep_drift as safety
 from adiabat.report import sweep_plots as plots
 from adiabat.report import sweep_wording as words
 from adiabat.report.page_templates import gathered, given, picture, script, script_hash, template
+from adiabat.report.ranking_section import section
 from adiabat.report.sweep_cases import Overview
 from adiabat.report.sweep_columns import Column, columns_of, drift_columns, drift_groups, measure_columns
 from adiabat.report.sweep_gain_tradeoff import at_equal_gain
@@ -39,6 +40,7 @@ def render_page(seen: Overview) -> str:
         tone=words.tone(seen),
         headline=words.headline(seen),
         reservations=words.reservations(seen),
+        ranked=None if result.ranking is None else section(result.ranking),
         about=_about(seen),
         key=captions.key(seen),
         table=_table(seen, columns_of(seen)),
@@ -70,7 +72,7 @@ def _about(seen: Overview) -> list[tuple[str, str]]:
     varied = [f"{setting.label} ({len(setting.values)})" for setting in seen.settings if len(setting.values) > 1]
     seeds = len({run.seed for run in seen.result.runs})
     facts = [
-        ("tuned from", seen.result.model),
+        ("tuned from" if seen.result.verb == "tune" else "trained from", seen.result.model),
         ("varied", ", ".join(varied) or "nothing"),
         ("runs", f"{len(seen.result.runs)}, of {wording.counted(len(seen.cases), 'setting')} and {wording.counted(seeds, 'seed')}"),
     ]

@@ -7,6 +7,7 @@ from rich.text import Text
 from adiabat.core.text import DASH, counted
 from adiabat.report.evaluation_table import empty_table
 from adiabat.report.format import cut_name
+from adiabat.report.ranking_table import ranking_tables
 from adiabat.report.sweep_cases import Case, Overview, comparisons_of, outcome, overview_of, pair_counts
 from adiabat.report.sweep_columns import outcome_cell
 from adiabat.report.sweep_values import case_cell, case_head, sides
@@ -32,6 +33,8 @@ def sweep_tables(result: SweepResult) -> Group:
     Texts of the user's are shown as they are: square brackets in a name are no styling.
     """
     seen = overview_of(result)
+    if result.verb == "train" and result.ranking is not None:
+        return Group(ranking_tables(result.ranking, result.title), *([_failed(seen)] if seen.failed else []))
     tables = [
         _by_task(seen),
         *([_pairs(seen)] if comparisons_of(seen.done, result.tasks) else []),

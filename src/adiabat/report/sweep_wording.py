@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from adiabat.core.text import NO_BREAK, counted
+from adiabat.report import ranking_wording
 from adiabat.report.format import MOST_NAMED, cut_name, listed, named
 from adiabat.report.page import Tone
 from adiabat.report.sweep_cases import Case, Overview, Setting, comparisons_of, key_of, outcome, pair_counts
 from adiabat.report.sweep_values import case_cell, case_head, case_label, count, gain, gain_bounds, setting_value, verdict_words
-from adiabat.results.sweep_result import Value
+from adiabat.results.sweep_result import Ranking, Value
 
 REASON_LENGTH = 160
 """Characters of a reason that a sentence shows."""
@@ -18,6 +19,8 @@ def headline(seen: Overview) -> str:
     """How the runs ended, up to which setting nothing else got worse, and the best of those settings."""
     if not seen.done:
         return _ended(seen)
+    if ranking := _decisive(seen):
+        return f"{_ended(seen)} {ranking_wording.headline(ranking)}"
     rate = rate_of(seen)
     alone = "Only tasks that tuning is for were measured, so what it does elsewhere is not known."
     about = alone if not seen.others else _about_rates(seen, rate) if rate and _crossed(seen, rate) else _about_settings(seen)
@@ -26,6 +29,8 @@ def headline(seen: Overview) -> str:
 
 def tone(seen: Overview) -> Tone:
     """Whether the head line is good news."""
+    if ranking := _decisive(seen):
+        return ranking_wording.tone(ranking)
     best = best_of(seen)
     if not seen.done or (seen.others and all(seen.worse(case) for case in seen.cases)):
         return "bad"
@@ -33,6 +38,11 @@ def tone(seen: Overview) -> Tone:
         return "plain"
     found = [outcome(best, task) for task in seen.result.targets]
     return "good" if all(one is not None and one.verdict == "better" for one in found) else "plain"
+
+
+def _decisive(seen: Overview) -> Ranking | None:
+    """The ranking of a sweep over training runs, which is what such a sweep is for."""
+    return seen.result.ranking if seen.result.verb == "train" else None
 
 
 def rate_of(seen: Overview) -> Setting | None:
@@ -190,7 +200,8 @@ def reservations(seen: Overview) -> list[str]:
         return list(seen.result.notes)
     about_harm = [_about_room(seen), _about_pairs(seen)]
     found = [_about_verdicts(seen), *about_harm, _about_seeds(seen), _about_choice(seen), _about_failed(seen), _about_percent(seen)]
-    return [sentence for sentence in [*found, *seen.result.notes] if sentence]
+    ranked = ranking_wording.reservations(seen.result.ranking) if seen.result.ranking is not None else []
+    return [sentence for sentence in [*ranked, *found, *seen.result.notes] if sentence]
 
 
 def _about_verdicts(seen: Overview) -> str:

@@ -31,7 +31,6 @@ _CLASSES = {
     **dict.fromkeys(("scaling", "plan"), "scaling_result.ScalingResult"),
     "space": "space_result.SpaceResult",
     "distillation": "distillation_result.DistillResult",
-    "comparison": "comparison_result.Comparison",
 }
 """Kind of a record to its class; a class is imported when a record of its kind is read."""
 

@@ -246,7 +246,7 @@ def require_relevant_only(measures: Sequence[str]) -> None:
     """
     known, faults = _told_apart(measures)
     faults += [
-        f"measure must depend on relevant documents alone, got {name!r}; take nDCG@10, or compare-runs on the runs"
+        f"measure must depend on relevant documents alone, got {name!r}; take nDCG@10, or compare on the runs"
         for name, measure in known.items()
         if _counts_irrelevant(measure)
     ]

@@ -9,8 +9,8 @@ import pytest
 import tomli_w
 
 from adiabat.config.budgets import PlanSettings, ScalingSettings
-from adiabat.config.comparison_settings import COMMON
 from adiabat.config.dual_training import TrainSettings
+from adiabat.config.overlays import TRAIN_TABLES
 from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import Watch
@@ -69,7 +69,7 @@ def test_of_bare_rows_the_run_is_told_but_for_what_runs_share(found: ScalingResu
     assert told["job"] == {"model": best.way.model}
     assert told["train"]["budget_flops"] == pytest.approx(BUDGET)
     assert told["train"]["learning_rate"] == 1e-3
-    assert told["train"]["method"] == best.way.method
+    assert told["train"]["method"]["kind"] == best.way.method
     checked(TrainSettings, told)
 
 
@@ -92,7 +92,7 @@ def test_of_a_scaling_the_run_is_told_whole(tmp_path: Path) -> None:
 def test_a_scaling_of_any_regime_is_planned_with(tmp_path: Path, train: dict[str, Any]) -> None:
     settings = checked(ScalingSettings, {"train": train, "data": {"sources": [{"path": "a.jsonl"}, {"path": "b.jsonl"}]}})
     written(tmp_path, rows_of())
-    common = settings.model_dump(include=set(COMMON) - {"job"})
+    common = settings.model_dump(include=set(TRAIN_TABLES) - {"job"})
     (tmp_path / "config.toml").write_text(tomli_w.dumps(without_none({"scaling": {"name": "any"}, "common": common})), encoding="utf-8")
     told = checked(TrainSettings, tomllib.loads(run_toml(advice_of(plan(load, asked(tmp_path))))))
     assert told.train.schedule == settings.train.schedule

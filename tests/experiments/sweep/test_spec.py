@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from adiabat.config.reader import checked
-from adiabat.config.sweeps import SweepSettings
+from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.core.errors import ConfigError
 from adiabat.evaluation.score_files import run_folder_name
 from adiabat.experiments.grid import plan_runs
 
 
-def sweep_of(**tables: Any) -> SweepSettings:
+def sweep_of(**tables: Any) -> TuneSweepSettings:
     """Settings, checked."""
-    return checked(SweepSettings, tables)
+    return checked(TuneSweepSettings, tables)
 
 
 GRID = {"tune": {"learning_rate": [1e-8, 5e-8], "batch_size": [7, 14]}}

@@ -6,7 +6,7 @@ from typing import Any
 
 from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection
-from adiabat.config.sweeps import SweepSettings
+from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.core.progress import Watch
 from adiabat.experiments.sweep import sweep
 from adiabat.models.towers import DualEncoder
@@ -41,9 +41,9 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def settings_of(folder: Path, **tables: Any) -> SweepSettings:
+def settings_of(folder: Path, **tables: Any) -> TuneSweepSettings:
     """Those of `tables_of`, checked."""
-    return checked(SweepSettings, tables_of(folder, **tables))
+    return checked(TuneSweepSettings, tables_of(folder, **tables))
 
 
 def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def load(name: str, section: EncoderSection) -> DualEncoder:
     return adiabat.load(name, settings=section)
 
 
-def run(settings: SweepSettings, *, resume: bool = False, notes: list[str] | None = None) -> SweepResult:
+def run(settings: TuneSweepSettings, *, resume: bool = False, notes: list[str] | None = None) -> SweepResult:
     """Make a sweep."""
     said = notes if notes is not None else []
     return sweep(load, settings, resume=resume, command="adiabat sweep", watch=Watch(note=said.append))

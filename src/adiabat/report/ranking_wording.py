@@ -1,12 +1,12 @@
-"""What a comparison says, in sentences and cells: never more than its intervals allow."""
+"""The ranking of a sweep's variants in sentences and cells, which say no more than its intervals allow."""
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK, counted
 from adiabat.report.format import VERDICT_MARKS, decimals_for, interval, listed, named, signed
 from adiabat.report.page import Tone
-from adiabat.results.comparison_result import Comparison, Contrast, Level, Speed, Standing, Start
+from adiabat.results.sweep_result import Contrast, Level, Ranking, Speed, Standing, Start
 
 
-def headline(found: Comparison) -> str:
+def headline(found: Ranking) -> str:
     """Who is ahead, and of whom that is known."""
     first, *others = found.standings
     worse = [one.name for one in others if one.to_best is not None and one.to_best.verdict == "worse"]
@@ -22,41 +22,41 @@ def headline(found: Comparison) -> str:
     return "; ".join(parts) + "."
 
 
-def tone(found: Comparison) -> Tone:
-    """Whether the comparison found a winner."""
+def tone(found: Ranking) -> Tone:
+    """Whether one variant is above all others."""
     alone = all(one.to_best is None or one.to_best.verdict == "worse" for one in found.standings)
     return "good" if alone and len(found.seeds) > 1 and found.standings[0].gain.verdict == "better" else "plain"
 
 
-def reservations(found: Comparison) -> list[str]:
+def reservations(found: Ranking) -> list[str]:
     """What the head line leaves out and an honest reader should know."""
     return [sentence for sentence in (_about_starts(found), _about_runs(found), _about_tasks(found), *found.notes) if sentence]
 
 
-def _about_starts(found: Comparison) -> str:
-    """Candidates that training made worse are no good choice, however they rank."""
+def _about_starts(found: Ranking) -> str:
+    """Variants that training made worse are no good choice, however they rank."""
     below = [one.name for one in found.standings if one.gain.verdict == "worse"]
     above = [one.name for one in found.standings if one.gain.verdict == "better"]
     if below:
         return f"Training made {listed([*map(named, below)])} worse than the untrained start."
     if not above:
-        return "No candidate is measurably better than its untrained start."
+        return "No variant is measurably better than its untrained start."
     return ""
 
 
-def _about_runs(found: Comparison) -> str:
+def _about_runs(found: Ranking) -> str:
     if found.run_deviation is None:
         return (
-            "Every candidate was trained once, so that intervals hold what differs from query to query, not from run to run: "
-            "with other seeds the order may be another. List several in compare.seeds."
+            "Every variant was trained once, so that intervals hold what differs from query to query, not from run to run: "
+            "with other seeds the order may be another. List several in sweep.seeds."
         )
     return (
-        f"Runs of one candidate differ by {difference_size(found.run_deviation)} in standard deviation, all candidates taken together; "
+        f"Runs of one variant differ by {difference_size(found.run_deviation)} in standard deviation, all variants taken together; "
         "that is in every interval."
     )
 
 
-def _about_tasks(found: Comparison) -> str:
+def _about_tasks(found: Ranking) -> str:
     if len(found.tasks) == 1:
         return f"All of this is about one task, {named(found.tasks[0].name)}; another may rank otherwise."
     return f"All of this is about these {len(found.tasks)} tasks, which count equally; others may rank otherwise."
@@ -90,16 +90,16 @@ def difference_size(value: float) -> str:
     return f"{value:.{decimals_for([value], least=3, most=6)}f}"
 
 
-def verdict(one: Standing, found: Comparison) -> str:
-    """What may be said of a candidate beside the first."""
+def verdict(one: Standing, found: Ranking) -> str:
+    """What may be said of a variant beside the first."""
     if one.to_best is None:
         return "best" if all(other.to_best is None or other.to_best.verdict == "worse" for other in found.standings) else "ahead"
     return f"{VERDICT_MARKS[one.to_best.verdict]}{NO_BREAK}{one.to_best.verdict.replace(' ', NO_BREAK)}"
 
 
 def start_name(start: Start) -> str:
-    """What an untrained model is called beside the candidates."""
-    return f"{named(start.candidate or start.model)}, untrained"
+    """What an untrained model is called beside the variants."""
+    return f"{named(start.case or start.model)}, untrained"
 
 
 def rate(speed: Speed | None) -> str:

@@ -1,28 +1,28 @@
-"""A comparison as tables for the terminal."""
+"""The ranking of a sweep's variants as tables for the terminal."""
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from adiabat.core.text import integer, share
-from adiabat.report import comparison_wording as words
+from adiabat.report import ranking_wording as words
 from adiabat.report.evaluation_table import NAME_LENGTH, empty_table
 from adiabat.report.format import cut_name, millions
-from adiabat.results.comparison_result import Comparison, Standing
+from adiabat.results.sweep_result import Ranking, Standing
 
 _STYLES = {"worse": "bold red", "no evidence": "dim", "better": "bold blue"}
 
 
-def comparison_tables(found: Comparison) -> Group:
-    """The ranking, and what each candidate took.
+def ranking_tables(found: Ranking, title: str) -> Group:
+    """The ranking, and what each variant took.
 
     Texts of the user's are shown as they are: square brackets in a name are no styling.
     """
-    return Group(_ranking(found), _costs(found))
+    return Group(_ranking(found, title), _costs(found))
 
 
-def _ranking(found: Comparison) -> Table:
-    table = empty_table(cut_name(found.title, limit=200), "candidate", caption=words.headline(found))
+def _ranking(found: Ranking, title: str) -> Table:
+    table = empty_table(cut_name(title, limit=200), "variant", caption=words.headline(found))
     for column in (f"{found.measure} [95 %]", "to the first [95 %]"):
         table.add_column(Text(column), justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -34,9 +34,9 @@ def _ranking(found: Comparison) -> Table:
     return table
 
 
-def _costs(found: Comparison) -> Table:
-    backbones = found.compared == "backbones"
-    table = empty_table("", "candidate")
+def _costs(found: Ranking) -> Table:
+    backbones = found.compares_models
+    table = empty_table("", "variant")
     for column in ("P(best)", "gain on untrained [95 %]", *(("parameters", "texts/s") if backbones else ("pairs", "passes")), "step"):
         table.add_column(Text(column), justify="right", no_wrap=True)
     for one in found.standings:

@@ -1,4 +1,4 @@
-"""The pictures of a comparison, as SVG for inlining (see `svg`); the same data give the same bytes."""
+"""The pictures of a ranking, as SVG for inlining (see `svg`); the same data give the same bytes."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from adiabat.core.text import cut
-from adiabat.report import comparison_wording as words
+from adiabat.report import ranking_wording as words
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg
 from adiabat.report.heat_cells import legible
 from adiabat.report.interval_rows import clear_rows, difference_tick, draw_interval
-from adiabat.results.comparison_result import Comparison, Level, Standing
+from adiabat.results.sweep_result import Level, Ranking, Standing
 
 _WIDTH = 7.4
 _NAME_LENGTH = 34
@@ -23,8 +23,8 @@ _LEAST_REACH = 0.02
 """Gap to the best of a task at which colours are full, at least, so that nearly nothing looks like nothing."""
 
 
-def ranking(found: Comparison, *, name: str = "ranking") -> str:
-    """Candidates from the highest down: scores with intervals and single runs on the left, differences to the first on the right."""
+def ranking(found: Ranking, *, name: str = "ranking") -> str:
+    """Variants from the highest down: scores with intervals and single runs on the left, differences to the first on the right."""
     count = len(found.standings) + len(found.starts)
     with drawing():
         figure = Figure(figsize=(_WIDTH, 1.0 + 0.34 * count), layout="constrained")
@@ -61,18 +61,18 @@ def _draw_contrast(axes: Axes, row: int, one: Standing) -> None:
     draw_interval(axes, row, one.to_best.difference, one.to_best.interval, colour=BAD if worse else MUTED, filled=worse)
 
 
-def tasks(found: Comparison, *, name: str = "tasks") -> str | None:
-    """A heat map of candidates on tasks: the score in each cell, its colour by how far below the task's best candidate it is.
+def tasks(found: Ranking, *, name: str = "tasks") -> str | None:
+    """A heat map of variants on tasks: the score in each cell, its colour by how far below the task's best variant it is.
 
     Returns:
         SVG; None where there is but one task.
     """
     if len(found.tasks) < 2:
         return None
-    candidates = np.array([[level.score for level in one.tasks] for one in found.standings])
+    variants = np.array([[level.score for level in one.tasks] for one in found.standings])
     starts = np.array([[level.score for level in start.tasks] for start in found.starts])
-    cells = np.concatenate([candidates, starts])
-    gaps = cells - candidates.max(axis=0)
+    cells = np.concatenate([variants, starts])
+    gaps = cells - variants.max(axis=0)
     with drawing():
         figure = Figure(figsize=(min(_WIDTH, 2.6 + 0.85 * len(found.tasks)), 1.2 + 0.34 * len(cells)), layout="constrained")
         axes = figure.add_subplot()
@@ -100,7 +100,7 @@ def _write_scores(axes: Axes, cells: Float[np.ndarray, "c t"], gaps: Float[np.nd
         axes.text(column + 0.5, row + 0.52, f"{value:.3f}", ha="center", va="center", fontsize=7.5, color=colour)
 
 
-def speed(found: Comparison, *, name: str = "speed") -> str | None:
+def speed(found: Ranking, *, name: str = "speed") -> str | None:
     """Quality against the speed of encoding, one dot per backbone; filled where no other is both faster and higher.
 
     Returns:

@@ -1,33 +1,36 @@
-"""What people read of a comparison: sentences, tables, pictures and the page."""
+"""The ranking of a sweep for people: sentences, tables, pictures and the section of the page."""
 
 import io
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from adiabat.report import comparison_plots as plots
-from adiabat.report import comparison_wording as words
-from adiabat.report.comparison_page import render_comparison
-from adiabat.report.comparison_table import comparison_tables
-from adiabat.results.comparison_result import Comparison, Level, Speed
+from adiabat.report import ranking_plots as plots
+from adiabat.report import ranking_wording as words
+from adiabat.report.ranking_table import ranking_tables
+from adiabat.report.sweep_cases import overview_of
+from adiabat.report.sweep_page import render_page
+from adiabat.results.sweep_result import Level, Ranking, Speed
 from tests.report.html_page import NASTY, Page
-from tests.report.sample_comparisons import make_comparison, make_contrast
+from tests.report.sample_rankings import make_contrast, make_ranking
+from tests.report.sample_sweeps import full_sweep
 
-CLEAR = make_comparison({"squad": 0.61, "quora": 0.55})
-OPEN = make_comparison({"squad": 0.61, "quora": 0.55, "medquad": 0.60})
-BACKBONES = make_comparison({"large": 0.61, "small": 0.6, "slow": 0.55}, kind="backbones", speeds=[100.0, 1000.0, 90.0])
+CLEAR = make_ranking({"squad": 0.61, "quora": 0.55})
+OPEN = make_ranking({"squad": 0.61, "quora": 0.55, "medquad": 0.60})
+BACKBONES = make_ranking({"large": 0.61, "small": 0.6, "slow": 0.55}, models=True, speeds=[100.0, 1000.0, 90.0])
 
 
 def plain(text: str) -> str:
     return text.replace("\xa0", " ")
 
 
-def printed(found: Comparison, width: int = 80) -> str:
+def printed(found: Ranking, width: int = 80) -> str:
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
-    console.print(comparison_tables(found))
+    console.print(ranking_tables(found, "Ranked"))
     assert isinstance(console.file, io.StringIO)
     return plain(console.file.getvalue())
 
@@ -49,38 +52,38 @@ def svg_texts(svg: str) -> list[str]:
             "no evidence of a difference to medquad.",
         ),
         (
-            make_comparison({"a": 0.6, "b": 0.5, "c": 0.4}, seeds=[3], tasks=["one"]),
+            make_ranking({"a": 0.6, "b": 0.5, "c": 0.4}, seeds=[3], tasks=["one"]),
             "a is best: nDCG@10 0.600 [0.580, 0.620], one seed on 1 task; measurably above all others.",
         ),
         (
-            make_comparison(dict.fromkeys("bcdefg", 0.6) | {"a": 0.601}),
+            make_ranking(dict.fromkeys("bcdefg", 0.6) | {"a": 0.601}),
             "a is ahead: nDCG@10 0.601 [0.581, 0.621], mean of 2 seeds on 2 tasks; no evidence of a difference to b, c, d, e and 2 more.",
         ),
     ],
 )
-def test_the_head_line_says_no_more_than_the_intervals(found: Comparison, sentence: str) -> None:
+def test_the_head_line_says_no_more_than_the_intervals(found: Ranking, sentence: str) -> None:
     assert plain(words.headline(found)) == sentence
 
 
 def test_only_a_winner_over_several_runs_that_gained_by_training_is_good_news() -> None:
-    assert words.tone(make_comparison({"a": 0.51, "b": 0.45})) == "plain"
-    assert [words.tone(found) for found in (CLEAR, OPEN, make_comparison({"a": 0.6, "b": 0.5}, seeds=[0]))] == ["good", "plain", "plain"]
+    assert words.tone(make_ranking({"a": 0.51, "b": 0.45})) == "plain"
+    assert [words.tone(found) for found in (CLEAR, OPEN, make_ranking({"a": 0.6, "b": 0.5}, seeds=[0]))] == ["good", "plain", "plain"]
 
 
 def test_reservations_name_what_the_head_line_leaves_out() -> None:
     said = " ".join(words.reservations(CLEAR))
-    assert "Runs of one candidate differ by 0.004 in standard deviation" in said
+    assert "Runs of one variant differ by 0.004 in standard deviation" in said
     assert "these 2 tasks, which count equally" in said
-    one = " ".join(words.reservations(make_comparison({"a": 0.6, "b": 0.5}, seeds=[0], tasks=["only"])))
-    assert "Every candidate was trained once" in one
+    one = " ".join(words.reservations(make_ranking({"a": 0.6, "b": 0.5}, seeds=[0], tasks=["only"])))
+    assert "Every variant was trained once" in one
     assert "one task, only; another may rank otherwise" in one
 
 
-def test_candidates_that_training_made_worse_are_named() -> None:
-    worse = " ".join(words.reservations(make_comparison({"a": 0.6, "b": 0.45, "c": 0.4})))
+def test_variants_that_training_made_worse_are_named() -> None:
+    worse = " ".join(words.reservations(make_ranking({"a": 0.6, "b": 0.45, "c": 0.4})))
     assert "Training made b and c worse than the untrained start." in worse
-    none = " ".join(words.reservations(make_comparison({"a": 0.51, "b": 0.5})))
-    assert "No candidate is measurably better than its untrained start." in none
+    none = " ".join(words.reservations(make_ranking({"a": 0.51, "b": 0.5})))
+    assert "No variant is measurably better than its untrained start." in none
 
 
 def test_verdicts_of_the_first_and_of_the_others() -> None:
@@ -102,7 +105,7 @@ def test_numbers_are_told_with_the_digits_that_they_need() -> None:
 
 
 @pytest.mark.parametrize("found", [OPEN, BACKBONES])
-def test_both_tables_fit_eighty_columns_with_everything_in_them(found: Comparison) -> None:
+def test_both_tables_fit_eighty_columns_with_everything_in_them(found: Ranking) -> None:
     said = printed(found)
     assert max(map(len, said.splitlines())) <= 80
     assert "…" not in said
@@ -118,7 +121,7 @@ def test_tables_show_what_each_kind_took() -> None:
 
 
 def test_brackets_in_a_name_are_no_styling() -> None:
-    assert "[bold]x[/]" in printed(make_comparison({"[bold]x[/]": 0.6, "b": 0.5}), width=100)
+    assert "[bold]x[/]" in printed(make_ranking({"[bold]x[/]": 0.6, "b": 0.5}), width=100)
 
 
 # --- Pictures ---
@@ -133,7 +136,7 @@ def test_pictures_are_well_formed_and_the_same_for_the_same_data() -> None:
         assert re.findall(r"https?://[^\"' ]*", svg) == ["http://www.w3.org/2000/svg"]
 
 
-def test_the_ranking_names_every_candidate_and_the_untrained_start() -> None:
+def test_the_ranking_names_every_variant_and_the_untrained_start() -> None:
     assert [text for text in svg_texts(plots.ranking(OPEN)) if text in {"squad", "medquad", "quora", "start, untrained"}] == [
         "squad",
         "medquad",
@@ -142,11 +145,11 @@ def test_the_ranking_names_every_candidate_and_the_untrained_start() -> None:
     ]
 
 
-def test_the_heat_map_shows_the_score_of_every_candidate_on_every_task() -> None:
+def test_the_heat_map_shows_the_score_of_every_variant_on_every_task() -> None:
     svg = plots.tasks(OPEN)
     assert svg is not None
     assert {"0.610", "0.620", "0.550", "0.560", "0.600", "0.500", "first", "second"} <= set(svg_texts(svg))
-    assert plots.tasks(make_comparison({"a": 0.6, "b": 0.5}, tasks=["only"])) is None
+    assert plots.tasks(make_ranking({"a": 0.6, "b": 0.5}, tasks=["only"])) is None
 
 
 def test_quality_against_speed_is_drawn_where_speed_was_measured_and_marks_who_is_beaten() -> None:
@@ -165,7 +168,7 @@ def test_quality_against_speed_is_drawn_where_speed_was_measured_and_marks_who_i
 
 @pytest.mark.parametrize("name", [NASTY[:60], "مجموعة", "$x^2$", "数据 ✓"])
 def test_names_of_any_kind_are_drawn_as_text(name: str) -> None:
-    found = make_comparison({name: 0.6, "b": 0.5}, kind="backbones", speeds=[3.0, 2.0], tasks=[name, "b"])
+    found = make_ranking({name: 0.6, "b": 0.5}, models=True, speeds=[3.0, 2.0], tasks=[name, "b"])
     for svg in (plots.ranking(found), plots.tasks(found), plots.speed(found)):
         assert svg is not None
         assert [node.tag for node in ElementTree.fromstring(svg).iter() if "script" in node.tag] == []
@@ -175,26 +178,28 @@ def test_names_of_any_kind_are_drawn_as_text(name: str) -> None:
 # --- The page ---
 
 
+def page(found: Ranking, **changes: Any) -> Page:
+    """The page of a sweep with this ranking."""
+    return Page(render_page(overview_of(replace(full_sweep(), ranking=found, **changes))))
+
+
 def test_a_page_has_every_part_and_no_text_of_the_users_as_markup() -> None:
-    found = make_comparison({NASTY: 0.6, "b": 0.5}, kind="backbones", speeds=[3.0, 2.0], tasks=[NASTY, "b"])
-    shown = Page(render_comparison(replace(found, title=NASTY, command=NASTY)))
-    assert {"verdict", "ranking", "tasks", "costs", "all-measures", "how-to-read", "made", "settings", "versions"} <= set(shown.ids())
+    found = make_ranking({NASTY: 0.6, "b": 0.5}, models=True, speeds=[3.0, 2.0], tasks=[NASTY, "b"])
+    shown = page(found, title=NASTY, command=NASTY)
+    assert {"verdict", "ranking", "ranked-tasks", "costs", "ranked-measures", "how-to-read-ranks"} <= set(shown.ids())
     assert len(shown.ids()) == len(set(shown.ids()))
-    assert shown.tags("script") == []
-    assert len(shown.tags("svg")) == 3
     assert all("src" not in attributes and "onerror" not in attributes for _, attributes in shown.elements)
-    assert "train.steps 2000" in shown.text
+    assert len(shown.tags("svg")) == len(page(found).tags("svg")) == len(Page(render_page(overview_of(full_sweep()))).tags("svg")) + 3
 
 
 def test_a_page_says_what_the_table_says() -> None:
-    text = Page(render_comparison(OPEN)).text
+    text = page(OPEN).text
     for part in ("1. squad", "0.6100", "[0.5900, 0.6300]", "−0.0600", "[−0.0800, −0.0400]", "runs 0.6000, 0.6200", "5,183 documents"):
         assert part in text, part
     assert "documents per second" not in text
-    assert "documents per second" in Page(render_comparison(BACKBONES)).text
+    assert "documents per second" in page(BACKBONES).text
 
 
-def test_one_seed_shows_no_runs() -> None:
-    found = make_comparison({"a": 0.6, "b": 0.5}, seeds=[0])
-    alone = replace(found, standings=[replace(one, runs=one.runs[:1]) for one in found.standings])
-    assert "runs 0." not in Page(render_comparison(alone)).text
+def test_a_sweep_over_training_runs_is_about_its_ranking() -> None:
+    shown = page(OPEN, settings={"sweep": {"verb": "train"}})
+    assert plain(words.headline(OPEN)) in plain(shown.text)

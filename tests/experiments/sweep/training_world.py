@@ -1,19 +1,19 @@
-"""A whole comparison in a second: tiny models, pairs that share words with their answers, and two tasks."""
+"""A whole sweep over training runs in a second: tiny models, pairs that share words with their answers, and two tasks."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from adiabat.config.comparison_settings import COMPARISONS, CompareSettings
 from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection
+from adiabat.config.sweeps import TrainSweepSettings
 from adiabat.core.progress import Watch
-from adiabat.experiments.comparison import compare
+from adiabat.experiments.sweep import sweep
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder
-from adiabat.results.comparison_result import Comparison
+from adiabat.results.sweep_result import Ranking, SweepResult
 from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
 from tests.tiny import tiny_dual
@@ -52,9 +52,9 @@ def tiny(name: str, section: EncoderSection) -> DualEncoder:
     return tiny_dual(width=16, layers=1 if name == "small" else 2, seed=int(name == "other"), settings=settings)
 
 
-def settings_of(kind: str, folder: Path, **tables: Any) -> CompareSettings:
-    """A comparison of two candidates with two seeds on two tasks, under these further tables."""
-    candidates: dict[str, list[dict[str, Any]]] = {
+def settings_of(kind: str, folder: Path, **tables: Any) -> TrainSweepSettings:
+    """A sweep over two data sets or two models with two seeds on two tasks, under these further tables."""
+    variants: dict[str, list[dict[str, Any]]] = {
         "data": [
             {"name": "near", "job": {"data": str(folder / "near.jsonl")}},
             {
@@ -63,25 +63,30 @@ def settings_of(kind: str, folder: Path, **tables: Any) -> CompareSettings:
                 "data": {"columns": {"query": "question", "positive": "answer"}},
             },
         ],
-        "backbones": [{"name": "small", "job": {"model": "small"}}, {"name": "large", "job": {"model": "tiny"}}],
+        "models": [{"name": "small", "job": {"model": "small"}}, {"name": "large", "job": {"model": "tiny"}}],
     }
     base: dict[str, Any] = {
         **TABLES,
-        "compare": {"out": str(folder / "out"), "seeds": [0, 1]},
+        "sweep": {"verb": "train", "out": str(folder / "out"), "seeds": [0, 1]},
         "job": {"model": "tiny"} if kind == "data" else {"data": str(folder / "near.jsonl")},
         "tasks": [
-            {"name": "asked", "data": str(folder / "asked.jsonl"), "corpus": str(folder / "corpus.jsonl")},
-            {"data": str(folder / "listed.jsonl")},
+            {"kind": "retrieval", "name": "asked", "data": str(folder / "asked.jsonl"), "corpus": str(folder / "corpus.jsonl")},
+            {"kind": "triplets", "data": str(folder / "listed.jsonl")},
         ],
-        "candidates": candidates[kind],
+        "variants": variants[kind],
+        "speed": {"texts": 8, "rounds": 3},
     }
-    if kind == "backbones":
-        base["compare"] |= {"speed_texts": 8, "speed_rounds": 3}
     merged = {name: {**base.get(name, {}), **table} if isinstance(table, dict) else table for name, table in tables.items()}
-    return checked(COMPARISONS[kind], {**base, **merged})
+    return checked(TrainSweepSettings, {**base, **merged})
 
 
-def run(settings: CompareSettings, *, resume: bool = False, notes: list[str] | None = None) -> Comparison:
-    """Compare, with every note kept."""
+def run(settings: TrainSweepSettings, *, resume: bool = False, notes: list[str] | None = None) -> SweepResult:
+    """Make a sweep, with every note kept."""
     said = [] if notes is None else notes
-    return compare(tiny, settings, resume=resume, command="adiabat compare", watch=Watch(note=said.append))
+    return sweep(tiny, settings, resume=resume, command="adiabat sweep", watch=Watch(note=said.append))
+
+
+def ranking_of(result: SweepResult) -> Ranking:
+    """The ranking of a sweep that has one."""
+    assert result.ranking is not None
+    return result.ranking

@@ -1,9 +1,9 @@
-"""Small comparisons for the tests of the report room."""
+"""Small rankings for the tests of the report room."""
 
 from collections.abc import Sequence
 
-from adiabat.results.comparison_result import ComparedTask, Comparison, Contrast, Level, Speed, Standing, Start
 from adiabat.results.evaluation_result import Verdict
+from adiabat.results.sweep_result import Contrast, Level, RankedTask, Ranking, Speed, Standing, Start
 
 
 def make_level(score: float, half_width: float = 0.02) -> Level:
@@ -40,36 +40,29 @@ def make_standing(
     )
 
 
-def make_comparison(
+def make_ranking(
     scores: dict[str, float],
     *,
-    kind: str = "data",
+    models: bool = False,
     seeds: Sequence[int] = (0, 1),
     tasks: Sequence[str] = ("first", "second"),
     half_width: float = 0.02,
     measure: str = "nDCG@10",
     speeds: Sequence[float] = (),
-) -> Comparison:
-    """Candidates by score; `half_width` is that of every difference, and a start stands at 0.5."""
+) -> Ranking:
+    """Variants by score; `half_width` is that of every difference, and starts stand at 0.5."""
     order = sorted(scores, key=lambda name: -scores[name])
     rates = dict(zip(order, speeds, strict=True)) if speeds else dict.fromkeys(order)
     best = scores[order[0]]
-    return Comparison(
-        compared=kind,  # type: ignore[arg-type]
-        title="Data sets compared",
-        command="adiabat compare data SPEC.toml",
-        created="2026-01-02T03:04:05Z",
-        seconds=812.0,
-        seed=7,
-        seeds=list(seeds),
-        versions={"python": "3.11.0"},
+    at_half = make_level(0.5), [make_level(0.5)] * len(tasks), {"nDCG@10": 0.5, "RR": 0.55}, 22_713_216
+    starts = [Start("start", "", *at_half), *([Start("second start", "second", *at_half)] if models else [])]
+    standings = [make_standing(name, scores[name], best=best, half_width=half_width, tasks=len(tasks), speed=rates[name]) for name in order]
+    return Ranking(
         measure=measure,
-        tasks=[ComparedTask(name, "ranking", 300, 5183, ("a note",)) for name in tasks],
-        standings=[
-            make_standing(name, scores[name], best=best, half_width=half_width, tasks=len(tasks), speed=rates[name]) for name in order
-        ],
-        starts=[Start("start", "", make_level(0.5), [make_level(0.5)] * len(tasks), {"nDCG@10": 0.5, "RR": 0.55}, 22_713_216)],
+        seeds=list(seeds),
+        tasks=[RankedTask(name, "ranking", 300, 5183, ("a note",)) for name in tasks],
+        standings=standings,
+        starts=starts,
         run_deviation=None if len(seeds) == 1 else 0.0042,
         resamples=10_000,
-        settings={"train": {"steps": 2000}},
     )

@@ -1,0 +1,255 @@
+"""The cases of a sweep ranked by their scores on retrieval tasks, over all seeds (Reimers 2021)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from adiabat.core.errors import several
+from adiabat.experiments.grid import SweepTrial
+from adiabat.experiments.sweep_trials import SweepRunner
+from adiabat.results.evaluation_result import Verdict
+from adiabat.results.sweep_result import Contrast, Level, RankedTask, Ranking, Standing, Start, SweepRun
+from adiabat.stats.samples import Sample, TaskScores
+from adiabat.stats.statistics import value_of
+from adiabat.stats.variant_ranking import (
+    Differences,
+    Draws,
+    Scores,
+    best_shares,
+    differences,
+    draw,
+    intervals,
+    overall,
+    pairs_of,
+    run_deviation,
+)
+
+MOST_RANKED = 40
+"""Cases up to which a sweep ranks them: intervals of all pairs take time and memory that grow with their square."""
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """Scores of all models, cases before starts.
+
+    Attributes:
+        cases: Name of each case to its runs, one for each seed.
+        starts: Names of the starts.
+        own_start: For each case, the position of its start among all models.
+        stored: Name of a run or start to its scores by task.
+        tasks: Names of the tasks that have the measure.
+        measure: That ranks.
+        scores: Of every model, run and query.
+        draws: Of them.
+        levels: Of every model, over all tasks, and on each.
+    """
+
+    cases: Mapping[str, list[SweepRun]]
+    starts: list[str]
+    own_start: list[int]
+    stored: Mapping[str, Mapping[str, TaskScores]]
+    tasks: list[str]
+    measure: str
+    scores: Scores
+    draws: Draws
+    levels: list[tuple[Level, list[Level]]]
+
+    def of_case(self, number: int) -> list[tuple[SweepRun, Mapping[str, TaskScores]]]:
+        """The runs of a case with their scores."""
+        return [(run, self.stored[run.name]) for run in list(self.cases.values())[number]]
+
+
+def ranking_of(runner: SweepRunner, rows: Sequence[SweepRun]) -> Ranking | None:
+    """Rank the cases of a sweep; None where fewer than two can be ranked, or more than `MOST_RANKED`."""
+    evidence = _evidence(runner, rows)
+    if evidence is None:
+        return None
+    first = evidence.stored[next(iter(evidence.cases.values()))[0].name]
+    return Ranking(
+        measure=evidence.measure,
+        seeds=list(runner.settings.sweep.seeds),
+        tasks=[_task(first[name]) for name in evidence.tasks],
+        standings=_standings(runner, evidence),
+        starts=_starts(runner, evidence),
+        run_deviation=run_deviation([one[: len(evidence.cases)] for one in evidence.scores]),
+        resamples=runner.settings.measure.resamples,
+        notes=_notes(rows, evidence),
+    )
+
+
+def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None:
+    done = {row.name: row for row in rows if row.status == "done"}
+    trials: dict[str, list[SweepTrial]] = {}
+    for trial in runner.trials:
+        trials.setdefault(trial.case, []).append(trial)
+    whole = {case: one for case, one in trials.items() if all(trial.name in done for trial in one)}
+    if not 2 <= len(whole) <= MOST_RANKED:
+        return None
+    start_of = {case: runner.start_name(one[0]) for case, one in whole.items()}
+    starts = list(dict.fromkeys(start_of.values()))
+    names = [*starts, *(trial.name for one in whole.values() for trial in one)]
+    stored = {name: scores for name in names if (scores := runner.evaluator.stored(name)) is not None}
+    measure = runner.settings.measure.measures[0]
+    tasks = [name for name in (task.name for task in runner.tasks) if all(name in one for one in stored.values())]
+    tasks = [name for name in tasks if _values(stored[starts[0]][name], measure) is not None] if len(stored) == len(names) else []
+    found = [_matrix(name, measure, [[trial.name for trial in one] for one in whole.values()], starts, stored) for name in tasks]
+    matrices = [one for one in found if one is not None]
+    if not matrices or len(matrices) < len(found):
+        return None
+    section = runner.settings.measure
+    draws = draw(matrices, trained=len(whole), seed=runner.seed, resamples=section.resamples)
+    cases = {case: [done[trial.name] for trial in one] for case, one in whole.items()}
+    own_start = [len(whole) + starts.index(start_of[case]) for case in whole]
+    return _Evidence(cases, starts, own_start, stored, tasks, measure, matrices, draws, _levels(matrices, draws))
+
+
+def _values(scores: TaskScores, measure: str) -> Float[np.ndarray, " q"] | None:
+    """One value for each query; None where the task has no such measure."""
+    return next((sample.values for sample in scores.samples if sample.measure == measure), None)
+
+
+def _matrix(
+    task: str, measure: str, cases: Sequence[Sequence[str]], starts: Sequence[str], stored: Mapping[str, Mapping[str, TaskScores]]
+) -> Float[np.ndarray, "c s q"] | None:
+    """Of every run on the queries of a task; a start stands there as often as there are runs. None where queries differ."""
+    rows = [*cases, *([start] * len(cases[0]) for start in starts)]
+    values = [[_values(stored[name][task], measure) for name in row] for row in rows]
+    lengths = {None if one is None else len(one) for row in values for one in row}
+    return np.array(values, dtype=np.float64) if len(lengths) == 1 and None not in lengths else None
+
+
+def _task(scores: TaskScores) -> RankedTask:
+    kind: Literal["ranking", "pairs"] = "pairs" if scores.kind == "triplets" else "ranking"
+    return RankedTask(scores.task, kind, len(scores.units), scores.documents, scores.notes)
+
+
+def _levels(scores: Scores, draws: Draws) -> list[tuple[Level, list[Level]]]:
+    """Of each candidate and start, over all tasks and on each."""
+    together = _column(overall(scores).mean(axis=1), draws.overall()[0])
+    tasks = [_column(one.mean(axis=(1, 2)), draws.tasks[:, :, number]) for number, one in enumerate(scores)]
+    return [(level, [task[place] for task in tasks]) for place, level in enumerate(together)]
+
+
+def _column(scores: Float[np.ndarray, " c"], draws: Float[np.ndarray, "r c"]) -> list[Level]:
+    ends = intervals(draws)
+    if ((scores >= 0) & (scores <= 1)).all():
+        # The deviations of a run are other candidates' too, and may lead past where a measure ends.
+        ends = np.clip(ends, 0.0, 1.0)
+    return [Level(score, (low, high)) for score, (low, high) in zip(scores.tolist(), ends.tolist(), strict=True)]
+
+
+def _standings(runner: SweepRunner, evidence: _Evidence) -> list[Standing]:
+    scores, draws, count = evidence.scores, evidence.draws, len(evidence.cases)
+    means, proof = overall(scores), [_is_proof(evidence, number) for number in range(count)]
+    order = sorted(range(count), key=lambda number: (-float(means[number].mean()), number))
+    shares = best_shares(draws.overall()[0][:, :count])
+    to_best = _to_best(scores, draws, proof, order[0])
+    gains = differences(scores, draws, np.arange(count), np.array(evidence.own_start))
+    records, trials = runner.start_records(), {trial.name: trial for trial in runner.trials}
+    names = list(evidence.cases)
+    standings = []
+    for number in order:
+        runs = evidence.cases[names[number]]
+        times = [run.step_seconds for run in runs if run.step_seconds is not None]
+        start = records[evidence.starts[evidence.own_start[number] - count]]
+        standings.append(
+            Standing(
+                name=names[number] or runner.settings.sweep.name,
+                trained_on=runner.trained_on(trials[runs[0].name]),
+                model=start.model,
+                overall=evidence.levels[number][0],
+                best_share=float(shares[number]),
+                to_best=to_best.get(number),
+                gain=_contrast(gains, number, judged=proof[number]),
+                runs=means[number].tolist(),
+                tasks=evidence.levels[number][1],
+                measures=_measures(runner, evidence, [run.name for run in runs]),
+                parameters=runs[0].parameters,
+                trained=runs[0].trainable,
+                steps=runs[0].steps,
+                passes=runs[0].passes,
+                pairs=runs[0].pairs,
+                step_seconds=median(times) if times else None,
+                speed=start.speed,
+            )
+        )
+    return standings
+
+
+def _to_best(scores: Scores, draws: Draws, proof: Sequence[bool], best: int) -> dict[int, Contrast]:
+    """What each other candidate lacks of the best, by intervals over all pairs: which is best was found from the same scores."""
+    first, second = pairs_of(len(proof))
+    found = differences(scores, draws, first, second)
+    contrasts = {}
+    for place, (one, other) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        judged = proof[one] and proof[other]
+        if best == other:
+            contrasts[one] = _contrast(found, place, judged=judged)
+        elif best == one:
+            reversed_ = Differences(-found.values, -found.high, -found.low, found.distinct)
+            contrasts[other] = _contrast(reversed_, place, judged=judged)
+    return contrasts
+
+
+def _contrast(found: Differences, place: int, *, judged: bool) -> Contrast:
+    low, high = float(found.low[place]), float(found.high[place])
+    verdict: Verdict = "no evidence"
+    if judged and found.distinct[place]:
+        verdict = "better" if low > 0 else "worse"
+    return Contrast(float(found.values[place]), (low, high), verdict)
+
+
+def _is_proof(evidence: _Evidence, number: int) -> bool:
+    """Whether the runs of a case trained on few enough queries of every task for it to be called better or worse."""
+    return all(stored[task].is_proof for _, stored in evidence.of_case(number) for task in evidence.tasks)
+
+
+def _measures(runner: SweepRunner, evidence: _Evidence, names: Sequence[str]) -> dict[str, float]:
+    """Means over seeds and tasks."""
+    samples = [sample for name in names for task in evidence.tasks for sample in _main_samples(evidence.stored[name][task])]
+    means: dict[str, list[float]] = {measure: [] for measure in runner.settings.measure.measures}
+    for sample in samples:
+        if sample.measure in means:
+            means[sample.measure].append(float(value_of(sample)[0]))
+    return {measure: fmean(values) for measure, values in means.items() if values}
+
+
+def _main_samples(scores: TaskScores) -> list[Sample]:
+    """Those by the similarity of the first."""
+    return [sample for sample in scores.samples if sample.similarity == scores.samples[0].similarity]
+
+
+def _starts(runner: SweepRunner, evidence: _Evidence) -> list[Start]:
+    count, records = len(evidence.cases), runner.start_records()
+    names = list(evidence.cases)
+    return [
+        Start(
+            model=records[name].model,
+            case=names[evidence.own_start.index(count + number)] if len(evidence.starts) > 1 else "",
+            overall=evidence.levels[count + number][0],
+            tasks=evidence.levels[count + number][1],
+            measures=_measures(runner, evidence, [name]),
+            parameters=records[name].parameters,
+            speed=records[name].speed,
+        )
+        for number, name in enumerate(evidence.starts)
+    ]
+
+
+def _notes(rows: Sequence[SweepRun], evidence: _Evidence) -> list[str]:
+    """What numbers alone do not say."""
+    devices = sorted({row.device for row in rows})
+    notes = [f"runs were made on different devices, so that their times do not compare: {', '.join(devices)}"] if devices[1:] else []
+    for case, runs in evidence.cases.items():
+        for task in evidence.tasks:
+            trained = evidence.stored[runs[0].name][task].trained
+            if trained is not None and (count := int(trained.queries.sum())):
+                much = "" if trained.is_proof else "; these are more than a tenth, so it is called neither better nor worse"
+                notes.append(f"{case} was trained or validated on {count:,} of {trained.queries.size:,} queries of {task}{much}")
+    if left_out := sorted({row.name for row in rows} - {run.name for runs in evidence.cases.values() for run in runs}):
+        notes.append(f"settings of which a run failed are not ranked: {several(left_out)}")
+    return notes

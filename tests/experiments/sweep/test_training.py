@@ -1,0 +1,397 @@
+"""Sweeps over training runs: two data sets or two models with two seeds on two tasks; their results, and how they are resumed."""
+
+import json
+import tomllib
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adiabat.config.sweeps import TrainSweepSettings
+from adiabat.core.errors import ConfigError, DataError, JobError, ModelError
+from adiabat.core.files import read_json
+from adiabat.core.progress import Watch
+from adiabat.dual_encoder import train as training
+from adiabat.evaluation.score_files import read_scores, run_folder_name
+from adiabat.experiments import sweep_trials
+from adiabat.experiments.grid import plan_runs
+from adiabat.experiments.start_records import encoding_speeds
+from adiabat.experiments.sweep import sweep
+from adiabat.experiments.sweep_rows import rows_at
+from adiabat.results.record import read_result
+from adiabat.results.sweep_result import SweepResult
+from adiabat.runs.run_config import is_described, is_job
+from adiabat.runs.run_dir import Job
+from tests.commands import one_thread
+from tests.experiments.sweep.training_world import lines, ranking_of, run, settings_of, tiny, write_world
+from tests.pages import EVERY, without_pages
+
+
+class Killed(BaseException):
+    """Nothing catches it."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick() -> Any:
+    with pytest.MonkeyPatch.context() as patch, one_thread():
+        without_pages(patch, EVERY)
+        yield
+
+
+Done = tuple[Path, SweepResult]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = tmp_path_factory.mktemp("data")
+    write_world(folder)
+    return folder, run(settings_of("data", folder, sweep={"keep_models": True}))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = tmp_path_factory.mktemp("models")
+    write_world(folder)
+    return folder, run(settings_of("models", folder))
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    write_world(tmp_path)
+    return tmp_path
+
+
+def job_of(folder: Path, name: str) -> Job:
+    return Job(folder / "out" / "runs" / run_folder_name(name))
+
+
+def values_of(folder: Path, name: str, task: str) -> list[float]:
+    """Scores by the first measure of the settings, as the files of scores have them."""
+    scores = read_scores(folder / "out" / "scores" / run_folder_name(name) / f"{task}.parquet")
+    return next(sample.values.tolist() for sample in scores.samples if sample.measure == "nDCG@10")
+
+
+def brief(folder: Path, **tables: Any) -> TrainSweepSettings:
+    """One seed and one task, unless the tables say otherwise."""
+    task = {"kind": "retrieval", "name": "asked", "data": str(folder / "asked.jsonl"), "corpus": str(folder / "corpus.jsonl")}
+    return settings_of("data", folder, **{"sweep": {"seeds": [0]}, "tasks": [task], **tables})
+
+
+def untimed(result: SweepResult) -> Any:
+    """All that depends neither on the clock nor on the folder."""
+    plain = result.to_json()
+    for one in plain["ranking"]["standings"]:
+        one["step_seconds"], one["trained_on"] = None, Path(one["trained_on"]).name
+    for one in plain["runs"]:
+        one["step_seconds"], one["seconds"] = None, None
+    return {key: value for key, value in plain.items() if key not in ("created", "seconds", "settings", "command", "inputs")}
+
+
+# --- Results ---
+
+
+def test_every_run_is_a_job_of_its_own_with_its_seed(data: Done, models: Done) -> None:
+    for name in ("near", "far"):
+        for seed in (0, 1):
+            job = job_of(data[0], f"{name}, seed={seed}")
+            result = read_result(job.result)
+            assert (result.seed, is_job(job.folder)) == (seed, True)
+            assert (job.model.is_dir(), job.checkpoints.exists()) == (True, False)
+    assert not job_of(models[0], "small, seed=0").model.exists()
+    assert is_described(data[0] / "out", "sweep")
+    assert not is_job(data[0] / "out")
+
+
+def test_scores_are_means_over_queries_tasks_and_seeds_of_the_files_of_scores(data: Done) -> None:
+    folder, result = data
+    found = ranking_of(result)
+    for standing in found.standings:
+        names = [f"{standing.name}, seed={seed}" for seed in (0, 1)]
+        of_runs = [fmean(fmean(values_of(folder, name, task)) for task in ("asked", "listed")) for name in names]
+        assert standing.runs == pytest.approx(of_runs)
+        assert standing.overall.score == pytest.approx(fmean(of_runs))
+        for number, task in enumerate(("asked", "listed")):
+            assert standing.tasks[number].score == pytest.approx(fmean(fmean(values_of(folder, name, task)) for name in names))
+        start = fmean(fmean(values_of(folder, "untrained", task)) for task in ("asked", "listed"))
+        assert standing.gain.difference == pytest.approx(standing.overall.score - start)
+        assert found.starts[0].overall.score == pytest.approx(start)
+        assert standing.measures["nDCG@10"] == pytest.approx(standing.overall.score)
+
+
+def test_variants_stand_highest_first_and_are_compared_with_the_first(data: Done) -> None:
+    found = ranking_of(data[1])
+    first, second = found.standings
+    assert first.overall.score >= second.overall.score
+    assert first.to_best is None
+    assert second.to_best is not None
+    assert second.to_best.difference == pytest.approx(second.overall.score - first.overall.score)
+    low, high = second.to_best.interval
+    assert low < second.to_best.difference < high
+    assert first.best_share + second.best_share == pytest.approx(1)
+    assert (found.measure, found.seeds, found.resamples) == ("nDCG@10", [0, 1], 200)
+    assert [(task.name, task.kind, task.queries, task.documents) for task in found.tasks] == [
+        ("asked", "ranking", 9, 16),
+        ("listed", "pairs", 8, 11),
+    ]
+
+
+def test_costs_stand_beside_scores(data: Done, models: Done) -> None:
+    near = next(one for one in ranking_of(data[1]).standings if one.name == "near")
+    assert (near.steps, near.pairs, near.passes, near.speed) == (3, 24, 18 / 24, None)
+    assert near.step_seconds is not None
+    assert near.trained < near.parameters
+    small, large = (next(one for one in ranking_of(models[1]).standings if one.name == name) for name in ("small", "large"))
+    assert small.parameters < large.parameters
+    for one in (small, large):
+        assert one.speed is not None
+        assert (one.speed.texts, one.speed.rounds) == (8, 3)
+        assert 0 < one.speed.slowest <= one.speed.texts_per_second <= one.speed.fastest
+
+
+def test_models_have_starts_of_their_own_and_data_sets_share_one(data: Done, models: Done) -> None:
+    starts = [[(start.model, start.case) for start in ranking_of(one).starts] for one in (data[1], models[1])]
+    assert starts == [[("tiny", "")], [("small", "small"), ("tiny", "large")]]
+    # The tiny model is a start of both sweeps, and is measured alike in both.
+    assert ranking_of(data[1]).starts[0].overall.score == ranking_of(models[1]).starts[1].overall.score
+
+
+def test_the_files_hold_what_was_returned(data: Done) -> None:
+    folder, result = data
+    written = read_json(folder / "out" / "result.json", remedy="")
+    assert written == json.loads(json.dumps(result.to_json()))
+    assert rows_at(folder / "out" / "runs.parquet").every == result.runs
+    config = tomllib.loads((folder / "out" / "config.toml").read_text(encoding="utf-8"))
+    assert config["variants"]["far"]["data"]["columns"] == {"query": "question", "positive": "answer"}
+    assert config["common"]["train"]["steps"] == 3
+
+
+def test_a_run_is_what_train_makes_of_the_same_settings(data: Done, tmp_path: Path) -> None:
+    folder, _ = data
+    trial = next(one for one in plan_runs(settings_of("data", folder)) if one.name == "near, seed=1")
+    section = trial.trained.job.model_copy(update={"out": str(tmp_path / "job")})
+    training.train(tiny, trial.trained.model_copy(update={"job": section}))
+    one, other = (tiny(str(job), trial.trained.encoder) for job in (tmp_path / "job", job_of(folder, "near, seed=1").folder))
+    assert np.array_equal(one.encode(["about memo 7"], side="query"), other.encode(["about memo 7"], side="query"))
+
+
+def test_a_grid_and_a_mixture_are_ranked_too(here: Path) -> None:
+    far = {"path": str(here / "far.jsonl"), "columns": {"query": "question", "positive": "answer"}}
+    mixed = {"name": "both, equally", "data": {"sources": [{"path": str(here / "near.jsonl")}, far]}, "mixture": {"rule": "equal"}}
+    near = {"name": "near", "job": {"data": str(here / "near.jsonl")}}
+    tables: dict[str, Any] = {"train": {"steps": 2, "batch_size": 6}, "grid": {"train": {"temperature": [0.05, 0.1]}}}
+    result = run(brief(here, variants=[near, mixed], measure={"measures": ["RR"]}, **tables))
+    assert {one.name for one in ranking_of(result).standings} == {
+        f"{variant}, temperature={value}" for variant in ("near", "both, equally") for value in ("0.05", "0.1")
+    }
+    assert (ranking_of(result).measure, ranking_of(result).run_deviation) == ("RR", None)
+
+
+# --- Refused before anything is trained ---
+
+
+def refused(kind: type[Exception], settings: TrainSweepSettings) -> str:
+    def never(*_: Any) -> Any:
+        raise AssertionError("a model was loaded")
+
+    with pytest.raises(kind) as caught:
+        sweep(never, settings)
+    return str(caught.value)
+
+
+def test_missing_settings_are_told_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    settings = settings_of("data", here, tasks=[])
+    settings = settings.model_copy(update={"sweep": settings.sweep.model_copy(update={"out": None})})
+    said = refused(ConfigError, settings)
+    for part in ("sweep.out must be given, got none", "tasks must be given, got none", "must run in one process, got 2"):
+        assert part in said, said
+
+
+def test_errors_of_all_training_data_come_before_any_model(here: Path) -> None:
+    lines(here / "near.jsonl", [{"query": "q", "pos": []}])
+    said = refused(DataError, settings_of("data", here, train={"batch_size": 25}))
+    assert "near: " in said
+    assert "must name at least one document, got none" in said
+    assert "far: far: train.batch_size must be at most the 22 pairs trained on, got 25; lower it" in said
+    assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"train": {"loss": "triplet"}}, "negative"),
+        ({"batches": {"group": "topic"}}, "pairs must be of several topics where batches.group is topic, got one"),
+        ({"data": {"stream": True, "validation_fraction": 0.1}}, "data.stream must be"),
+    ],
+)
+def test_data_that_do_not_suit_the_run_are_told_for_every_variant(tables: dict[str, Any], said: str, here: Path) -> None:
+    if "data" in tables:
+        tables = {"data": {**tables["data"], "validation": str(here / "near.jsonl")}}
+    told = refused(DataError, settings_of("data", here, **tables))
+    assert told.startswith("2 faults: near: ")
+    assert "far: " in told
+    assert told.count(said) >= 2
+
+
+def test_a_model_that_cannot_be_loaded_or_trained_is_found_before_the_first_run(here: Path) -> None:
+    def load(name: str, section: Any) -> Any:
+        if name == "nowhere":
+            raise ModelError("nowhere must be a model")
+        return tiny(name, section)
+
+    variants = [{"name": "small", "job": {"model": "small"}}, {"name": "gone", "job": {"model": "nowhere"}}]
+    with pytest.raises(ModelError, match="nowhere must be a model"):
+        sweep(load, settings_of("models", here, variants=variants))
+    frozen = [variants[0], {"name": "odd", "job": {"model": "tiny"}, "train": {"freeze": ["blocks[7]"]}}]
+    with pytest.raises(ModelError, match="blocks"):
+        sweep(load, settings_of("models", here, variants=frozen))
+    assert not (here / "out" / "runs").exists()
+
+
+def test_a_directory_of_something_else_is_left_alone(here: Path) -> None:
+    (here / "out").mkdir()
+    (here / "out" / "notes.txt").write_text("mine")
+    assert "must be a new or empty directory" in refused(JobError, settings_of("data", here))
+    assert [path.name for path in (here / "out").iterdir()] == ["notes.txt"]
+
+
+# --- Runs that fail, and queries that were trained on ---
+
+
+def test_a_variant_of_which_a_run_fails_is_not_ranked(here: Path) -> None:
+    wild = {"name": "wild", "job": {"data": str(here / "near.jsonl")}, "train": {"learning_rate": 1e30, "max_grad_norm": 0.0}}
+    variants = [one.model_dump() for one in brief(here).variants]
+    result = run(brief(here, variants=[*variants, wild]))
+    assert [one.status for one in result.runs] == ["done", "done", "failed"]
+    assert "finite" in result.runs[-1].reason
+    assert {one.name for one in ranking_of(result).standings} == {"near", "far"}
+    assert any("wild, seed=0" in note for note in ranking_of(result).notes)
+
+
+@pytest.mark.parametrize(("trained", "verdicts"), [(0, True), (4, False)])
+def test_a_variant_that_was_trained_on_queries_of_a_task_is_named_and_has_no_verdict(here: Path, trained: int, verdicts: bool) -> None:
+    asked = [json.loads(line) for line in (here / "asked.jsonl").read_text().splitlines()]
+    with (here / "near.jsonl").open("a") as file:
+        rows = [{"query": row["query"].upper(), "positive": f"some {row['pos'][0]}"} for row in asked[:trained]]
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    found = ranking_of(run(brief(here)))
+    told = [note for note in found.notes if note.startswith("near was trained or validated on 4 of 9 queries of asked; these are more")]
+    assert bool(told) is not verdicts
+    if not verdicts:
+        near = next(one for one in found.standings if one.name == "near")
+        assert {near.gain.verdict, *(one.to_best.verdict for one in found.standings if one.to_best)} == {"no evidence"}
+
+
+# --- Resuming ---
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
+    """Never interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_world(folder)
+    return run(brief(folder))
+
+
+def killed_at(label: str, settings: TrainSweepSettings) -> None:
+    """Make a sweep until something of that label is shown, and die there."""
+
+    def progress(shown: str, done: int, total: int) -> None:
+        if label in shown and done:
+            raise Killed
+
+    with pytest.raises(Killed):
+        sweep(tiny, settings, watch=Watch(progress=progress))
+
+
+@pytest.mark.parametrize("label", ["tiny: embedding", "near, seed=0: training", "ranking asked"])
+def test_a_killed_sweep_ends_as_one_that_was_not(label: str, here: Path, whole: SweepResult) -> None:
+    killed_at(label, brief(here))
+    assert untimed(run(brief(here), resume=True)) == untimed(whole)
+
+
+def test_finished_runs_are_not_made_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = brief(here)
+    killed_at("far, seed=0: training", settings)
+    trained: list[tuple[str, int]] = []
+
+    def noted(load: Any, own: Any, **more: Any) -> Any:
+        trained.append((Path(own.job.data).stem, own.run.seed))
+        return training.train(load, own, **more)
+
+    monkeypatch.setattr(sweep_trials, "train", noted)
+    run(settings, resume=True)
+    assert trained == [("far", 0)]
+    before = (here / "out" / "runs.parquet").read_bytes()
+    run(settings, resume=True)
+    assert len(trained) == 1
+    assert (here / "out" / "runs.parquet").read_bytes() == before
+
+
+def test_seeds_and_variants_may_be_added_and_left_out(here: Path, whole: SweepResult) -> None:
+    first = {one.name: one.runs[0] for one in ranking_of(whole).standings}
+    run(brief(here))
+    both = ranking_of(run(brief(here, sweep={"seeds": [0, 1]}), resume=True))
+    assert {one.name: one.runs[0] for one in both.standings} == first
+    near, far = (variant.model_dump() for variant in brief(here).variants)
+    third = {**far, "name": "third", "data": {**far["data"], "max_validation": 5}}
+    grown = ranking_of(run(brief(here, variants=[near, third]), resume=True))
+    assert {one.name for one in grown.standings} == {"near", "third"}
+    # A variant that was left out is still described: it comes back without a run, and only as it was.
+    rows = (here / "out" / "runs.parquet").read_bytes()
+    assert {one.name: one.runs[0] for one in ranking_of(run(brief(here), resume=True)).standings} == first
+    assert (here / "out" / "runs.parquet").read_bytes() == rows
+    with pytest.raises(JobError, match="variants.far.data.max_validation was 'not set', is 5"):
+        run(brief(here, variants=[near, {**third, "name": "far"}]), resume=True)
+
+
+def test_models_are_timed_together_and_again_when_one_is_added(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[list[str]] = []
+
+    def noted(models: Any, texts: Any, **more: Any) -> Any:
+        timed.append(sorted(models))
+        return encoding_speeds(models, texts, **more)
+
+    monkeypatch.setattr(sweep_trials, "encoding_speeds", noted)
+    tables: dict[str, Any] = {"sweep": {"seeds": [0]}, "tasks": brief(here).model_dump()["tasks"]}
+    two = settings_of("models", here, **tables)
+    run(two)
+    run(two, resume=True)
+    variants = [variant.model_dump() for variant in two.variants]
+    result = run(settings_of("models", here, variants=[*variants, {"name": "other", "job": {"model": "other"}}], **tables), resume=True)
+    names = ["large, untrained", "small, untrained"]
+    assert timed == [names, ["large, untrained", "other, untrained", "small, untrained"]]
+    assert all(one.speed is not None for one in ranking_of(result).standings)
+
+
+def test_another_sweep_is_refused_with_what_differs(here: Path) -> None:
+    settings = brief(here)
+    run(settings)
+    with pytest.raises(JobError, match="holds a sweep already"):
+        run(settings)
+    with pytest.raises(JobError, match=r"common.train.steps was 3, is 4"):
+        run(brief(here, train={"steps": 4}), resume=True)
+    lines(here / "asked.jsonl", [{"query": "other", "pos": ["d1"]}])
+    with pytest.raises(JobError, match="tasks.asked.sha256 was"):
+        run(settings, resume=True)
+
+
+def change_rows(folder: Path) -> None:
+    rows = (folder / "near.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "near.jsonl").write_text("".join(rows[:-1]), encoding="utf-8")
+
+
+def test_data_that_changed_under_its_name_is_refused(here: Path) -> None:
+    run(brief(here))
+    change_rows(here)
+    with pytest.raises(JobError, match=r"start.examples.\w+ was"):
+        run(brief(here, sweep={"seeds": [0, 1]}), resume=True)
+    assert {row.seed for row in rows_at(here / "out" / "runs.parquet").every} == {0}
+
+
+def test_settings_that_change_no_number_may_change(here: Path) -> None:
+    first = ranking_of(run(brief(here)))
+    again = ranking_of(run(brief(here, memory={"chunk_tokens": 999}, sweep={"seeds": [0], "name": "other"}), resume=True))
+    assert [one.runs for one in again.standings] == [one.runs for one in first.standings]
