@@ -50,13 +50,8 @@ TASKS = [{**ASKED, "kind": "retrieval"}, {"kind": "nli_grid", "data": "nli.jsonl
 SEEDS = {"seeds": [0, 1]}
 MEASURE = {"measure": {"resamples": 100}}
 ELSEWHERE = 0.01  # relative tolerance on a machine other than that which wrote the file
-COMPARED = {
-    **PAIRS,
-    **MEASURE,
-    "train": {**TRAIN, "steps": 3},
-    "sweep": {**SEEDS, "verb": "train", "keep_models": True},
-    "tasks": TASKS[:1],
-}
+TRIED = {**SEEDS, "verb": "train", "keep_models": True}
+COMPARED = {**PAIRS, **MEASURE, "train": {**TRAIN, "steps": 3}, "sweep": TRIED, "tasks": TASKS[:1]}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "tune": {**RUN, "data": {"validation_fraction": 0.3}, "tune": {**TUNE, "max_epochs": 3, "learning_rate": 1e-3}},
     "train": {**PAIRS, "job": JOB, "train": LONG},
@@ -81,9 +76,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         **{"grid": {"tune": {"learning_rate": [1e-4, 1e-3]}}, "probes": {"data": "probes.txt", "depth": 10}},
         "tasks": TASKS,
     },
-    "data": {
-        **COMPARED,
-        "job": {"model": "model"},
+    "data": {**COMPARED, "job": {"model": "model"}}
+    | {
         "variants": [{"job": {"data": n}, "name": n[:4]} for n in ("pairs.jsonl", "listed.jsonl")],
     },
     "backbones": {**COMPARED, "job": {"data": "pairs.jsonl"}, "variants": [{"name": n, "job": {"model": n}} for n in ("model", "other")]},
