@@ -1,4 +1,4 @@
-"""``adiabat compare``: two models compared from what was kept of them, or from runs in the format of TREC, without the models."""
+"""``adiabat compare``: two models compared by their stored scores, or by TREC runs, without loading the models."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,10 @@ import numpy as np
 
 from adiabat.config.tasks import CompareSettings, RunsMeasureSection
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.core.provenance import now, versions
+from adiabat.core.provenance import versions
 from adiabat.data.trec import Qrels, Run, read_qrels, read_run
 from adiabat.evaluation.score_files import SUFFIX, read_record, read_scores, score_files
-from adiabat.evaluation.suite_analysis import analysed
-from adiabat.evaluation.suite_findings import ModelScores, findings_of
+from adiabat.evaluation.suite_findings import ModelScores, compare_models
 from adiabat.results.suite_result import SuiteModel, SuiteResult
 from adiabat.stats.ranking_measures import Ties, ranking_measures, tied_documents
 from adiabat.stats.samples import Sample, TaskScores, ranking_bounds
@@ -36,28 +35,16 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
     ]
     notes = _alone(sides, (first, second))
     baseline, model = _named_apart(_in_common(sides, settings.measure.units), (first, second))
-    findings = findings_of([baseline, model], baseline=baseline.name, seed=settings.run.seed, resamples=settings.measure.resamples)
-    result = SuiteResult(
+    return compare_models(
+        [baseline, model],
+        settings,
         title=f"{model.name} against {baseline.name}",
         command=command,
-        created=now(),
-        seconds=0.0,
-        seed=settings.run.seed,
-        versions=versions("none"),
-        tasks=findings.tasks,
-        models=[baseline.model, model.model],
-        scores=findings.scores,
-        pairings=findings.pairings,
         baseline=baseline.name,
-        resamples=settings.measure.resamples,
-        grids=findings.grids,
-        units=findings.units,
-        facts=findings.facts,
-        notes=[*notes, *findings.notes],
-        settings=settings.model_dump(mode="json", exclude_none=True),
+        versions=versions("none"),
+        notes=notes,
         inputs={name: {"source": str(path)} for name, path in zip(("baseline", "model"), (first, second), strict=True)},
     )
-    return analysed(result)
 
 
 def _is_stored(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""One evaluation: a model, perhaps a baseline, a target data set and those that must not get worse."""
+"""``adiabat evaluate``: a model, and perhaps a baseline, on a target data set and on retention sets."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -32,10 +32,10 @@ from adiabat.store.vector_store import Store
 SHOWN_QUERIES = 10
 SHOWN_HITS = 5
 SEARCHED_QUERIES = 500
-"""Queries looked at, drawn at random, for those whose top results changed."""
+"""Queries drawn at random to find those whose top results changed."""
 
 SHOWN_CHARACTERS = 500
-"""Of a document's text kept in a result file."""
+"""Characters of a document's text in a result file."""
 
 
 SAME_TOWER = "model and baseline have the same query tower, so nothing differs: the tuning kept the starting weights, or there was none"
@@ -199,7 +199,7 @@ def changed_queries(
     order: list[int] = np.random.default_rng(seed).permutation(len(examples))[:SEARCHED_QUERIES].tolist()
     texts = [examples.queries[row] for row in order]
     ids = [examples.query_ids[row] for row in order]
-    identical = identical_documents(after, ids, texts, examples.positives.take(np.array(order)), drop=settings.drop_same_id)
+    identical = identical_documents(store, ids, texts, examples.positives.take(np.array(order)), drop=settings.drop_same_id)
     excluded = [identical.rows[number] for number in range(len(order))]
     similarity = similarities_of(after.model, before.model)[0]
     first, last = (

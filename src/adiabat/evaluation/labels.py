@@ -14,7 +14,7 @@ from adiabat.stats.samples import SHARE, Sample, TaskScores
 from adiabat.store.text_vectors import embed_texts
 
 ITERATIONS = 1_000
-"""Most steps of the regression's optimiser: ten times what scikit-learn and mteb give it, which many labels and unit vectors need."""
+"""Maximum steps of the regression's optimiser: ten times the default of scikit-learn and mteb, for many labels and unit vectors."""
 
 Vectors = Float32[np.ndarray, "n e"]
 
@@ -35,6 +35,8 @@ def score_classification(
 
     `per_label` training texts of each label are drawn at random; None takes all.
     """
+    from sklearn.metrics import f1_score
+
     require_separable(training, test)
     labels = training.distinct
     rows = _drawn(_numbers(training, labels), per_label, seed=seed)
@@ -44,7 +46,11 @@ def score_classification(
     predicted, converged = _predicted(vectors[: len(texts)], training_labels, vectors[len(texts) :], regularization=regularization)
     correct = (predicted == test_labels).astype(np.float64)
     present, groups = np.unique(test_labels, return_inverse=True)
-    facts = {"macro F1": _macro_f1(test_labels, predicted), "labels": float(len(labels)), "training texts": float(len(texts))}
+    facts = {
+        "macro F1": float(f1_score(test_labels, predicted, average="macro")),
+        "labels": float(len(labels)),
+        "training texts": float(len(texts)),
+    }
     notes = [
         *_short_notes(np.bincount(training_labels), per_label),
         *_leak_notes(texts, test.texts),
@@ -72,6 +78,8 @@ def score_clustering(
 
     `max_texts` texts are drawn at random; None takes all.
     """
+    from sklearn.metrics import completeness_score, homogeneity_score
+
     rows = np.arange(len(texts))
     if max_texts is not None and max_texts < len(texts):
         rows = np.sort(np.random.default_rng(seed).choice(len(texts), size=max_texts, replace=False))
@@ -82,7 +90,8 @@ def score_clustering(
     vectors = embed_texts(model, chosen.texts, side=side, name=name, watch=watch)
     clusters = _clusters(vectors, len(labels), restarts=restarts, seed=seed)
     sample = Sample("V-measure", clusters.astype(np.float64), reference=truth.astype(np.float64), statistic="v-measure", bounds=SHARE)
-    facts = {**_homogeneity(truth, clusters), "clusters": float(len(labels))}
+    homogeneity, completeness = homogeneity_score(truth, clusters), completeness_score(truth, clusters)
+    facts = {"homogeneity": float(homogeneity), "completeness": float(completeness), "clusters": float(len(labels))}
     notes = [
         *_distinct_notes(vectors, "texts", labels=len(labels)),
         *([] if len(chosen) == len(texts) else [f"{len(chosen):,} of {len(texts):,} texts were drawn at random"]),
@@ -116,7 +125,7 @@ def _predicted(
     classifier = LogisticRegression(C=regularization, max_iter=ITERATIONS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        # In 64 bits: the optimiser goes by differences that 32 bits would round away.
+        # 64 bits: 32 bits would round away the differences that the optimiser follows.
         classifier.fit(training.astype(np.float64), known)
     return classifier.predict(test.astype(np.float64)), bool((classifier.n_iter_ < ITERATIONS).all())
 
@@ -127,24 +136,12 @@ def _clusters(vectors: Vectors, count: int, *, restarts: int, seed: int) -> Int[
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
-        # It warns of fewer distinct vectors than clusters, which a note says in our words.
+        # It warns of fewer distinct vectors than clusters; a note says so.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        # It takes seeds of 32 bits; those that fit keep what they gave.
+        # scikit-learn takes seeds of 32 bits.
         means = KMeans(n_clusters=count, n_init=restarts, random_state=seed % 2**32)
         clusters: Int[np.ndarray, " n"] = means.fit_predict(vectors)
     return clusters
-
-
-def _macro_f1(truth: Int[np.ndarray, " n"], predicted: Int[np.ndarray, " n"]) -> float:
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(truth, predicted, average="macro"))
-
-
-def _homogeneity(truth: Int[np.ndarray, " n"], clusters: Int[np.ndarray, " n"]) -> dict[str, float]:
-    from sklearn.metrics import completeness_score, homogeneity_score
-
-    return {"homogeneity": float(homogeneity_score(truth, clusters)), "completeness": float(completeness_score(truth, clusters))}
 
 
 def _short_notes(counts: Int[np.ndarray, " k"], per_label: int | None) -> list[str]:

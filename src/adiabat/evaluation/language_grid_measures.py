@@ -31,7 +31,7 @@ from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs, row_s
 Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
 Scores = Mapping[str, Float[np.ndarray, "_a _b _n"]]
 
-# Sentence pairs scored at a time: 15 languages of 384 numbers, both sides, in 64 bits are 6 MB.
+# Sentence pairs per block: 15 languages of width 384, both sides, in 64 bits are 6 MB.
 _BLOCK_PAIRS = 64
 
 
@@ -105,7 +105,7 @@ def placements(positive: Float[np.ndarray, "a b p"], negative: Float[np.ndarray,
     below = np.empty(negative.shape, dtype=np.int64)
     for cell in np.ndindex(*positive.shape[:2]):
         above[cell] = discordant_counts(positive[cell], negative[cell])
-        # Seen from the other side: how many positives are <= this negative.
+        # Negated scores count the positives that are <= this negative.
         below[cell] = discordant_counts(-negative[cell], -positive[cell])
     return Placements(above, below)
 
@@ -369,9 +369,9 @@ def _at_least(queries: Queries, block: Block, levels: Float32[np.ndarray, " q"])
     """Candidates that score at least a query's level, by quick scores, and by exact scores where these leave it open."""
     scores, error = block.approximate(queries)
     thresholds = levels.astype(np.float64)
-    # Quick scores by distance are minus its square.
+    # Quick scores by distance are minus the squared distance.
     thresholds = -np.square(thresholds) if queries.similarity == "distance" else thresholds
-    # Bounds in float32, as the scores are, each on its own side of the wider number.
+    # Bounds in float32 as the scores, rounded away from the threshold.
     high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))[:, None]
     low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))[:, None]
     above = scores >= high

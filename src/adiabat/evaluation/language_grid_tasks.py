@@ -1,4 +1,4 @@
-"""Scoring one model on a language grid: sentence pairs with labels, or questions with paragraphs."""
+"""Scores of a model on a language grid: sentence pairs with labels, or questions with paragraphs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -27,10 +27,10 @@ LanguageVectors = Mapping[str, Float[np.ndarray, "_n _e"]]
 Answers = Mapping[str, Int[np.ndarray, " _n"]]
 
 MEASURES = ("P@1", "RR", "PND")
-"""The first carries the verdict."""
+"""The first is the main measure."""
 
 CELLS = ("P@1", "PND")
-"""Those that are also told cell by cell."""
+"""Measures with values for each cell."""
 
 
 def measure_question_grid(

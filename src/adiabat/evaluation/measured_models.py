@@ -1,4 +1,4 @@
-"""Models that are evaluated, by name, loaded when needed, and corpora by the document tower that embedded them."""
+"""Evaluated models, loaded on first use, and the vectors and BM25 indexes of corpora on disk."""
 
 import hashlib
 import json
@@ -34,10 +34,10 @@ LoadModel = Callable[[str, EncoderSection], DualEncoder]
 """Loads a model by its name, with overrides."""
 
 TrainedTextsOf = Callable[[str], TrainedTexts | None]
-"""Says what the job of a model was trained on; None where the model is of no job."""
+"""Training data of a model's job; None for a model without a job."""
 
 BM25 = "bm25"
-"""Name of a model that is none: words in common. ``bm25:LANGUAGE`` cuts words to their stems."""
+"""Name of BM25 among models. ``bm25:LANGUAGE`` reduces words to stems."""
 
 
 def unknown_training(model: str) -> None:
@@ -98,7 +98,7 @@ class MeasuredModel:
         decisive: list[object] = [self.model, VERSION]
         if not self.is_bm25:
             decisive = [self.towers.fingerprint(side).to_json() for side in ("query", "document")]
-            # Said only where it is not the usual one.
+            # Cosine is left out, so that its keys stay valid.
             decisive += [] if self.towers.similarity == "cosine" else [self.towers.similarity]
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
@@ -132,7 +132,7 @@ def resolve_models(
     requested: list[tuple[str, tuple[str, ...], EncoderSection]] = [
         (section.name, (section.model, *section.runs), section.encoder) for section in sections
     ]
-    # BM25 encodes nothing, so what is set for all models is not for it.
+    # BM25 encodes nothing, so encoder settings do not apply to it.
     requested += [(name, (name,), EncoderSection() if is_bm25(name) else encoder) for name in dict.fromkeys(names)]
     faults = list(_faults(requested))
     if faults:
@@ -165,7 +165,7 @@ def _stemmer_faults(run: str) -> Iterator[str]:
 
 
 DIGITS = 12
-"""Of a SHA-256 in the name of a folder."""
+"""Digits of a SHA-256 in the name of a folder."""
 
 BLOCK_DOCUMENTS = 4096
 
@@ -215,7 +215,7 @@ class CorpusStores:
             self.watch.note(f"{path} does not hold {corpus.name} as it stands, and is not used: its documents are others")
         path = self._place(corpus) / _named(fingerprint)
         if is_store(path):
-            # Its folder says what it is of, and a finished store never changes.
+            # The name of the folder identifies the content, and a finished store never changes.
             return Store.open(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         label = f"{model.name}: embedding {corpus.name}"
@@ -229,12 +229,12 @@ class CorpusStores:
         with without_skip_warnings():
             return build_store(model, documents, path, on_progress=on_progress, source=corpus.name, encoder_name=model.name).store
 
-    def forget(self, fingerprint: Fingerprint) -> None:
+    def remove_vectors(self, fingerprint: Fingerprint) -> None:
         """Remove the vectors of every corpus by a document tower that no other model shares."""
         for path in self.folder.glob(f"*/{_named(fingerprint)}"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def words(self, corpus: TaskCorpus, *, stemmer: str | None) -> BM25System:
+    def bm25(self, corpus: TaskCorpus, *, stemmer: str | None) -> BM25System:
         """BM25 over a corpus: its index at hand, or built now and kept.
 
         Args:
@@ -290,7 +290,7 @@ def _holds(store: Store, documents: Iterator[Document]) -> bool:
         rows = store.rows([document.doc_id for document in block])
         if count > store.count or (rows < 0).any():
             return False
-        # Where it keeps none, its ids are believed.
+        # A store without texts is trusted by its ids.
         if store.has_texts and store.texts(rows) != [document.text for document in block]:
             return False
     return count == store.count

@@ -1,6 +1,6 @@
-"""Models and stores as mteb's evaluator calls them.
+"""Models and stores behind mteb's encoder and search protocols.
 
-It does not inherit from mteb's classes: their protocols ask for methods alone, and importing mteb takes seconds.
+The classes do not inherit from mteb's: the protocols ask for methods alone, and importing mteb takes seconds.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mteb.types import PromptType
 
 LOADER_OPTIONS = {"batch_size": 1024, "show_progress_bar": False}
-"""How mteb hands over texts; what is computed at once is the encoder's own choice."""
+"""How mteb passes texts; the encoder chooses its own batches."""
 
 
 class MtebEncoder:
@@ -108,10 +108,10 @@ class MtebEncoder:
 
 
 Missing = Literal["error", "encode"]
-"""What to do with documents of a task that a store lacks."""
+"""Whether documents that a store lacks are an error, or are encoded."""
 
 BLOCK_DOCUMENTS = 50_000
-"""Documents looked up at once: mteb's own step, so that what it prepares of a corpus is kept once for both ways."""
+"""Documents per lookup: mteb's own step, so that its cached corpus serves both ways."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class MtebIndex(MtebEncoder):
         self.missing: Missing = missing
         self.folder = folder
         self._corpus: _Corpus | None = None
-        self._forget = _nothing
+        self._forget: Callable[[], Any] = lambda: None
 
     def index(
         self,
@@ -257,13 +257,9 @@ class MtebIndex(MtebEncoder):
         return [*super()._made_of(), self.store.manifest.sha256]
 
 
-def _nothing() -> None:
-    """Nothing was copied yet."""
-
-
 def _batches(rows: Any, task_metadata: "TaskMetadata", role: "PromptType") -> Iterable[Mapping[str, Any]]:
     """Queries or documents as mteb joins them: a title before its text, an instruction after its query."""
-    # The one place where mteb joins them, which its own models of search import likewise.
+    # mteb's own search models import this private module too.
     from mteb._create_dataloaders import create_dataloader
 
     return create_dataloader(rows, task_metadata=task_metadata, prompt_type=role, batch_size=LOADER_OPTIONS["batch_size"])
@@ -278,7 +274,7 @@ def _located(
     for start, texts in _pieces(corpus, task_metadata):
         same = _same(store, rows[start : start + len(texts)], texts)
         unproven |= {start + int(position): texts[position] for position in np.flatnonzero(~same)}
-    # Another document may have the id, as where the ids of several corpora are numbers; then the text decides.
+    # Another document may have the id, as where ids of several corpora are numbers; then the text decides.
     by_text = _rows_of_texts(store, list(unproven.values()))
     rows[list(unproven)] = by_text
     return rows, {position: text for (position, text), row in zip(unproven.items(), by_text.tolist(), strict=True) if row < 0}

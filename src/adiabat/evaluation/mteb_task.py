@@ -1,4 +1,4 @@
-"""A task of mteb, run by mteb's own evaluator, with scores of every text where it keeps enough for them."""
+"""Tasks of mteb, run by mteb's evaluator, with scores of every unit where mteb stores enough."""
 
 import json
 import random
@@ -24,7 +24,7 @@ from adiabat.store.vector_store import Store
 
 PREDICTIONS = "predictions"
 HUB_SECONDS = 5.0
-"""How long the hub may take to answer a call; without it the hub's client tries again for half a minute, for every task."""
+"""Timeout of the hub: its client would retry for half a minute, for every task."""
 
 
 def score_mteb(
@@ -157,7 +157,7 @@ def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any, folder: Path, *, resu
     """Run mteb's evaluator, and read the predictions that it stored."""
     predictions = folder / PREDICTIONS / str(encoder.mteb_model_meta.revision)
     path = predictions / task.prediction_file_name
-    # A task of one's own may have changed its data under its name; mteb's own are pinned to a revision of theirs.
+    # A custom task may change its data under its name; mteb's tasks are pinned to a revision.
     goes_on = resumes and _read(path) is not None
     result = mteb.evaluate(
         encoder,
@@ -204,9 +204,11 @@ def _scores(subsets: Sequence[Subset], name: str, notes: Sequence[str]) -> TaskS
     measure = subsets[0].measure
     units = unit_scores(subsets)
     if units is None:
-        units = _parts_as_units(subsets)
-        few = ", too few for a test" if len(subsets) == 1 else ""
-        notes = [*notes, f"mteb keeps no scores of single texts that make up its {measure}: {_counted(len(subsets))}{few}"]
+        sample = Sample(measure, np.array([subset.score for subset in subsets], dtype=np.float64))
+        units = UnitScores("data set", [f"{subset.subset}/{subset.split}" for subset in subsets], sample)
+        single = "its one data set is the only unit, too few for a test"
+        counted = single if len(subsets) == 1 else f"its {len(subsets):,} data sets are the units"
+        notes = [*notes, f"mteb keeps no scores of single texts that make up its {measure}: {counted}"]
     return TaskScores(
         task=name,
         kind="mteb",
@@ -218,15 +220,6 @@ def _scores(subsets: Sequence[Subset], name: str, notes: Sequence[str]) -> TaskS
         facts={f"mteb's {measure}": float(np.mean([subset.score for subset in subsets]))},
         notes=tuple(notes),
     )
-
-
-def _parts_as_units(subsets: Sequence[Subset]) -> UnitScores:
-    ids = [f"{subset.subset}/{subset.split}" for subset in subsets]
-    return UnitScores("data set", ids, Sample(subsets[0].measure, np.array([subset.score for subset in subsets], dtype=np.float64)))
-
-
-def _counted(subsets: int) -> str:
-    return "its one data set is the only unit" if subsets == 1 else f"its {subsets:,} data sets are the units"
 
 
 def _notes(mteb: Any, task: Any) -> list[str]:

@@ -1,6 +1,6 @@
-"""From what mteb keeps of a task to scores of every text: mteb reports one number, and a number alone cannot be tested.
+"""Scores of every unit of an mteb task, from the predictions that mteb stores: its one number allows no test.
 
-UnitScores are believed only where their value is mteb's own score again.
+Units are accepted only where their value reproduces mteb's score.
 """
 
 import re
@@ -16,11 +16,11 @@ from adiabat.stats.samples import CORRELATION, SHARE, Sample
 from adiabat.stats.statistics import value_of
 
 AGREEMENT = 2e-5
-"""Between mteb's score and the units' value: it rounds some to five digits."""
+"""Tolerance between mteb's score and the value of the units: mteb rounds some scores to five digits."""
 
 RANK_MEASURE = re.compile(r"(ndcg|map|recall|precision|mrr|hit_rate)_at_(\d+)")
 RANK_NAMES = {"ndcg": "nDCG", "map": "AP", "recall": "R", "precision": "P", "mrr": "RR", "hit_rate": "Success"}
-"""mteb's names, and those of ir-measures."""
+"""mteb's names of measures, and those of ir-measures."""
 
 SCORES: Mapping[str, tuple[str, str, int]] = {
     "similarity": ("similarity_scores", "", 1),
@@ -29,7 +29,7 @@ SCORES: Mapping[str, tuple[str, str, int]] = {
     "euclidean": ("euclidean_distances", "distance", -1),
     "dot": ("dot_scores", "dot", 1),
 }
-"""What mteb compares pairs by: where it keeps the scores, our name for it ("": the model's own), and 1 where more is closer."""
+"""mteb's similarities of pairs: key of its scores, our name ("": the model's own), and the sign with which higher is closer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def _graded_pairs(subset: Subset) -> UnitScores | None:
     if not subset.measure.endswith("spearman") or by not in SCORES:
         return None
     key, similarity, _ = SCORES[by]
-    # Here mteb keeps distances with their sign turned.
+    # mteb stores negated distances for STS.
     values, reference = np.asarray(subset.predicted[key], dtype=np.float64), np.asarray(subset.data["score"], dtype=np.float64)
     sample = Sample("Spearman", values, similarity or subset.similarity, reference, "spearman", bounds=CORRELATION)
     return UnitScores("pair", _numbers(len(values)), sample, _pairs(subset.data, *subset.task.column_names))
@@ -177,7 +177,7 @@ def _labelled_pairs(subset: Subset) -> UnitScores | None:
     if not subset.measure.endswith("_ap") or by not in (*SCORES, "max"):
         return None
     samples = {name: _average_precision(subset, name, labels) for name in SCORES}
-    # Which one is best may differ between models, so it must not be what tells measures apart.
+    # The best similarity may differ between models, so it must not be part of the key.
     samples["max"] = replace(max(samples.values(), key=lambda sample: value_of(sample)[0]), similarity="best of all")
     texts = _pairs(data, subset.task.input1_column_name, subset.task.input2_column_name)
     return UnitScores("pair", _numbers(len(labels)), samples[by], texts)

@@ -1,13 +1,13 @@
-"""Where the relevant documents of each query stand, among a whole corpus or among listed candidates, every tie lost.
+"""Exact ranks of the relevant documents of each query, in a whole corpus or among listed candidates; ties are lost.
 
-No ranking is written out for it. A document's place is the number of documents before it: those that score as high and are no positives of
-the query, which are counted, and the positives before it, of which there are few. Counts are exact, and so are places, to any depth.
+No ranking is written out. The rank of a positive is the number of other documents that score at least as high, which are counted, plus the
+positives before it, of which there are few. Counts and ranks are exact to any depth.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Int64
@@ -22,10 +22,10 @@ from adiabat.store.search import count_at_least, score_rows
 from adiabat.store.vector_store import Store
 
 ShareProgress = Callable[[float], None]
-"""Called with the share of the work that is done, up to 1."""
+"""Receives the finished share of the work, up to 1."""
 
 BM25_QUERIES = 256
-"""That BM25 is asked between two words on how far it is."""
+"""Queries of BM25 between two reports of progress."""
 
 
 @runtime_checkable
@@ -60,16 +60,13 @@ class DenseRanker:
     store: Store
     vectors: Float[np.ndarray, "q e"]
     similarity: Similarity
+    min_score: ClassVar[float] = -math.inf
+    """Every document is retrieved."""
 
     @property
     def count(self) -> int:
         """Number of documents."""
         return self.store.count
-
-    @property
-    def min_score(self) -> float:
-        """Every document is retrieved."""
-        return -math.inf
 
     def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
         """Scores of documents by row."""
@@ -90,21 +87,14 @@ class BM25Ranker:
 
     index: BM25Index
     texts: Sequence[str]
-
-    @property
-    def similarity(self) -> str:
-        """``bm25``."""
-        return "bm25"
+    similarity: ClassVar[str] = "bm25"
+    min_score: ClassVar[float] = float(np.nextafter(np.float32(0), np.float32(1)))
+    """A document that shares no word with the query scores 0 and is not retrieved."""
 
     @property
     def count(self) -> int:
         """Number of documents."""
         return self.index.count
-
-    @property
-    def min_score(self) -> float:
-        """A document that shares no word with the query scores 0 and is not retrieved."""
-        return float(np.nextafter(np.float32(0), np.float32(1)))
 
     def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
         """Scores of documents by row."""
@@ -124,7 +114,7 @@ class BM25Ranker:
 
 
 QUERIES_PER_BLOCK = 4096
-"""Queries counted in one pass over the documents: bounds the scores in memory."""
+"""Queries per pass over the documents: bounds the scores in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +204,7 @@ def _positives_before(examples: AddressedSet, scores: Float32[np.ndarray, " entr
     owners = np.repeat(np.arange(len(examples)), examples.positives.lengths)
     order = np.lexsort((examples.grades.values, -scores, owners))
     before = np.empty(len(order), dtype=np.int64)
-    # Sorting is within queries, so entry i of the order stands in the stretch of the query that owns it.
+    # The sort is within queries, so entry i of the order belongs to the query that owns entry i.
     before[order] = np.arange(len(order)) - examples.positives.offsets[owners]
     return before
 

@@ -1,4 +1,4 @@
-"""Scoring a model, or BM25, on queries with known positives: ranked against a whole corpus, or against the candidates that each lists."""
+"""Scores of a model, or of BM25, on queries with known positives: ranked in a whole corpus, or among listed candidates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from adiabat.stats.ranking_measures import largest_cutoff, measures_of_ranks, pn
 from adiabat.stats.samples import SHARE, Sample, TaskScores, ranking_bounds
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.text_vectors import embed_texts, zero_rows
+from adiabat.store.vector_store import Store
 
 
 def score_retrieval(
@@ -39,7 +40,8 @@ def score_retrieval(
         similarities: To rank by, the main one first; None takes `similarities_of` the model. BM25 has its own.
         trained: Training data of the model's job, if it has one.
     """
-    plan = _planned(system, examples, settings, watch)
+    documents = system.store if isinstance(system, System) else system
+    plan = _planned(documents, examples, settings, watch)
     rankers, notes = _rankers(system, plan.examples, similarities, watch)
     samples = [sample for ranker in rankers for sample in _samples(plan, plan.standings(ranker, watch), ranker.similarity, settings)]
     return TaskScores(
@@ -49,7 +51,7 @@ def score_retrieval(
         units=list(plan.examples.query_ids),
         samples=samples,
         texts=list(plan.examples.queries),
-        documents=system.count,
+        documents=documents.count,
         notes=(*examples.notes, *plan.notes, *notes),
         trained=query_overlap(trained, plan.examples, system.store) if isinstance(system, System) else None,
         ladder=_ladder(plan, rankers[0]),
@@ -89,7 +91,7 @@ class _Plan:
         return ranks
 
 
-def _planned(system: System | BM25System, examples: AddressedSet, settings: MeasureSection, watch: Watch) -> _Plan:
+def _planned(documents: Store | BM25System, examples: AddressedSet, settings: MeasureSection, watch: Watch) -> _Plan:
     """Choose by the settings and the data."""
     require_relevant_only(settings.measures)
     listing, queries = int((examples.negatives.lengths > 0).sum()), len(examples)
@@ -98,7 +100,7 @@ def _planned(system: System | BM25System, examples: AddressedSet, settings: Meas
             f"{examples.name}: measure.negatives must be store or auto where no query lists negatives, got listed; "
             "set measure.negatives = store"
         )
-    # Judged documents are no candidates, and a few queries with negatives must not decide for a set that has none.
+    # Judged documents are no candidates, and a few queries with negatives must not decide for all.
     lists = not examples.is_judged and 2 * listing >= queries and listing
     if settings.negatives == "listed" or (settings.negatives == "auto" and lists):
         note = f"{queries - listing:,} of {queries:,} queries list no negatives and were left out, {listing:,} are measured"
@@ -110,7 +112,7 @@ def _planned(system: System | BM25System, examples: AddressedSet, settings: Meas
         notes.insert(
             0, f"only {listing:,} of {queries:,} queries list negatives, too few to measure by: all {queries:,} are measured without them"
         )
-    identical = identical_documents(system, examples.query_ids, examples.queries, examples.positives, drop=settings.drop_same_id)
+    identical = identical_documents(documents, examples.query_ids, examples.queries, examples.positives, drop=settings.drop_same_id)
     for note in identical.notes:
         watch.note(f"{examples.name}: {note}")
     return _Plan(examples, identical.rows, depth, [*notes, *identical.notes])

@@ -1,4 +1,4 @@
-"""Data of retrieval tasks, read from beginning to end and found sound before any model is loaded: queries, and the corpus they ask."""
+"""Queries and corpora of retrieval tasks, read to the end and checked before any model is loaded."""
 
 import hashlib
 import json
@@ -21,9 +21,10 @@ from adiabat.data.corpora import Blank, read_corpus
 from adiabat.data.examples import is_beir_examples, read_examples
 from adiabat.data.records import Document, ExampleSet, is_own_document, text_id
 from adiabat.data.table_headers import OF_DOCUMENTS
-from adiabat.evaluation.systems import BM25System, System
+from adiabat.evaluation.systems import BM25System
 from adiabat.store.addressing import AddressedSet, Addresses, address
 from adiabat.store.corpus_files import digest_documents
+from adiabat.store.vector_store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Corpus:
         """The corpus of a task."""
         columns = section.columns.given()
         if section.corpus is None:
-            # The split of a BEIR folder is one of its judgements; its corpus has none.
+            # The split of a BEIR folder selects judgements; its corpus has no splits.
             split = None if is_beir_examples(section.data) else section.split
             return cls(section.data, split, tuple(columns.items()), section.blank)
         document_columns = {name: column for name, column in columns.items() if name in OF_DOCUMENTS}
@@ -129,7 +130,7 @@ def _struck_off(documents: Iterator[Document], missing_of: Sequence[dict[str, st
     """Pass documents on, and remove them from the missing ones."""
     for document in documents:
         for names in missing_of:
-            # Where examples hold ids alone, a text that looks like one is struck off with no harm: the store asks again.
+            # Where examples hold ids alone, removing a text that looks like an id is harmless: the store checks again.
             for name in (document.doc_id, document.text):
                 entry = names.pop(name, None)
                 if entry is not None:
@@ -154,13 +155,10 @@ def _lacking(section: TaskSection, examples: ExampleSet, missing: Mapping[str, s
     ]
 
 
-def _columns_of_examples(section: TaskSection) -> dict[str, str]:
-    """Columns of the examples: where a task names a corpus, columns of documents are the corpus's."""
-    return {name: column for name, column in section.columns.given().items() if section.corpus is None or name not in OF_DOCUMENTS}
-
-
 def _examples_of(section: TaskSection) -> ExampleSet:
-    examples = read_examples(section.data, split=section.split, columns=_columns_of_examples(section))
+    # Where a task names a corpus, columns of documents are the corpus's.
+    columns = {name: column for name, column in section.columns.given().items() if section.corpus is None or name not in OF_DOCUMENTS}
+    examples = read_examples(section.data, split=section.split, columns=columns)
     if not isinstance(examples, ExampleSet):
         raise DataError(f"{section.data} must hold queries with positives, got a language grid; measure it with adiabat evaluate")
     return examples
@@ -196,7 +194,7 @@ class IdenticalDocuments:
 
 
 def identical_documents(
-    system: System | BM25System,
+    documents: Store | BM25System,
     query_ids: Sequence[str],
     queries: Sequence[str],
     positives: Ragged | Int64[np.ndarray, "q p"],
@@ -204,28 +202,28 @@ def identical_documents(
     drop: DropSameId,
 ) -> IdenticalDocuments:
     """Find documents that are queries themselves, by id and text (`is_own_document`), or by id alone with ``drop = true``."""
-    ids = system.rows(query_ids) if drop is not False else np.full(len(queries), -1, dtype=np.int64)
+    ids = documents.rows(query_ids) if drop is not False else np.full(len(queries), -1, dtype=np.int64)
     shared = np.array([row if row >= 0 and row not in positives[query] else -1 for query, row in enumerate(ids.tolist())], dtype=np.int64)
-    rows = shared if drop is True else _of_equal_text(system, queries, shared)
+    rows = shared if drop is True else _of_equal_text(documents, queries, shared)
     left_out, others = int((rows >= 0).sum()), int(((shared >= 0) & (rows < 0)).sum())
     notes = []
     if left_out:
         by = "id" if drop is True else "id and text"
         notes.append(f"{_documents(left_out)} left out of the ranking of the query that has the same {by}")
     if others:
-        why = "another text" if system.has_texts else "a text that is not known, since the store keeps none"
+        why = "another text" if documents.has_texts else "a text that is not known, since the store keeps none"
         advice = "drop_same_id = true leaves documents out by their id alone"
         notes.append(f"{_documents(others)} with the id of a query and {why}, ranked like all others; {advice}")
     return IdenticalDocuments(Ragged.of([row] if row >= 0 else [] for row in rows.tolist()), notes)
 
 
-def _of_equal_text(system: System | BM25System, queries: Sequence[str], rows: Int64[np.ndarray, " q"]) -> Int64[np.ndarray, " q"]:
+def _of_equal_text(documents: Store | BM25System, queries: Sequence[str], rows: Int64[np.ndarray, " q"]) -> Int64[np.ndarray, " q"]:
     """Rows of documents that read as their queries, with or without a title; -1 elsewhere."""
     identical = np.full(len(rows), -1, dtype=np.int64)
     candidates = np.flatnonzero(rows >= 0)
-    if not system.has_texts or not len(candidates):
+    if not documents.has_texts or not len(candidates):
         return identical
-    for query, text in zip(candidates.tolist(), system.texts(rows[candidates]), strict=True):
+    for query, text in zip(candidates.tolist(), documents.texts(rows[candidates]), strict=True):
         if is_own_document(queries[query], text):
             identical[query] = rows[query]
     return identical

@@ -1,8 +1,8 @@
-"""Scores on disk: one Parquet file for each model and task, with a row for each unit, which anyone's tools can read.
+"""Stored scores: one Parquet file for each model and task, with a row for each unit.
 
-Columns are ``unit``, ``text``, and for each measure its value (``nDCG@10 by cosine``), where it has them with its reference
-(``nDCG@10 by cosine: reference``) and groups (``...: group``), for a language grid a list of one value for each cell, and for the model
-of a job what it was trained on (`TRAINED`). What is true of all units stands in the file's metadata under ``adiabat``, as JSON.
+Columns are ``unit``, ``text``, and for each measure its value (``nDCG@10 by cosine``), with its reference (``nDCG@10 by cosine:
+reference``) and groups (``...: group``) where it has them. A language grid has a list with one value for each cell, and the model of a job
+has columns of its training data (`TRAINED`). The metadata ``adiabat`` of the file holds everything else as JSON.
 """
 
 import hashlib
@@ -30,31 +30,33 @@ FORMAT = 1
 METADATA = b"adiabat"
 SUFFIX = ".parquet"
 REMEDY = "make it anew with adiabat evaluate"
-"""What to do about a damaged file."""
+"""Advice about a damaged file."""
 
 SCORES = "scores"
-"""Folder of a result in which they lie, by model."""
+"""Folder of scores in a result, by model."""
 
 TRAINED = ("query trained on", "relevant documents", "relevant documents trained on")
 """Columns of `TrainingOverlap`."""
 
 LONGEST_NAME = 150
-"""Bytes of the name of a folder or file."""
+"""Maximum bytes of the name of a folder or file."""
 
 SIDES = ("model", "baseline")
-"""Folders of scores of an evaluation of one model."""
+"""Folders of scores of an evaluation."""
 
 
 PLAIN_NAME = re.compile(r"[a-z]+|(?:[a-z_]+=[a-z0-9.+_-]+, )*seed=[0-9]+")
-"""Names of runs that stay apart when folders are named by them."""
+"""Names of runs that stay distinct as names of folders."""
 
 LONGEST_PLAIN_NAME = 100
-"""Characters of a folder's name before digits are added."""
+"""Characters of a run folder's name before its digest."""
 
 
 def folder_names(names: Sequence[str]) -> list[str]:
     """Names of folders, distinct on any disk and independent of the order of `names`."""
-    plain = [_cut(re.sub(r"[^\w.+-]+", "-", name).strip("-.")) or "unnamed" for name in names]
+    readable = [re.sub(r"[^\w.+-]+", "-", name).strip("-.").encode("utf-8", "replace") for name in names]
+    # As many bytes as file systems take, with room for a suffix.
+    plain = [name[:LONGEST_NAME].decode("utf-8", "ignore") or "unnamed" for name in readable]
     counts = Counter(name.casefold() for name in plain)
     unique = [
         short if counts[short.casefold()] == 1 else f"{short}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
@@ -66,11 +68,6 @@ def folder_names(names: Sequence[str]) -> list[str]:
         if used[name] > 1:
             unique[number] = f"{name}-{used[name]}"
     return unique
-
-
-def _cut(name: str) -> str:
-    """As many bytes as file systems take, with room for a suffix."""
-    return name.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore")
 
 
 def run_folder_name(name: str) -> str:
@@ -91,7 +88,8 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
     for cells in scores.grids:
         columns[_name_of_cells(cells)] = _lists(cells)
     if scores.trained is not None:
-        columns |= {name: pa.array(values) for name, values in _trained_columns(scores.trained).items() if values is not None}
+        counts = (scores.trained.queries, scores.trained.relevant, scores.trained.documents)
+        columns |= {name: pa.array(values) for name, values in zip(TRAINED, counts, strict=True) if values is not None}
     record = {"format": FORMAT, "key": key, "about": dict(about), **_described(scores)}
     table = pa.table(columns).replace_schema_metadata({METADATA: json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")})
     with writing_to(path):
@@ -162,7 +160,7 @@ def replacing_scores(scored: Sequence[tuple[str, TaskScores]], folder: Path, *, 
     try:
         shutil.rmtree(staging, ignore_errors=True)
         if backup.exists() and not scores.exists():
-            # A process was killed between the two moves.
+            # A former process was killed between the two renames.
             backup.rename(scores)
         for side, model in models.items():
             side_scores = [each_scores for scored_side, each_scores in scored if scored_side == side]
@@ -252,10 +250,6 @@ def _described(scores: TaskScores) -> dict[str, Any]:
     if scores.trained is not None:
         plain["trained_unknown"] = scores.trained.unknown
     return {**plain, "facts": dict(scores.facts), "notes": list(scores.notes), "samples": samples, "cells": cells}
-
-
-def _trained_columns(trained: TrainingOverlap) -> dict[str, np.ndarray | None]:
-    return dict(zip(TRAINED, (trained.queries, trained.relevant, trained.documents), strict=True))
 
 
 def _trained(table: pa.Table, unknown: str | None) -> TrainingOverlap | None:

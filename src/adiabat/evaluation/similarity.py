@@ -22,7 +22,7 @@ from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs, row_s
 from adiabat.store.text_vectors import embed_texts, require_directions, zero_rows
 
 _BLOCK_PAIRS = 4096
-"""Pairs scored at a time: bounds the vectors held in 64 bits."""
+"""Pairs per block: bounds the vectors in 64 bits."""
 
 PairVectors = tuple[Float[np.ndarray, "n e"], Float[np.ndarray, "n e"]]
 
@@ -54,7 +54,8 @@ def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str
         **_share(pairs, unknown, "out-of-vocabulary words"),
         **_share(pairs, blank, "words without a vector"),
     }
-    notes = (*ranking_notes(model, similarities_of(model)), *_set_notes(sets), *_word_notes(pairs, unknown, blank))
+    mean = [f"the mean of the rank correlations of {len(sets)} sets: {', '.join(sets)}"] if len(sets) > 1 else []
+    notes = (*ranking_notes(model, similarities_of(model)), *mean, *_word_notes(pairs, unknown, blank))
     return TaskScores(name, "words", "pair", _numbers(pairs), samples, texts=_texts(pairs), facts=facts, notes=notes)
 
 
@@ -132,7 +133,7 @@ def unknown_words(encoder: Encoder, words: Sequence[str]) -> list[str]:
     unknown = []
     for word, tokens in zip(distinct, token_lists, strict=True):
         known = [token for token in tokens if token != tokenizer.unk_token_id]
-        # Some put a mark of the word's beginning before the unknown token; it decodes to nothing.
+        # Some tokenizers put a mark of word start before the unknown token; it decodes to nothing.
         if len(known) < max(1, len(tokens)) and not str(tokenizer.decode(known)).strip():
             unknown.append(word)
     return unknown
@@ -190,11 +191,6 @@ def _by_set(sample: Sample, sets: Sequence[str]) -> dict[str, float]:
     return alone
 
 
-def _set_notes(sets: Sequence[str]) -> list[str]:
-    """A note where the value is a mean over sets."""
-    return [f"the mean of the rank correlations of {len(sets)} sets: {', '.join(sets)}"] if len(sets) > 1 else []
-
-
 def _pairs_with(pairs: ScoredPairs, words: set[str]) -> int:
     return sum(a in words or b in words for a, b in zip(pairs.a, pairs.b, strict=True))
 
@@ -222,7 +218,7 @@ def _texts(pairs: ScoredPairs | LabelledPairs | ParallelTexts) -> list[str]:
 
 BLOCK_ROWS = 4096
 TILE_ROWS = 256
-"""Sentences that look for their translation at a time; with `BLOCK_ROWS`, 4 MB of scores."""
+"""Queries per tile; with `BLOCK_ROWS` documents, 4 MB of scores."""
 
 
 def score_bitext(model: DualEncoder, sentences: ParallelTexts, *, side: Side, name: str, watch: Watch) -> TaskScores:
@@ -286,7 +282,7 @@ def _beaten(
         quick, error = block.approximate(queries)
         inside = np.flatnonzero((right >= block.start) & (right < block.start + len(block)))
         quick[inside, right[inside] - block.start] = -np.inf
-        # Most queries are settled by their best rival alone.
+        # The best rival alone settles most queries.
         best = quick.max(axis=1)
         beaten |= best >= (own_scores + error).astype(np.float32)
         low = (own_scores - error).astype(np.float32)

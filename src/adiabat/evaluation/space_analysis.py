@@ -1,7 +1,4 @@
-"""One analysis of a space: queries and documents are drawn, embedded or read from a store, and described, before and after.
-
-Reference: Moiseev et al. 2023.
-"""
+"""Analysis of an embedding space, with or without a baseline: sample, vectors, numbers, histograms and maps (Moiseev et al. 2023)."""
 
 import time
 from collections.abc import Sequence
@@ -26,10 +23,10 @@ from adiabat.store.text_vectors import embed_texts
 from adiabat.store.vector_store import Store
 
 MIN_POSITIVES = 20
-"""Different positives below which shares, probes and intervals say nothing."""
+"""Minimum number of different positives for shares, probes and intervals."""
 
 SHOWN_DIGITS = 3
-"""Of places on a map, whose unit means nothing."""
+"""Digits of map coordinates, which have no unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,38 +100,17 @@ def analyse_space(
     plan = SpaceResampling.of(sample.clusters, len(sample.documents), **seeds)
     space_map, map_notes = _mapped(spaces, section, seed=seed, watch=watch) if section.map else (None, [])
     numbers = space_numbers(spaces[0], spaces[1] if before else None, plan)
-    return replace(
-        _described(systems, examples, sample, plan, settings, title=title, command=command, inputs=inputs),
-        numbers=numbers,
-        distributions=_distributions(spaces, plan),
-        map=space_map,
-        notes=[*examples.notes, *zeros, *_all_notes(systems, spaces, numbers), *map_notes],
-        seconds=time.monotonic() - started,
-    )
-
-
-def _described(
-    systems: Sequence[System],
-    examples: AddressedSet,
-    sample: SpaceSample,
-    plan: SpaceResampling,
-    settings: SpaceSettings,
-    *,
-    title: str,
-    command: str,
-    inputs: dict[str, str],
-) -> SpaceResult:
-    """A result with what was given and sampled, and no numbers yet."""
-    after, *before = systems
+    names = [system.model.name for system in systems]
+    notes = [*_shared_towers(systems), *_same_towers(systems), *_limits(spaces), *_undefined(numbers, names)]
     return SpaceResult(
         title=title,
         command=command,
         created=now(),
-        seconds=0.0,
-        seed=settings.run.seed,
+        seconds=time.monotonic() - started,
+        seed=seed,
         versions=versions(device_name(after.model.query.device)),
         model=after.model.name,
-        baseline=before[0].model.name if before else None,
+        baseline=before.model.name if before else None,
         data=examples.name,
         queries=len(examples),
         looked_at=len(sample.queries),
@@ -142,18 +118,14 @@ def _described(
         documents=after.store.count,
         sampled=len(sample.documents),
         pairs=len(plan.pairs),
-        resamples=settings.space.resamples,
-        numbers=[],
-        distributions=[],
+        resamples=section.resamples,
+        numbers=numbers,
+        distributions=_distributions(spaces, plan),
+        map=space_map,
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs=inputs,
+        notes=[*examples.notes, *zeros, *notes, *map_notes],
     )
-
-
-def _all_notes(systems: Sequence[System], spaces: Sequence[Space], numbers: Sequence[SpaceNumber]) -> list[str]:
-    """Notes on models, samples and numbers."""
-    names = [system.model.name for system in systems]
-    return [*_shared_towers(systems), *_same_towers(systems), *_limits(spaces), *_undefined(numbers, names)]
 
 
 def _embedded(
@@ -213,7 +185,7 @@ def _without_zeros(sample: SpaceSample, vectors_of: Sequence[_Vectors]) -> tuple
 
 def _space(system: System, vectors: _Vectors, sample: SpaceSample, section: SpaceSection, watch: Watch) -> Space:
     label = f"searching {system.store.path.name}"
-    identical = identical_documents(system, sample.query_ids, sample.queries, sample.positives[:, None], drop=section.drop_same_id)
+    identical = identical_documents(system.store, sample.query_ids, sample.queries, sample.positives[:, None], drop=section.drop_same_id)
     for note in identical.notes:
         watch.note(note)
     hits = search(
@@ -308,7 +280,7 @@ def _undefined(numbers: Sequence[SpaceNumber], names: Sequence[str]) -> list[str
 
 
 INITIAL_SPREAD = 9e-5
-"""Standard deviation of the places that t-SNE starts from: below 1e-4, from which on points move too little (Kobak and Berens 2019)."""
+"""Standard deviation of t-SNE's initial points: from 1e-4 on, points move too little (Kobak and Berens 2019)."""
 
 MIN_PERPLEXITY = 2.0
 
@@ -324,7 +296,7 @@ def require_maps() -> None:
 def initial_map(vectors: Float[np.ndarray, "n e"], *, seed: int) -> Float[np.ndarray, "n 2"]:
     """Initial points of a map: the first two principal components, with a little noise that separates equal points."""
     centred = vectors - vectors.mean(axis=0)
-    # The signs of singular vectors are arbitrary: the largest component of each shall be positive.
+    # The signs of singular vectors are arbitrary; the largest component of each becomes positive.
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
     axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
     points = np.zeros((len(centred), 2))
@@ -355,7 +327,7 @@ def tower_map(
         metric="euclidean",
         neighbors="exact",
         negative_gradient_method="bh",
-        # scikit-learn, whose check this goes through, takes 32 bits.
+        # scikit-learn, which checks the seed, takes 32 bits.
         random_state=seed % 2**32,
         n_jobs=1,
     )

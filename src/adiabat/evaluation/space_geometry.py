@@ -1,8 +1,8 @@
-"""How vectors lie on the unit sphere: numbers of a space, each as a function of how often every unit is drawn (Moiseev et al. 2023).
+"""Statistics of vectors on the unit sphere, as functions of how often each unit is drawn (Moiseev et al. 2023).
 
-A statistic takes counts, one row per resample and one column per vector, and gives its value in each resample; a row of ones gives its
-plain value. A pair of two units counts as often as both are drawn together, the pair of a unit with itself never: so that the bootstrap
-of a mean over pairs knows that pairs share their units (Snijders and Borgatti 1999).
+A statistic takes counts, one row per resample and one column per vector, and returns its value in each resample; a row of ones gives its
+plain value. A pair counts as often as both units are drawn together, and a unit makes no pair with itself: the bootstrap of a mean over
+pairs so accounts for the units that pairs share (Snijders and Borgatti 1999).
 """
 
 from collections.abc import Callable
@@ -20,17 +20,17 @@ Statistic = Callable[[Counts], Draws]
 Pairs = Int[np.ndarray, "k 2"]
 
 MIN_DENOMINATOR = 0.01
-"""Cosine of a query and another's positive below which, in size, their ratio says more of rounding than of towers."""
+"""Minimum absolute cosine of a query and another's positive: below it, their ratio is mostly rounding."""
 
 WITHIN = 0.1
-"""A ratio is near 1 where it is no farther from it."""
+"""Maximum distance of a ratio "near 1"."""
 
 BINS = 40
 RATIO_RANGE = (-1.0, 3.0)
-"""What a histogram of ratios shows at the most; the rest is counted at its ends."""
+"""Maximum range of a histogram of ratios; the rest is counted at its ends."""
 
 MIN_VARIANCE = 1e-10
-"""Mean squared distance of unit vectors to their mean up to which they are one vector and rounding: float32's is about 1e-14."""
+"""Mean squared distance of unit vectors to their mean below which they are one vector: float32 rounding is about 1e-14."""
 
 
 def unit_rows(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n e"]:
@@ -66,7 +66,7 @@ def uniformity_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
     0 where all vectors are equal, lower the more even, about -4 at the least in many dimensions (Wang and Isola 2020, equation 2 with t =
     2).
     """
-    # Of unit vectors |x - y|^2 is 2 - 2 cos.
+    # |x - y|^2 = 2 - 2 cos for unit vectors.
     kernel = np.exp(4 * (vectors @ vectors.T) - 4)
     np.fill_diagonal(kernel, 0.0)
 
@@ -149,7 +149,7 @@ class Ratios:
 
 def ratios_of(queries: Float[np.ndarray, "n e"], positives: Float[np.ndarray, "n e"], pairs: Pairs) -> Ratios:
     """Similarities of pairs (i, j) of unit vectors, to a query and to its positive (Moiseev et al. 2023, SamToNe, figure 6)."""
-    # A sum over pairs at once would hold a vector for each.
+    # In blocks: all pairs at once would hold a vector for each.
     blocks = np.array_split(pairs, max(1, len(pairs) // 4096))
     to_queries = [cosines_of(queries[block[:, 0]], queries[block[:, 1]]) for block in blocks]
     to_positives = [cosines_of(queries[block[:, 0]], positives[block[:, 1]]) for block in blocks]
@@ -177,7 +177,7 @@ def spectrum_of(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " s"]:
     centred = vectors - vectors.mean(axis=0)
     if np.square(centred).sum(axis=1).mean() <= MIN_VARIANCE:
         return np.empty(0)
-    # Both products have the same eigenvalues, zeros apart.
+    # Both products have the same eigenvalues, except zeros.
     gram = centred @ centred.T if len(centred) < centred.shape[1] else centred.T @ centred
     values = np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)
     return np.asarray(values / values.sum())
@@ -223,7 +223,7 @@ def fold_of(clusters: Int[np.ndarray, " n"], folds: int, *, seed: int) -> Int[np
     """Fold of each pair, from 0; pairs of one cluster share a fold, so that no positive is both trained on and tested on."""
     sizes = np.bincount(clusters)
     order = np.random.default_rng(seed).permutation(len(sizes))
-    # The largest first, each into the smallest fold, so that folds come out about equal.
+    # Largest cluster first, each into the smallest fold: folds become about equal.
     filled, fold = np.zeros(folds), np.empty(len(sizes), dtype=np.int64)
     for cluster in order[np.argsort(-sizes[order], kind="stable")]:
         fold[cluster] = int(filled.argmin())

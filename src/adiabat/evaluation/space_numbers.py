@@ -1,4 +1,4 @@
-"""Every number of a space with its formula and source, before and after on the same resamples (Moiseev et al. 2023)."""
+"""Numbers of an embedding space with formula and source, for model and baseline on the same resamples (Moiseev et al. 2023)."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from adiabat.results.space_result import SpaceNumber, Whose
 from adiabat.stats.resampling import Interval, percentile_interval, resampling_counts
 
 BLOCK_CELLS = 2**22
-"""Numbers that a statistic holds of the resamples at a time: 32 MB."""
+"""Numbers of a block of resamples: 32 MB."""
 
 FORMULAS: Mapping[str, tuple[str, str]] = {
     "cosine to nearest document": ("mean over queries of max_d cos(q, d), over all documents", "Moiseev et al. 2023 (SamToNe), figure 5"),
@@ -32,7 +32,7 @@ FORMULAS: Mapping[str, tuple[str, str]] = {
     "variance along first component": ("largest eigenvalue of the covariance / sum of its eigenvalues", "Ethayarajh 2019"),
     "effective rank": ("exp(−sum l ln l), l the shares of the covariance's eigenvalues", "Roy and Vetterli 2007"),
 }
-"""Name of each number: its formula in one line, and where it comes from."""
+"""Formula in one line and source of each number."""
 
 
 @dataclass(frozen=True, slots=True)

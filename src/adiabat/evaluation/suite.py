@@ -1,4 +1,4 @@
-"""``adiabat evaluate --suite``: every model on every task, each score kept as soon as it is there, so that the same command goes on."""
+"""``adiabat evaluate --suite``: every model on every task; scores are stored one by one, and the same command resumes."""
 
 import time
 from collections import Counter
@@ -13,15 +13,14 @@ from adiabat.core.progress import Watch
 from adiabat.core.provenance import now, versions
 from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
 from adiabat.evaluation.score_files import SCORES, SUFFIX, folder_names, read_record, read_scores, score_files, write_scores
-from adiabat.evaluation.suite_analysis import analysed
-from adiabat.evaluation.suite_findings import ModelScores, findings_of
+from adiabat.evaluation.suite_findings import ModelScores, compare_models
 from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
 from adiabat.models.device import device_name, device_of
 from adiabat.results.suite_result import SuiteModel, SuiteResult
 from adiabat.stats.samples import TaskScores
 
 STORES = "stores"
-"""Folder of a result in which vectors of corpora lie, unless they are kept elsewhere."""
+"""Folder of the vectors of corpora in a result, unless the settings name another."""
 
 
 @dataclass(slots=True)
@@ -44,7 +43,8 @@ def evaluate_suite(
 ) -> SuiteResult:
     """Score models on the tasks of a suite, and compare them."""
     names = [runs[0].name for runs in models]
-    _require_baseline(settings.suite.baseline, names)
+    if settings.suite.baseline not in (None, *names):
+        raise ConfigError(f"suite.baseline must be the name of a model, got {settings.suite.baseline}; the models are {', '.join(names)}")
     tasks = load_tasks(settings, watch)
     if not any(task.lexical or not run.is_bm25 for task in tasks for runs in models for run in runs):
         raise ConfigError(
@@ -57,36 +57,18 @@ def evaluate_suite(
     scores = [scoring.model(runs, folder / SCORES / name) for runs, name in zip(models, folder_names(names), strict=True)]
     if counts.reused:
         watch.note(f"{counts.reused:,} of {counts.reused + counts.computed:,} scores were there already, in {folder / SCORES}")
-    started = time.monotonic()
-    findings = findings_of(
-        scores, baseline=settings.suite.baseline, seed=settings.run.seed, resamples=settings.measure.resamples, watch=watch
-    )
-    result = SuiteResult(
+    return compare_models(
+        scores,
+        settings,
         title=settings.suite.name,
         command=command,
-        created=now(),
-        seconds=counts.seconds + time.monotonic() - started,
-        seed=settings.run.seed,
-        versions=used,
-        tasks=findings.tasks,
-        models=[model_scores.model for model_scores in scores],
-        scores=findings.scores,
-        pairings=findings.pairings,
         baseline=settings.suite.baseline,
-        resamples=settings.measure.resamples,
-        grids=findings.grids,
-        units=findings.units,
-        facts=findings.facts,
-        notes=[*counts.notes(), *findings.notes],
-        settings=settings.model_dump(mode="json", exclude_none=True),
+        versions=used,
+        seconds=counts.seconds,
+        notes=counts.notes(),
         inputs={task.name: {"sha256": task.sha256, "source": task.source} for task in tasks},
+        watch=watch,
     )
-    return analysed(result)
-
-
-def _require_baseline(baseline: str | None, names: Sequence[str]) -> None:
-    if baseline is not None and baseline not in names:
-        raise ConfigError(f"suite.baseline must be the name of a model, got {baseline}; the models are {', '.join(names)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +99,7 @@ class Scoring:
         for number, (run, run_folder) in enumerate(zip(runs, folders, strict=True), start=1):
             about = about or run.describe(runs)
             scores.append(self.run(run, run_folder, {} if len(runs) == 1 else {"run": number}))
-            # Its weights: the next model needs the memory.
+            # Free its weights for the next model.
             vars(run).pop("towers", None)
         assert about is not None
         return ModelScores(about, scores)

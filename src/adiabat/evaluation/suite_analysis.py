@@ -1,4 +1,4 @@
-"""What a suite says over all of its tasks: the order of models on each, counts and mean ranks, and means by kind of task."""
+"""Analysis over all tasks of a suite: ranks of models on each task, counts and mean ranks, and means by kind of task."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,22 +1,27 @@
-"""From scores of every unit to what can be said: levels with intervals, who is better than whom, grids, and the units to look at.
+"""Comparison of models by the scores of every unit: levels with intervals, pairings with verdicts, grids, and the units that differ most.
 
-Every model is compared with one other on the main measure of each task: with the baseline, or where there is none with the best of the
-task. All these comparisons are one family, over which Benjamini-Hochberg keeps the share of false findings at 5 %. Where the best was
-chosen on the units that it is then tested on, each p-value first counts for all pairs of models of the task.
+Every model is compared with one other on the main measure of each task: with the baseline, or without one with the best of the task. All
+comparisons are one family, in which Benjamini-Hochberg keeps the share of false findings at 5 %. Where the best was chosen on the units
+that test it, each p-value first counts for all pairs of models of the task.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Real
 
+from adiabat.config.tasks import CompareSettings, SuiteSettings
 from adiabat.core.errors import DataError, several
 from adiabat.core.progress import SILENT, Watch
+from adiabat.core.provenance import now
+from adiabat.evaluation.suite_analysis import analysed
 from adiabat.evaluation.trained_queries import trained_on
 from adiabat.results.evaluation_result import TrainedOn
-from adiabat.results.suite_result import Fact, Pairing, Score, SuiteGrid, SuiteModel, SuiteTask, UnitRow, equal_values
+from adiabat.results.suite_result import Fact, Pairing, Score, SuiteGrid, SuiteModel, SuiteResult, SuiteTask, UnitRow, equal_values
 from adiabat.stats.language_grid_stats import compare_grids
 from adiabat.stats.paired import changes_over_runs
 from adiabat.stats.samples import GridSample, Sample, TaskScores
@@ -24,10 +29,10 @@ from adiabat.stats.significance import benjamini_hochberg
 from adiabat.stats.statistics import value_of
 
 UNITS_SHOWN = 40
-"""Of each task: those on which models differ most."""
+"""Units shown of each task: those on which models differ most."""
 
 TEXT_SHOWN = 500
-"""Characters of a unit's text that go into a result file."""
+"""Characters of a unit's text in a result file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,45 @@ class Findings:
     units: list[UnitRow]
     facts: list[Fact]
     notes: list[str]
+
+
+def compare_models(
+    models: Sequence[ModelScores],
+    settings: SuiteSettings | CompareSettings,
+    *,
+    title: str,
+    command: str,
+    baseline: str | None,
+    versions: Mapping[str, str],
+    seconds: float = 0.0,
+    notes: Sequence[str],
+    inputs: Mapping[str, Any],
+    watch: Watch = SILENT,
+) -> SuiteResult:
+    """Compare models on all of their tasks; `seconds` is the time of scoring."""
+    started, seed, resamples = time.monotonic(), settings.run.seed, settings.measure.resamples
+    findings = findings_of(models, baseline=baseline, seed=seed, resamples=resamples, watch=watch)
+    result = SuiteResult(
+        title=title,
+        command=command,
+        created=now(),
+        seconds=seconds + time.monotonic() - started,
+        seed=seed,
+        versions=dict(versions),
+        tasks=findings.tasks,
+        models=[model.model for model in models],
+        scores=findings.scores,
+        pairings=findings.pairings,
+        baseline=baseline,
+        resamples=resamples,
+        grids=findings.grids,
+        units=findings.units,
+        facts=findings.facts,
+        notes=[*notes, *findings.notes],
+        settings=settings.model_dump(mode="json", exclude_none=True),
+        inputs=dict(inputs),
+    )
+    return analysed(result)
 
 
 def findings_of(models: Sequence[ModelScores], *, baseline: str | None, seed: int, resamples: int, watch: Watch = SILENT) -> Findings:
@@ -151,7 +195,7 @@ def _described(task: str, models: Sequence[ModelScores]) -> SuiteTask:
     scores = models[0].scores_of(task)[0]
     main = scores.samples[0]
     notes_of = {model.name: list(dict.fromkeys(note for scores in model.scores_of(task) for note in scores.notes)) for model in models}
-    # A note that every model has is the task's.
+    # A note of every model is a note of the task.
     common = [note for note in scores.notes if all(note in notes for notes in notes_of.values())]
     others = dict.fromkeys(note for notes in notes_of.values() for note in notes if note not in common)
     specific = [f"{', '.join(name for name, notes in notes_of.items() if note in notes)}: {note}" for note in others]
@@ -225,14 +269,14 @@ def _reference(task: str, models: Sequence[ModelScores], baseline: str | None) -
         return baseline_model
     sign = -1 if _main(task, models[0])[0].lower_is_better else 1
     values = [sign * float(np.mean([value_of(sample) for sample in _main(task, model)])) for model in models]
-    # Of equal models the first is meant.
+    # The first of equal models.
     return next(model for model, value in zip(models, values, strict=True) if equal_values(value, max(values)))
 
 
 def _pairings(task: str, models: Sequence[ModelScores], against: ModelScores, *, seed: int, resamples: int) -> Iterator[Pairing]:
     for group in _of_equal_runs(task, models):
         after = [_main(task, model) for model in group]
-        # BM25 and vectors rank by similarities of their own; what is compared is where the relevant documents come.
+        # BM25 and vectors rank by different similarities; the comparison is of ranks.
         before = [[replace(sample, similarity=runs[0].similarity) for sample in _main(task, against)] for runs in after]
         changes = changes_over_runs(after, before, seed=seed, resamples=resamples)
         for model, change in zip(group, changes, strict=True):
@@ -264,7 +308,7 @@ def _grids(
         for number, grid_sample in enumerate(model.scores_of(task)[0].grids):
             if grid_sample.similarity != model.scores_of(task)[0].samples[0].similarity:
                 continue
-            # Exchanging units alone is silent on seeds, so runs of several get values and no verdicts.
+            # Exchanges of units ignore seeds, so models of several runs get values and no verdicts.
             several_runs = len(model.scores_of(task)) > 1 or len(against.scores_of(task)) > 1
             before = (
                 None if model is against or several_runs else replace(_mean_cells(task, against, number), similarity=grid_sample.similarity)
@@ -281,7 +325,7 @@ def _mean_cells(task: str, model: ModelScores, number: int) -> GridSample:
     if len(grids) == 1:
         return grids[0]
     values = np.stack([grid.values for grid in grids]).mean(axis=0, dtype=np.float64).astype(np.float32)
-    # Errors are those of one run.
+    # Error counts belong to a single run.
     return replace(grids[0], values=values, errors=None, total=0)
 
 

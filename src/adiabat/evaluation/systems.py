@@ -1,4 +1,4 @@
-"""What is measured: towers with the stored documents that their queries are compared with, or BM25 with its index."""
+"""Retrieval systems: a model with the stored vectors that its queries search, or BM25 with its index."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from adiabat.store.vector_store import Store
 
 Role = Literal["target", "retain"]
 UNIT_LENGTH = "vectors have unit length: dot product and Euclidean distance rank as cosine does"
-"""Why nothing but cosine is measured."""
+"""Note on measuring by cosine alone."""
 
 
 def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
@@ -48,24 +48,6 @@ class System:
 
     model: DualEncoder
     store: Store
-
-    @property
-    def count(self) -> int:
-        """Number of documents."""
-        return self.store.count
-
-    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
-        """Rows of documents by id; -1 for an unknown id."""
-        return self.store.rows(doc_ids)
-
-    @property
-    def has_texts(self) -> bool:
-        """Whether texts of documents are known."""
-        return self.store.has_texts
-
-    def texts(self, rows: Int64[np.ndarray, " n"]) -> list[str]:
-        """Texts of documents by row."""
-        return self.store.texts(rows)
 
 
 @dataclass(frozen=True)
@@ -119,7 +101,7 @@ class BM25System:
 
     @cached_property
     def _row_of_text(self) -> dict[str, int]:
-        # Of documents of one text the first is meant.
+        # The first of documents with equal texts.
         return {known_id: row for row, known_id in reversed(list(enumerate(self.text_ids)))}
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:

@@ -1,4 +1,4 @@
-"""Tasks of a suite, read from beginning to end before any model is loaded: whatever is wrong with them is told first, all at once."""
+"""Tasks of a suite: each kind reads and digests its data before any model is loaded, and scores a model."""
 
 import hashlib
 import json
@@ -55,7 +55,7 @@ from adiabat.store.vector_store import Store
 Score = Callable[[MeasuredModel, CorpusStores, Watch], TaskScores]
 
 VERSION = 2
-"""Of how tasks are scored: scores that were kept under another are made anew."""
+"""Version of scoring: stored scores of another version are computed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,9 @@ class LoadedTask:
     score: Score
     lexical: bool = False
 
-    def key(self, subject: MeasuredModel) -> str:
+    def key(self, model: MeasuredModel) -> str:
         """SHA-256 of everything that decides the scores."""
-        return _sha256([VERSION, self.sha256, subject.key])
+        return _sha256([VERSION, self.sha256, model.key])
 
 
 def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
@@ -116,11 +116,10 @@ def _gathering(faults: list[str], *, about: str = "") -> Iterator[None]:
 
 
 def _sha256(content: object) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=_plain).encode("utf-8", "surrogatepass")).hexdigest()
+    def plain(value: object) -> object:
+        return value.tolist() if isinstance(value, np.ndarray) else list(value)  # type: ignore[call-overload]
 
-
-def _plain(value: object) -> object:
-    return value.tolist() if isinstance(value, np.ndarray) else list(value)  # type: ignore[call-overload]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=plain).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _digest(data: Any, section: Any, *further: object) -> str:
@@ -133,21 +132,21 @@ def _retrieval(task: RetrievalTaskData, section: RetrievalTask, common: RankingM
     listed = {"negatives": "listed", "depth": MeasureSection().depth} if section.kind == "triplets" else {"negatives": "store"}
     overridden = {name: value for name, value in overrides.items() if value is not None}
     measure = MeasureSection().model_copy(update={**common.model_dump(), **overridden, **listed})
-    # Other vectors of the same model, such as rounded ones, give other scores.
+    # Other vectors of the same model, such as rounded ones, have other scores.
     digests = [Store.open(path).manifest.sha256 for path in section.stores]
     documents = task.corpus
     stores = tuple(map(Path, section.stores))
     corpus = TaskCorpus(table_name(documents.source), task.corpus_sha256, documents.documents, stores, documents.blank)
 
-    def score(subject: MeasuredModel, corpora: CorpusStores, watch: Watch) -> TaskScores:
+    def score(model: MeasuredModel, corpora: CorpusStores, watch: Watch) -> TaskScores:
         system: System | BM25System
-        if subject.is_bm25:
-            system = corpora.words(corpus, stemmer=subject.stemmer)
+        if model.is_bm25:
+            system = corpora.bm25(corpus, stemmer=model.stemmer)
             examples = task.addressed(system)
         else:
-            system = System(subject.towers, corpora.store(subject.towers, corpus))
+            system = System(model.towers, corpora.store(model.towers, corpus))
             examples = task.addressed(system.store)
-        return replace(score_retrieval(system, examples, settings=measure, trained=subject.trained, watch=watch), task=task.name)
+        return replace(score_retrieval(system, examples, settings=measure, trained=model.trained, watch=watch), task=task.name)
 
     settings = section.model_dump(mode="json", exclude={"name", "stores"})
     decisive = measure.model_dump(mode="json", exclude={"resamples"})
@@ -171,9 +170,9 @@ def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
 
     corpus = TaskCorpus(table_name(section.data), digest_documents(documents()), documents)
 
-    def score(subject: MeasuredModel, corpora: CorpusStores, watch: Watch) -> TaskScores:
-        stored = corpora.store(subject.towers, corpus)
-        return score_nli_grid(subject.towers, selected, hypotheses=stored, trained=subject.trained, watch=watch)
+    def score(model: MeasuredModel, corpora: CorpusStores, watch: Watch) -> TaskScores:
+        stored = corpora.store(model.towers, corpus)
+        return score_nli_grid(model.towers, selected, hypotheses=stored, trained=model.trained, watch=watch)
 
     return LoadedTask(selected.name, section.data, _digest(selected, section), score)
 
@@ -186,7 +185,7 @@ def _question_grid(section: QuestionGridTask, _: int) -> LoadedTask:
 def _of_texts(section: Any, data: Any, score: Callable[[DualEncoder, str, Watch], TaskScores], *further: object) -> LoadedTask:
     """A task of named data without a corpus."""
     name = section.name or data.name
-    return LoadedTask(name, section.data, _digest(data, section, *further), lambda subject, _, watch: score(subject.towers, name, watch))
+    return LoadedTask(name, section.data, _digest(data, section, *further), lambda model, _, watch: score(model.towers, name, watch))
 
 
 def _scored_pairs(section: StsTask | WordsTask, *, sets: str | None = None) -> ScoredPairs:
@@ -195,30 +194,29 @@ def _scored_pairs(section: StsTask | WordsTask, *, sets: str | None = None) -> S
     )
 
 
+def _of_pairs(section: Any, pairs: Any, score: Callable[..., TaskScores]) -> LoadedTask:
+    """A task of pairs of texts, which all go through one side of the model."""
+    return _of_texts(section, pairs, lambda model, name, watch: score(model, pairs, side=section.side, name=name, watch=watch))
+
+
 def _sts(section: StsTask, _: int) -> LoadedTask:
-    pairs = _scored_pairs(section)
-    return _of_texts(section, pairs, lambda model, name, watch: score_sts(model, pairs, side=section.side, name=name, watch=watch))
+    return _of_pairs(section, _scored_pairs(section), score_sts)
 
 
 def _words(section: WordsTask, _: int) -> LoadedTask:
-    pairs = _scored_pairs(section, sets=section.set)
-    return _of_texts(section, pairs, lambda model, name, watch: score_words(model, pairs, side=section.side, name=name, watch=watch))
+    return _of_pairs(section, _scored_pairs(section, sets=section.set), score_words)
 
 
 def _pair_classification(section: PairClassificationTask, _: int) -> LoadedTask:
     pairs = read_labelled_pairs(
         section.data, a=section.a, b=section.b, label=section.label, positive=section.positive, split=section.split, where=section.where
     )
-
-    def score(model: DualEncoder, name: str, watch: Watch) -> TaskScores:
-        return score_pair_classification(model, pairs, side=section.side, name=name, watch=watch)
-
-    return _of_texts(section, pairs, score)
+    return _of_pairs(section, pairs, score_pair_classification)
 
 
 def _bitext(section: BitextTask, _: int) -> LoadedTask:
     texts = read_parallel_texts(section.data, a=section.a, b=section.b, split=section.split, where=section.where)
-    return _of_texts(section, texts, lambda model, name, watch: score_bitext(model, texts, side=section.side, name=name, watch=watch))
+    return _of_pairs(section, texts, score_bitext)
 
 
 def _classification(section: ClassificationTask, seed: int) -> LoadedTask:
@@ -258,8 +256,8 @@ def _mteb(section: MtebTask, _: int) -> LoadedTask:
     require_task(section.task)
     name = section.name or section.task
 
-    def score(subject: MeasuredModel, _: CorpusStores, watch: Watch) -> TaskScores:
-        return score_mteb(subject.towers, section.task, name=name, watch=watch)
+    def score(model: MeasuredModel, _: CorpusStores, watch: Watch) -> TaskScores:
+        return score_mteb(model.towers, section.task, name=name, watch=watch)
 
     return LoadedTask(name, f"mteb: {section.task}", _sha256([section.task, version("mteb")]), score)
 

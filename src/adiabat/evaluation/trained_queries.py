@@ -1,4 +1,4 @@
-"""How much of a task the job of the measured model trained or validated on."""
+"""Training data of the evaluated model's job among the units of a task."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -93,7 +93,7 @@ class Evaluator:
     def forget(self, model: DualEncoder, others: Collection[Fingerprint]) -> None:
         """Remove the vectors of corpora that only this model's document tower made."""
         if (document := model.fingerprint("document")) not in others:
-            self.scoring.corpora.forget(document)
+            self.scoring.corpora.remove_vectors(document)
 
     def stored(self, name: str) -> dict[str, TaskScores] | None:
         """Scores that were stored of a model, by task; None where a file is missing or damaged."""

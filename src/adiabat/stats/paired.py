@@ -1,8 +1,8 @@
-"""Two models measured on the same units: how far apart they are, how sure that is, and how small a difference could have been seen.
+"""Paired comparison of two models on the same units: difference, interval, p-value, verdict, and the smallest detectable difference.
 
-Whatever the measure, units are drawn again with both models' scores on them, and the difference is taken anew: the interval is that of
-the difference (BCa), never two intervals side by side. The p-value comes from exchanging the two models' scores of a unit. A verdict
-needs both: the interval is the better account of how large a change is, the exchange keeps its promise with few units that changed.
+Resamples draw units with the scores of both models and take the difference again, so the interval (BCa) is that of the difference. The
+p-value comes from exchanging the two scores of a unit. A verdict needs both: the interval measures the change better, and the exchange
+stays valid with few changed units.
 """
 
 import math
@@ -35,10 +35,10 @@ from adiabat.stats.significance import bootstrap_p_value, rank_exchange_p_value,
 from adiabat.stats.statistics import values_of
 
 POWER = 0.80
-"""Of `Change.detectable`."""
+"""Power of `Change.detectable`."""
 
 Runs = Sequence[Sample]
-"""One measure of a model, in each of its runs."""
+"""One measure of a model in each of its runs."""
 
 
 def paired_changes(after: Sequence[Sample], before: Sequence[Sample] | None, *, seed: int, resamples: int = RESAMPLES) -> list[Change]:
@@ -181,7 +181,7 @@ class _Quantity:
         runs = 0.0 if self.runs is self.units else _deviation(self.runs - self.units)
         error = math.hypot(units, runs)
         if runs > 0 and freedom > 0:
-            # Of a sum of variances that are known with different degrees of freedom (Satterthwaite 1946).
+            # Degrees of freedom of a sum of variances (Satterthwaite 1946).
             freedom = error**4 / (units**4 / freedom + runs**4 / self.run_freedom)
         return error, freedom
 
@@ -194,7 +194,7 @@ class _Quantity:
             return self.value, self.value
         skewness = acceleration(self.without, self.groups)
         if self.runs is not self.units:
-            # Runs are as likely to move it up as down: the third moment stays that of the units, while the spread grows.
+            # Runs move it up as often as down: the third moment stays that of the units, while the spread grows.
             skewness *= (_deviation(self.units) / error) ** 3
         return bca_interval(self.value, self.draws, acceleration=skewness)
 
@@ -323,7 +323,7 @@ def _percent_interval(difference: _Quantity, before: _Quantity, sample: Sample) 
         return None
     percent, ratio = -100 if sample.lower_is_better else 100, difference.value / before.value
     draws, without = percent * _ratios(difference.draws, before.draws), percent * _ratios(difference.without, before.without)
-    # Standard errors come from the tangent: those of the ratio itself hang on the few resamples whose baseline is nearly 0.
+    # Standard errors of the tangent: those of the ratio itself depend on the few resamples with a baseline near 0.
     units, runs = (
         percent / before.value * (difference_draws - ratio * before_draws)
         for difference_draws, before_draws in ((difference.units, before.units), (difference.runs, before.runs))

@@ -1,4 +1,4 @@
-"""One measure of a model and of what it is compared with, on the same units: what is drawn again to learn how sure a value is."""
+"""Samples of a measure of a model and of its baseline, on the same units, and their values on resamples."""
 
 import math
 from collections.abc import Sequence

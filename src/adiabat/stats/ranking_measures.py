@@ -205,12 +205,12 @@ def _untied_measures(
     row_of = {query_id: row for row, query_id in enumerate(qrels)}
     retrieved = {query_id: scores for query_id, scores in run.items() if scores}
     values = {measure: np.zeros(len(row_of)) for measure in parsed.values()}
-    # A measure's hash is made of its text anew each time, which costs more than to judge a query: each object is looked up once.
+    # Hashing a measure formats its text each time, which costs more than judging a query: look up each object once.
     columns: dict[int, tuple[Measure, Float[np.ndarray, " q"]]] = {}
     for metric in _judged(list(values), retrieved, qrels) if retrieved else ():
         if id(metric.measure) not in columns:
             columns[id(metric.measure)] = metric.measure, values[metric.measure]
-        # Queries without results are left at 0 here, so that a provider's own default never stands in for them.
+        # Queries without results stay at 0, whatever a provider's default is.
         if metric.query_id in retrieved:
             columns[id(metric.measure)][1][row_of[metric.query_id]] = metric.value
     return {name: values[measure].copy() for name, measure in parsed.items()}
@@ -285,7 +285,7 @@ def _told_apart(names: Sequence[str]) -> "tuple[dict[str, Measure], list[str]]":
     for name in dict.fromkeys(names):
         try:
             with warnings.catch_warnings():
-                # Its parser uses names that Python's ast module deprecated in 3.12.
+                # Its parser uses names that Python 3.12 deprecates.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 measure = ir_measures.parse_measure(name)
             supported = _has_valid_parameters(measure) and any(provider.supports(measure) for provider in _providers())

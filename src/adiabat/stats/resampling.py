@@ -31,13 +31,13 @@ RESAMPLES = 10_000
 CONFIDENCE = 0.95
 
 LARGEST_BIAS = 0.8
-"""Standard errors between a value and the middle of its draws, up to which BCa corrects: at 0.8 one of its ends comes to lie on the draw
-that 2 in 10,000 exceed, and further out it would hang on the one most extreme draw."""
+"""Maximum bias, in standard errors, that BCa corrects: at 0.8 an end of the interval lies on the draw that 2 in 10,000 exceed, and further
+out it would depend on the single most extreme draw."""
 
 MAX_JACKKNIFE = 2000
-"""Values that the jackknife computes at the most; where there are more units, it leaves out several of them at a time."""
+"""Maximum values of the jackknife; with more units, it leaves out several at a time."""
 
-# Counts held at a time: 32 MB as 64-bit floats. A product with fewer rows spends its time on moving the other factor.
+# Counts per block: 32 MB as 64-bit floats. A product with fewer rows spends its time on loading the other factor.
 _BLOCK_CELLS = 2**22
 _SMALL_BLOCK_CELLS = 2**20
 
@@ -129,7 +129,7 @@ def _means_without(sample: Sample) -> Float[np.ndarray, " n"]:
     for units, mean in zip(members, means, strict=True):
         values, weight = sample.values[units], weights[units]
         remaining = weight.sum() - weight
-        # A weight that is all there is leaves nothing, or what rounding made of nothing.
+        # Without a unit that has all the weight, only rounding is left.
         enough = remaining > 1e-9 * weight.sum()
         changed = np.divide(values.sum() - values, remaining, out=np.full(remaining.shape, np.nan), where=enough)
         without[units] = (sum(means) - mean + changed) / len(members)
@@ -245,7 +245,7 @@ def bca_interval(value: float, draws: Float[np.ndarray, " r"], *, acceleration: 
 
 def _bias(value: float, draws: Float[np.ndarray, " r"]) -> float:
     """Standard errors from the middle of the draws up to the value."""
-    # The same units add up to sums that differ in their last digits, by the order they were added in.
+    # Sums of the same units differ by rounding, depending on their order.
     same = np.abs(draws - value) <= 1e-12 * max(abs(value), float(np.abs(draws).max()))
     share = float(((draws < value) & ~same).mean() + same.mean() / 2)
     if not 0 < share < 1:

@@ -1,7 +1,7 @@
-"""What one model scored on one task, unit by unit: enough to compute each measure again on any resample of the units.
+"""Scores of one model on one task for every unit, from which every measure can be computed again on any resample.
 
-A unit is what a task is a sample of: a query, a pair of texts, a sentence pair in all its languages, a text with a label. Two models
-measured on the same units can be compared pair by pair, today or from files years later, so the units are always kept.
+A unit is what a task samples: a query, a pair of texts, a sentence pair in all its languages, a labelled text. Models with scores of the
+same units can be compared pairwise, today or from files years later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Float32, Int
 from adiabat.results.suite_result import Kind
 
 Statistic = Literal["mean", "spearman", "average precision", "v-measure"]
-"""How units become a value; `adiabat.stats.statistics` has the formulas."""
+"""Statistic of the units; `adiabat.stats.statistics` has the formulas."""
 
 Bounds = tuple[float, float]
 """The least and the greatest value that a measure can have."""
@@ -94,7 +94,7 @@ class GridSample:
 
 
 MAX_TRAINED_SHARE = 0.1
-"""Share of units that a model may have been trained on before its value is no proof of anything."""
+"""Maximum share of units in the training data of a model for a verdict."""
 
 
 @dataclass(frozen=True, slots=True)

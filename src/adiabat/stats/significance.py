@@ -1,8 +1,8 @@
-"""Whether a change is more than chance: sign flips over units, the source's z-test, and Benjamini-Hochberg.
+"""Tests of a change: sign flips over units, rank exchanges, the two-proportion z-test, and Benjamini-Hochberg.
 
-Two models measured on the same units are two scores of each unit. Were the models alike, either score could as well have been the other
-model's: exchanging them on a random half of the units, again and again, shows how far apart the two would come by chance alone. That
-keeps what the pairs of one unit have in common, which the two-proportion test takes for independent (Fisher 1935).
+Were two models alike, their scores of a unit could as well be exchanged. Exchanging them on random halves of the units shows how far apart
+the models would come by chance. It keeps what the pairs of one unit have in common, which the two-proportion test takes for independent
+(Fisher 1935).
 """
 
 import math
@@ -17,15 +17,15 @@ from adiabat.stats.resampling import RESAMPLES, Interval
 from adiabat.stats.statistics import members_of, ranks_of
 
 ERROR_RATE = 0.05
-"""Of calling a change what is none."""
+"""Rate of false positives of a verdict."""
 
 Z_CRITICAL = 1.96
-"""Beyond this, the two-sided two-proportion test rejects at 5 %."""
+"""Critical value of the two-sided two-proportion test at 5 %."""
 
 EXACT_UNITS = 14
-"""Up to so many units that differ, all ways to exchange them are gone through, 16,384 at the most."""
+"""Maximum number of differing units for an exact test over all exchanges, 16,384 at most."""
 
-# Exchanges held at a time: 8 MB as 64-bit floats, read again by every product.
+# Exchanges per block: 8 MB as 64-bit floats, read again by every product.
 _BLOCK_CELLS = 2**20
 
 
@@ -132,7 +132,7 @@ def rank_exchange_p_value(
     for exchanged in exchanges(after.size, seed=seed, flips=flips, columns=columns.shape[1]):
         sums = exchanged @ columns
         apart = np.abs(sum(ranks.difference(sums[:, 3 * i : 3 * i + 3]) for i, ranks in enumerate(ranked)))
-        # Ranks of which none differ any more have no correlation: they count as having reached it.
+        # Ranks that all tie have no correlation; they count as reaching the difference.
         reached += int((~(apart < observed - 1e-9)).sum())
     return (1 + reached) / (flips + 1)
 
@@ -155,11 +155,11 @@ def exchanges(units: int, *, seed: int, flips: int, columns: int = 1) -> Iterato
     for name, value in (("units", units), ("flips", flips)):
         if value <= 0:
             raise ValueError(f"{name} must be above 0, got {value}")
-    # Another stream than that of the resamples of the same seed.
+    # A stream apart from the resamples of the same seed.
     generator = np.random.default_rng([seed, 1])
     rows = max(1, _BLOCK_CELLS // max(units, columns))
     for start in range(0, flips, rows):
-        # Whole words of the generator, so that a row is the same whatever block it is in.
+        # Whole words of the generator, so that rows do not depend on blocks.
         words = generator.integers(0, 2**64, size=(min(rows, flips - start), -(-units // 64)), dtype=np.uint64)
         yield np.unpackbits(words.view(np.uint8), axis=1, count=units).astype(np.float64)
 
@@ -240,7 +240,7 @@ def _exact_p_value(differences: Float[np.ndarray, " m"]) -> float:
 def _reaching(exchanged: Float[np.ndarray, "b n"], differences: Float[np.ndarray, "n k"]) -> Int[np.ndarray, " k"]:
     """Number of exchanges that take each column's sum at least as far from 0."""
     total = differences.sum(axis=0)
-    # Sums that are equal on paper differ in their last digits, by the order they were added in.
+    # Equal sums differ by rounding, depending on their order.
     least = np.abs(total) - 1e-12 * np.abs(differences).sum(axis=0)
     return np.asarray((np.abs(total - 2 * (exchanged @ differences)) >= least).sum(axis=0))
 
@@ -265,7 +265,7 @@ class _RankSums:
 
     @classmethod
     def of(cls, after: Float[np.ndarray, " n"], before: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"]) -> "_RankSums":
-        # Ranks around 0 and of size 1, so that their sums lose no digits.
+        # Ranks scaled to -1 to 1, so that sums lose no digits.
         after_ranks, before_ranks, reference_ranks = (2 * ranks_of(values) / (after.size + 1) - 1 for values in (after, before, reference))
         first, second = (np.stack([ranks, ranks**2, ranks * reference_ranks], axis=1) for ranks in (after_ranks, before_ranks))
         return cls(first.sum(axis=0), second.sum(axis=0), second - first, after.size, float((reference_ranks**2).mean()))

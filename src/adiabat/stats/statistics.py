@@ -1,8 +1,8 @@
-"""How the units of a sample become a value, as they are and drawn again thousands of times.
+"""Values of samples, on the data and on thousands of resamples.
 
-A resample is a row of counts: how often each unit was drawn. A unit drawn twice is two units that tie with one another, so every value is
-exactly that of the data written out at full length, for a rank correlation as for a mean. Where a value is not defined on a resample (all
-ranks tie, no pair belongs together) it is NaN, and whoever asked passes over that resample.
+A resample is a row of counts of drawn units. A unit drawn twice is two units that tie, so every value is exactly that of the data written
+out in full, for a rank correlation as for a mean. Where a value is undefined on a resample (all ranks tie, no pair belongs together) it is
+NaN, and callers skip that resample.
 
 Letters in shapes: r resamples, n units, k samples, m distinct values.
 """
@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from adiabat.stats.samples import Sample, Statistic
 
-# Counts that a rank statistic works on at a time: 2 MB as 64-bit floats. A block and the handful of others made of it stay in the cache.
+# Counts per block of a rank statistic: 2 MB as 64-bit floats, so that the block and its few copies stay in the cache.
 _BLOCK_CELLS = 2**18
 
 Counts = Float[np.ndarray, "r n"]
@@ -105,7 +105,7 @@ def _mean(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], c
 
 
 def _spearman(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts) -> Values:
-    # Mid-ranks have the same mean whatever ties: half of one more than there are units.
+    # The mean of mid-ranks is (n + 1) / 2, whatever ties.
     middle = (counts.sum(axis=1, keepdims=True) + 1) / 2
     value_ranks, reference_ranks = _ranks(values, counts) - middle, _ranks(reference, counts) - middle
     weighted = counts * value_ranks
@@ -125,7 +125,7 @@ def _average_precision(values: Float[np.ndarray, " n"], reference: Float[np.ndar
     draws, relevant = _summed(tied, counts), _summed(tied, counts * reference)
     relevant_so_far = np.cumsum(relevant, axis=1)
     drawn_so_far = np.cumsum(draws, axis=1)
-    # Where nothing has been drawn so far, nothing was found either.
+    # Precision is 0 where nothing has been drawn yet.
     precision = np.divide(relevant_so_far, drawn_so_far, out=np.zeros(draws.shape), where=drawn_so_far > 0)
     return _ratio(np.einsum("rm,rm->r", relevant, precision), relevant_so_far[:, -1])
 
@@ -153,7 +153,7 @@ def _summed(numbers: Int[np.ndarray, " n"], counts: Counts) -> Float[np.ndarray,
     order = np.argsort(numbers, kind="stable")
     starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
     ordered = counts[:, order]
-    # Without ties there is nothing to add up.
+    # Without ties, each unit is its own sum.
     return ordered if starts.size == order.size else np.add.reduceat(ordered, starts, axis=1)
 
 

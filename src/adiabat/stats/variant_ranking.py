@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from adiabat.stats.resampling import CONFIDENCE, resampling_counts
 
 MIN_CHANGED = 6
-"""Queries that must differ before two candidates are called different: fewer could all have differed the same way by chance."""
+"""Minimum number of differing queries for two candidates to differ: fewer could all differ one way by chance."""
 
 Scores = Sequence[Float[np.ndarray, "_ _ _"]]
 """For each task, one row per candidate, run and query."""
@@ -80,7 +80,7 @@ def draw(scores: Scores, *, trained: int, seed: int, resamples: int) -> Draws:
     runs = scores[0].shape[1]
     *streams, last = np.random.SeedSequence(seed).generate_state(len(scores) + 1).tolist()
     random = np.random.default_rng(last)
-    # A run that is drawn brings its scores on all tasks, so the same ones are drawn for each.
+    # A drawn run brings its scores on all tasks, so all tasks share the draws.
     chosen = random.integers(0, trained * runs, size=(resamples, trained * runs))
     freedom = trained * (runs - 1)
     scale = np.sqrt(freedom / random.chisquare(freedom, size=resamples)) if freedom else np.zeros(resamples)
@@ -176,7 +176,7 @@ def differences(scores: Scores, draws: Draws, first: Int[np.ndarray, " p"], seco
     scaled, plain = draws.overall()
     values = means[first] - means[second]
     errors = np.std(plain[:, first] - plain[:, second], axis=0)
-    # Two candidates that are the same on every query never deviate, and have no width.
+    # Candidates with equal scores on every query have an interval without width.
     moving = errors > 0
     deviations = np.abs(scaled[:, first] - scaled[:, second] - values)[:, moving] / errors[moving]
     factor = float(np.quantile(deviations.max(axis=1), CONFIDENCE)) if moving.any() else 0.0
