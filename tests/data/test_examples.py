@@ -60,11 +60,6 @@ def test_triplets_are_read_as_they_stand(tmp_path, ending):
     )
 
 
-def test_a_file_of_one_row_is_a_data_set(tmp_path):
-    data = read_examples(write(tmp_path / "one.jsonl", {"query": "q", "pos": ["p"]}), name="mine")
-    assert (data.name, len(data)) == ("mine", 1)
-
-
 @pytest.mark.parametrize(
     "row",
     [
@@ -93,11 +88,6 @@ def test_csv_leaves_out_negatives_whose_cell_is_empty(tmp_path):
     ]
 
 
-def test_rows_may_differ_in_what_is_optional(tmp_path):
-    path = write(tmp_path / "e.jsonl", {"query": "a", "pos": ["p"]}, {"id": "x", "query": "b", "pos": ["p"], "neg": ["n"]})
-    assert bare(read_examples(path)) == [(invented_id(0, "a"), "a", ("p",), ()), ("x", "b", ("p",), ("n",))]
-
-
 def test_an_id_that_is_made_up_is_not_that_of_another_row_or_of_a_document(tmp_path):
     rows = [{"query": "a", "pos": ["q0"]}, {"query": "b", "pos": ["q1"], "query_id": "q0"}, {"query": "a", "pos": ["q1"]}]
     ids = [query_id for query_id, *_ in bare(read_examples(write(tmp_path / "e.jsonl", *rows)))]
@@ -111,45 +101,6 @@ def test_columns_are_mapped(tmp_path):
         fault(path)
         == f'{path}:1: expected "query" and "positive", found "query", "reply" and "wrong"; say which it is with data.columns.positive'
     )
-
-
-def test_faults_are_all_counted_with_their_lines(tmp_path):
-    path = write(
-        tmp_path / "e.jsonl",
-        {"id": "a", "query": "x", "pos": ["p"]},
-        {"id": "b", "query": " ", "pos": ["p"]},
-        {"id": "c", "query": "x", "pos": []},
-        {"id": "d", "query": "x", "pos": [""]},
-        {"id": "e", "query": "x", "pos": ["p"], "neg": ["n", ""]},
-        {"id": "f", "query": "x", "answers": "p"},
-        "text",
-        {"id": "a", "query": "x", "pos": ["p"]},
-        {"id": "g", "query": "x", "pos": ["p"]},
-    )
-    assert fault(path) == (
-        f'7 faults: {path}:2: "query" must not be empty; {path}:3: "pos" must name at least one document, got none'
-        f'; {path}:4: "pos" must not be empty; {path}:5: "neg" must not be empty'
-        f'; {path}:6: expected "query" and "positive", found "id", "query" and "answers"; map it with data.columns.positive = "answers"'
-        f'; {path}:7 must be one JSON object, got a JSON string; {path}:8: query id must be unique, got "a" again, first at {path}:1'
-    )
-
-
-def test_a_corpus_is_no_data_set_of_examples(tmp_path):
-    path = write(tmp_path / "c.jsonl", {"doc_id": "1", "text": "a"})
-    assert fault(path).startswith(f'{path}:1: expected "query" and "positive" (an example), or "premise" and "hypothesis" ')
-    with pytest.raises(ConfigError, match="got text; leave these out"):
-        read_examples(path, columns={"text": "text"})
-
-
-def test_a_file_has_no_splits(tmp_path):
-    with pytest.raises(ConfigError, match='split must be left out for .*, which has no splits, got "dev"'):
-        read_examples(write(tmp_path / "e.jsonl", {"query": "q", "pos": "p"}), split="dev")
-
-
-def test_a_cut_file_is_one_error(tmp_path):
-    whole = write(tmp_path / "e.jsonl.gz", *({"query": f"{n * n}", "pos": f"{n**3}"} for n in range(20_000)))
-    whole.write_bytes(whole.read_bytes()[:-1000])
-    assert "must be a whole gzip file, got one that is cut short after line" in fault(whole)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
@@ -178,61 +129,12 @@ def test_the_split_of_a_beir_folder_is_chosen(tmp_path):
     assert read_examples(folder, usual_split="train").name == "other/train"
 
 
-def test_qrels_must_name_known_queries_and_whole_scores(tmp_path):
-    folder = beir(tmp_path / "set", test="1\ta\t1\n9\ta\t1\n9\tb\t1\n")
-    where = folder / "qrels" / "test.tsv"
-    assert fault(folder) == f'{where}:3: query must be one of queries.jsonl, got unknown id "9"'
-    beir(folder, test="1\ta\thigh\n1\tb\n2\t\t1\n3\ta\t1\n3\ta\t2\n1\tc\t\n")
-    wanted = "must be a whole number from -1,000 to 1,000"
-    assert fault(folder) == (
-        f"5 faults: {where}:2: \"score\" {wanted}, got 'high'; {where}:3 must have 3 fields as the header has, got 2"
-        f'; {where}:4: "corpus-id" must not be empty; {where}:6: a document must be judged once, got "a" for query "3" with 1 and 2'
-        f'; {where}:7: "score" {wanted}, got nothing; grade documents by small whole numbers, such as 0 to 3'
-    )
-
-
-@pytest.mark.parametrize("score", ["1_0", "99999999999", "1e300", "1001", "-1001", "1.5"])
-def test_scores_that_measures_cannot_take_are_refused_with_their_line(tmp_path, score):
-    folder = beir(tmp_path / "set", test=f"1\ta\t1\n1\tb\t{score}\n")
-    where = folder / "qrels" / "test.tsv"
-    assert fault(folder).startswith(f"{where}:3: \"score\" must be a whole number from -1,000 to 1,000, got '{score}'; grade documents")
-
-
-def test_a_score_of_many_digits_is_not_quoted_whole(tmp_path):
-    assert f"got '{'9' * 59}…'; grade" in fault(beir(tmp_path / "set", test=f"1\ta\t1\n1\tb\t{'9' * 400}\n"))
-
-
-def test_qrels_without_a_header_are_refused(tmp_path):
-    folder = beir(tmp_path / "set")
-    where = folder / "qrels" / "test.tsv"
-    where.write_text("1\td1\t2\n1\td2\t1\n")
-    assert fault(folder) == f"{where}:1 must be the header query-id corpus-id score (by tabs), got 1 d1 2; add it"
-    where.write_text("1\td1\t1\n1\td2\t1\n")
-    assert fault(folder) == f"{where}:1 must be the header query-id corpus-id score (by tabs), got 1 d1 1; add it"
-    where.write_text("1\td1\t1\n")
-    assert fault(folder) == f"{where}:1 must be the header query-id corpus-id score (by tabs), got 1 d1 1; add it"
-
-
-def test_beir_queries_must_be_unique_and_not_empty(tmp_path):
-    folder = beir(tmp_path / "set", test="1\ta\t1\n")
-    path = write(folder / "queries.jsonl", {"_id": "1", "text": "a"}, {"_id": "2", "text": ""}, {"_id": "1", "text": "b"}, {"_id": "4"})
-    assert fault(folder) == (
-        f'3 faults: {path}:2: "text" must not be empty; {path}:3: query id must be unique, got "1" again'
-        f'; {path}:4: expected "text" (data.columns.text), found "_id"; name a column that is there'
-    )
-
-
 def test_queries_without_a_relevant_document_are_left_out_with_a_warning(tmp_path):
     folder = beir(tmp_path / "set", test="1\ta\t0\n2\ta\t1\n")
     with pytest.warns(UserWarning, match=r"test\.tsv: 1 of 2 queries have no score above 0 and are left out"):
         data = read_examples(folder)
     assert bare(data) == [("2", "two", ("a",), ())]
     assert fault(beir(tmp_path / "none", test="1\ta\t0\n")).endswith("must hold at least one score above 0, got none; choose another split")
-
-
-def test_a_beir_folder_takes_no_columns(tmp_path):
-    with pytest.raises(ConfigError, match="columns must be left out for the BEIR folder .*, whose names are fixed, got query"):
-        read_examples(beir(tmp_path / "set", test="1\ta\t1\n"), columns={"query": "text"})
 
 
 def test_a_language_grid_keeps_the_languages_of_every_row(tmp_path):
@@ -273,55 +175,6 @@ def test_languages_left_out_of_a_grid_are_noted_with_the_rows_that_lack_them(tmp
     assert (whole.incomplete, whole.notes) == ({}, ())
 
 
-def test_a_language_grid_in_the_layout_of_the_hub_is_read(tmp_path):
-    hypothesis = {"language": ["en", "fr"], "translation": ["E", "F"]}
-    data = read_examples(write(tmp_path / "g.jsonl", {"label": 2, "premise": {"en": "e", "fr": "f"}, "hypothesis": hypothesis}))
-    assert isinstance(data, LanguageGridSet)
-    assert (data.labels, data.hypotheses) == (("contradiction",), ({"en": "E", "fr": "F"},))
-
-
-def test_lists_of_a_language_grid_that_do_not_match_are_faults(tmp_path):
-    sides = {"label": 0, "premise": {"en": "e"}}
-    path = write(
-        tmp_path / "g.jsonl",
-        {**sides, "hypothesis": {"language": ["en", "fr"], "translation": ["E"]}},
-        {**sides, "hypothesis": {"language": ["en"], "translation": "E"}},
-        {**sides, "hypothesis": {"language": ["en", None], "translation": ["E", "F"]}},
-    )
-    assert fault(path) == (
-        f'3 faults: {path}:1: "hypothesis" must hold as many translations as languages, got 1 for 2'
-        f'; {path}:2: "hypothesis" must hold lists of languages and translations, got a string'
-        f'; {path}:3: "hypothesis" must name every language by a text, got null'
-    )
-
-
-def test_faults_of_a_language_grid_are_collected(tmp_path):
-    sides = {"premise": {"en": "e"}, "hypothesis": {"en": "E"}}
-    path = write(
-        tmp_path / "g.jsonl",
-        {**sides, "label": "neutral"},
-        {**sides, "label": "maybe"},
-        {**sides, "label": 3},
-        {**sides, "label": True},
-        sides,
-        {**sides, "label": 0, "premise": {"en": " "}},
-        {**sides, "label": 0, "hypothesis": {}},
-        {**sides, "label": 0, "hypothesis": "E"},
-    )
-    wanted = "must be entailment, neutral, contradiction or 0, 1, 2, got"
-    assert fault(path) == (
-        f'7 faults: {path}:2: "label" {wanted} \'maybe\'; {path}:3: "label" {wanted} 3; {path}:4: "label" {wanted} True'
-        f'; {path}:5: expected "label" beside premise and hypothesis, found none; map it with data.columns.label'
-        f'; {path}:6: "premise.en" must not be empty; {path}:7: "hypothesis" must hold at least one language, got none'
-        f'; {path}:8: "hypothesis" must be an object by language'
-    )
-
-
-def test_a_language_grid_needs_a_common_language(tmp_path):
-    path = write(tmp_path / "g.jsonl", {"label": 0, "premise": {"en": "e"}, "hypothesis": {"fr": "F"}})
-    assert fault(path) == f"{path} must have a language that every premise and hypothesis is in, got none; drop incomplete rows"
-
-
 def test_what_is_written_comes_back(tmp_path):
     rows = [
         {"query_id": f"{n}", "query": f"? {n} \u2029", "pos": [f"p{n}", "é" * (n % 5 + 1)], "neg": ["n\n"] * (n % 3)} for n in range(2000)
@@ -330,3 +183,118 @@ def test_what_is_written_comes_back(tmp_path):
     assert isinstance(data, ExampleSet)
     again = [{"query_id": e.query_id, "query": e.query, "pos": list(e.positives), "neg": list(e.negatives)} for e in data.examples]
     assert again == rows
+
+
+EN = {"premise": {"en": "e"}, "hypothesis": {"en": "E"}}
+
+
+@pytest.mark.parametrize(
+    ("rows", "facts"),
+    [
+        (
+            [
+                {"id": "a", "query": "x", "pos": ["p"]},
+                {"id": "b", "query": " ", "pos": ["p"]},
+                {"id": "c", "query": "x", "pos": []},
+                {"id": "d", "query": "x", "pos": [""]},
+                {"id": "e", "query": "x", "pos": ["p"], "neg": ["n", ""]},
+                {"id": "f", "query": "x", "answers": "p"},
+                "text",
+                {"id": "a", "query": "x", "pos": ["p"]},
+            ],
+            [
+                "7 faults: ",
+                ':2: "query" must not be empty',
+                ':3: "pos" must name at least one document',
+                ':4: "pos" must not be empty',
+                ':5: "neg" must not be empty',
+                ':6: expected "query" and "positive"',
+                ":7 must be one JSON object",
+                ':8: query id must be unique, got "a" again, first at {path}:1',
+            ],
+        ),
+        (
+            [
+                {**EN, "label": "neutral"},
+                {**EN, "label": "maybe"},
+                {**EN, "label": 3},
+                {**EN, "label": True},
+                EN,
+                {**EN, "label": 0, "premise": {"en": " "}},
+                {**EN, "label": 0, "hypothesis": {}},
+                {**EN, "label": 0, "hypothesis": "E"},
+                {**EN, "label": 0, "hypothesis": {"language": ["en", "fr"], "translation": ["E"]}},
+                {**EN, "label": 0, "hypothesis": {"language": ["en"], "translation": "E"}},
+                {**EN, "label": 0, "hypothesis": {"language": ["en", None], "translation": ["E", "F"]}},
+            ],
+            [
+                "10 faults: ",
+                ":2: \"label\" must be entailment, neutral, contradiction or 0, 1, 2, got 'maybe'",
+                ':3: "label" must',
+                ':4: "label" must',
+                ':5: expected "label"',
+                ':6: "premise.en"',
+                ':7: "hypothesis" must hold at least one language',
+                ':8: "hypothesis" must be an object',
+                ':9: "hypothesis" must hold as many translations as languages, got 1 for 2',
+                ':10: "hypothesis" must hold lists',
+                ':11: "hypothesis" must name every language',
+            ],
+        ),
+        (
+            [{"label": 0, "premise": {"en": "e"}, "hypothesis": {"fr": "F"}}],
+            ["must have a language that every premise and hypothesis is in"],
+        ),
+        ([{"doc_id": "1", "text": "a"}], [':1: expected "query" and "positive" (an example), or "premise" and "hypothesis" ']),
+    ],
+    ids=["triplets", "grid", "no common language", "corpus"],
+)
+def test_every_fault_is_reported_with_its_line(tmp_path, rows, facts):
+    path = write(tmp_path / "e.jsonl", *rows)
+    message = fault(path)
+    assert all(fact.format(path=path) in message for fact in facts), message
+
+
+@pytest.mark.parametrize(
+    ("qrels", "facts"),
+    [
+        ("query-id\tcorpus-id\tscore\n1\ta\t1\n9\ta\t1\n9\tb\t1\n", [':3: query must be one of queries.jsonl, got unknown id "9"']),
+        (
+            "query-id\tcorpus-id\tscore\n1\ta\thigh\n1\tb\n2\t\t1\n3\ta\t1\n3\ta\t2\n1\tc\t\n",
+            [
+                "5 faults: ",
+                ":2: \"score\" must be a whole number from -1,000 to 1,000, got 'high'",
+                ":3 must have 3 fields",
+                ':4: "corpus-id" must not be empty',
+                ':6: a document must be judged once, got "a" for query "3" with 1 and 2',
+                ':7: "score" must be a whole number from -1,000 to 1,000, got nothing',
+            ],
+        ),
+        ("query-id\tcorpus-id\tscore\n1\ta\t1\n1\tb\t1001\n", [":3: \"score\" must be a whole number from -1,000 to 1,000, got '1001'"]),
+        ("1\td1\t2\n1\td2\t1\n", [":1 must be the header query-id corpus-id score (by tabs), got 1 d1 2; add it"]),
+        ("1\td1\t1\n", [":1 must be the header query-id corpus-id score (by tabs), got 1 d1 1; add it"]),
+    ],
+)
+def test_faults_of_judgements_are_reported_with_their_line(tmp_path, qrels, facts):
+    path = beir(tmp_path / "set") / "qrels" / "test.tsv"
+    path.write_text(qrels)
+    message = fault(tmp_path / "set")
+    assert all(fact in message for fact in [str(path), *facts]), message
+
+
+def test_faults_of_beir_queries_and_mapped_columns_are_reported(tmp_path):
+    folder = beir(tmp_path / "set", test="1\ta\t1\n")
+    with pytest.raises(ConfigError, match="columns must be left out for the BEIR folder .*, whose names are fixed, got query"):
+        read_examples(folder, columns={"query": "text"})
+    path = write(folder / "queries.jsonl", {"_id": "1", "text": "a"}, {"_id": "2", "text": ""}, {"_id": "1", "text": "b"}, {"_id": "4"})
+    message = fault(folder)
+    for fact in ("3 faults: ", ':2: "text" must not be empty', ':3: query id must be unique, got "1" again', ':4: expected "text"'):
+        assert fact in message
+    assert str(path) in message
+
+
+def test_a_language_grid_in_the_layout_of_the_hub_is_read(tmp_path):
+    hypothesis = {"language": ["en", "fr"], "translation": ["E", "F"]}
+    data = read_examples(write(tmp_path / "g.jsonl", {"label": 2, "premise": {"en": "e", "fr": "f"}, "hypothesis": hypothesis}))
+    assert isinstance(data, LanguageGridSet)
+    assert (data.labels, data.hypotheses) == (("contradiction",), ({"en": "E", "fr": "F"},))

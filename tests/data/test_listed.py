@@ -90,11 +90,6 @@ def test_a_list_of_labels_goes_with_a_list_of_documents(tmp_path: Path) -> None:
     assert f'{short}:1: "labels" must hold a label for each of 2 documents, got 1; ' in fault(short)
 
 
-def test_a_document_that_answers_in_one_row_is_no_negative_of_another(tmp_path: Path) -> None:
-    rows = [{"query": "a", "passage": "x", "label": 0}, {"query": "a", "passage": "x", "label": 1}]
-    assert listed(jsonl(tmp_path / "t.jsonl", *rows))[0] == [("a", ("x",), ())]
-
-
 @pytest.mark.parametrize(("value", "shown"), [(0.7, "0.7"), (3, "3"), (-1, "-1"), ("maybe", "'maybe'"), (None, "none"), ("", "''")])
 def test_graded_labels_are_refused_with_what_to_do(tmp_path: Path, value: object, shown: str) -> None:
     path = jsonl(tmp_path / "t.jsonl", {"query": "a", "passage": "x", "score": value})

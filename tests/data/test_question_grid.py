@@ -1,4 +1,3 @@
-import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,7 +6,6 @@ import pytest
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.language_grids import QuestionGridSet, read_question_grid
-from adiabat.data.records import invented_id
 
 Rows = Sequence[Mapping[str, object]]
 
@@ -46,25 +44,6 @@ def test_questions_find_their_paragraphs_by_the_key(tmp_path):
     assert grid.notes == ()
 
 
-def test_packed_files_other_keys_and_names_are_read(tmp_path):
-    questions = [{("k" if name == "para" else name): value for name, value in row.items()} for row in QUESTIONS]
-    paragraphs = [{("k" if name == "para" else name): value for name, value in row.items()} for row in PARAGRAPHS]
-    (tmp_path / "q.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in questions).encode()))
-    grid = read_question_grid(tmp_path / "q.jsonl.gz", write(tmp_path / "p.jsonl", paragraphs), key="k", name="mine")
-    assert (grid.name, grid.languages, grid.answers.tolist()) == ("mine", ("de", "en"), [1, 0, 1])
-
-
-def test_questions_without_a_name_are_numbered(tmp_path):
-    grid = read(tmp_path, [{name: value for name, value in row.items() if name != "id"} for row in QUESTIONS])
-    assert grid.ids == tuple(invented_id(number, row["de"]) for number, row in enumerate(QUESTIONS))
-
-
-def test_a_key_may_be_a_number(tmp_path):
-    number = {"0-0": 7, "0-1": 8}
-    questions, paragraphs = ([{**row, "para": number[row["para"]]} for row in rows] for rows in (QUESTIONS, PARAGRAPHS))
-    assert read(tmp_path, questions, paragraphs).answers.tolist() == [1, 0, 1]
-
-
 def test_languages_of_only_one_table_are_left_out_and_named(tmp_path):
     grid = read(tmp_path, [{**row, "fr": "?", "pt-BR": "?"} for row in QUESTIONS], [{**row, "zh": row["en"]} for row in PARAGRAPHS])
     assert grid.languages == ("de", "en")
@@ -72,12 +51,6 @@ def test_languages_of_only_one_table_are_left_out_and_named(tmp_path):
         f"fr, pt-BR left out: only {tmp_path / 'q.jsonl'} has them",
         f"zh left out: only {tmp_path / 'p.jsonl'} has them",
     )
-
-
-def test_columns_that_are_no_languages_are_passed_over(tmp_path):
-    extra = {"title": "T", "split": "dev", "_id": 4}
-    grid = read(tmp_path, [{**row, "title": "T", "split": "dev"} for row in QUESTIONS], [{**row, **extra} for row in PARAGRAPHS])
-    assert (grid.languages, grid.notes) == (("de", "en"), ())
 
 
 def test_a_subset_of_languages_may_be_incomplete_elsewhere(tmp_path):

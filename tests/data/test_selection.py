@@ -1,11 +1,9 @@
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.errors import DataError
 from adiabat.data.columns import RowError, plain_value
 from adiabat.data.labelled import selected_rows, value_counts
 from adiabat.data.table_rows import Row
@@ -47,16 +45,6 @@ def test_a_filter_compares_numbers_and_truth_values_as_settings_write_them(tmp_p
     assert [plain_value(value) for value in (None, True, 3, 3.0, 0.5, "t")] == ["", "true", "3", "3", "0.5", "t"]
 
 
-def test_the_same_rows_are_selected_from_every_form_of_table(tmp_path):
-    rows = [{"lang": str(row["lang"]), "a": str(row["a"])} for row in ROWS]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    lines = ["lang,a", *(f"{row['lang']},{row['a']}" for row in rows)]
-    (tmp_path / "rows.csv").write_text("\n".join(lines))
-    (tmp_path / "rows.tsv").write_text("\n".join(lines).replace(",", "\t"))
-    for name in ("rows.parquet", "rows.csv", "rows.tsv"):
-        assert texts(tmp_path / name, lang="en") == ["y", "z"]
-
-
 def test_a_filter_that_leaves_nothing_tells_what_there_is(tmp_path):
     path = written(tmp_path, *ROWS)
     told = 'got none of 3; "lang" is "en" (2), "de" (1)'
@@ -84,14 +72,6 @@ def test_columns_that_the_first_wanted_row_lacks_are_asked_for_together(tmp_path
     )
 
 
-def test_wrong_columns_are_asked_for_in_one_sentence(tmp_path):
-    path = written(tmp_path, {"x": 1, "y": 2})
-    with pytest.raises(DataError, match=r'columns "q", "r", "s", got "x", "y"; name the right ones with a, b and score$'):
-        selected_rows(path, {"a": "q", "b": "r", "score": "s"}, dict, split=None, where={})
-    with pytest.raises(DataError, match=r'the column "q", got "x", "y"; name the right one with a$'):
-        selected_rows(path, {"a": "q"}, dict, split=None, where={})
-
-
 def test_faults_of_later_rows_are_told_at_once_and_other_rows_are_not_looked_at(tmp_path):
     rows = [{"lang": "en", "a": "x"}, {"lang": "en", "A": "x"}, {"lang": "de"}, 7, {"lang": "en", "a": "bad"}]
     path = written(tmp_path, *rows)
@@ -116,8 +96,3 @@ def test_a_table_of_faulty_lines_alone_is_told_by_its_lines(tmp_path):
     assert "must hold at least one row" in fault(written(tmp_path), lang="en")
     # One line is at fault, and no other passes the filter: the fault may be why.
     assert "rows.jsonl:1 must be one JSON object" in fault(written(tmp_path, 7, {"lang": "de", "a": "x"}), lang="en")
-
-
-def test_a_split_of_a_source_without_splits_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="split must be left out"):
-        selected_rows(written(tmp_path, *ROWS), {}, dict, split="test", where={})

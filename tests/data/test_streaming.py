@@ -16,7 +16,7 @@ import pytest
 
 from adiabat.core.errors import DataError
 from adiabat.data.example_stream import ExampleReader, SourcePosition
-from adiabat.data.lines import START, Cursor, RowPosition
+from adiabat.data.lines import Cursor, RowPosition
 from adiabat.data.records import Example, invented_id
 from adiabat.data.table_rows import Row, read_rows
 
@@ -210,7 +210,7 @@ def test_a_data_set_of_the_hub_is_streamed_from_its_place(monkeypatch: pytest.Mo
     assert rows == [Row(f"hf:some/set:{n + 1}", ROWS[n]) for n in range(20, COUNT)]
 
 
-# --- Tapes ---
+# --- Example readers ---
 
 
 def queries(examples: Iterator[Example]) -> list[str]:
@@ -221,32 +221,32 @@ def queries(examples: Iterator[Example]) -> list[str]:
 @pytest.mark.parametrize("name", ["plain.jsonl", "plain.csv", "packed.jsonl.gz", "folder-of-parquet"])
 def test_readings_that_follow_each_other_give_every_example_once(tmp_path: Path, name: str, anew: bool) -> None:
     source = source_of(tmp_path, name)
-    tape, standing, found = ExampleReader(source), SourcePosition(), []
-    while not standing.ended:
-        tape = ExampleReader(source) if anew else tape
-        found.append(list(tape.read(standing, 5)))
-        standing = tape.position()
+    reader, position, found = ExampleReader(source), SourcePosition(), []
+    while not position.ended:
+        reader = ExampleReader(source) if anew else reader
+        found.append(list(reader.read(position, 5)))
+        position = reader.position()
     assert [len(one) for one in found] == [5, 5, 5, 5, 3]
     whole = list(ExampleReader(source).read(SourcePosition(), COUNT))
     assert [one for part in found for one in part] == whole
     assert [one.query_id for one in whole] == [invented_id(number, one.query) for number, one in enumerate(whole)]
-    assert (standing.mark.rows, standing.ends) == (COUNT, 1)
-    assert queries(tape.read(standing, 5)) == []
-    assert queries(tape.read(standing.rewound(), 2)) == [row["query"] for row in ROWS[:2]]
-    assert tape.position().ends == 1
+    assert (position.mark.rows, position.ends) == (COUNT, 1)
+    assert queries(reader.read(position, 5)) == []
+    assert queries(reader.read(position.rewound(), 2)) == [row["query"] for row in ROWS[:2]]
+    assert reader.position().ends == 1
 
 
 def test_the_end_is_seen_where_fewer_examples_come_than_were_asked_for(tmp_path: Path) -> None:
-    tape = ExampleReader(source_of(tmp_path, "plain.jsonl"))
-    assert len(queries(tape.read(SourcePosition(), COUNT))) == COUNT
-    behind = tape.position()
+    reader = ExampleReader(source_of(tmp_path, "plain.jsonl"))
+    assert len(queries(reader.read(SourcePosition(), COUNT))) == COUNT
+    behind = reader.position()
     assert not behind.ended
-    assert queries(tape.read(behind, 1)) == []
-    assert tape.position() == SourcePosition(behind.mark, ended=True, ends=1)
+    assert queries(reader.read(behind, 1)) == []
+    assert reader.position() == SourcePosition(behind.mark, ended=True, ends=1)
 
 
 def test_a_packed_file_is_opened_once_for_readings_that_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tape = ExampleReader(source_of(tmp_path, "packed.jsonl.gz"))
+    reader = ExampleReader(source_of(tmp_path, "packed.jsonl.gz"))
     opened: list[str] = []
     open_stream = pa.input_stream
 
@@ -255,40 +255,31 @@ def test_a_packed_file_is_opened_once_for_readings_that_follow_each_other(tmp_pa
         return open_stream(path, **options)
 
     monkeypatch.setattr(pa, "input_stream", noting)
-    standing = SourcePosition()
+    position = SourcePosition()
     for _ in range(4):
-        queries(tape.read(standing, 5))
-        standing = tape.position()
+        queries(reader.read(position, 5))
+        position = reader.position()
     assert len(opened) == 1
 
 
 def test_a_reading_that_was_given_up_halfway_does_not_move_the_tape(tmp_path: Path) -> None:
-    tape = ExampleReader(source_of(tmp_path, "plain.jsonl"))
-    queries(tape.read(SourcePosition(), 4))
-    standing = tape.position()
-    next(iter(tape.read(standing, 6)))
-    assert queries(tape.read(standing, 2)) == [row["query"] for row in ROWS[4:6]]
+    reader = ExampleReader(source_of(tmp_path, "plain.jsonl"))
+    queries(reader.read(SourcePosition(), 4))
+    position = reader.position()
+    next(iter(reader.read(position, 6)))
+    assert queries(reader.read(position, 2)) == [row["query"] for row in ROWS[4:6]]
 
 
-def test_faults_of_rows_end_the_reading_that_meets_them_and_no_earlier_one(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(jsonl(ROWS[:6]) + b'{"query": "", "positive": "x"}\n' + jsonl(ROWS[6:]))
-    tape = ExampleReader(str(path))
-    assert len(queries(tape.read(SourcePosition(), 6))) == 6
-    with pytest.raises(DataError, match=r'a.jsonl:7: "query" must not be empty'):
-        queries(tape.read(tape.position(), 6))
-
-
-def test_a_line_that_was_mended_in_place_lets_reading_go_on(tmp_path: Path) -> None:
+def test_a_fault_ends_its_own_reading_alone_and_a_mended_line_lets_reading_continue(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(jsonl(ROWS[:6]) + b"{broken\n" + jsonl(ROWS[6:]))
-    tape = ExampleReader(str(path))
-    queries(tape.read(SourcePosition(), 6))
-    standing = tape.position()
-    with pytest.raises(DataError):
-        queries(tape.read(standing, 6))
+    reader = ExampleReader(str(path))
+    queries(reader.read(SourcePosition(), 6))
+    position = reader.position()
+    with pytest.raises(DataError, match=r"a.jsonl:7 must be one JSON object"):
+        queries(reader.read(position, 6))
     path.write_bytes(jsonl(ROWS))
-    assert queries(tape.read(standing, 6)) == [row["query"] for row in ROWS[6:12]]
+    assert queries(reader.read(position, 6)) == [row["query"] for row in ROWS[6:12]]
 
 
 @pytest.mark.parametrize(
@@ -308,14 +299,7 @@ def test_what_cannot_be_streamed_is_told(tmp_path: Path, name: str, content: byt
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         queries(ExampleReader(str(tmp_path / name)).read(SourcePosition(), 10**6))
-
-
-def test_a_beir_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "qrels").mkdir()
     (tmp_path / "queries.jsonl").write_text("{}")
     with pytest.raises(DataError, match="must hold one example a row where data.stream is true, got a BEIR folder"):
         ExampleReader(str(tmp_path))
-
-
-def test_the_start_is_before_every_row() -> None:
-    assert Cursor().position() == START == RowPosition(0, 0, 0)

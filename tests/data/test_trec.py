@@ -18,22 +18,15 @@ def written(folder: Path, name: str, *lines: str) -> Path:
 
 def test_a_run_is_scores_of_documents_by_query(tmp_path: Path) -> None:
     path = written(tmp_path, "a.run", "q1 Q0 d1 1 9.5 mine", "q1\tQ0\td2\t2\t-1e-3\tmine", "", "q2 Q0 d1 1 3 mine")
-    assert read_run(path) == {"q1": {"d1": 9.5, "d2": -0.001}, "q2": {"d1": 3.0}}
-
-
-def test_a_packed_run_is_read_alike(tmp_path: Path) -> None:
-    path = tmp_path / "a.run.gz"
-    path.write_bytes(gzip.compress(b"q1 Q0 d1 1 9.5 mine\n"))
-    assert read_run(path) == {"q1": {"d1": 9.5}}
+    (tmp_path / "a.run.gz").write_bytes(gzip.compress(path.read_bytes()))
+    assert read_run(path) == read_run(tmp_path / "a.run.gz") == {"q1": {"d1": 9.5, "d2": -0.001}, "q2": {"d1": 3.0}}
 
 
 def test_judgements_have_four_columns_or_those_of_beir(tmp_path: Path) -> None:
     plain = written(tmp_path, "plain", "q1 0 d1 2", "q1 0 d2 0", "q2 0 d1 -1")
     beir = written(tmp_path, "test.tsv", "query-id\tcorpus-id\tscore", "q1\td1\t2", "q1\td2\t0", "q2\td1\t-1")
     assert read_qrels(plain) == read_qrels(beir) == {"q1": {"d1": 2, "d2": 0}, "q2": {"d1": -1}}
-
-
-def test_a_document_that_is_judged_twice_has_its_higher_grade(tmp_path: Path) -> None:
+    # Of several judgements the highest grade counts.
     assert read_qrels(written(tmp_path, "q", "q1 0 d1 1", "q1 0 d1 2", "q1 0 d1 0")) == {"q1": {"d1": 2}}
 
 
@@ -52,7 +45,7 @@ def test_all_faulty_lines_of_a_run_are_told_at_once(tmp_path: Path) -> None:
     assert told.endswith("; write these lines as trec_eval reads a run")
 
 
-@pytest.mark.parametrize("grade", ["1.5", "nan", "inf", "yes", "1_0", "1e300", "99999999999", "1001", "-1001"])
+@pytest.mark.parametrize("grade", ["1.5", "nan", "yes", "1001"])
 def test_a_grade_is_a_whole_number_that_trec_eval_can_take(tmp_path: Path, grade: str) -> None:
     path = written(tmp_path, "q", "q1 0 d1 1", f"q1 0 d2 {grade}")
     told = (
@@ -62,24 +55,7 @@ def test_a_grade_is_a_whole_number_that_trec_eval_can_take(tmp_path: Path, grade
         read_qrels(path)
 
 
-def test_the_largest_grades_are_read(tmp_path: Path) -> None:
-    assert read_qrels(written(tmp_path, "q", "q1 0 d1 1000", "q1 0 d2 -1e3")) == {"q1": {"d1": 1000, "d2": -1000}}
-
-
-def test_underscores_are_no_digits_of_a_score_and_long_values_are_cut(tmp_path: Path) -> None:
-    path = written(tmp_path, "a.run", "q1 Q0 d1 1 9_5 mine", f"q1 Q0 d2 1 {'9' * 400} mine")
-    with pytest.raises(DataError) as caught:
-        read_run(path)
-    assert f"{path}:1: score must be a finite number, got '9_5'; " in str(caught.value)
-    assert f"{path}:2: score must be a finite number, got '{'9' * 59}…'; " in str(caught.value)
-
-
 def test_judgements_without_a_relevant_document_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "q", "q1 0 d1 0")
     with pytest.raises(DataError, match="must judge a document above 0 for some query, got none"):
         read_qrels(path)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="must exist, got no such file"):
-        read_run(tmp_path / "none")
