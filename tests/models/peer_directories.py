@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
@@ -12,15 +13,33 @@ from sentence_transformers.sentence_transformer import modules as peers
 from torch import nn
 from transformers import T5Config, T5Model
 
+from adiabat.data.records import SIDES, Side
 from adiabat.models.embedding_head import EncoderSettings, Pooling
 from adiabat.models.st_modules import FAMILIES, FILES
+from adiabat.models.towers import DualEncoder
 from tests.models.static_models import word_table, word_tokenizer
 from tests.tiny import VOCABULARY, Kind, edit, save_tiny, tiny_backbone, tiny_tokenizer, write
+
+TEXTS = ["Where does the river rise?", "река", "مرحبا", "a", "word " * 60, "  spaces "]
 
 Build = Callable[[Path], object]
 
 LIMITS = "sentence_bert_config.json"
 ROOT = "config_sentence_transformers.json"
+
+
+def peer_of(folder: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+def peer_encode(peer: SentenceTransformer, side: Side) -> np.ndarray:
+    encode = peer.encode_query if side == "query" else peer.encode_document
+    return np.asarray(encode(TEXTS, show_progress_bar=False))
+
+
+def assert_same_vectors(model: DualEncoder, peer: SentenceTransformer) -> None:
+    for side in SIDES:
+        np.testing.assert_allclose(model.encode(TEXTS, side=side, precision="fp32"), peer_encode(peer, side), atol=1e-5)
 
 
 def model(kind: Kind = "bert", *, pooling: Pooling = "mean", normalize: bool = True, prompts: bool = False, limit: int = 24) -> Build:

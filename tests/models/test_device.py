@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 
 from adiabat.core.errors import ConfigError
-from adiabat.models import device as precision
+from adiabat.models import device as device_module
 from adiabat.models.device import (
     MINIMUM_COSINE,
     PROBE,
@@ -97,32 +97,12 @@ def test_what_an_allocator_keeps_free_is_not_counted() -> None:
     assert last.all()
 
 
-CPU = torch.device("cpu")
-
-
 def with_native_bf16(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
-    monkeypatch.setattr(precision, "native_bf16", lambda device: native)
+    monkeypatch.setattr(device_module, "native_bf16", lambda device: native)
 
 
 def rotated(angle: float) -> Float[np.ndarray, "n e"]:
     return np.tile(np.array([[np.cos(angle), np.sin(angle)]], dtype=np.float32), (len(PROBE), 1))
-
-
-def encoder_turned_by(angle: float) -> "Recorder":
-    return Recorder({"fp32": rotated(0.0), "bf16": rotated(angle)})
-
-
-class Recorder:
-    """Gives fixed vectors per precision and keeps what it was asked for."""
-
-    def __init__(self, vectors: dict[Precision, Float[np.ndarray, "n e"]]) -> None:
-        self.vectors = vectors
-        self.asked: list[Precision] = []
-
-    def __call__(self, texts: Sequence[str], one: Precision) -> Float[np.ndarray, "n e"]:
-        assert tuple(texts) == PROBE
-        self.asked.append(one)
-        return self.vectors[one]
 
 
 def test_minimum_cosine_is_the_worst_row_worked_by_hand() -> None:
@@ -133,46 +113,45 @@ def test_minimum_cosine_is_the_worst_row_worked_by_hand() -> None:
 
 def test_bf16_where_it_is_emulated_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with_native_bf16(monkeypatch, False)
-    told = "store.precision = bf16 is only emulated on this cpu device, which takes many times as long as fp32"
-    assert emulation_note(CPU, "bf16", setting="store.precision") == told
+    assert emulation_note(CPU, "bf16", setting="store.precision").startswith("store.precision = bf16 is only emulated on this cpu device")
     assert emulation_note(CPU, "fp32") == emulation_note(CPU, "auto") == ""
     with_native_bf16(monkeypatch, True)
     assert emulation_note(CPU, "bf16") == ""
 
 
-def test_harmless_bf16_is_chosen_where_it_is_native(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_native_bf16(monkeypatch, True)
-    assert settled_precision(encoder_turned_by(np.arccos(0.99995)), CPU) == "bf16"
+@pytest.mark.parametrize(
+    ("native", "vectors", "chosen", "asked"),
+    [
+        (True, rotated(np.arccos(0.99995)), "bf16", ["fp32", "bf16"]),
+        (True, rotated(np.arccos(0.9998)), "fp32", ["fp32", "bf16"]),
+        (True, np.full_like(rotated(0.0), np.nan), "fp32", ["fp32", "bf16"]),
+        (False, rotated(0.0), "fp32", []),
+    ],
+    ids=["harmless", "harmful", "NaN", "emulated"],
+)
+def test_bf16_is_chosen_where_it_is_native_and_harmless(
+    native: bool, vectors: np.ndarray, chosen: Precision, asked: list[Precision], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_native_bf16(monkeypatch, native)
+    tried: list[Precision] = []
 
+    def encode(texts: Sequence[str], precision: Precision) -> np.ndarray:
+        assert tuple(texts) == PROBE
+        tried.append(precision)
+        return vectors if precision == "bf16" else rotated(0.0)
 
-def test_harmful_bf16_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_native_bf16(monkeypatch, True)
-    assert settled_precision(encoder_turned_by(np.arccos(0.9998)), CPU) == "fp32"
-
-
-def test_emulated_bf16_is_not_even_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_native_bf16(monkeypatch, False)
-    recorder = encoder_turned_by(0.0)
-    assert settled_precision(recorder, CPU) == "fp32"
-    assert recorder.asked == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_bf16_vectors_of_a_tiny_model_stay_near_float32(kind: Kind) -> None:
-    encoder = tiny_encoder(kind)
-    whole = encoder.encode(PROBE, side="document", precision="fp32")
-    half = encoder.encode(PROBE, side="document", precision="bf16")
-    assert half.dtype == np.float32
-    assert not np.array_equal(whole, half)
-    assert minimum_cosine(whole, half) > 0.99
+    assert (settled_precision(encode, CPU), tried) == (chosen, asked)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_auto_keeps_the_promised_cosine(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     with_native_bf16(monkeypatch, True)
     encoder = tiny_encoder(kind)
-    chosen = encoder.encode(PROBE, side="document", precision="auto")
-    assert minimum_cosine(encoder.encode(PROBE, side="document", precision="fp32"), chosen) >= MINIMUM_COSINE
+    whole, half, chosen = (encoder.encode(PROBE, side="document", precision=precision) for precision in ("fp32", "bf16", "auto"))
+    assert half.dtype == np.float32
+    assert not np.array_equal(whole, half)
+    assert minimum_cosine(whole, half) > 0.99
+    assert minimum_cosine(whole, chosen) >= MINIMUM_COSINE
 
 
 def test_auto_falls_back_to_float32_for_weights_that_bf16_spoils(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,13 +165,8 @@ def test_auto_falls_back_to_float32_for_weights_that_bf16_spoils(monkeypatch: py
     assert encoder.settle("auto") == "fp32"
     chosen = encoder.encode(PROBE, side="query", precision="auto")
     np.testing.assert_array_equal(chosen, encoder.encode(PROBE, side="query", precision="fp32"))
-
-
-def test_auto_is_found_out_once_per_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_native_bf16(monkeypatch, False)
-    encoder = tiny_encoder()
-    assert encoder.settle("auto") == "fp32"
-    with_native_bf16(monkeypatch, True)
+    # Found out once per device.
+    monkeypatch.setattr("adiabat.models.encoder.settled_precision", lambda *_: pytest.fail("asked again"))
     assert encoder.settle("auto") == "fp32"
 
 
@@ -219,9 +193,3 @@ def test_an_encoder_that_fails_in_bfloat16_settles_on_float32_and_one_out_of_mem
     assert settled_precision(failing("value cannot be converted to type c10::BFloat16 without overflow"), CPU) == "fp32"
     with pytest.raises(RuntimeError, match="DefaultCPUAllocator"):
         settled_precision(failing("DefaultCPUAllocator: can't allocate memory"), CPU)
-
-
-def test_bf16_that_gives_nan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_native_bf16(monkeypatch, True)
-    broken = Recorder({"fp32": rotated(0.0), "bf16": np.full_like(rotated(0.0), np.nan)})
-    assert settled_precision(broken, CPU) == "fp32"

@@ -15,30 +15,16 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from transformers import BertTokenizer
 
-from adiabat.data.records import SIDES, Side
+from adiabat.data.records import SIDES
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load, override
 from adiabat.models.saving import save
 from adiabat.models.st_files import OLD_POOLING_FLAGS
 from adiabat.models.towers import DualEncoder
+from tests.models.peer_directories import TEXTS, assert_same_vectors, peer_encode, peer_of
 from tests.tiny import KINDS, Kind, edit, files_of, save_plain, save_tiny, tiny_dual, tiny_encoder, write
 
-TEXTS = ["Where does the river rise?", "река", "مرحبا", "a", "word " * 60, "  spaces "]
 SETTINGS = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
-
-
-def peer_encode(peer: SentenceTransformer, side: Side) -> np.ndarray:
-    encode = peer.encode_query if side == "query" else peer.encode_document
-    return np.asarray(encode(TEXTS, show_progress_bar=False))
-
-
-def peer_of(folder: Path) -> SentenceTransformer:
-    return SentenceTransformer(str(folder), device="cpu")
-
-
-def assert_same_vectors(model: DualEncoder, peer: SentenceTransformer) -> None:
-    for side in SIDES:
-        np.testing.assert_allclose(model.encode(TEXTS, side=side, precision="fp32"), peer_encode(peer, side), atol=1e-5)
 
 
 # What we save, sentence-transformers loads.

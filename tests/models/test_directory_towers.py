@@ -13,16 +13,15 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as peers
 from torch import nn
 
-from adiabat.data.records import Side
+from adiabat.data.records import SIDES
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load
 from adiabat.models.saving import QUERY_ARGUMENTS, model_card, save
 from adiabat.models.towers import DualEncoder, TowerKind, build_towers
-from tests.tiny import Kind, tiny_backbone, tiny_dual, tiny_encoder, tiny_tokenizer
+from tests.models.peer_directories import TEXTS, assert_same_vectors, peer_of
+from tests.tiny import Kind, files_of, tiny_backbone, tiny_dual, tiny_encoder, tiny_tokenizer
 
-TEXTS = ["Where does the river rise?", "река", "مرحبا", "a", "word " * 30]
 SETTINGS = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
-SIDES: tuple[Side, Side] = ("query", "document")
 TOWERS: tuple[TowerKind, ...] = get_args(TowerKind)
 
 
@@ -35,20 +34,6 @@ def trained(kind: TowerKind, family: Kind = "bert", *, width: int | None = 8) ->
         for weights in (*model.query.used_parameters().values(), *model.document.used_parameters().values()):
             weights.add_(torch.randn(weights.shape, generator=generator), alpha=0.05)
     return model
-
-
-def peer_of(folder: Path) -> SentenceTransformer:
-    return SentenceTransformer(str(folder), device="cpu")
-
-
-def assert_same_vectors(model: DualEncoder, peer: SentenceTransformer) -> None:
-    theirs = (peer.encode_query(TEXTS), peer.encode_document(TEXTS))
-    for side, vectors in zip(SIDES, theirs, strict=True):
-        np.testing.assert_allclose(model.encode(TEXTS, side=side, precision="fp32"), np.asarray(vectors), atol=1e-5)
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.parametrize("family", ["bert", "t5", "llama"])

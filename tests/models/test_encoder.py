@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from adiabat.core.errors import ConfigError
-from adiabat.data.records import SIDES, Side
+from adiabat.data.records import SIDES
 from adiabat.models.bulk import Progress
 from adiabat.models.embedding_head import POOLINGS, EncoderSettings, Pooling, Projection
 from adiabat.models.encoder import Encoder
@@ -113,25 +113,6 @@ def test_a_residual_projection_adds_what_it_was_given_by_hand(residual: nn.Ident
             residual.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     # relu(1 + 2 + 0.5) + 1 and relu(-4) + 2
     assert Projection(linear, nn.ReLU(), residual)(torch.tensor([[1.0, 2.0]])).tolist() == [[4.5, 2.0]]
-
-
-def test_the_projection_is_a_linear_layer_with_tanh_worked_by_hand() -> None:
-    settings = EncoderSettings(max_tokens=128, normalize=False)
-    plain, projected = tiny_encoder(settings=settings), tiny_encoder(settings=settings, projection=5)
-    linear = projected.projections[0].get_submodule("linear")
-    weight, bias = (part.detach().numpy() for part in linear.parameters())
-    expected = np.tanh(plain.encode(TEXTS, side="query", precision="fp32") @ weight.T + bias)
-    assert projected.width == 5
-    np.testing.assert_allclose(projected.encode(TEXTS, side="query", precision="fp32"), expected, atol=1e-5)
-
-
-def test_each_side_gets_its_own_prompt() -> None:
-    prompted = tiny_encoder(settings=EncoderSettings(max_tokens=128, query_prompt="query: ", document_prompt="passage: "))
-    plain = tiny_encoder()
-    sides: tuple[tuple[Side, str], ...] = (("query", "query: "), ("document", "passage: "))
-    for side, prompt in sides:
-        expected = plain.encode([prompt + text for text in TEXTS], side="query", precision="fp32")
-        np.testing.assert_allclose(prompted.encode(TEXTS, side=side, precision="fp32"), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("pool_prompt", [True, False])

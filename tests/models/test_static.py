@@ -64,19 +64,6 @@ def test_a_text_without_tokens_is_zero_and_no_special_token_is_added():
     np.testing.assert_array_equal(encode(encoder, ["", "cat", " "])[[0, 2]], np.zeros((2, encoder.width)))
 
 
-def test_a_prompt_is_more_tokens():
-    encoder = static_encoder(settings=EncoderSettings(query_prompt="the sea ", document_prompt="a "))
-    plain = static_encoder()
-    np.testing.assert_array_equal(encode(encoder, ["cat"]), encode(plain, ["the sea cat"]))
-    np.testing.assert_array_equal(encode(encoder, ["cat"], "document"), encode(plain, ["a cat"]))
-
-
-@pytest.mark.parametrize(("side", "left"), [("right", "cat dog sea"), ("left", "dog sea moon")])
-def test_a_text_is_cut_at_the_limit_on_its_side(side, left):
-    encoder = static_encoder(settings=EncoderSettings(max_tokens=3), side=side)
-    np.testing.assert_array_equal(encode(encoder, ["cat dog sea moon"]), encode(static_encoder(), [left]))
-
-
 def test_unknown_tokens_are_left_out_after_the_limit_and_letters_are_cut_before_it():
     assert tokenizer().token_ids(["zebra cat dog"], limit=2) == [[UNKNOWN, CAT]]
     assert tokenizer(unknown_id=UNKNOWN).token_ids(["zebra cat dog", "zebra"], limit=2) == [[CAT], []]

@@ -70,10 +70,6 @@ def test_either_name_in_either_place_is_read(dotted, place, unit, tmp_path):
     assert_as_sentence_transformers(tmp_path)
 
 
-def test_texts_are_cut_nowhere_where_it_does_not_say(tmp_path):
-    assert_as_sentence_transformers(write_static(tmp_path), ["cat " * 3000 + "dog " * 3000])
-
-
 TABLES: dict[str, dict[str, torch.Tensor]] = {
     "plain": {"embeddings": word_table()},
     "weights": {"embeddings": word_table(), "weights": SCALES},

@@ -194,10 +194,6 @@ def test_batches_worked_by_hand() -> None:
     assert [rows.tolist() for rows in token_budget_batches([2, 5, 2, 4], 8)] == [[1], [3, 0], [2]]
 
 
-def test_equal_lengths_keep_their_order() -> None:
-    assert [rows.tolist() for rows in token_budget_batches([4] * 5, 8)] == [[0, 1], [2, 3], [4]]
-
-
 def test_a_batch_filled_up_by_hand() -> None:
     batch = filled_up(pad([[5, 6, 7], [8]], pad_token_id=9, skipped=1), rows=3, length=4, pad_token_id=9)
     assert batch.input_ids.tolist() == [[5, 6, 7, 9], [8, 9, 9, 9], [9, 9, 9, 9]]

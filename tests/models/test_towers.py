@@ -206,11 +206,6 @@ def test_equal_projections_of_two_towers_are_not_mistaken_for_one() -> None:
 RIVERS = ["river", "Where does the river rise?", "гора"]
 
 
-def test_one_encoder_on_both_sides_is_shared() -> None:
-    assert tiny_dual().shared
-    assert not tiny_dual(shared=False).shared
-
-
 def test_each_side_goes_through_its_own_tower() -> None:
     model = tiny_dual(shared=False)
     assert model.tower("query") is model.query
@@ -219,15 +214,6 @@ def test_each_side_goes_through_its_own_tower() -> None:
     np.testing.assert_array_equal(queries, model.query.encode(RIVERS, side="query", precision="fp32"))
     np.testing.assert_array_equal(documents, model.document.encode(RIVERS, side="document", precision="fp32"))
     assert np.abs(queries - documents).max() > 0.01
-
-
-def test_shared_towers_still_tell_the_prompts_apart() -> None:
-    model = tiny_dual(settings=EncoderSettings(max_tokens=64, query_prompt="query: "))
-    plain = tiny_dual(settings=EncoderSettings(max_tokens=64))
-    np.testing.assert_array_equal(
-        model.encode(RIVERS, side="document", precision="fp32"), plain.encode(RIVERS, side="document", precision="fp32")
-    )
-    assert np.abs(model.encode(RIVERS, side="query", precision="fp32") - plain.encode(RIVERS, side="query", precision="fp32")).max() > 1e-3
 
 
 def test_parameters_that_towers_share_count_once() -> None:
