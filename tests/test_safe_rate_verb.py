@@ -99,7 +99,7 @@ def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
             ("--set", "guard.probes=some.txt", "--probes", "other.txt"),
             "guard.probes must be given once, got some.txt by --set and other.txt by --probes; leave one out",
         ),
-        (("--set", "tune.method=lora", "--set", "tune.rank=1000"), "rank must be <= "),
+        (("--set", "tune.method=lora", "--set", "tune.method.rank=1000"), "rank must be <= "),
         (("--set", "tune.freeze=['nothing']"), "nothing"),
         (("--set", "tune.difficulty=9"), "every query must list at least tune.difficulty = 9 negatives"),
     )

@@ -1,10 +1,14 @@
 """`adiabat.compare`: two models compared from their scores."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from adiabat.api.arguments import PathLike, SettingsLike, optional_path, path_of, settings_of
+from adiabat.api.call import called
 from adiabat.config.tasks import CompareSettings
 from adiabat.core.errors import JobError
-from adiabat.evaluation.compare import compare_runs as run_comparison
+from adiabat.evaluation.compare import compare_runs
 from adiabat.evaluation.score_files import SCORES
 from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.finish import write_report
@@ -13,37 +17,46 @@ from adiabat.stats.ranking_measures import ranking_measures
 
 
 def compare(
-    first: str | Path,
-    second: str | Path,
+    first: PathLike,
+    second: PathLike,
     *,
-    qrels: str | Path | None = None,
-    out: str | Path | None = None,
-    settings: CompareSettings | None = None,
-    command: str = "adiabat.compare(...)",
+    qrels: PathLike | None = None,
+    out: PathLike | None = None,
+    settings: SettingsLike = None,
+    **options: Any,
 ) -> SuiteResult:
-    """Compare two models from the scores that evaluations kept of them, or from runs in the format of TREC.
+    """Compare two models query by query from stored scores, or two TREC runs, without the models.
 
     Args:
-        first: What the other is compared with: a folder of scores of one model, one file of them, or a run.
-        second: Likewise.
-        qrels: Judgements for runs in the format of TREC.
+        first: Baseline: a folder of scores of one model, one file of them, or a TREC run.
+        second: The same of the model that is compared with it.
+        qrels: Judgements for TREC runs.
         out: Directory for ``result.json``, the page and tables; None writes nothing.
-        settings: None takes the defaults.
-        command: For the report.
+        settings: `CompareSettings`, a TOML file or nested dicts; ``adiabat settings compare`` lists them.
+        **options: Single settings, such as ``resamples=1000`` or ``seed=1``.
 
     Returns:
         The result, with `first` as the baseline.
 
     Raises:
-        AdiabatError: If anything the user gave is wrong.
+        AdiabatError: If scores, settings or directory are unusable, or the two were measured on different data.
+        TypeError: If an argument has a type that is not listed, or a setting is unknown.
+
+    Example:
+        >>> suite = adiabat.evaluate_suite(["demo", "bm25"], "suite.toml", out="measured")
+        >>> result = adiabat.compare("measured/scores/bm25", "measured/scores/demo", resamples=100)
+        >>> [model.name for model in result.models]
+        ['bm25', 'demo']
     """
-    settings = settings or CompareSettings()
-    ranking_measures({}, {}, settings.measure.measures)
-    judged = None if qrels is None else Path(qrels)
-    with claimed(None if out is None else Path(out), kind="suite") as folder:
+    chosen = settings_of(CompareSettings, settings, options, section="measure", function="compare")
+    ranking_measures({}, {}, chosen.measure.measures)
+    judged = optional_path(qrels, "qrels")
+    with called("compare", False) as call, claimed(optional_path(out, "out"), kind="suite") as folder:
         if folder and (folder / SCORES).exists():
             raise JobError(f"--out must be a folder of its own, got that of an evaluation, {folder}; choose another")
-        result = run_comparison(Path(first), Path(second), qrels=judged, settings=settings, command=command)
-        if folder:
-            write_report(result, folder)
-    return result
+        paths = Path(path_of(first, "first")), Path(path_of(second, "second"))
+        result = compare_runs(*paths, qrels=judged, settings=chosen, command=call.command)
+        if folder is None:
+            return result
+        write_report(result, folder)
+        return replace(result, folder=folder)

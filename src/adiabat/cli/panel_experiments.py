@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from adiabat.api.progress_display import PEOPLE, shown_progress
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, command_line, settings_of, short_for
+from adiabat.api.progress_display import PEOPLE
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, answer, settings_of, short_for
 from adiabat.config.reader import assigned, read_table
 from adiabat.core.errors import ConfigError
 
@@ -31,8 +31,7 @@ def sweep(
     import adiabat
     from adiabat.report.sweep_table import sweep_tables
 
-    with shown_progress() as watch:
-        found = adiabat.sweep(settings, resume=resume, command=command_line(), watch=watch)
+    found = adiabat.sweep(settings, resume=resume)
     PEOPLE.print(sweep_tables(found))
     answer(found.to_json() if as_json else str(Path(str(settings.sweep.out)) / "report.html"))
 
@@ -55,8 +54,7 @@ def scaling(
     import adiabat
     from adiabat.report.summaries import terminal_tables
 
-    with shown_progress() as watch:
-        found = adiabat.scaling(settings, resume=resume, command=command_line(), watch=watch)
+    found = adiabat.scaling(settings, resume=resume)
     PEOPLE.print(*terminal_tables(found))
     answer(found.to_json() if as_json else str(Path(str(settings.scaling.out)) / "report.html"))
 
@@ -92,8 +90,7 @@ def plan(
     from adiabat.report.scaling_page import run_toml
     from adiabat.report.summaries import terminal_tables
 
-    with shown_progress() as watch:
-        found = adiabat.plan(settings, command=command_line(), watch=watch)
+    found = adiabat.plan(settings=settings)
     PEOPLE.print(*terminal_tables(found))
     if as_json:
         answer(found.to_json())
@@ -139,7 +136,6 @@ def safe_rate(
     import adiabat
     from adiabat.report.summaries import terminal_tables
 
-    with shown_progress() as watch:
-        found = adiabat.safe_rate(model, store, data, out, settings=settings, resume=resume, command=command_line(), watch=watch)
+    found = adiabat.safe_rate(model, store, data, out, settings=settings, resume=resume)
     PEOPLE.print(*terminal_tables(found))
     answer(found.to_json() if as_json else str(out / "report.html"))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from adiabat.api.progress_display import say
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, Split, command_line, settings_of, show
+from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, Split, settings_of, show
 
 
 def compare(
@@ -32,7 +32,7 @@ def compare(
     settings = settings_of(CompareSettings, config, assignments, seed=seed)
     import adiabat
 
-    found = adiabat.compare(first, second, qrels=qrels, out=out, settings=settings, command=command_line())
+    found = adiabat.compare(first, second, qrels=qrels, out=out, settings=settings)
     # Of what was kept, they were told when it was measured; what is said of runs is new.
     for sentence in (note for task in found.tasks for note in task.notes if qrels is not None):
         say(f"note: {sentence}")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adiabat.config.budgets import PlanSection, PlanSettings
 from adiabat.config.dual_training import TrainSettings
@@ -14,13 +14,11 @@ from adiabat.config.validation import unmet_need
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import duration, flop
-from adiabat.dual_encoder.estimate import estimate
-from adiabat.dual_encoder.tower_setup import Loader
 from adiabat.experiments.plan_constraints import TOO_LARGE, TOO_LONG, TOO_SHORT, UNTIMED, budgets_of, enough, excluded, with_steps, within
 from adiabat.experiments.plan_prior import NOTES, by_prior
 from adiabat.experiments.plan_reasons import reasons_of
 from adiabat.experiments.scaling_analysis import Evidence, evidence_of, fitted
-from adiabat.experiments.scaling_rows import result_of, rows_in
+from adiabat.experiments.scaling_rows import PROCESSOR, result_of, rows_in
 from adiabat.experiments.scaling_variants import Tried
 from adiabat.results.scaling_result import Addition, Advice, Choice, ScalingResult, ScalingRun
 from adiabat.runs.run_config import description_of, is_described, without_none
@@ -28,6 +26,9 @@ from adiabat.runs.run_dir import Job
 from adiabat.scaling_laws.laws import Option, Way
 from adiabat.scaling_laws.recommendation import Candidate, KindFit, Recommendation, narrowing, recommend
 from adiabat.training.limits import InterruptionError
+
+if TYPE_CHECKING:
+    from adiabat.dual_encoder.tower_setup import Loader
 
 MEASURED_STEPS = 3
 """Of a run that is set up to see what it takes here; a budget would have every batch of it drawn first."""
@@ -37,7 +38,7 @@ STEP = 4.0
 least: the source's budgets are a factor of four apart."""
 
 
-def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watch = SILENT) -> ScalingResult:
+def plan(load: "Loader", settings: PlanSettings, *, command: str = "", watch: Watch = SILENT) -> ScalingResult:
     """Say what to train for a budget, with reasons."""
     section = settings.plan
     title = _title(section)
@@ -59,7 +60,14 @@ def plan(load: Loader, settings: PlanSettings, *, command: str = "", watch: Watc
     advice = _advice(asked, evidence.rows, fits)
     if section.measure and advice.settings:
         advice = _measured(load, advice, settings.run.device, watch)
-    return result_of(settings, title, rows, evidence, fits, advice, command=command)
+    device = PROCESSOR if advice.seconds is None else _device(settings.run.device)
+    return result_of(settings, title, rows, evidence, fits, advice, command=command, device=device)
+
+
+def _device(name: str) -> str:
+    from adiabat.models.device import device_name, device_of
+
+    return device_name(device_of(name))
 
 
 def _title(section: PlanSection) -> str:
@@ -204,8 +212,11 @@ def _with_effect(name: str, table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in table.items() if unmet_need(key, plain.needs, values) is None}
 
 
-def _measured(load: Loader, advice: Advice, device: str, watch: Watch) -> Advice:
+def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advice:
     """With time and memory on this machine; where model or data are not at hand it stays as it is."""
+    # Torch takes seconds to load, and a plan that measures nothing needs none.
+    from adiabat.dual_encoder.estimate import estimate
+
     try:
         few = {"run": {"device": device}, "train": {"budget_flops": None, "steps": MEASURED_STEPS}}
         found = estimate(load, checked(TrainSettings, overlaid(TrainSettings, advice.settings, few)), watch=watch)

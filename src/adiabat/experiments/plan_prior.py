@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from adiabat.config.budgets import PRETRAINING_SHARE, PlanSettings, RatesSection, ScalingSettings
 from adiabat.config.dual_training import TrainSettings
@@ -10,17 +11,18 @@ from adiabat.config.reader import checked
 from adiabat.config.section import overlaid
 from adiabat.core.errors import ConfigError
 from adiabat.core.progress import Watch
-from adiabat.dual_encoder.tower_setup import Loader, build
 from adiabat.experiments.plan_constraints import TOO_LARGE, excluded, fitting, within
 from adiabat.experiments.scaling_variants import Tried
-from adiabat.models.towers import DualEncoder
 from adiabat.results.scaling_result import Advice, Choice, Reason
 from adiabat.runs.run_config import without_none
 from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.frontier import Line
 from adiabat.scaling_laws.laws import Method, Option, Way
 from adiabat.scaling_laws.recommendation import points_at
-from adiabat.training.flop_count import passed_parameters
+
+if TYPE_CHECKING:
+    from adiabat.dual_encoder.tower_setup import Loader
+    from adiabat.models.towers import DualEncoder
 
 PAPER = "Ziarko et al. 2024"
 """What reports call Ziarko et al. 2024: *Repurposing Language Models into Embedding Models: Finding the Compute-Optimal Recipe*."""
@@ -108,7 +110,7 @@ NOTES = (
 )
 
 
-def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
+def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
     """What was published says of a budget."""
     section, budget = settings.plan, settings.plan.budget
     assert budget is not None, "time is for plans with runs"
@@ -138,13 +140,13 @@ def by_prior(load: Loader, settings: PlanSettings, watch: Watch) -> Advice:
 Choices = tuple[dict[Option, int | None], list[Choice]]
 
 
-def _decided(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> tuple[Method, bool, Choices]:
+def _decided(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) -> tuple[Method, bool, Choices]:
     """The method, whether tokens rather than the budget decided it, and what it can be applied to."""
     by_full = None if settings.plan.data_tokens is None else _by_full(load, settings, watch)
     return (method, False, _choices(load, settings, method, watch)) if by_full is None else ("full", True, by_full)
 
 
-def _by_full(load: Loader, settings: PlanSettings, watch: Watch) -> Choices | None:
+def _by_full(load: "Loader", settings: PlanSettings, watch: Watch) -> Choices | None:
     """By full training, where memory suffices for it, and the budget for all tokens that there are; None where they do not."""
     held = _held(load, settings, "full", watch)
     choices = _chosen(held, fitting(held, settings.plan.memory), settings)
@@ -161,11 +163,11 @@ def _require_a_step(choices: Sequence[Choice], budget: float) -> None:
         )
 
 
-def _held(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> dict[Option, int | None]:
+def _held(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) -> dict[Option, int | None]:
     return dict(_asked(load, settings, method, watch)) if settings.plan.models else dict.fromkeys(_pythia(method))
 
 
-def _choices(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> Choices:
+def _choices(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) -> Choices:
     """The models that there are, and what each would do with the budget, of those that memory suffices for."""
     held = _held(load, settings, method, watch)
     takes = "takes {} for weights, gradients and AdamW alone"
@@ -183,8 +185,10 @@ def _scarce(choices: Sequence[Choice], data_tokens: float | None) -> bool:
     return data_tokens is not None and max(choices, key=lambda one: one.option.size).tokens >= data_tokens
 
 
-def _asked(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -> Iterator[tuple[Option, int | None]]:
+def _asked(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) -> Iterator[tuple[Option, int | None]]:
     """The models that were named, and what weights, gradients and optimizer take."""
+    from adiabat.training.flop_count import passed_parameters
+
     for number, name in enumerate(settings.plan.models):
         watch.progress("setting models up", number, len(settings.plan.models))
         way = Way("", PurePath(name).name, name, settings.encoder.blocks, method, RANK if method == "lora" else None, 0)
@@ -192,7 +196,9 @@ def _asked(load: Loader, settings: PlanSettings, method: Method, watch: Watch) -
         yield Option(way, passed_parameters(towers.query)), _bytes(towers)
 
 
-def _built(way: Way, settings: PlanSettings, load: Loader) -> DualEncoder:
+def _built(way: Way, settings: PlanSettings, load: "Loader") -> "DualEncoder":
+    from adiabat.dual_encoder.tower_setup import build
+
     run = _settings(way, settings)
     try:
         return build(run, load).towers
@@ -205,7 +211,7 @@ def _built(way: Way, settings: PlanSettings, load: Loader) -> DualEncoder:
         ) from fault
 
 
-def _bytes(towers: DualEncoder) -> int:
+def _bytes(towers: "DualEncoder") -> int:
     weights = {id(one): one for tower in (towers.query, towers.document) for one in tower.parameters()}.values()
     trained = sum(one.numel() for one in weights if one.requires_grad)
     return BYTES_PER_WEIGHT * sum(one.numel() for one in weights) + BYTES_PER_TRAINED * trained

@@ -20,7 +20,7 @@ from adiabat.experiments.scaling_rows import ROWS, result_of, rows_at
 from adiabat.experiments.scaling_trials import ScalingRunner
 from adiabat.experiments.scaling_variants import Planned, plan_runs, ways_of, without_freezing
 from adiabat.experiments.trials import ExperimentKind, run_trials, waiting
-from adiabat.models.device import device_of
+from adiabat.models.device import device_name, device_of
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.finish import write_report
 from adiabat.runs.run_config import FREE_RUNS, without_none
@@ -80,7 +80,8 @@ def _result(runner: ScalingRunner, rows: Sequence[ScalingRun], inputs: Mapping[s
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
     fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=runner.watch) if evidence.runs else []
     data = settings.job.data or " + ".join(one.path for one in settings.data.sources)
-    return result_of(settings, section.name, rows, evidence, fits, None, command=command, inputs={"trained on": {"data": data, **inputs}})
+    device, trained_on = device_name(device_of(settings.run.device)), {"trained on": {"data": data, **inputs}}
+    return result_of(settings, section.name, rows, evidence, fits, None, command=command, device=device, inputs=trained_on)
 
 
 def _check(settings: ScalingSettings) -> None:

@@ -1,6 +1,7 @@
 """``runs.parquet`` of a scaling experiment: a row for each run."""
 
 import math
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,12 @@ from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.core.errors import DataError
 from adiabat.core.provenance import now, versions
 from adiabat.experiments.scaling_analysis import Evidence, crossings, downstream, record_of
-from adiabat.models.device import device_name, device_of
 from adiabat.results.scaling_result import Advice, ScalingResult, ScalingRun
 from adiabat.runs.row_files import Rows, parquet_rows
 from adiabat.scaling_laws.recommendation import KindFit
+
+PROCESSOR = f"CPU {platform.machine()}"
+"""Device of a plan that measures nothing, and loads no torch."""
 
 ROWS = "runs.parquet"
 """In the directory of a scaling experiment."""
@@ -79,6 +82,7 @@ def result_of(
     advice: Advice | None,
     *,
     command: str,
+    device: str = PROCESSOR,
     inputs: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
 ) -> ScalingResult:
@@ -86,6 +90,7 @@ def result_of(
 
     Args:
         advice: What to train; None of a scaling experiment.
+        device: That runs or measurements were made on.
     """
     section = settings.plan if isinstance(settings, PlanSettings) else settings.scaling
     seed = settings.run.seed
@@ -96,7 +101,7 @@ def result_of(
         created=now(),
         seconds=math.fsum(row.seconds for row in rows),
         seed=seed,
-        versions=versions(device_name(device_of(settings.run.device))),
+        versions=versions(device),
         loss=section.loss,
         runs=[_recorded(row) for row in rows],
         left_out=evidence.left_out,

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import minimize, nnls
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from adiabat.core.errors import DataError
@@ -245,6 +244,9 @@ class _Problem:
         relative = columns_of(self.base, self.powers, exponents) / self.loss[:, None]
         # Any number is the difference of two that are not below 0.
         free = ~self.positive
+        # Imported here: scipy.optimize takes a second to load, and a plan without runs fits nothing.
+        from scipy.optimize import nnls
+
         split, left = nnls(np.concatenate([relative, -relative[:, free]], axis=1), np.ones(len(relative)))
         weights = split[: len(free)]
         weights[free] -= split[len(free) :]
@@ -258,6 +260,8 @@ class _Problem:
 
 
 def _polished(problem: _Problem, start: np.ndarray, centre: Centre, *, deltas: tuple[float, ...] = _DELTAS) -> Fitted:
+    from scipy.optimize import minimize
+
     found: Any = None
     for delta in deltas:
         found = minimize(

@@ -6,7 +6,6 @@ from statistics import fmean
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.stats import rankdata, spearmanr
 
 from adiabat.scaling_laws.fitting import Fitted, fit, missing
 from adiabat.scaling_laws.law_intervals import Estimate, estimate
@@ -141,6 +140,9 @@ def rank_correlation(
     """
     if min(len(np.unique(loss)), len(np.unique(score))) < LEAST:
         return None
+    # Imported here: scipy.stats takes a second to load, and only measured tasks need it.
+    from scipy.stats import spearmanr
+
     generator = np.random.default_rng(seed)
     draws: list[float] = []
     while len(draws) < resamples:
@@ -151,4 +153,6 @@ def rank_correlation(
 
 
 def _correlation(loss: Float[np.ndarray, " p"], score: Float[np.ndarray, " p"]) -> float:
+    from scipy.stats import rankdata
+
     return float(np.corrcoef(rankdata(loss), rankdata(score))[0, 1])

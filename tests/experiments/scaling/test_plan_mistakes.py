@@ -180,5 +180,5 @@ def test_a_plan_goes_into_no_job_and_no_model(tmp_path: Path) -> None:
     save_tiny(tmp_path / "model")
     settings = asked(written(tmp_path, rows_of()), out=str(tmp_path / "model" / "plan"))
     with pytest.raises(JobError, match=r"--out must be a directory of its own, .*model/plan lies in the job, model or store .*model"):
-        adiabat.plan(settings)
+        adiabat.plan(settings=settings)
     assert not (tmp_path / "model" / "plan").exists()

@@ -14,7 +14,6 @@ from adiabat.config.overlays import TRAIN_TABLES
 from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import Watch
-from adiabat.experiments import plan as planning
 from adiabat.experiments.plan import plan
 from adiabat.experiments.plan_constraints import TOO_LARGE
 from adiabat.experiments.plan_prior import FULL, published_rate
@@ -178,13 +177,15 @@ def test_where_memory_does_not_suffice_for_a_step_the_plan_stands(runs: Path, tm
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory")
 
     (tmp_path / "runs.parquet").write_bytes(runs.read_bytes())
-    monkeypatch.setattr(planning, "estimate", full)
+    monkeypatch.setattr("adiabat.dual_encoder.estimate.estimate", full)
     notes: list[str] = []
     settings = checked(PlanSettings, {"plan": {"budget": BUDGET, "runs": str(tmp_path), "resamples": 8}, "run": {"device": "cpu"}})
     advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
     assert advice.seconds is None
     assert "time and memory are not measured: the memory here does not suffice for a step" in notes
-    monkeypatch.setattr(planning, "estimate", lambda *given, **options: (_ for _ in ()).throw(InterruptionError("stopped")))
+    monkeypatch.setattr(
+        "adiabat.dual_encoder.estimate.estimate", lambda *given, **options: (_ for _ in ()).throw(InterruptionError("stopped"))
+    )
     with pytest.raises(InterruptionError):
         plan(load, settings)
 
