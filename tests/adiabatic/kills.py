@@ -15,7 +15,7 @@ from torch import Tensor
 from adiabat.adiabatic import tune as adiabatic
 from adiabat.adiabatic import tuning_context as context
 from adiabat.adiabatic.stored_loss import StoredDocuments
-from adiabat.training import finish_run
+from adiabat.training import run_record
 from adiabat.training.limits import Validation
 from tests.adiabatic.problem import Problem, killable_settings, problem_model
 
@@ -49,7 +49,7 @@ def run(folder: Path, moment: str) -> None:
     vars(context)["StoredDocuments"] = Killed
     Killed.moment = moment
     if moment == "model":
-        vars(finish_run)["save"] = lambda model, folder: die()
+        vars(run_record)["save"] = lambda model, folder: die()
     problem = Problem(problem_model(), folder / "store", folder / "triplets.jsonl")
     settings = killable_settings(checkpoint_seconds=0.001)
     arguments: Any = (problem.fresh, problem.store, str(problem.data), folder / moment)

@@ -10,7 +10,7 @@ from adiabat.adiabatic.tune import tune
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, MissingDependencyError, ModelError, StoreError
 from adiabat.models.towers import DualEncoder
-from adiabat.training import finish_run
+from adiabat.training import run_record
 from tests.adiabatic.problem import Problem, run, settings_of
 from tests.jobs import everything
 from tests.tiny import tiny_dual
@@ -84,7 +84,7 @@ def test_a_full_disk_while_the_model_is_written_is_one_line_and_resuming_ends_th
         raise fault
 
     with monkeypatch.context() as patch:
-        patch.setattr(finish_run, "save", full)
+        patch.setattr(run_record, "save", full)
         with pytest.raises(JobError, match=r"model could not be written: .*No space left on device.*; free some space and run the same"):
             run(problem, tmp_path / "job")
     assert not (tmp_path / "job" / "model").exists()
@@ -98,6 +98,6 @@ def test_checkpoints_that_cannot_be_removed_are_one_line(problem: Problem, tmp_p
     def refused_by_disk(folder: Path) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(finish_run, "drop_older", refused_by_disk)
+    monkeypatch.setattr(run_record, "drop_older", refused_by_disk)
     with pytest.raises(JobError, match="Read-only file system"):
         run(problem, tmp_path / "job")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from adiabat.adiabatic.drift import MEASURES, OVERLAP_LOSS, TURN, Reading, drift_of
-from adiabat.adiabatic.probe_readings import noise_of
+from adiabat.adiabatic.drift_guard import noise_of
 
 
 def reading(angles: list[float], rows: list[list[int]], *, length: float = 1.0) -> Reading:

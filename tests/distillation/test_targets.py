@@ -15,7 +15,7 @@ from adiabat.config.distillation import DistillStaticSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import DataError, StoreError
 from adiabat.data.records import text_id
-from adiabat.distillation.teacher_targets import build_targets, joined_rows, kept_matrix, main_directions, unit
+from adiabat.distillation.teacher_targets import build_targets, cached_matrix, joined_rows, main_directions, unit
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
@@ -139,10 +139,10 @@ def test_fewer_texts_than_numbers_are_told(tmp_path: Path) -> None:
 
 def test_a_matrix_that_was_kept_is_read_and_one_that_was_damaged_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "directions.npy"
-    first = kept_matrix(path, lambda: np.eye(3, dtype=np.float32))
-    np.testing.assert_array_equal(kept_matrix(path, lambda: np.zeros((3, 3), dtype=np.float32)), first)
+    first = cached_matrix(path, lambda: np.eye(3, dtype=np.float32))
+    np.testing.assert_array_equal(cached_matrix(path, lambda: np.zeros((3, 3), dtype=np.float32)), first)
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
     with pytest.warns(UserWarning, match=r"directions.npy must be undamaged, got .*; it is made again"):
-        np.testing.assert_array_equal(kept_matrix(path, lambda: np.eye(3, dtype=np.float32)), first)
+        np.testing.assert_array_equal(cached_matrix(path, lambda: np.eye(3, dtype=np.float32)), first)

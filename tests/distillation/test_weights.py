@@ -5,7 +5,7 @@ import pytest
 from model2vec.distill.inference import compute_weights
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from adiabat.distillation.token_weights import by_count, by_rank, counted, inverse_documents, sif, zipf
+from adiabat.distillation.static_model import by_count, by_rank, counted, inverse_documents, sif, zipf
 
 
 def test_zipf_and_sif_by_hand() -> None:

@@ -95,7 +95,7 @@ def test_negatives_that_another_row_lists_as_positive_are_left_out_and_counted_i
 
 def test_what_is_asked_and_what_is_ranked_are_each_once() -> None:
     (pairs,) = pair_sets(examples([("a", ["x", "y"], ["z"]), ("b", ["x"], ["z", "y"]), ("a", ["y"], [])]))
-    assert pairs.asked.tolist() == [0, 1]
+    assert pairs.query_rows.tolist() == [0, 1]
     assert [pairs.texts.documents[row] for row in pairs.candidates] == ["x", "y", "z"]
     _, validation = both_sets()
     listed = {text for _, near, far in HELD_OUT for text in (*near, *far)}
@@ -136,7 +136,7 @@ def test_texts_are_numbered_over_both_sides() -> None:
 def test_no_pairs_make_an_empty_set_of_the_right_shape() -> None:
     _, nothing = pair_sets(examples(ROWS), examples([]))
     assert len(nothing) == 0
-    assert nothing.candidates.tolist() == nothing.asked.tolist() == []
+    assert nothing.candidates.tolist() == nothing.query_rows.tolist() == []
 
 
 # --- The digest ---
@@ -158,7 +158,7 @@ def changed(pairs: PairSet) -> dict[str, PairSet]:
         "a source": replace(pairs, sources=np.arange(len(pairs))),
         "which query": replace(pairs, query=np.roll(pairs.query, 1)),
         "which positive": replace(pairs, positive=np.roll(pairs.positive, 1)),
-        "a pair less": pairs.taken(np.arange(len(pairs)) < len(pairs) - 1),
+        "a pair less": pairs.subset(np.arange(len(pairs)) < len(pairs) - 1),
         "a negative": replace(pairs, negatives=Ragged(first, pairs.negatives.offsets)),
         "whose negative": replace(pairs, negatives=Ragged(pairs.negatives.values, np.roll(pairs.negatives.offsets, 1))),
     }
@@ -186,9 +186,9 @@ def data(tmp_path: Path) -> Path:
 def test_validation_is_held_out_by_the_hash_of_the_query_and_no_query_is_on_both_sides(data: Path) -> None:
     train, validation = read_pairs(str(data), data_section(validation_fraction=0.3))
     queries = train.texts.queries
-    assert validation.asked.tolist() == held_out_queries(queries, 0.3, 1000).tolist()
-    assert set(train.asked.tolist()) | set(validation.asked.tolist()) == set(range(25))
-    assert not set(train.asked.tolist()) & set(validation.asked.tolist())
+    assert validation.query_rows.tolist() == held_out_queries(queries, 0.3, 1000).tolist()
+    assert set(train.query_rows.tolist()) | set(validation.query_rows.tolist()) == set(range(25))
+    assert not set(train.query_rows.tolist()) & set(validation.query_rows.tolist())
     assert len(train) + len(validation) == 30
     assert sorted(told(train) + told(validation)) == sorted((f"question {n % 25}", f"answer {n}") for n in range(30))
 
@@ -198,14 +198,14 @@ def test_adding_data_moves_no_query_to_the_other_side(data: Path) -> None:
     more = [{"query": f"later {number}", "positive": f"more {number}"} for number in range(20)]
     write_rows(data, [*more, *map(json.loads, data.read_text().splitlines())])
     train, after = read_pairs(str(data), data_section(validation_fraction=0.3))
-    held_out = {after.texts.queries[row] for row in after.asked}
-    assert {before.texts.queries[row] for row in before.asked} == {query for query in held_out if query.startswith("question")}
-    assert not held_out & {train.texts.queries[row] for row in train.asked}
+    held_out = {after.texts.queries[row] for row in after.query_rows}
+    assert {before.texts.queries[row] for row in before.query_rows} == {query for query in held_out if query.startswith("question")}
+    assert not held_out & {train.texts.queries[row] for row in train.query_rows}
 
 
 def test_no_more_than_the_limit_are_held_out(data: Path) -> None:
     _, validation = read_pairs(str(data), data_section(validation_fraction=0.9, max_validation=3))
-    assert len(validation.asked) == 3
+    assert len(validation.query_rows) == 3
 
 
 @pytest.mark.parametrize(("fraction", "count"), [(1e-9, 0), (0.999999, 25)])
@@ -316,5 +316,5 @@ def test_the_rows_of_a_part_are_those_of_the_whole(data: Path) -> None:
     rows: Sequence[dict[str, str]] = [json.loads(line) for line in data.read_text().splitlines()]
     train, validation = read_pairs(str(data), data_section(validation_fraction=0.3))
     for pairs in (train, validation):
-        for query in {pairs.texts.queries[row] for row in pairs.asked}:
+        for query in {pairs.texts.queries[row] for row in pairs.query_rows}:
             assert with_id_warning(pairs.answers, pairs, query) == [row["positive"] for row in rows if row["query"] == query]

@@ -123,7 +123,7 @@ def test_what_is_told_is_a_run_that_reads_back_as_the_same_settings(problem: Pro
         problem, problem.folder / "job", train={"freeze": ["embeddings"], "matryoshka": [4, 8]}, towers={"kind": "asymmetric"}
     )
     found = estimate(from_memory, settings, watch=SILENT)
-    told = found.told()
+    told = found.summary()
     (problem.folder / "RUN.toml").write_text(told)
     assert read_settings(TrainSettings, problem.folder / "RUN.toml") == settings
     said = [line for line in told.splitlines() if line.startswith("#")]

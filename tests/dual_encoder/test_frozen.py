@@ -147,4 +147,4 @@ def test_over_many_steps_and_validations_a_frozen_tower_and_a_guide_see_no_text_
     assert seen == {objective.towers.document: sorted(texts.documents), objective.guide.query: sorted([*texts.queries, *texts.documents])}
     # A tower that changes is asked again at each validation.
     asked = [text for by, text in encoded if by is objective.towers.query]
-    assert asked == 2 * [texts.queries[row] for row in objective.validation.asked]
+    assert asked == 2 * [texts.queries[row] for row in objective.validation.query_rows]

@@ -166,7 +166,7 @@ def test_triplets_are_those_of_plain_passes(distance: Any) -> None:
 
 def listing_negatives(pairs: PairSet) -> PairSet:
     """Those pairs whose queries list a negative."""
-    return pairs.taken(pairs.negatives.lengths[pairs.query] > 0)
+    return pairs.subset(pairs.negatives.lengths[pairs.query] > 0)
 
 
 def test_products_are_of_the_vectors_as_they_are() -> None:

@@ -61,7 +61,7 @@ def test_pieces_know_what_is_computed_for_them():
     # By hand: rows of [5], [4, 2], [2] within 8 tokens; padded, the second costs 2 x 4.
     for packed, costs in ((True, [5, 6, 2]), (False, [5, 8, 2])):
         pieces = pieces_of(lengths, Chunking(8), threads=2, packed=packed, longest=128)
-        assert [piece.places.tolist() for piece in pieces] == [[1], [3, 0], [2]]
+        assert [piece.positions.tolist() for piece in pieces] == [[1], [3, 0], [2]]
         assert [piece.tokens for piece in pieces] == costs
         assert all(piece.shape is None for piece in pieces)
 
@@ -69,7 +69,7 @@ def test_pieces_know_what_is_computed_for_them():
 def test_pieces_in_buckets_have_the_shape_of_the_bucket():
     pieces = pieces_of(np.array([3, 20, 4, 5, 9]), Chunking(16, buckets=(4, 8)), threads=2, packed=False, longest=12)
     # 9 and 20 go beyond the buckets, to the next multiple of 128, which is cut at the limit: 16 // 12 = 1 row.
-    assert [(piece.places.tolist(), piece.shape, piece.tokens) for piece in pieces] == [
+    assert [(piece.positions.tolist(), piece.shape, piece.tokens) for piece in pieces] == [
         ([1], (1, 12), 12),
         ([4], (1, 12), 12),
         ([3], (2, 8), 16),
@@ -88,6 +88,6 @@ def test_without_a_number_of_tokens_each_thread_gets_one_piece():
 def test_a_batch_that_fits_one_chunk_still_keeps_both_threads_busy(packed: bool):
     lengths = np.array([9, 3, 8, 2, 4, 1])
     halves = pieces_of(lengths, Chunking(1000), threads=2, packed=packed, longest=128)
-    assert [piece.places.tolist() for piece in halves] == [part.tolist() for part in shared_out(lengths, 2, packed=packed)]
+    assert [piece.positions.tolist() for piece in halves] == [part.tolist() for part in shared_out(lengths, 2, packed=packed)]
     assert len(pieces_of(lengths, Chunking(1000), threads=1, packed=packed, longest=128)) == 1
     assert len(pieces_of(lengths[:1], Chunking(1000), threads=2, packed=packed, longest=128)) == 1

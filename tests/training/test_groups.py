@@ -35,7 +35,7 @@ def of_one_pass_each(query: Encoder, document: Encoder, groups: list[Group]) -> 
     for tower in (query, document):
         tower.zero_grad()
     embeddings = [
-        Passes(tower, precision="fp32").embed(group.table, group.picked) for tower, group in zip((query, document), groups, strict=True)
+        Passes(tower, precision="fp32").embed(group.table, group.rows) for tower, group in zip((query, document), groups, strict=True)
     ]
     scores(*embeddings).backward()
     return [one.detach() for one in embeddings], named_gradients(query, document)
@@ -113,7 +113,7 @@ def test_embeddings_of_a_frozen_tower_have_no_graph_and_pass_once():
         embeddings = passes.embed_all(groups)
         scores(*embeddings).backward()
     assert [one.requires_grad for one in embeddings] == [True, False]
-    assert sum(passed) == len(groups[1].picked)
+    assert sum(passed) == len(groups[1].rows)
     check(named_gradients(query, document), wanted)
 
 

@@ -79,8 +79,8 @@ class Rehearsal:
     def loss(self, passes: Passes, step: int) -> Tensor:
         """``weight mean(1 - cos(q, q_0))`` over the texts of a step."""
         group = self.group(step)
-        now = passes.embed(group.table, group.picked)
-        before = self._texts.vectors[torch.from_numpy(group.picked)].to(now.device)
+        now = passes.embed(group.table, group.rows)
+        before = self._texts.vectors[torch.from_numpy(group.rows)].to(now.device)
         return self._weight * (1 - functional.cosine_similarity(now, before)).mean()
 
 

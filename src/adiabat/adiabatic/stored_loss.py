@@ -188,7 +188,7 @@ class StoredLoss:
         """What one step takes (Ziarko et al. 2024)."""
         groups = [Group(self.tokens, self.sampler.rows(step))]
         groups += [] if self.rehearsal is None else [self.rehearsal.group(step)]
-        tokens = sum(int(group.table.lengths[group.picked].sum()) for group in groups)
+        tokens = sum(int(group.table.lengths[group.rows].sum()) for group in groups)
         return Cost(training_flops(self._passed, float(tokens)), self.passes.operations(groups))
 
     @cached_property

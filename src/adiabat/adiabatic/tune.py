@@ -34,12 +34,11 @@ from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import read_description
 from adiabat.runs.run_dir import Job
 from adiabat.store.addressing import AddressedSet, stored_documents
-from adiabat.training.finish_run import finish_run
 from adiabat.training.limits import Limits, Outcome, Position
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import ROUNDED_AWAY
 from adiabat.training.passes import side_passes
-from adiabat.training.run_record import layer_changes, record_of, result_of
+from adiabat.training.run_record import finish_run, layer_changes, record_of, result_of
 
 RateSearch = Callable[[TuningContext, Mapping[str, str], Path, TuneSettings, Watch], TuneSettings]
 """Replaces ``tune.learning_rate = "safe"`` by the rate that a search found, which leaves its files in the folder given."""

@@ -47,7 +47,7 @@ def train(
     if dry_run:
         if not rank():
             estimate = adiabat.estimate(settings=settings)
-            answer(estimate.to_json() if as_json else estimate.told())
+            answer(estimate.to_json() if as_json else estimate.summary())
         return
     result = adiabat.train(settings=settings, resume=resume)
     if result is not None:

@@ -111,16 +111,16 @@ class PairSet:
         return len(self.query)
 
     @property
-    def asked(self) -> Int[np.ndarray, " queries"]:
+    def query_rows(self) -> Int[np.ndarray, " queries"]:
         """Rows of the distinct queries that have a pair, ascending."""
         return np.unique(self.query)
 
     @property
     def candidates(self) -> Int[np.ndarray, " documents"]:
         """Rows of the documents that a pair has, or one of its queries lists as a negative, ascending: what is ranked in validation."""
-        return np.unique(np.concatenate([self.positive, self.negatives.take(self.asked).values]))
+        return np.unique(np.concatenate([self.positive, self.negatives.take(self.query_rows).values]))
 
-    def taken(self, mask: Bool[np.ndarray, " pairs"]) -> "PairSet":
+    def subset(self, mask: Bool[np.ndarray, " pairs"]) -> "PairSet":
         """Some of the pairs."""
         each = {name: getattr(self, name)[mask] for name in ("query", "positive", "sources", "topics", "tags")}
         return replace(self, **each)

@@ -53,7 +53,7 @@ def distill_static(
         # Looks at the first row, so that its faults come before the model is loaded.
         training_texts(section.corpus)
 
-    def told(sentence: str) -> None:
+    def note(sentence: str) -> None:
         notes.append(sentence)
         watch.note(sentence)
 
@@ -67,7 +67,7 @@ def distill_static(
             texts=None if corpus is None else lambda: (document.text for document in training_texts(corpus)),
             folder=folder / PASSED if passed is None else passed,
             seed=settings.run.seed,
-            watch=Watch(told, watch.progress),
+            watch=Watch(note, watch.progress),
         )
         save_static(distilled, section, folder, teacher=name_of(teacher))
         result = DistillResult(

@@ -24,7 +24,7 @@ from adiabat.data.language_grids import chosen_languages
 from adiabat.data.parallel import ParallelSource, Translation, parallel_sources, read_parallel
 from adiabat.data.records import Side
 from adiabat.distillation.student_data import VALIDATION, Lessons, write_lessons
-from adiabat.distillation.teacher_targets import build_targets, kept_matrix, require_texts, unit
+from adiabat.distillation.teacher_targets import build_targets, cached_matrix, require_texts, unit
 from adiabat.dual_encoder.tower_setup import require_numbers
 from adiabat.dual_encoder.train import check, check_batch_size, train
 from adiabat.models.device import device_of
@@ -66,7 +66,7 @@ def write_layer(student: DualEncoder, targets: Store, lessons: Lessons, folder: 
     """Fit a layer to texts of the teachers that are not held out, once."""
     made_of = targets.manifest.sha256 + json.dumps(student.fingerprint("query").to_json())
     path = folder / f"layer-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.npy"
-    kept_matrix(path, lambda: _layer(student, targets, lessons, watch))
+    cached_matrix(path, lambda: _layer(student, targets, lessons, watch))
     return path
 
 

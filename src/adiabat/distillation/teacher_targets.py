@@ -129,7 +129,7 @@ def build_targets(
     made_of = hashlib.sha256("".join([*(store.manifest.sha256 for store in stores), f" {width}"]).encode()).hexdigest()
     directions = None
     if width is not None:
-        directions = kept_matrix(folder / f"directions-{made_of[:16]}.npy", lambda: _directions(stores, width, watch))
+        directions = cached_matrix(folder / f"directions-{made_of[:16]}.npy", lambda: _directions(stores, width, watch))
     return _store_of(
         _Joined(stores, directions, made_of, teachers[0].fingerprint(side)),
         corpus,
@@ -165,7 +165,7 @@ def require_texts(count: int, width: int, *, left_out: str = "") -> None:
         raise DataError(f"teachers must have at least {width} texts, as many as the student's numbers, got {count}{left_out}; add texts")
 
 
-def kept_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
+def cached_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
     """One that an earlier call kept, so that what goes on elsewhere goes on with the same."""
     if path.exists():
         try:

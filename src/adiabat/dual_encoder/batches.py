@@ -58,7 +58,7 @@ def check_negatives(pairs: PairSet, section: TrainSection) -> None:
     """Refuse data that lists too few negatives for the loss."""
     if section.loss in REGRESSIONS:
         return
-    counts = pairs.negatives.lengths[pairs.asked]
+    counts = pairs.negatives.lengths[pairs.query_rows]
     if (section.loss == "triplet" or section.batch_size == 1) and not counts.all():
         raise DataError(
             f"{pairs.name}: every query must list a negative where train.loss is triplet or train.batch_size is 1, got none for "

@@ -243,7 +243,7 @@ class PairContrast:
     @torch.no_grad()
     def validate(self) -> Validation:
         """Loss over batches that follow from the texts alone, and the rank of each query's answer among all validation documents."""
-        queries, candidates = self.validation.asked, self.validation.candidates
+        queries, candidates = self.validation.query_rows, self.validation.candidates
         texts = zip(SIDES, (queries, candidates), strict=True)
         query, document = (_Rows(rows, self._texts.sides[side].embed(rows)) for side, rows in texts)
         answers = [_places(candidates, self.validation.answers[row]) for row in queries.tolist()]

@@ -61,7 +61,7 @@ class Estimate:
         """Nested plain data, ready for `json.dump`."""
         return asdict(self)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """The resolved configuration, and what it will take, for people."""
         streamed = self.settings["data"]["stream"]
         data = f"a stream, in windows of about {self.pairs:,} pairs" if streamed else f"{self.pairs:,} pairs"

@@ -66,7 +66,7 @@ def _validated(settings: TrainDataSection) -> list[_Source]:
 
 
 def _overlap_note(train: PairSet, validation: PairSet) -> str | None:
-    shared, queries = len(np.intersect1d(train.asked, validation.asked)), len(validation.asked)
+    shared, queries = len(np.intersect1d(train.query_rows, validation.query_rows)), len(validation.query_rows)
     if not shared:
         return None
     note = f"{shared:,} of {queries:,} validation queries are also trained on, so validation looks better than it is"
@@ -128,10 +128,10 @@ def _with_texts(stream: ExampleStream, source: _Source, *, stored: bool) -> Exam
             f"{stream.name}: every document must be in the corpus {corpus}, it lacks {several(absent, of='documents')}; "
             "name the corpus that holds them (data.corpus), or none where the examples hold texts"
         )
-    return ExampleStream(stream.name, (_told(example, texts) for example in examples))
+    return ExampleStream(stream.name, (_with_document_texts(example, texts) for example in examples))
 
 
-def _told(example: Example, texts: dict[str, str]) -> Example:
+def _with_document_texts(example: Example, texts: dict[str, str]) -> Example:
     positives, negatives = (tuple(texts[entry] for entry in entries) for entries in (example.positives, example.negatives))
     return replace(example, positives=positives, negatives=negatives)
 
@@ -144,7 +144,7 @@ def _parted(pairs: PairSet, source: str, settings: TrainDataSection) -> tuple[Pa
             f"{source}: data.validation_fraction = {settings.validation_fraction} must leave queries on both sides, got {len(held_out)} of "
             f"{len(pairs.texts.queries)} held out; choose another fraction, or name a data.validation file"
         )
-    return pairs.taken(~validated), replace(pairs, notes=()).taken(validated)
+    return pairs.subset(~validated), replace(pairs, notes=()).subset(validated)
 
 
 def trained_pairs(pairs: PairSet, store: Store | None = None) -> TrainedTexts:
@@ -153,7 +153,7 @@ def trained_pairs(pairs: PairSet, store: Store | None = None) -> TrainedTexts:
     Args:
         store: Holds their documents, which are then given by id or text; None where they are texts.
     """
-    queries, answers = in_blocks(pairs.texts.queries.take, pairs.asked), np.unique(pairs.positive)
+    queries, answers = in_blocks(pairs.texts.queries.take, pairs.query_rows), np.unique(pairs.positive)
     if store is None:
         return TrainedTexts.of(queries, documents=in_blocks(pairs.texts.documents.take, answers))
     rows = rows_of_entries(pairs.texts.documents.take(answers), store)

@@ -279,7 +279,7 @@ class Stream:
             self._watch.note(f"{why}: measurements will not know all that was trained on")
         return records
 
-    def told(self, steps: int, last: BatchPlan) -> list[str]:
+    def notes(self, steps: int, last: BatchPlan) -> list[str]:
         """What the run read, and how much of each source it took."""
         counts = self.drawn(steps, last)
         ends = [part.end.ends for part in self.rows[last.shard or 0].parts]

@@ -37,9 +37,9 @@ from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import JobLog
 from adiabat.store.vector_store import Store
 from adiabat.training.distributed import Processes, on_main, processes
-from adiabat.training.finish_run import finish_run
 from adiabat.training.limits import Limits, Outcome, Position
 from adiabat.training.loop import Loop
+from adiabat.training.run_record import finish_run
 from adiabat.training.schedules import Schedule, schedule_from, warmup_steps_of
 
 STREAM = "stream"
@@ -253,4 +253,4 @@ def _say_what_is_trained(objective: PairContrast, device: torch.device, watch: W
     parameters, trained = counts_of(objective)
     amount = f"{len(objective.train):,} pairs" if objective.stream is None else f"windows of about {len(objective.train):,} pairs"
     watch.note(f"training {trained:,} of {parameters:,} parameters on {amount} of {objective.train.name}")
-    watch.note(f"validating on {len(objective.validation.asked):,} queries")
+    watch.note(f"validating on {len(objective.validation.query_rows):,} queries")

@@ -42,9 +42,9 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
         notes.append(f"mixture.cap = {settings.mixture.cap:,} has no effect: no source has more pairs")
     if len(objective.validation.candidates) == 1:
         notes.append("validation has a single document to rank, so that its loss, P@1 and RR say nothing; hold out more, or list negatives")
-    listed = int((objective.train.negatives.lengths[objective.train.asked] > 0).sum())
-    if settings.train.negatives_per_query and settings.train.loss in IN_BATCH and 0 < listed < len(objective.train.asked):
-        notes.append(f"{listed:,} of {len(objective.train.asked):,} queries list negatives; the others have those of the batch alone")
+    listed = int((objective.train.negatives.lengths[objective.train.query_rows] > 0).sum())
+    if settings.train.negatives_per_query and settings.train.loss in IN_BATCH and 0 < listed < len(objective.train.query_rows):
+        notes.append(f"{listed:,} of {len(objective.train.query_rows):,} queries list negatives; the others have those of the batch alone")
     if objective.stream is not None and notes:
         notes.append("what is counted here of pairs and texts is of one window of the stream")
     return tuple(dict.fromkeys(notes))
@@ -67,12 +67,12 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
         settings=settings.model_dump(mode="json", exclude_none=True),
         kind="training",
         unit=settings.train.error_unit,
-        trained_on=f"{objective.train.name}: {_amount(objective, steps)}, validated on {len(objective.validation.asked):,} queries",
+        trained_on=f"{objective.train.name}: {_amount(objective, steps)}, validated on {len(objective.validation.query_rows):,} queries",
         parameters=parameters,
         trainable=trained,
-        validated=listed_pairs(objective.validation) if settings.train.error_unit == "pairs" else len(objective.validation.asked),
+        validated=listed_pairs(objective.validation) if settings.train.error_unit == "pairs" else len(objective.validation.query_rows),
         layers=_layers(built, plain),
-        notes=(*notes_of(objective), *_told(objective, steps)),
+        notes=(*notes_of(objective), *_outcome_notes(objective, steps)),
         passes=None if objective.stream is not None else steps * settings.train.batch_size / objective.sampler.pairs,
         total=objective.steps,
         planned=settings.train.budget_flops,
@@ -106,10 +106,10 @@ def _amount(objective: PairContrast, steps: int) -> str:
     return f"{objective.stream.drawn(steps, objective.at(max(0, steps - 1))).sum():,} pairs of a stream"
 
 
-def _told(objective: PairContrast, steps: int) -> list[str]:
+def _outcome_notes(objective: PairContrast, steps: int) -> list[str]:
     """What is known once the run is over: how much of each source it took, and what it left out."""
     if objective.stream is not None:
-        return objective.stream.told(steps, objective.at(max(0, steps - 1)))
+        return objective.stream.notes(steps, objective.at(max(0, steps - 1)))
     notes = (
         left_out_note(objective.sampler, steps=steps),
         mixture_note(objective.sampler, objective.train, objective.settings, steps=steps),

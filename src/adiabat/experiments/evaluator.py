@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.adiabatic.drift import MEASURES, OVERLAP_LOSS, Reading, drift_of
-from adiabat.adiabatic.probe_readings import noise_of, read_tower
+from adiabat.adiabatic.drift_guard import noise_of, read_tower
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.config.shared import EncoderSection, RankingMeasureSection
 from adiabat.core.errors import DataError

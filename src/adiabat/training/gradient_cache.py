@@ -22,7 +22,7 @@ from adiabat.training.blocks import BlockOutput, RandomState, blocks_of, checkpo
 BUCKETS = (64, 128, 196, 256)
 """Lengths that most texts of retrieval fit; longer ones go by multiples of 128."""
 
-Places = Int[np.ndarray, " _"]
+Positions = Int[np.ndarray, " _"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class Piece:
     """Texts of one group that pass together.
 
     Attributes:
-        places: Where they stand in the group.
+        positions: Where they stand in the group.
         tokens: What is computed for them, padding included where there is any.
         shape: Rows and length to which they are padded; None goes by the texts.
     """
 
-    places: Places
+    positions: Positions
     tokens: int
     shape: tuple[int, int] | None = None
 
@@ -107,18 +107,18 @@ def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple
     return lengths if packed else np.full(len(lengths), lengths.max())
 
 
-def shared_out(lengths: Int[np.ndarray, " b"], threads: int, *, packed: bool) -> list[Places]:
+def shared_out(lengths: Int[np.ndarray, " b"], threads: int, *, packed: bool) -> list[Positions]:
     """Cut a batch into one part per thread so that the longest pass is short.
 
     Returns:
-        Places in the batch; as many parts as threads or as texts, none empty.
+        Positions in the batch; as many parts as threads or as texts, none empty.
     """
     if threads == 1 or len(lengths) == 1:
         return [np.arange(len(lengths))]
     return evenly(lengths, threads) if packed else _cut(lengths)
 
 
-def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[Places]:
+def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[Positions]:
     """Longest first, each piece to the thread that has least so far."""
     shares: list[list[int]] = [[] for _ in range(threads)]
     sums = [0] * threads
@@ -130,7 +130,7 @@ def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[P
     return [np.array(share) for share in shares if share]
 
 
-def _cut(lengths: Int[np.ndarray, " b"]) -> list[Places]:
+def _cut(lengths: Int[np.ndarray, " b"]) -> list[Positions]:
     """The cut in two, in order of length, where the longer of two padded passes is shortest."""
     # In order of length a padded pass costs its size times its last length, so that only len - 1 cuts have to be compared.
     order = np.argsort(lengths, kind="stable")
@@ -170,9 +170,9 @@ class Chunk:
         encoder: The thread's own copy of the tower.
         blocks: Its blocks, where the manner makes use of them.
         group: Number of the group that the texts belong to.
-        places: Where they stand in it.
+        positions: Where they stand in it.
         table: Their tokens.
-        picked: Which texts of the table.
+        rows: Which texts of the table.
         shape: Rows and length to which they are padded; None goes by the texts.
         manner: How they pass.
         seed: Of dropout from a generator of the chunk's own; None draws from torch's.
@@ -181,9 +181,9 @@ class Chunk:
     encoder: Encoder
     blocks: list[nn.Module]
     group: int
-    places: Int[np.ndarray, " p"]
+    positions: Int[np.ndarray, " p"]
     table: TokenTable
-    picked: Int[np.ndarray, " p"]
+    rows: Int[np.ndarray, " p"]
     shape: tuple[int, int] | None
     manner: Manner
     seed: int | None = None
@@ -244,12 +244,12 @@ class Chunk:
             return self.pass_through(graph=True)
 
     def _embeddings(self) -> Float[Tensor, "p e"]:
-        tokens = self.encoder.collate(self.table.lists(self.picked), side=self.table.side)
+        tokens = self.encoder.collate(self.table.lists(self.rows), side=self.table.side)
         if self.shape is not None:
             tokens = filled_up(tokens, rows=self.shape[0], length=self.shape[1], pad_token_id=self.encoder.pad_token_id)
         embeddings: Tensor = self.encoder(tokens)
         # Rows that fill a bucket up come last; without them in the result they get no gradient.
-        return embeddings[: len(self.picked)]
+        return embeddings[: len(self.rows)]
 
 
 COMPILER = "inductor"

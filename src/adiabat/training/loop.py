@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn, optim
@@ -29,8 +30,30 @@ from adiabat.training.checkpoint import (
 )
 from adiabat.training.distributed import ALONE, Processes
 from adiabat.training.limits import Interruption, InterruptionError, Limits, Outcome, Position, Validation
-from adiabat.training.objective import Objective
 from adiabat.training.schedules import Schedule
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """What a run minimises.
+
+    A step must follow from the weights, its number and torch's random numbers (which the loop seeds anew for each step) alone, so that a
+    resumed run repeats it.
+    """
+
+    @property
+    def module(self) -> nn.Module:
+        """Holds the parameters; those that require gradients are trained."""
+
+    def loss(self, step: int) -> Tensor:
+        """The loss of one step."""
+
+    def validate(self) -> Validation:
+        """Loss and errors on data that is not trained on."""
+
+    def batch_ids(self, step: int) -> list[str]:
+        """What a step learns from, for the message when it fails."""
+
 
 WEIGHTS, BEST = "weights/", "best/"
 

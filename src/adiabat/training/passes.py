@@ -57,12 +57,12 @@ class Group:
 
     Attributes:
         table: Tokenised by the tower.
-        picked: Which texts.
+        rows: Which texts.
         tower: Number of the tower that embeds them.
     """
 
     table: TokenTable
-    picked: Int[np.ndarray, " b"]
+    rows: Int[np.ndarray, " b"]
     tower: int = 0
 
 
@@ -93,9 +93,9 @@ class Passes:
         self._prefixes: dict[tuple[int, tuple[bool, ...]], int] = {}
         self._counted: dict[tuple[int, tuple[bool, ...]], TowerOperations] = {}
 
-    def embed(self, table: TokenTable, picked: Int[np.ndarray, " b"], *, tower: int = 0) -> Float[Tensor, "b e"]:
+    def embed(self, table: TokenTable, rows: Int[np.ndarray, " b"], *, tower: int = 0) -> Float[Tensor, "b e"]:
         """Embed some texts of a table: `embed_all` for one group."""
-        return self.embed_all([Group(table, picked, tower)])[0]
+        return self.embed_all([Group(table, rows, tower)])[0]
 
     def embed_all(self, groups: Sequence[Group]) -> list[Float[Tensor, "_ _"]]:
         """Embed groups of texts, whose chunks the threads share out together.
@@ -127,8 +127,8 @@ class Passes:
         flags = tuple(weights.requires_grad for weights in encoder.parameters())
         if (group.tower, flags) not in self._counted:
             self._counted[group.tower, flags] = operations_of(encoder)
-        lengths, packed = group.table.lengths[group.picked], is_packed(self._copies[0][group.tower])
-        computed = [padded_lengths(lengths[piece.places], packed=packed, shape=piece.shape) for piece in self._pieces(group)]
+        lengths, packed = group.table.lengths[group.rows], is_packed(self._copies[0][group.tower])
+        computed = [padded_lengths(lengths[piece.positions], packed=packed, shape=piece.shape) for piece in self._pieces(group)]
         return sum(
             self._counted[group.tower, flags].of(shapes, trained=manner.trained, cached=manner.cached, checkpointed=manner.checkpointed)
             for shapes in computed
@@ -169,7 +169,7 @@ class Passes:
         return [[self._chunk(thread, groups, manners, pieces[at], seeds[at]) for at in share] for thread, share in shares]
 
     def _pieces(self, group: Group) -> list[Piece]:
-        lengths = group.table.lengths[group.picked]
+        lengths = group.table.lengths[group.rows]
         encoder = self._copies[0][group.tower]
         limit = encoder.settings.limit(group.table.side)
         return pieces_of(lengths, self._chunking, threads=len(self._copies), packed=is_packed(encoder), longest=limit)
@@ -184,9 +184,9 @@ class Passes:
             encoder=encoder,
             blocks=self._blocks[thread][group.tower],
             group=number,
-            places=piece.places,
+            positions=piece.positions,
             table=group.table,
-            picked=group.picked[piece.places],
+            rows=group.rows[piece.positions],
             shape=piece.shape,
             manner=manner,
             seed=seed if manner.draws and is_packed(encoder) else None,
@@ -223,7 +223,7 @@ class _Joined(torch.autograd.Function):
         results = passes._run([partial(_embed, share) for share in shares])
         for share, outputs in zip(shares, results, strict=True):
             for chunk, output in zip(share, outputs, strict=True):
-                joined[chunk.group][torch.from_numpy(chunk.places)] = output
+                joined[chunk.group][torch.from_numpy(chunk.positions)] = output
         ctx.passes, ctx.shares, ctx.once = passes, shares, _Once()
         # A group without gradient is not passed again; zeros in its place would be.
         ctx.set_materialize_grads(False)
@@ -261,7 +261,7 @@ class _Once:
 def _in_place(chunk: Chunk) -> Float[Tensor, "b e"]:
     """Embeddings of the only chunk in the order of the batch, with the graph that autograd made."""
     # The inverse of a permutation is its argsort.
-    order = torch.from_numpy(np.argsort(chunk.places)).to(chunk.encoder.device)
+    order = torch.from_numpy(np.argsort(chunk.positions)).to(chunk.encoder.device)
     embeddings = chunk.pass_through(graph=True)[order]
     assert embeddings.grad_fn is not None
     embeddings.grad_fn.register_prehook(_Once())
@@ -276,7 +276,7 @@ def _seeds(count: int) -> list[int]:
 
 
 def _room(encoder: Encoder, group: Group) -> Float[Tensor, "b e"]:
-    return torch.empty(len(group.picked), encoder.width, device=encoder.device)
+    return torch.empty(len(group.rows), encoder.width, device=encoder.device)
 
 
 def _embed(share: Sequence[Chunk]) -> list[Tensor]:
@@ -288,7 +288,7 @@ def _carry_on(share: Sequence[Chunk], gradients: Sequence[Tensor | None]) -> lis
     for chunk in share:
         gradient = gradients[chunk.group]
         if gradient is not None:
-            chunk.carry_on(gradient[torch.from_numpy(chunk.places).to(gradient.device)])
+            chunk.carry_on(gradient[torch.from_numpy(chunk.positions).to(gradient.device)])
     return []
 
 

@@ -1,19 +1,28 @@
-"""The record of a run that updated weights, and how far each tensor moved."""
+"""The end of a run that updated weights: its record, how far each tensor moved, its model and its checkpoints."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
-from adiabat.core.errors import JobError, ModelError, several
+from adiabat.core.errors import DataError, JobError, ModelError, several
 from adiabat.core.provenance import now, versions
+from adiabat.data.trained_texts import TrainedTexts
 from adiabat.models.device import device_name
+from adiabat.models.saving import save
+from adiabat.models.towers import DualEncoder
+from adiabat.models.trained_file import packed
 from adiabat.results.evaluation_result import LayerChange, Result, TrainingRecord
 from adiabat.results.record import read_result
+from adiabat.runs.finish import finish_job
 from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import read_log
+from adiabat.training.checkpoint import drop_older
 from adiabat.training.limits import Outcome
 
 
@@ -155,3 +164,27 @@ def _change(name: str, before: Tensor, after: Tensor) -> LayerChange:
         largest_after=largest_after,
         largest_change=(largest_after - largest_before) / both if both else 0.0,
     )
+
+
+def finish_run(job: Job, model: DualEncoder, result: Result, trained: TrainedTexts, *, keep_checkpoints: int | None) -> Result:
+    """Write the model, the result with the record of its training texts, and the page.
+
+    Args:
+        keep_checkpoints: How many stay; None leaves the newest alone, which takes several times the space of the model.
+    """
+    texts, content = packed(trained)
+    if result.training is not None:
+        result = replace(result, training=replace(result.training, texts=texts))
+
+    def write_model(folder: Path) -> None:
+        try:
+            save(model.to("cpu"), folder)
+        except SafetensorError as fault:
+            raise DataError(str(fault)) from fault
+
+    def tidy() -> None:
+        if keep_checkpoints is None:
+            drop_older(job.checkpoints)
+
+    finish_job(job, result, save=write_model, beside={job.trained.name: content}, tidy=tidy)
+    return result
