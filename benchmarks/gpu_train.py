@@ -68,7 +68,7 @@ def objective_of(options: argparse.Namespace, folder: Path) -> PairContrast:
     memory = {"cached": not options.no_cache, "chunk_tokens": options.chunk_tokens, "length_buckets": BUCKETS if options.compile else []}
     tables = {
         "job": {"model": options.model, "data": str(folder / "pairs.jsonl")},
-        "train": {"batch_size": options.batch, "dropout": False, "negatives_per_query": 0},
+        "train": {"loss": {"negatives_per_query": 0}, "batch_size": options.batch, "dropout": False},
         "memory": memory,
         "run": {"precision": "bf16", "compile": options.compile, "device": options.device},
     }

@@ -86,7 +86,7 @@ def our_sweep(data: Data, rates: int, number: int) -> float:
     settings = {
         "sweep": {"out": str(here / "sweep")},
         "job": {"model": "demo", "store": str(here / "store"), "data": str(data.folder / "train.jsonl")},
-        "tune": {"margin": MARGIN, "batch_size": BATCH_SIZE, "batches_per_epoch": data.steps, "max_epochs": 1, "keep": "last"},
+        "tune": {"loss": {"margin": MARGIN}, "batch_size": BATCH_SIZE, "batches_per_epoch": data.steps, "max_epochs": 1, "keep": "last"},
         "grid": {"tune": {"learning_rate": [RATE * (1 + place) for place in range(rates)]}},
         "tasks": [{**task, "stores": [str(here / "store")]}],
         "probes": {"use": False},

@@ -74,12 +74,11 @@ def our_objective(options: argparse.Namespace, folder: Path) -> PairContrast:
     assert isinstance(examples, ExampleSet)
     rows = [{"query": one.query, "positive": text_of[one.positives[0]]} for one in examples.examples]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    loss = {"symmetric": False, "negatives_per_query": 0, "temperature": TEMPERATURE}
     train = {
+        "loss": loss,
         "batch_size": options.batch,
-        "temperature": TEMPERATURE,
-        "symmetric": False,
         "dropout": options.dropout,
-        "negatives_per_query": 0,
     }
     tables = {"job": {"model": "demo", "data": str(folder / "pairs.jsonl")}, "train": train, "run": {"precision": options.precision}}
     settings = checked(TrainSettings, tables)

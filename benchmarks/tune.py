@@ -62,7 +62,7 @@ def our_side(triplets: list[Triplet], folder: Path, steps: int) -> Callable[[], 
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     model = adiabat.load("demo")
     adiabat.embed(model, path, folder / "store")
-    settings = checked(TuneSettings, {"tune": {"learning_rate": RATE, "margin": MARGIN, "batch_size": BATCH_SIZE}})
+    settings = checked(TuneSettings, {"tune": {"loss": {"margin": MARGIN}, "learning_rate": RATE, "batch_size": BATCH_SIZE}})
     tower = tunable_tower(model.query, dropout=False)
     freeze(tower.backbone, settings.tune.freeze)
     objective = TuningContext(lambda: model, folder / "store", str(path)).objective(tower, settings)

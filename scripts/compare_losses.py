@@ -28,19 +28,19 @@ from adiabat.models.towers import DualEncoder
 
 LOSSES: dict[str, dict[str, Any]] = {
     "standard": {},
-    "SamToNe, query": {"loss": "samtone", "same_tower": "query"},
-    "SamToNe, both": {"loss": "samtone", "same_tower": "both"},
+    "SamToNe, query": {"loss": {"kind": "samtone", "same_tower": "query"}},
+    "SamToNe, both": {"loss": {"kind": "samtone", "same_tower": "both"}},
     "PAIR": {"loss": "pair"},
 }
 TOWERS = {"SDE": "shared", "ADE": "asymmetric", "ADE-SPL": "shared_projection"}
-DOCUMENT = {"loss": "samtone", "same_tower": "document"}
+DOCUMENT = {"loss": {"kind": "samtone", "same_tower": "document"}}
 DUPLICATES: dict[str, dict[str, Any]] = {
     "standard, masked": {},
-    "standard, not masked": {"mask_duplicates": False},
+    "standard, not masked": {"loss": {"mask_duplicates": False}},
     "SamToNe, document, masked": DOCUMENT,
-    "SamToNe, document, not masked": {**DOCUMENT, "mask_duplicates": False},
+    "SamToNe, document, not masked": {"loss": {**DOCUMENT["loss"], "mask_duplicates": False}},
     "SamToNe, both, masked": LOSSES["SamToNe, both"],
-    "SamToNe, both, not masked": {**LOSSES["SamToNe, both"], "mask_duplicates": False},
+    "SamToNe, both, not masked": {"loss": {**LOSSES["SamToNe, both"]["loss"], "mask_duplicates": False}},
 }
 SEEDS = (0, 1, 2)
 TRAIN = {"steps": 100, "batch_size": 64, "learning_rate": 1e-4, "validate_every": 100, "dropout": False}

@@ -40,7 +40,7 @@ KINDS = ("river", "stone", "cloud", "bread", "light", "glass", "horse", "music")
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "which", "is", "the", "of", "and", "about", "report", *KINDS, *map(str, range(DOCUMENTS)))
 
 TUNE: dict[str, Any] = {
-    "tune": {"batch_size": 5, "batches_per_epoch": 8, "max_epochs": 4, "learning_rate": 1e-3, "margin": 0.3, "keep": "last"},
+    "tune": {"loss": {"margin": 0.3}, "batch_size": 5, "batches_per_epoch": 8, "max_epochs": 4, "learning_rate": 1e-3, "keep": "last"},
     "data": {"validation_fraction": 0.3},
     "run": {"checkpoint_seconds": 1e-6, "log_every": 2},
 }

@@ -22,7 +22,7 @@ BELOW_JOBS = {"config", "core", "data", "losses", "models", "results", "runs", "
 ROOMS: dict[str, set[str]] = {
     "core": set(),
     "losses": set(),
-    "config": {"core"},
+    "config": {"core", "losses"},
     "scaling_laws": {"core"},
     "results": {"core", "scaling_laws"},
     "stats": {"core", "results"},

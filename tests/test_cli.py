@@ -134,7 +134,7 @@ def test_too_little_memory_is_no_defect_and_the_settings_that_help_are_named(
     assert run(*tune("pairs.jsonl", out=new)) == Said(
         1,
         "",
-        f"adiabat: out of memory: {fault}; lower tune.batch_size, tune.negatives_per_query or encoder.max_tokens, or free memory\n",
+        f"adiabat: out of memory: {fault}; lower tune.batch_size, tune.negatives.per_query or encoder.max_tokens, or free memory\n",
     )
 
 
@@ -274,7 +274,7 @@ def test_help_is_printed_without_loading_anything_heavy(verb: str) -> None:
 def test_a_wrong_setting_is_told_without_loading_anything_heavy() -> None:
     done = python(WITHOUT_TORCH, *tune("pairs.jsonl", *setting("tune.margni=1")))
     assert done.returncode == 2
-    assert done.stderr.splitlines() == ["adiabat: unknown key tune.margni; did you mean tune.margin?", "loaded: []"]
+    assert done.stderr.splitlines() == ["adiabat: unknown key tune.margni; did you mean tune.loss.margin?", "loaded: []"]
 
 
 def test_no_arguments_show_the_help(run: Run) -> None:

@@ -185,9 +185,9 @@ def test_the_same_seed_gives_the_same_job_and_another_seed_another(run: Run, her
 @pytest.mark.parametrize(
     "assignments",
     [
-        ("tune.negatives=hardest", "tune.negatives_per_query=2"),
-        ("tune.negatives=random", "tune.distance=euclidean"),
-        ("tune.loss=in_batch_softmax", "tune.temperature=0.1", "tune.optimizer=adamax", "tune.schedule=cosine", "tune.warmup_steps=3"),
+        ("tune.negatives=hardest", "tune.negatives.per_query=2"),
+        ("tune.negatives=random", "tune.loss.distance=euclidean"),
+        ("tune.loss=in_batch_softmax", "tune.loss.temperature=0.1", "tune.optimizer=adamax", "tune.schedule=cosine", "tune.warmup_steps=3"),
         ('tune.freeze=["embeddings", "blocks[0].attention"]', "tune.dropout=true", "tune.batch_scaling=sqrt"),
     ],
     ids=["hardest", "random", "softmax", "partly frozen"],

@@ -247,7 +247,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("0 of 20 held out", "data.validation_fraction = 0.0001"),
     ),
     "more negatives than documents": (
-        tune("pairs.jsonl", *setting("tune.negatives=random", "tune.negatives_per_query=99")),
+        tune("pairs.jsonl", *setting("tune.negatives=random", "tune.negatives.per_query=99")),
         ("store must hold at least 100 documents",),
     ),
     "a verb that is none": (("tuen",), ("No such command 'tuen'", "adiabat --help")),

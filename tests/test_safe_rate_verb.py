@@ -101,7 +101,7 @@ def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
         ),
         (("--set", "tune.method=lora", "--set", "tune.method.rank=1000"), "rank must be <= "),
         (("--set", "tune.freeze=['nothing']"), "nothing"),
-        (("--set", "tune.difficulty=9"), "every query must list at least tune.difficulty = 9 negatives"),
+        (("--set", "tune.negatives.difficulty=9"), "every query must list at least tune.negatives.difficulty = 9 negatives"),
     )
     for given, told in mistakes:
         said = verb(*given)

@@ -29,7 +29,7 @@ def test_a_template_reads_as_the_defaults_and_has_every_key(verb: str) -> None:
     assert max(map(len, text.splitlines())) <= WIDTH + 60
     for key in keys_of(kind):
         name = key.rpartition(".")[2]
-        assert re.search(rf"(?m)^# *{name} =|^#?\[+{re.escape(key)}\]", text), key
+        assert re.search(rf"(?m)^# *([a-z.]+\.)?{name} =|^#?\[+{re.escape(key)}\]", text), key
 
 
 @pytest.mark.parametrize("verb", [verb for verb in KINDS if verb not in (*OF_SEVERAL_TABLES, "plan")])

@@ -16,6 +16,7 @@ from adiabat.adiabatic.probes import read_probes
 from adiabat.adiabatic.stored_loss import in_blocks, store_softmax
 from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.reader import checked
+from adiabat.config.section import overlaid
 from adiabat.config.shared import EvaluateSettings, RankingEncoderSection, SearchSettings
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, ModelError, StoreError
@@ -29,6 +30,7 @@ from adiabat.report.evaluation_headline import caveats
 from adiabat.results.record import read_result
 from adiabat.store.vector_store import Store
 from tests.commands import Said, lines, run_in_process
+from tests.settings_by_name import by_name
 from tests.tiny import edit, save_tiny
 
 RAW = EncoderSettings(max_tokens=64, normalize=False)
@@ -146,10 +148,11 @@ def test_candidates_are_mined_by_the_stated_similarity(here: Path, tmp_path: Pat
 
 
 def tuned(here: Path, out: Path, notes: list[str] | None = None, **tune: Any) -> None:
-    regime = {"learning_rate": 1e-4, "batch_size": 4, "batches_per_epoch": 2, "max_epochs": 1, "margin": 0.5}
+    regime = {"loss": {"margin": 0.5}, "learning_rate": 1e-4, "batch_size": 4, "batches_per_epoch": 2, "max_epochs": 1}
     if tune.get("loss", "triplet") != "triplet":
-        del regime["margin"]
-    settings = checked(TuneSettings, {"tune": regime | tune, "data": {"validation_fraction": 0.4}})
+        del regime["loss"]
+    table = overlaid(TuneSettings, {"tune": regime}, by_name(TuneSettings, "tune", tune))
+    settings = checked(TuneSettings, {**table, "data": {"validation_fraction": 0.4}})
     said = Watch(note=[].append if notes is None else notes.append)
     adiabat.tune(here / "model", here / "store", here / "pairs.jsonl", out, settings=settings, progress=said)
 
@@ -162,7 +165,7 @@ def test_tuning_compares_by_the_stated_similarity_and_the_tuned_model_states_it(
     first = json.loads((tmp_path / "job" / "log.jsonl").read_text(encoding="utf-8").splitlines()[0])
     record = read_result(tmp_path / "job" / "result.json").training
     assert record is not None
-    assert record.settings["tune"]["distance"] == "dot"
+    assert record.settings["tune"]["loss"]["distance"] == "dot"
     expected, best = products(here), products(here).argmax(axis=1)
     losses = [max(0.0, 0.5 - row[first] + row[(first + 1) % 30]) for row, first in zip(expected, best, strict=True)]
     # Which queries are held out is the job's choice: their mean is that of some of these, and no pair is an error.
@@ -179,10 +182,10 @@ def test_a_model_that_was_tuned_by_another_similarity_states_that_one(here: Path
 @pytest.mark.parametrize("loss", ["in_batch_softmax", "store_softmax"])
 def test_a_softmax_takes_dot_products_and_refuses_distances(here: Path, tmp_path: Path, loss: str) -> None:
     tuned(here, tmp_path / "job", loss=loss, temperature=1.0)
-    with pytest.raises(ConfigError, match="tune.distance must be cosine or dot with tune.loss"):
+    with pytest.raises(ConfigError, match="tune.loss.distance must be 'cosine' or 'dot', got 'euclidean'"):
         tuned(here, tmp_path / "other", loss=loss, temperature=1.0, distance="euclidean")
     settings = checked(TuneSettings, {"tune": {"loss": loss}, "encoder": {"similarity": "euclidean"}})
-    with pytest.raises(ConfigError, match=r"tune.distance must be cosine or dot .* got euclidean, which .* states; set it"):
+    with pytest.raises(ConfigError, match=r"tune.loss.distance must be cosine or dot .* got euclidean, which .* states; set it"):
         adiabat.tune(here / "model", here / "store", here / "pairs.jsonl", tmp_path / "third", settings=settings)
     assert not (tmp_path / "third").exists()
 

@@ -13,6 +13,7 @@ from adiabat.adiabatic.negatives import negative_chooser
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tune import tune
 from adiabat.config.reader import checked
+from adiabat.config.section import overlaid
 from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.core.progress import Watch
 from adiabat.core.ragged import Ragged
@@ -28,6 +29,7 @@ from adiabat.store.addressing import AddressedSet
 from adiabat.store.build import build_store
 from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
+from tests.settings_by_name import by_name
 from tests.tiny import tiny_dual, tiny_encoder
 
 WIDTH = 16
@@ -64,7 +66,7 @@ def addressed(
 
 def section(**settings: Any) -> TuneSection:
     """Settings of the regime, with the similarity that a run takes from its model."""
-    return checked(TuneSettings, {"tune": {"distance": "cosine", **settings}}).tune
+    return checked(TuneSettings, by_name(TuneSettings, "tune", {"distance": "cosine", **settings})).tune
 
 
 def objective_over(
@@ -132,11 +134,11 @@ def settings_of(
     """A short job that improves."""
     regime: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 5, "batches_per_epoch": 4, "max_epochs": 3}
     share = {} if data and "validation" in data else {"validation_fraction": 0.3}
-    margin = {} if tune and tune.get("loss", "triplet") != "triplet" else {"margin": 0.3}
+    usual = by_name(TuneSettings, "tune", regime | {"margin": 0.3})
     return checked(
         TuneSettings,
         {
-            "tune": regime | margin | (tune or {}),
+            **overlaid(TuneSettings, usual, by_name(TuneSettings, "tune", tune or {})),
             "data": share | (data or {}),
             "run": {"log_every": 3} | (run or {}),
         },
@@ -145,7 +147,7 @@ def settings_of(
 
 def killable_settings(*, checkpoint_seconds: float) -> TuneSettings:
     """Whatever a resumed job could get wrong: dropout, random negatives, a schedule, an optimizer with state."""
-    tune = {"dropout": True, "negatives": "random", "negatives_per_query": 2, "schedule": "linear", "optimizer": "adamw"}
+    tune = {"negatives": {"kind": "random", "per_query": 2}, "dropout": True, "schedule": "linear", "optimizer": "adamw"}
     return settings_of(tune=tune, run={"checkpoint_seconds": checkpoint_seconds})
 
 

@@ -214,7 +214,7 @@ def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, 
     (tmp_path / "dev.jsonl").write_text("\n".join([*lines[:2], json.dumps(own)]) + "\n")
     notes: list[str] = []
     settings = settings_of(
-        tune={"max_epochs": 1, "weight_decay": 0.02, "learning_rate": 1e-6, "negatives_per_query": 4},
+        tune={"negatives": {"per_query": 4}, "max_epochs": 1, "weight_decay": 0.02, "learning_rate": 1e-6},
         data={"validation": str(tmp_path / "dev.jsonl"), "missing": "drop"},
     )
     record = run(problem, tmp_path / "job", settings, notes=notes).training
@@ -222,7 +222,7 @@ def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, 
     assert record.notes == (
         "dev: 1 document not in the store left out, and with that 0 queries without a positive",
         "2 of 3 validation queries are also trained on, so validation looks better than it is",
-        "60 of 60 queries list fewer than tune.negatives_per_query = 4 negatives: theirs are repeated",
+        "60 of 60 queries list fewer than tune.negatives.per_query = 4 negatives: theirs are repeated",
         "tune.weight_decay = 0.02 has no effect at the learning rate 1e-06 in float32",
     )
     assert notes[:4] == list(record.notes)

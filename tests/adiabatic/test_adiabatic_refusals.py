@@ -65,7 +65,7 @@ def test_a_store_of_another_encoder_fails_before_anything_is_written(problem: Pr
 @pytest.mark.parametrize("source", ["random", "hardest"])
 def test_a_store_that_is_too_small_fails_before_anything_is_written(problem: Problem, tmp_path: Path, source: str) -> None:
     with pytest.raises(DataError, match="must hold at least 51 documents"):
-        refused(problem, tmp_path / "job", settings_of(tune={"negatives": source, "negatives_per_query": 50}))
+        refused(problem, tmp_path / "job", settings_of(tune={"negatives": {"kind": source, "per_query": 50}}))
 
 
 def test_a_missing_package_fails_before_anything_is_written(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,9 @@ def test_data_validation_and_tokens_are_made_once_for_runs_of_other_rates(proble
 
     context = TuningContext(load, problem.store, str(problem.data))
     every = [
-        objective(context, settings_of(tune={"learning_rate": rate, "margin": margin})) for rate in (1e-6, 1e-5) for margin in (0.1, 0.3)
+        objective(context, settings_of(tune={"loss": {"margin": margin}, "learning_rate": rate}))
+        for rate in (1e-6, 1e-5)
+        for margin in (0.1, 0.3)
     ]
     assert (len(reads), len(mined), len(loads)) == (1, 1, 1)
     assert len({id(one.tokens) for one in every}) == len({id(one.validation_tokens) for one in every}) == 1

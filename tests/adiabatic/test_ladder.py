@@ -151,8 +151,8 @@ def test_a_search_that_was_cut_short_goes_on_where_it_was(problem: Problem, tmp_
 
 def test_a_ladder_may_grow_and_nothing_else_may_change(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = search(problem, tmp_path / "out", laddered(problem, most=1e-9, ladder={"low": 3e-4, "count": 3}))
-    with pytest.raises(JobError, match="tune.margin was 0.3, is 0.2"):
-        search(problem, tmp_path / "out", laddered(problem, most=1e-9, tune={"margin": 0.2}), resume=True)
+    with pytest.raises(JobError, match="tune.loss.margin was 0.3, is 0.2"):
+        search(problem, tmp_path / "out", laddered(problem, most=1e-9, tune={"loss": {"margin": 0.2}}), resume=True)
     begun: list[float] = []
     begin = Loop._begin
     monkeypatch.setattr(Loop, "_begin", lambda self: (begun.append(self.learning_rate), begin(self))[1])

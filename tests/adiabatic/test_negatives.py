@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Store:
 def test_difficulty_says_which_of_the_listed_negatives_comes_first() -> None:
     examples = addressed([[0], [1]], [[5, 6, 7], [8, 9, 4]])
     assert lists(listed_negatives(examples, np.array([1, 0]), section(difficulty=2))) == [[9], [6]]
-    assert lists(listed_negatives(examples, np.array([0]), section(difficulty=3, negatives_per_query=2))) == [[7, 7]]
+    assert lists(listed_negatives(examples, np.array([0]), section(difficulty=3, per_query=2))) == [[7, 7]]
     # A validation list may be shorter, even empty.
     assert lists(listed_negatives(addressed([[0]], [[5, 6]]), np.array([0]), section(difficulty=9))) == [[6]]
     assert lists(listed_negatives(addressed([[0]], [[]]), np.array([0]), section(difficulty=9, loss="in_batch_softmax"))) == [[]]
@@ -46,55 +46,59 @@ def test_difficulty_says_which_of_the_listed_negatives_comes_first() -> None:
 
 def test_queries_that_list_too_few_for_the_difficulty_are_refused(store: Store) -> None:
     examples = addressed([[0], [1]], [[5, 6, 7], [8]], name="papers")
-    with pytest.raises(DataError, match=r"papers: every query must list at least tune.difficulty = 2 negatives, 1 of 2 do not; lower it"):
+    with pytest.raises(
+        DataError, match=r"papers: every query must list at least tune.negatives.difficulty = 2 negatives, 1 of 2 do not; lower it"
+    ):
         negative_chooser(section(difficulty=2), examples, store, seed=0)
-    told = "2 of 2 queries list fewer than tune.negatives_per_query = 3 negatives from tune.difficulty = 2 on: theirs are repeated"
-    assert short_lists_note(examples, section(difficulty=2, negatives_per_query=3)) == told
+    told = (
+        "2 of 2 queries list fewer than tune.negatives.per_query = 3 negatives from tune.negatives.difficulty = 2 on: theirs are repeated"
+    )
+    assert short_lists_note(examples, section(difficulty=2, per_query=3)) == told
 
 
 def test_listed_negatives_are_the_first_of_the_list(store: Store) -> None:
     examples = addressed([[0], [1]], [[5, 3, 2], [4, 2, 3]])
-    assert chosen(examples, store, negatives_per_query=2) == [[5, 3], [4, 2]]
+    assert chosen(examples, store, per_query=2) == [[5, 3], [4, 2]]
     choose = negative_chooser(section(), examples, store, seed=0)
     assert lists(choose(np.array([1, 0, 1]), 7, NO_QUERIES)) == [[4], [5], [4]]
 
 
 def test_a_short_list_is_gone_through_again_for_triplets_so_that_every_query_weighs_the_same(store: Store) -> None:
     examples = addressed([[0], [1]], [[5, 3], [4]])
-    assert chosen(examples, store, negatives_per_query=3) == [[5, 3, 5], [4, 4, 4]]
+    assert chosen(examples, store, per_query=3) == [[5, 3, 5], [4, 4, 4]]
 
 
 def test_a_short_list_stays_short_for_the_softmax_whose_negatives_serve_every_query(store: Store) -> None:
     examples = addressed([[0], [1], [2]], [[5, 3, 1, 0], [4], []])
-    assert chosen(examples, store, negatives_per_query=3, loss="in_batch_softmax") == [[5, 3, 1], [4], []]
+    assert chosen(examples, store, per_query=3, loss="in_batch_softmax") == [[5, 3, 1], [4], []]
     assert lists(listed_negatives(examples, np.array([2, 0]), section(loss="in_batch_softmax"))) == [[], [5]]
 
 
 @pytest.mark.parametrize("negatives", [[[], [3], []], [[], [], []]], ids=["some list none", "a BEIR folder"])
 def test_triplets_take_the_stores_hardest_for_queries_that_list_none_and_say_so(store: Store, negatives: list[list[int]]) -> None:
-    examples, settings = addressed([[0], [1], [2]], negatives), section(negatives_per_query=2)
+    examples, settings = addressed([[0], [1], [2]], negatives), section(per_query=2)
     query, picked = torch.from_numpy(random_vectors(4, seed=3)), np.array([2, 1, 0, 2])
     found = lists(negative_chooser(settings, examples, store, seed=0)(picked, 5, query))
-    hardest = lists(negative_chooser(section(negatives="hardest", negatives_per_query=2), examples, store, seed=0)(picked, 5, query))
+    hardest = lists(negative_chooser(section(negatives="hardest", per_query=2), examples, store, seed=0)(picked, 5, query))
     assert found == [[3, 3] if negatives[row] else rows for row, rows in zip(picked, hardest, strict=True)]
     bare = sum(not one for one in negatives)
     told = f"{bare} of 3 queries list no negatives: each step takes the store's hardest for them, as under tune.negatives = hardest"
     assert mined_negatives_note(examples, settings) == told
     assert mined_negatives_note(examples, section(**SOFTMAX)) is None
     # That lists are short is said of those that list some.
-    short = "1 of 3 queries list fewer than tune.negatives_per_query = 2 negatives: theirs are repeated"
+    short = "1 of 3 queries list fewer than tune.negatives.per_query = 2 negatives: theirs are repeated"
     assert short_lists_note(examples, settings) == (short if bare < 3 else None)
 
 
 def test_a_store_too_small_for_queries_that_list_none_is_refused(store: Store) -> None:
-    with pytest.raises(DataError, match=r"must hold at least 7 documents for tune.negatives_per_query = 6"):
-        negative_chooser(section(negatives_per_query=6), addressed([[0], [1]], [[], [3]]), store, seed=0)
+    with pytest.raises(DataError, match=r"must hold at least 7 documents for tune.negatives.per_query = 6"):
+        negative_chooser(section(per_query=6), addressed([[0], [1]], [[], [3]]), store, seed=0)
 
 
 def test_random_negatives_never_hit_a_known_positive_and_never_repeat(store: Store) -> None:
     examples = addressed([[0], [2, 4], [5, 1, 3], []])
     for step in range(300):
-        drawn = chosen(examples, store, step=step, negatives="random", negatives_per_query=3)
+        drawn = chosen(examples, store, step=step, negatives="random", per_query=3)
         for known, found in zip(lists(examples.positives), drawn, strict=True):
             assert len(set(found)) == 3
             assert not set(found) & set(known)
@@ -107,7 +111,7 @@ def test_random_negatives_are_uniform_over_all_sets_of_the_other_documents(store
     wanted = 2
     counts: Counter[tuple[int, ...]] = Counter()
     for step in range(150):
-        found = chosen(examples, store, step=step, seed=1, negatives="random", negatives_per_query=wanted)
+        found = chosen(examples, store, step=step, seed=1, negatives="random", per_query=wanted)
         counts.update(tuple(sorted(one)) for one in found)
     possible = list(combinations(sorted(set(range(6)) - set(known)), wanted))
     expected = 1500 / len(possible)
@@ -121,7 +125,7 @@ def test_random_negatives_follow_from_seed_and_step_alone(store: Store) -> None:
     examples = addressed([[0], [1], [2]])
 
     def drawn(**where: int) -> list[list[int]]:
-        return chosen(examples, store, negatives="random", negatives_per_query=3, **where)
+        return chosen(examples, store, negatives="random", per_query=3, **where)
 
     assert drawn(step=4, seed=2) == drawn(step=4, seed=2)
     assert drawn(step=4, seed=2) != drawn(step=5, seed=2)
@@ -129,7 +133,7 @@ def test_random_negatives_follow_from_seed_and_step_alone(store: Store) -> None:
 
 
 def test_all_other_documents_may_be_drawn(store: Store) -> None:
-    found = chosen(addressed([[1, 4]]), store, negatives="random", negatives_per_query=4)
+    found = chosen(addressed([[1, 4]]), store, negatives="random", per_query=4)
     assert sorted(found[0]) == [0, 2, 3, 5]
 
 
@@ -142,7 +146,7 @@ def test_hardest_negatives_equal_a_loop_over_the_whole_store(tmp_path: Path, los
     examples = addressed([rng.choice(80, size=1 + n % 4, replace=False).tolist() for n in range(12)])
     query = torch.from_numpy(random_vectors(5, seed=2)).requires_grad_()
     picked = np.array([3, 11, 0, 7, 3])
-    settings = section(negatives="hardest", negatives_per_query=wanted, loss=loss, distance=distance)
+    settings = section(negatives="hardest", per_query=wanted, loss=loss, distance=distance)
     found = negative_chooser(settings, examples, store, seed=0)(picked, 9, query)
 
     for place, row in enumerate(picked):
@@ -169,9 +173,9 @@ def test_each_similarity_finds_other_hardest_negatives(tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", ["random", "hardest"])
 def test_a_store_that_is_too_small_is_refused(store: Store, source: str) -> None:
     examples = addressed([[0], [1, 2, 3]])
-    assert len(chosen(examples, store, negatives="random", negatives_per_query=3)[1]) == 3
-    with pytest.raises(DataError, match=r"must hold at least 7 documents for tune.negatives_per_query = 4 beside .*, got 6; lower it"):
-        negative_chooser(section(negatives=source, negatives_per_query=4), examples, store, seed=0)
+    assert len(chosen(examples, store, negatives="random", per_query=3)[1]) == 3
+    with pytest.raises(DataError, match=r"must hold at least 7 documents for tune.negatives.per_query = 4 beside .*, got 6; lower it"):
+        negative_chooser(section(negatives=source, per_query=4), examples, store, seed=0)
 
 
 def test_vectors_are_gathered_list_after_list(store: Store) -> None:
@@ -183,13 +187,13 @@ def test_vectors_are_gathered_list_after_list(store: Store) -> None:
 @pytest.mark.parametrize("source", ["random", "hardest"])
 def test_the_answers_of_the_same_question_in_other_rows_are_never_negatives(store: Store, source: Any) -> None:
     examples = addressed([[0], [1], [2]], answers=[[0, 1, 2], [0, 1, 2], [2, 5]])
-    choose = negative_chooser(section(negatives=source, negatives_per_query=3), examples, store, seed=0)
+    choose = negative_chooser(section(negatives=source, per_query=3), examples, store, seed=0)
     # Each query stands where a document of another row does.
     found = lists(choose(np.arange(3), 0, torch.from_numpy(store.gather([1, 2, 5]))))
     assert [sorted(rows) for rows in found[:2]] == [[3, 4, 5]] * 2
     assert not {2, 5} & set(found[2])
     with pytest.raises(DataError, match="must hold at least 7 documents"):
-        negative_chooser(section(negatives=source, negatives_per_query=4), examples, store, seed=0)
+        negative_chooser(section(negatives=source, per_query=4), examples, store, seed=0)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -208,11 +212,11 @@ def test_a_batch_of_one_query_needs_a_negative(store: Store) -> None:
 
 def test_short_lists_are_counted_in_a_note() -> None:
     examples = addressed([[0], [1], [2]], [[5, 3, 1], [4], []])
-    found = [short_lists_note(examples, section(negatives_per_query=wanted, **loss)) for wanted, loss in ((3, {}), (2, SOFTMAX))]
+    found = [short_lists_note(examples, section(per_query=wanted, **loss)) for wanted, loss in ((3, {}), (2, SOFTMAX))]
     assert found == [
-        "1 of 3 queries list fewer than tune.negatives_per_query = 3 negatives: theirs are repeated",
-        "2 of 3 queries list fewer than tune.negatives_per_query = 2 negatives: they bring what they list",
+        "1 of 3 queries list fewer than tune.negatives.per_query = 3 negatives: theirs are repeated",
+        "2 of 3 queries list fewer than tune.negatives.per_query = 2 negatives: they bring what they list",
     ]
-    assert short_lists_note(addressed([[0]], [[1, 2]]), section(negatives_per_query=2)) is None
+    assert short_lists_note(addressed([[0]], [[1, 2]]), section(per_query=2)) is None
     assert short_lists_note(addressed([[0], [1]]), section(**SOFTMAX)) is None
-    assert short_lists_note(examples, section(negatives="random", negatives_per_query=3)) is None
+    assert short_lists_note(examples, section(negatives="random", per_query=3)) is None

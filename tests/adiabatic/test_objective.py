@@ -101,7 +101,7 @@ def softmax_by_hand(queries: np.ndarray, examples: AddressedSet, rows: list[int]
 @pytest.mark.parametrize("wanted", [1, 3])
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
 def test_the_triplet_loss_of_a_step_equals_plain_loops(store: Store, distance: str, wanted: int) -> None:
-    objective = objective_for(store, distance=distance, margin=0.4, negatives_per_query=wanted)
+    objective = objective_for(store, distance=distance, margin=0.4, per_query=wanted)
     for step in range(4):
         rows = picked_at(step)
         expected = triplet_by_hand(query_vectors(objective, rows), TRAIN, rows, wanted=wanted, margin=0.4, distance=distance)
@@ -127,7 +127,7 @@ def test_the_triplet_loss_and_its_gradient_equal_those_of_sentence_transformers(
 @pytest.mark.parametrize("wanted", [1, 3])
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
 def test_the_softmax_of_a_step_equals_plain_loops_without_the_known_positives(store: Store, wanted: int, temperature: float) -> None:
-    objective = objective_for(store, loss="in_batch_softmax", temperature=temperature, negatives_per_query=wanted)
+    objective = objective_for(store, loss="in_batch_softmax", temperature=temperature, per_query=wanted)
     for step in range(4):
         rows = picked_at(step)
         expected = softmax_by_hand(query_vectors(objective, rows), TRAIN, rows, wanted=wanted, temperature=temperature)
@@ -142,7 +142,7 @@ def test_queries_of_one_document_are_no_negatives_of_each_other(store: Store) ->
 
 
 def test_a_step_can_be_computed_alone_and_in_any_order(store: Store) -> None:
-    first, second = (objective_for(store, negatives="random", negatives_per_query=2) for _ in range(2))
+    first, second = (objective_for(store, negatives="random", per_query=2) for _ in range(2))
     forward = [loss_of(first, step) for step in range(6)]
     assert [loss_of(second, step) for step in reversed(range(6))] == forward[::-1]
 
@@ -198,7 +198,7 @@ def test_ties_count_as_errors(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wanted", [1, 2, 5])
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
 def test_the_validation_loss_for_triplets_is_the_training_loss_on_the_first_negatives(store: Store, distance: str, wanted: int) -> None:
-    objective = objective_for(store, distance=distance, margin=0.4, negatives_per_query=wanted)
+    objective = objective_for(store, distance=distance, margin=0.4, per_query=wanted)
     rows = list(range(len(VALIDATION)))
     expected = triplet_by_hand(validation_vectors(objective), VALIDATION, rows, wanted=wanted, margin=0.4, distance=distance)
     assert objective.validate().loss == pytest.approx(expected, rel=1e-5)
@@ -224,7 +224,7 @@ def test_the_validation_loss_does_not_depend_on_the_order_of_the_queries(store: 
 
 @pytest.mark.parametrize("wanted", [1, 2, 5])
 def test_the_validation_loss_for_the_softmax_is_over_batches_of_the_training_size(store: Store, wanted: int) -> None:
-    objective = objective_for(store, loss="in_batch_softmax", temperature=0.3, negatives_per_query=wanted)
+    objective = objective_for(store, loss="in_batch_softmax", temperature=0.3, per_query=wanted)
     queries, expected = validation_vectors(objective), 0.0
     for rows, weight in validation_rows():
         expected += weight * softmax_by_hand(queries[rows], VALIDATION, rows, wanted=wanted, temperature=0.3)
@@ -272,7 +272,7 @@ def test_validation_does_not_depend_on_the_training_before_it(store: Store) -> N
     for step in (5, 0, 17):
         objective.loss(step)
     assert objective.validate() == first
-    assert objective_for(store, negatives="examples", negatives_per_query=1).validate() == first
+    assert objective_for(store, negatives="examples", per_query=1).validate() == first
 
 
 def modes(encoder: Encoder) -> list[bool]:

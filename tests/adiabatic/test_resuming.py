@@ -73,8 +73,8 @@ def test_a_job_that_has_a_model_has_its_result_and_one_cut_short_between_is_comp
 
 def test_resuming_with_another_setting_store_model_or_data_names_what_differs(problem: Problem, tmp_path: Path) -> None:
     run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}))
-    with pytest.raises(JobError, match=r"tune.margin was 0.3, is 0.4; repeat the first command"):
-        run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1, "margin": 0.4}), resume=True)
+    with pytest.raises(JobError, match=r"tune.loss.margin was 0.3, is 0.4; repeat the first command"):
+        run(problem, tmp_path / "job", settings_of(tune={"loss": {"margin": 0.4}, "max_epochs": 1}), resume=True)
     other = Problem(problem.model, problem.store, tmp_path / "other.jsonl")
     other.data.write_text("\n".join(problem.data.read_text().splitlines()[:-1]) + "\n")
     with pytest.raises(JobError, match="got a difference: the examples differ from those the job began with"):
@@ -88,9 +88,11 @@ def test_resuming_with_another_setting_store_model_or_data_names_what_differs(pr
 def test_a_setting_left_out_when_resuming_is_named_before_the_data_are_read(problem: Problem, tmp_path: Path) -> None:
     own = Problem(problem.model, problem.store, tmp_path / "data.jsonl")
     own.data.write_bytes(problem.data.read_bytes())
-    run(own, tmp_path / "job", settings_of(tune={"max_epochs": 1, "margin": 0.4}))
+    run(own, tmp_path / "job", settings_of(tune={"loss": {"margin": 0.4}, "max_epochs": 1}))
     own.data.unlink()
-    with pytest.raises(JobError, match=r"got a difference: tune.margin was 0.4, is 0.3; repeat the first command with all its settings"):
+    with pytest.raises(
+        JobError, match=r"got a difference: tune.loss.margin was 0.4, is 0.3; repeat the first command with all its settings"
+    ):
         run(own, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
 
 

@@ -133,7 +133,7 @@ def test_one_column_for_both_sides_is_refused_in_python_too() -> None:
 
 @pytest.mark.parametrize(
     ("key", "nearest"),
-    [("lr", "learning_rate"), ("bs", "batch_size"), ("wd", "weight_decay"), ("temp", "temperature"), ("max_steps", "steps")],
+    [("lr", "learning_rate"), ("bs", "batch_size"), ("wd", "weight_decay"), ("temp", "loss.temperature"), ("max_steps", "steps")],
 )
 def test_an_abbreviation_is_answered_with_the_key_that_it_stands_for(key: str, nearest: str) -> None:
     assert fault({"train": {key: 1}}) == f"unknown key train.{key}; did you mean train.{nearest}?"

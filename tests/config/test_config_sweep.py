@@ -45,53 +45,71 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
             {"grid": {"encoder": {"max_tokens": [8]}}},
             "grid.encoder.max_tokens must be a setting that may vary from run to run; what may vary are keys of tune and data",
         ),
-        ({"grid": {"tune": {"margin": 0.1}}}, "grid.tune.margin must be a list of values, or a table with low and high, got 0.1"),
-        ({"grid": {"tune": {"margin": []}}}, "grid.tune.margin must be a list of values"),
-        ({"grid": {"tune": {"margin": [0.1, 0.2, 0.1]}}}, "grid.tune.margin must name each value once, got 0.1 more than once"),
-        ({"grid": {"tune": {"margin": [-1.0, 0.1]}}}, "tune.margin must be"),
         (
-            {"grid": {"tune": {"margin": {"low": 0.3, "high": 0.1}}}},
-            "grid.tune.margin: low must be below high, got 0.3 and 0.1; exchange them",
+            {"grid": {"tune": {"weight_decay": 0.1}}},
+            "grid.tune.weight_decay must be a list of values, or a table with low and high, got 0.1",
         ),
-        ({"grid": {"tune": {"margin": {"low": 0.3, "high": 0.5, "steps": 2}}}}, "grid.tune.margin: unknown key steps"),
+        ({"grid": {"tune": {"weight_decay": []}}}, "grid.tune.weight_decay must be a list of values"),
+        ({"grid": {"tune": {"weight_decay": [0.1, 0.2, 0.1]}}}, "grid.tune.weight_decay must name each value once, got 0.1 more than once"),
+        ({"grid": {"tune": {"weight_decay": [-1.0, 0.1]}}}, "tune.weight_decay must be"),
         (
-            {"grid": {"tune": {"margin": {"low": 0.3, "high": 0.301, "count": 5}}}},
-            "grid.tune.margin: count must leave values that differ in three digits, got 5 from 0.3 to 0.301",
+            {"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.1}}}},
+            "grid.tune.weight_decay: low must be below high, got 0.3 and 0.1; exchange them",
         ),
-        ({"grid": {"tune": {"margin": [0.1]}}, "tune": {"margin": 0.2}}, "tune.margin has no effect where grid.tune.margin varies it"),
-        ({"grid": {"tune": {"loss": ["triplet", "in_batch_softmax"], "margin": [0.3, 0.2]}}}, "tune.margin has no effect with tune.loss"),
-        ({"variants": [{"name": "a", "tune": {"margn": 0.1}}]}, "unknown key variants.tune.margn; did you mean variants.tune.margin?"),
+        ({"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.5, "steps": 2}}}}, "grid.tune.weight_decay: unknown key steps"),
+        (
+            {"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.301, "count": 5}}}},
+            "grid.tune.weight_decay: count must leave values that differ in three digits, got 5 from 0.3 to 0.301",
+        ),
+        (
+            {"grid": {"tune": {"weight_decay": [0.1]}}, "tune": {"weight_decay": 0.2}},
+            "tune.weight_decay has no effect where grid.tune.weight_decay varies it",
+        ),
+        (
+            {"grid": {"tune": {"loss": {"kind": ["triplet", "in_batch_softmax"], "margin": [0.3]}}}},
+            "tune.loss.margin belongs to triplet; kind is",
+        ),
+        (
+            {"variants": [{"name": "a", "tune": {"weight_decai": 0.1}}]},
+            "unknown key variants.tune.weight_decai; did you mean variants.tune.weight_decay?",
+        ),
         ({"variants": [{"name": "a"}, {"name": "a"}]}, "variants must have names of their own, got 'a' more than once"),
         (
-            {"variants": [{"name": "a", "tune": {"margin": 0.1}}], "grid": {"tune": {"margin": [0.2]}}},
-            "tune.margin must be set by grid or by variants, got both",
+            {"variants": [{"name": "a", "tune": {"weight_decay": 0.1}}], "grid": {"tune": {"weight_decay": [0.2]}}},
+            "tune.weight_decay must be set by grid or by variants, got both",
         ),
-        ({"variants": [{"name": "a", "tune": {"margin": -0.1}}]}, "tune.margin must be"),
-        ({"variants": [{"name": "a", "grid": {"tune": {"margn": [0.1]}}}]}, "did you mean variants.grid.tune.margin?"),
-        ({"variants": [{"name": "a", "grid": {"tune": {"margin": 0.1}}}]}, "variants.grid.tune.margin must be a list of values"),
-        ({"variants": [{"name": "a", "grid": {"tune": {"margin": [0.1, -0.1]}}}]}, "tune.margin must be"),
+        ({"variants": [{"name": "a", "tune": {"weight_decay": -0.1}}]}, "tune.weight_decay must be"),
+        ({"variants": [{"name": "a", "grid": {"tune": {"weight_decai": [0.1]}}}]}, "did you mean variants.grid.tune.weight_decay?"),
         (
-            {"variants": [{"name": "a", "tune": {"margin": 0.1}, "grid": {"tune": {"margin": [0.2]}}}]},
-            "variants.grid.tune.margin varies what variants.tune.margin sets, got both",
+            {"variants": [{"name": "a", "grid": {"tune": {"weight_decay": 0.1}}}]},
+            "variants.grid.tune.weight_decay must be a list of values",
+        ),
+        ({"variants": [{"name": "a", "grid": {"tune": {"weight_decay": [0.1, -0.1]}}}]}, "tune.weight_decay must be"),
+        (
+            {"variants": [{"name": "a", "tune": {"weight_decay": 0.1}, "grid": {"tune": {"weight_decay": [0.2]}}}]},
+            "variants.grid.tune.weight_decay varies what variants.tune.weight_decay sets, got both",
         ),
         (
-            {"variants": [{"name": "a", "grid": {"tune": {"margin": [0.1]}}}], "grid": {"tune": {"margin": [0.2]}}},
-            "tune.margin must be set by grid or by variants, got both",
+            {"variants": [{"name": "a", "grid": {"tune": {"weight_decay": [0.1]}}}], "grid": {"tune": {"weight_decay": [0.2]}}},
+            "tune.weight_decay must be set by grid or by variants, got both",
         ),
         ({"sweep": {"seeds": [1, 1]}}, "sweep.seeds must be a list that names each seed once"),
         ({"sweep": {"engine": "dask"}}, "sweep.engine must be"),
         ({"sweep": {"seeds": []}}, "sweep.seeds must be a list that is not empty, got []"),
         ({"sweep": {"seeds": [2**32]}}, "sweep.seeds must be <= 4294967295, got 4294967296"),
         ({"sweep": {"targets": ["a", "a"]}}, "sweep.targets must be a list that names each task once, got ['a', 'a']"),
-        ({"grid": {"tune": {"margin": {}}}}, "grid.tune.margin: low must be given, got none; high must be given, got none"),
-        ({"variants": [{"name": "a", "grid": {"tune": {"margin": {}}}}]}, "variants.grid.tune.margin: low must be given, got none"),
+        ({"grid": {"tune": {"weight_decay": {}}}}, "grid.tune.weight_decay: low must be given, got none; high must be given, got none"),
+        (
+            {"variants": [{"name": "a", "grid": {"tune": {"weight_decay": {}}}}]},
+            "variants.grid.tune.weight_decay: low must be given, got none",
+        ),
         ({"variants": [{"name": "a"}, {"name": "b"}]}, "variants must differ, got 'a' and 'b', which set the same; leave one out"),
         (
             {
-                "tune": {"margin": 0.3},
-                "variants": [{"name": "a", "tune": {"margin": 0.1}}, {"name": "b", "grid": {"tune": {"margin": [0.2]}}}],
+                "tune": {"weight_decay": 0.3},
+                "variants": [{"name": "a", "tune": {"weight_decay": 0.1}}, {"name": "b", "grid": {"tune": {"weight_decay": [0.2]}}}],
             },
-            "tune.margin has no effect where every variant sets it; leave it out",
+            "tune.weight_decay has no effect where every variant sets it; leave it out",
         ),
         (
             {"probes": {"use": False, "depth": 10}},
@@ -127,6 +145,6 @@ def test_what_is_wrong_is_told_once(tables: dict[str, Any], told: str) -> None:
 
 
 def test_faults_of_grid_and_tables_come_together() -> None:
-    said = fault(grid={"tune": {"margn": [1.0]}}, tune={"batch_size": 0})
-    assert "grid.tune.margn" in said
+    said = fault(grid={"tune": {"weight_decai": [1.0]}}, tune={"batch_size": 0})
+    assert "grid.tune.weight_decai" in said
     assert "tune.batch_size" in said

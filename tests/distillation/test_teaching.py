@@ -261,7 +261,10 @@ def logged(job: str) -> list[tuple[int, float]]:
             {"distill": {"width": "pca"}},
             "distill.width must be projection or none or auto where the student has 32 numbers and its teachers have 32, got pca",
         ),
-        ({"train": {"negatives_per_query": 3}}, "train.negatives_per_query has no effect with train.loss = 'cosine_distance'"),
+        (
+            {"train": {"loss": {"negatives_per_query": 3}}},
+            "train.loss.negatives_per_query belongs to in_batch_softmax, samtone, pair, triplet; kind is cosine_distance",
+        ),
         ({"distill": {"student": "nobody"}}, "nobody"),
     ],
 )

@@ -34,7 +34,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "a frozen tower and a guide, few checkpoints": {
         "mixture": {"exhausted": "drop"},
         "towers": {"kind": "asymmetric", "frozen": "document"},
-        "train": {"guide": "other", "keep": "best"},
+        "train": {"loss": {"guide": "other"}, "keep": "best"},
         "run": {"checkpoint_seconds": 1e6},
     },
 }

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from adiabat.config.dual_training import TrainSection, TrainSettings
 from adiabat.config.reader import checked
+from adiabat.config.section import overlaid
 from adiabat.config.shared import EncoderSection
 from adiabat.core.progress import Watch
 from adiabat.data.pair_sets import PairBuilder, PairSet, TextList, Texts
@@ -21,6 +22,7 @@ from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
+from tests.settings_by_name import by_name
 from tests.tiny import tiny_dual
 
 WIDTH = 16
@@ -73,7 +75,8 @@ def both_sets() -> tuple[PairSet, PairSet]:
 
 def settings_of(**tables: dict[str, Any]) -> TrainSettings:
     """Settings with these tables; dropout is off unless it is asked for."""
-    return checked(TrainSettings, {**tables, "train": {"dropout": False, "batch_size": 5, **tables.get("train", {})}})
+    usual = {"train": {"dropout": False, "batch_size": 5}}
+    return checked(TrainSettings, {**tables, **overlaid(TrainSettings, usual, by_name(TrainSettings, "train", tables.get("train", {})))})
 
 
 def section(**settings: Any) -> TrainSection:
@@ -151,7 +154,7 @@ def job_settings(problem: Problem, out: Path, **tables: dict[str, Any]) -> Train
             **tables,
             "job": {"model": "tiny", "data": str(problem.data), "out": str(out), **tables.get("job", {})},
             "data": {**share, **tables.get("data", {})},
-            "train": {**regime, **tables.get("train", {})},
+            **overlaid(TrainSettings, {"train": regime}, by_name(TrainSettings, "train", tables.get("train", {}))),
             "run": run,
         },
     )

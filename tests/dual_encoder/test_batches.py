@@ -56,7 +56,7 @@ def counted_as_negatives(pairs: Pairs) -> list[set[int]]:
 # --- Drawing ---
 
 
-@pytest.mark.parametrize("settings", [{}, {"negatives_seen_by": "own"}, {"loss": "triplet"}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"loss": {"negatives_shared": False}}, {"loss": "triplet"}], ids=str)
 def test_a_batch_follows_from_the_seed_and_the_step_alone(settings: dict[str, Any]) -> None:
     pairs, _ = both_sets()
     many = {"negatives_per_query": 2, **settings}
@@ -99,7 +99,7 @@ def test_no_negatives_are_drawn_where_none_are_asked_for() -> None:
 
 def test_own_negatives_of_queries_that_list_few_are_filled_up_with_the_positive() -> None:
     pairs = paired(("a", ["x"], ["u", "v", "w"]), ("b", ["y"], ["u"]), ("c", ["z"], []))
-    batch = drawn(pairs, np.arange(3), negatives_per_query=2, negatives_seen_by="own")
+    batch = drawn(pairs, np.arange(3), negatives_per_query=2, negatives_shared=False)
     x, u, v, w, y, z = range(6)
     assert set(batch.own[0].tolist()) < {u, v, w}
     assert batch.own[1:].tolist() == [[u, y], [z, z]]
@@ -131,20 +131,20 @@ def test_queries_without_negatives_are_refused_where_nothing_else_is_compared(se
 
 def test_filling_up_is_refused_where_it_would_not_be_masked() -> None:
     pairs = paired(("a", ["x"], ["u", "v"]), ("b", ["y"], ["u"]))
-    own = {"negatives_seen_by": "own", "mask_duplicates": False}
+    own = {"loss": {"negatives_shared": False, "mask_duplicates": False}}
     with pytest.raises(
-        ConfigError, match="train.mask_duplicates must be true where queries of set list fewer than 2 negatives of their own"
+        ConfigError, match="train.loss.mask_duplicates must be true where queries of set list fewer than 2 negatives of their own"
     ):
         check_negatives(pairs, section(negatives_per_query=2, **own))
     check_negatives(pairs, section(negatives_per_query=1, **own))
-    check_negatives(pairs, section(negatives_per_query=2, negatives_seen_by="own"))
+    check_negatives(pairs, section(negatives_per_query=2, negatives_shared=False))
     check_negatives(pairs, section(negatives_per_query=2, mask_duplicates=False))
 
 
 # --- Sharing out ---
 
 
-@pytest.mark.parametrize("settings", [{}, {"negatives_seen_by": "own"}, {"loss": "triplet"}, {"negatives_per_query": 0}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"loss": {"negatives_shared": False}}, {"loss": "triplet"}, {"negatives_per_query": 0}], ids=str)
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("most", [1, 3])
 def test_the_parts_of_all_processes_make_up_the_batch_negatives_included(settings: dict[str, Any], count: int, most: int) -> None:
@@ -172,7 +172,7 @@ def test_a_batch_that_processes_cannot_share_is_refused() -> None:
 
 def test_embeddings_stand_where_their_texts_do() -> None:
     pairs, _ = both_sets()
-    choices: list[dict[str, Any]] = [{}, {"negatives_seen_by": "own"}]
+    choices: list[dict[str, Any]] = [{}, {"loss": {"negatives_shared": False}}]
     for settings in choices:
         batch = drawn(pairs, negatives_per_query=2, **settings)
         made = pairs_for(pairs, batch, **settings)
@@ -186,7 +186,7 @@ def test_embeddings_stand_where_their_texts_do() -> None:
 
 def test_a_place_that_was_filled_up_does_not_count() -> None:
     pairs = paired(("a", ["x"], ["u", "v", "w"]), ("b", ["y"], ["u"]), ("c", ["z"], []))
-    own: dict[str, Any] = {"negatives_seen_by": "own"}
+    own: dict[str, Any] = {"loss": {"negatives_shared": False}}
     filled = in_batch_softmax(pairs_for(pairs, drawn(pairs, np.arange(3), negatives_per_query=3, **own), **own), temperature=0.7)
     query, document = vectors(3, seed=0), vectors(6, seed=1)
     # x, y and z are rows 0, 4 and 5; u, v and w are rows 1 to 3.
@@ -262,7 +262,9 @@ def test_the_loss_is_the_same_with_all_answers_as_with_those_of_the_batch() -> N
 @pytest.mark.parametrize("seen_by", ["all", "own"])
 def test_a_guide_is_given_unit_vectors_in_step_with_the_texts_and_its_margin(seen_by: str) -> None:
     train, _ = both_sets()
-    settings: dict[str, Any] = {"negatives_seen_by": seen_by, "guide": "other", "guide_margin": 0.2, "guide_relative": True}
+    settings: dict[str, Any] = {
+        "loss": {"negatives_shared": seen_by == "all", "guide": {"model": "other", "margin": 0.2, "relative": True}}
+    }
     batch = drawn(train, negatives_per_query=2, **settings)
     opinion = Sides(torch.randn(len(batch.query), 3), torch.randn(len(batch.documents), 3))
     guide = pairs_for(train, batch, opinion=opinion, **settings).guide

@@ -155,7 +155,7 @@ def test_the_seed_decides_projections_and_adapters_and_leaves_the_global_random_
 
 @pytest.mark.parametrize(
     ("train", "said"),
-    [({}, "cosine"), ({"similarity": "dot"}, "dot"), ({"loss": "triplet", "distance": "euclidean"}, "euclidean")],
+    [({}, "cosine"), ({"similarity": "dot"}, "dot"), ({"loss": {"kind": "triplet", "distance": "euclidean"}}, "euclidean")],
     ids=str,
 )
 def test_what_is_saved_names_the_similarity_that_was_trained(train: dict[str, Any], said: str) -> None:
@@ -173,7 +173,7 @@ def test_what_is_saved_names_the_similarity_that_was_trained(train: dict[str, An
     [
         ("job.model", {"job": {"model": "nowhere"}}),
         ("towers.document_model", {"towers": {"kind": "asymmetric", "document_model": "nowhere"}}),
-        ("train.guide", {"train": {"guide": "nowhere"}}),
+        ("train.loss.guide", {"train": {"guide": "nowhere"}}),
     ],
 )
 def test_a_model_that_is_not_there_is_told_by_its_setting(key: str, tables: dict[str, Any]) -> None:
@@ -199,13 +199,13 @@ def test_a_guide_is_loaded_as_it_is_and_may_run_no_more_code_than_the_model() ->
         return from_memory(name, section)
 
     encoder = {"query_prompt": "q: ", "max_tokens": 9, "pooling": "cls", "trust_remote_code": "tiny", "allow_pickles": True}
-    found = built(train={"guide": "other"}, encoder=encoder, load=load)
+    found = built(train={"loss": {"guide": "other"}}, encoder=encoder, load=load)
     assert found.guide is not None
     own = settings_of(encoder=encoder).encoder
     assert asked == [("tiny", own), ("other", EncoderSection(trust_remote_code="tiny", allow_pickles=True))]
     assert weights_of(found.guide.query) == weights_of(model(seed=1).query)
     for name in (None, "self"):
-        assert built(train={"guide": name} if name else {}).guide is None
+        assert built(train={"loss": {"guide": name}} if name else {}).guide is None
 
 
 # --- A projection that starts with given weights ---
@@ -326,7 +326,7 @@ def test_prints_are_those_of_the_models_that_were_loaded_whatever_was_made_of_th
     assert plain == (model().fingerprint("query"), model().fingerprint("document"))
     for train in ({"method": {"kind": "lora", "rank": 4}}, {"method": "bias"}, {"dropout": True}):
         assert built(train=train, towers={"projection_width": 5}, run={"seed": 9}).prints == plain
-    more = built(kind="asymmetric", towers={"document_model": "other"}, train={"guide": "other"}).prints
+    more = built(kind="asymmetric", towers={"document_model": "other"}, train={"loss": {"guide": "other"}}).prints
     other = (model(seed=1).fingerprint("query"), model(seed=1).fingerprint("document"))
     assert more == (*plain, *other, *other)
 

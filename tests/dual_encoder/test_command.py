@@ -133,10 +133,10 @@ def test_a_run_that_is_there_is_resumed_and_only_then(run: Run, tmp_path: Path) 
 
 def test_a_dry_run_says_what_a_run_would_take_and_writes_nothing(run: Run, world: Path, tmp_path: Path) -> None:
     before = listing(world)
-    said = run(*train("--dry-run", *setting("train.temperature=0.1")))
+    said = run(*train("--dry-run", *setting("train.loss.temperature=0.1")))
     assert said.code == 0
     table = tomllib.loads(said.out)
-    assert (table["train"]["temperature"], table["train"]["steps"], table["job"]["out"]) == (0.1, 4, "new")
+    assert (table["train"]["loss"]["temperature"]["value"], table["train"]["steps"], table["job"]["out"]) == (0.1, 4, "new")
     for word in ("parameters", "length", "operations", "memory", "time"):
         assert re.search(rf"^# {word}: .*\d", said.out, re.MULTILINE)
     as_json = json.loads(run(*train("--dry-run", "--json", out=None)).out)
@@ -145,7 +145,7 @@ def test_a_dry_run_says_what_a_run_would_take_and_writes_nothing(run: Run, world
     assert listing(world) == before
     (tmp_path / "told.toml").write_text(said.out)
     told = read_settings(TrainSettings, tmp_path / "told.toml")
-    assert told == read_settings(TrainSettings, Path("RUN.toml"), ["train.temperature=0.1", "job.out=new"])
+    assert told == read_settings(TrainSettings, Path("RUN.toml"), ["train.loss.temperature=0.1", "job.out=new"])
 
 
 # --- What users do wrong ---
@@ -186,8 +186,8 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "a pattern that freezes nothing": (train(*setting('train.freeze=["embedings"]')), ('"embedings" must match a parameter', "embeddings")),
     "a temperature too cold to learn": (
-        train(*setting("train.temperature_schedule=learned", "train.temperature=0.001")),
-        ("train.temperature must be at least 0.01 where it is learned, got 0.001",),
+        train(*setting("train.loss.temperature={kind='learned', first=0.001}")),
+        ("train.loss.temperature.first must be >= 0.01, got 0.001",),
     ),
     "a setting without effect": (train(*setting("train.method.rank=4")), ("train.method.rank belongs to lora; kind is full",)),
     "a GPU that is not there": (train("--device", "cuda:63"), ("run.device must be a device of this machine", "'cuda:63'")),

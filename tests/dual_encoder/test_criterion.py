@@ -48,17 +48,17 @@ def loss_of(pairs: Pairs, *, tile: int | None = None, temperature: float = T, **
 
 IN_BATCH: dict[str, tuple[dict[str, Any], Callable[..., Tensor], dict[str, Any]]] = {
     "the default": ({}, in_batch_softmax, {"symmetric": True}),
-    "one way": ({"symmetric": False}, in_batch_softmax, {"symmetric": False}),
+    "one way": ({"loss": {"symmetric": False}}, in_batch_softmax, {"symmetric": False}),
     "a margin": ({"margin": 0.3}, in_batch_softmax, {"symmetric": True, "margin": 0.3}),
     "samtone": ({"loss": "samtone"}, samtone, {"side": "query"}),
-    "samtone of documents": ({"loss": "samtone", "same_tower": "document"}, samtone, {"side": "document"}),
-    "samtone of both": ({"loss": "samtone", "same_tower": "both", "margin": 0.1}, samtone, {"side": "both", "margin": 0.1}),
-    "samtone one way": ({"loss": "samtone", "symmetric": False}, samtone, {"symmetric": False}),
-    "pair": ({"loss": "pair"}, pair, {"weight": 0.1, "symmetric": True}),
+    "samtone of documents": ({"loss": {"kind": "samtone", "same_tower": "document"}}, samtone, {"side": "document"}),
+    "samtone of both": ({"loss": {"kind": "samtone", "same_tower": "both", "margin": 0.1}}, samtone, {"side": "both", "margin": 0.1}),
+    "samtone one way": ({"loss": {"kind": "samtone", "symmetric": False}}, samtone, {"symmetric": False}),
+    "pair": ({"loss": "pair"}, pair, {"symmetric": True, "weight": 0.1}),
     "pair with everything": (
-        {"loss": "pair", "pair_weight": 0.4, "pair_printed": True, "symmetric": False, "margin": 0.2},
+        {"loss": {"kind": "pair", "weight": 0.4, "printed": True, "symmetric": False, "margin": 0.2}},
         pair,
-        {"weight": 0.4, "printed": True, "symmetric": False, "margin": 0.2},
+        {"symmetric": False, "margin": 0.2, "weight": 0.4, "printed": True},
     ),
 }
 
@@ -99,7 +99,14 @@ def test_the_cosine_takes_no_notice_of_lengths_and_the_product_does() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"similarity": "dot"}, {"loss": "samtone", "same_tower": "both"}, {"loss": "pair"}, {"loss": "triplet"}, {"guide": "self"}],
+    [
+        {},
+        {"similarity": "dot"},
+        {"loss": {"kind": "samtone", "same_tower": "both"}},
+        {"loss": "pair"},
+        {"loss": "triplet"},
+        {"loss": {"guide": "self"}},
+    ],
     ids=str,
 )
 def test_the_loss_over_widths_is_the_mean_over_the_first_numbers_and_the_whole(settings: dict[str, Any]) -> None:
@@ -150,7 +157,7 @@ def test_a_model_that_is_its_own_guide_takes_out_what_it_finds_as_good_as_the_po
     assert loss_of(pairs, symmetric=False, guide="self") == pytest.approx((first + third) / 3, rel=1e-9)
     # 0.85 below its positive, the first query and the second keep nothing, and the third b alone.
     third = math.log(math.exp(-0.96 / T) + math.exp(0.0))
-    assert loss_of(pairs, symmetric=False, guide="self", guide_margin=0.85) == pytest.approx(third / 3, rel=1e-9)
+    assert loss_of(pairs, symmetric=False, guide={"model": "self", "margin": 0.85}) == pytest.approx(third / 3, rel=1e-9)
 
 
 def test_its_own_opinion_is_without_gradient_and_follows_the_similarity() -> None:
@@ -159,9 +166,9 @@ def test_its_own_opinion_is_without_gradient_and_follows_the_similarity() -> Non
     shared, own = (None if part is None else part.detach() for part in (unit.shared, unit.own))
     for margin, relative in ((0.0, False), (0.2, False), (0.2, True)):
         judged = replace(unit, guide=Guide(unit.query, unit.positive, shared, own, margin=margin, relative=relative))
-        given: dict[str, Any] = {"guide_margin": margin, "guide_relative": relative} if margin else {}
+        guide = {"model": "self", "margin": margin, "relative": relative}
         expected = float(in_batch_softmax(judged, temperature=T, symmetric=True))
-        assert loss_of(pairs, guide="self", **given) == pytest.approx(expected, rel=1e-12)
+        assert loss_of(pairs, guide=guide) == pytest.approx(expected, rel=1e-12)
     long = replace(pairs, guide=Guide(pairs.query, pairs.positive, pairs.shared, pairs.own))
     expected = float(in_batch_softmax(long, temperature=T, symmetric=True))
     assert loss_of(pairs, guide="self", similarity="dot") == pytest.approx(expected, rel=1e-12)
@@ -172,7 +179,7 @@ def test_a_guide_that_comes_with_the_pairs_is_heeded_as_it_is() -> None:
     opinion = Guide(query, positive, shared, random(PAIRS, OWN, 3, seed=8), margin=0.1)
     judged = replace(batch(), guide=opinion)
     expected = float(in_batch_softmax(judged.unit(), temperature=T, symmetric=True))
-    assert loss_of(judged, guide="other", guide_margin=0.1) == pytest.approx(expected, rel=1e-12)
+    assert loss_of(judged, guide={"model": "other", "margin": 0.1}) == pytest.approx(expected, rel=1e-12)
     assert expected != pytest.approx(loss_of(batch()), rel=1e-6)
 
 
@@ -194,7 +201,7 @@ def test_being_ones_own_guide_equals_the_gist_loss_of_sentence_transformers(hard
     negative = random(PAIRS, WIDTH, seed=3) + 0.3 * query if hard else None
     columns = [{"vectors": part} for part in (query, positive, negative) if part is not None]
     theirs = loss(columns, torch.empty(0))
-    given: dict[str, Any] = {"guide_margin": margin, "guide_relative": relative} if margin else {}
-    ours = loss_of(Pairs(query, positive, negative), symmetric=False, guide="self", **given)
+    guide = {"model": "self", "margin": margin, "relative": relative}
+    ours = loss_of(Pairs(query, positive, negative), symmetric=False, guide=guide)
     assert ours == pytest.approx(float(theirs), rel=1e-6)
     assert ours != pytest.approx(loss_of(Pairs(query, positive, negative), symmetric=False), rel=1e-6)

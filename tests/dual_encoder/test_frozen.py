@@ -135,7 +135,8 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_over_many_steps_and_validations_a_frozen_tower_and_a_guide_see_no_text_twice(encoded: list[tuple[Encoder, str]]) -> None:
     objective = objective_of(
-        towers={"kind": "asymmetric", "frozen": "document"}, train={"guide": "other", "negatives_per_query": 2, "guide_margin": 0.1}
+        towers={"kind": "asymmetric", "frozen": "document"},
+        train={"loss": {"negatives_per_query": 2, "guide": {"model": "other", "margin": 0.1}}},
     )
     assert objective.guide is not None
     for step in range(6):

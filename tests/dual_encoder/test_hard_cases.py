@@ -50,8 +50,11 @@ def test_biases_that_were_added_count_from_zero() -> None:
     ("tables", "told"),
     [
         ({"train": {"loss": "triplet"}, "memory": {"loss_tile": 8}}, "memory.loss_tile has no effect with train.loss = triplet"),
-        ({"train": {"negatives_seen_by": "own", "negatives_per_query": 0}}, "train.negatives_seen_by has no effect"),
-        ({"train": {"guide": "self", "guide_relative": True}}, "train.guide_relative has no effect with train.guide_margin = 0"),
+        ({"train": {"loss": {"negatives_shared": False, "negatives_per_query": 0}}}, "train.loss.negatives_shared has no effect"),
+        (
+            {"train": {"loss": {"guide": {"model": "self", "relative": True}}}},
+            "train.loss.guide.relative has no effect without a margin",
+        ),
         ({"run": {"compile": True}}, "memory.length_buckets must be given where run.compile is true"),
         ({"run": {"compile": True}, "memory": {"checkpointing": True, "length_buckets": [64]}}, "memory.checkpointing must be false"),
         ({"memory": {"length_buckets": [64, 64]}}, r"memory.length_buckets must ascend, got \[64, 64\]"),

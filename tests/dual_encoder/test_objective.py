@@ -37,21 +37,30 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 LOSSES: dict[str, tuple[dict[str, Any], Callable[[Pairs], Tensor]]] = {
     "softmax": ({}, SOFTMAX),
     "softmax one way, negatives of their own": (
-        {"symmetric": False, "negatives_seen_by": "own", "negatives_per_query": 2},
+        {"loss": {"symmetric": False, "negatives_shared": False, "negatives_per_query": 2}},
         partial(in_batch_softmax, temperature=T),
     ),
     "softmax without negatives": ({"negatives_per_query": 0, "margin": 0.2}, partial(SOFTMAX, margin=0.2)),
     "samtone": (
-        {"loss": "samtone", "same_tower": "both", "negatives_per_query": 3},
+        {"loss": {"kind": "samtone", "same_tower": "both", "negatives_per_query": 3}},
         partial(samtone, temperature=T, side="both"),
     ),
-    "pair": ({"loss": "pair", "pair_weight": 0.3}, partial(pair, temperature=T, weight=0.3, symmetric=True)),
+    "pair": ({"loss": {"kind": "pair", "weight": 0.3}}, partial(pair, temperature=T, weight=0.3, symmetric=True)),
 }
+
+
+def loss_table(given: dict[str, Any]) -> dict[str, Any]:
+    loss = given.get("loss", {})
+    return loss if isinstance(loss, dict) else {"kind": loss}
+
+
+def is_triplet(given: dict[str, Any]) -> bool:
+    return loss_table(given).get("kind") == "triplet"
 
 
 def objective_with(train: dict[str, Any] | None = None, **tables: Any) -> PairContrast:
     given = train or {}
-    warm = {} if given.get("loss") == "triplet" or "temperature" in given else {"temperature": T}
+    warm = {} if is_triplet(given) or "temperature" in {**given, **loss_table(given)} else {"temperature": T}
     return objective_of(train={**warm, **given}, **tables)
 
 
@@ -152,7 +161,7 @@ def test_every_loss_is_that_of_plain_passes(name: str, architecture: str) -> Non
 
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
 def test_triplets_are_those_of_plain_passes(distance: Any) -> None:
-    settings = {"loss": "triplet", "distance": distance, "margin": 0.4, "negatives_per_query": 3, "batch_size": 4}
+    settings = {"loss": {"kind": "triplet", "distance": distance, "margin": 0.4, "negatives_per_query": 3}, "batch_size": 4}
     train, validation = (listing_negatives(pairs) for pairs in both_sets())
     objective = objective_with(settings, towers=ARCHITECTURES["ADE"], sets=(train, validation))
     expected_pairs = pairs_by_hand(objective, drawn(objective, 1))
@@ -177,7 +186,7 @@ def test_products_are_of_the_vectors_as_they_are() -> None:
 
 @pytest.mark.parametrize("seen_by", ["all", "own"])
 def test_another_model_judges_by_the_cosine_of_its_own_vectors(seen_by: str) -> None:
-    settings = {"guide": "other", "guide_margin": 0.05, "negatives_seen_by": seen_by, "negatives_per_query": 2}
+    settings = {"loss": {"negatives_shared": seen_by == "all", "negatives_per_query": 2, "guide": {"model": "other", "margin": 0.05}}}
     objective = objective_with(settings)
     assert objective.guide is not None
     batch = drawn(objective, 2)
@@ -218,7 +227,7 @@ def test_dropout_draws_from_the_global_random_numbers_and_from_nothing_else() ->
 
 
 def test_a_text_that_stands_in_the_batch_twice_passes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    objective = objective_with({"batch_size": 12, "negatives_per_query": 3})
+    objective = objective_with({"loss": {"negatives_per_query": 3}, "batch_size": 12})
     passed: list[int] = []
     collate = Encoder.collate
 
@@ -245,20 +254,20 @@ def test_a_frozen_tower_gets_no_gradient_and_is_not_tokenised_for_training(froze
 
 EVERY_LOSS: dict[str, dict[str, Any]] = {
     **{name: settings for name, (settings, _) in LOSSES.items()},
-    "samtone of documents": {"loss": "samtone", "same_tower": "document"},
-    "pair as printed": {"loss": "pair", "pair_printed": True},
-    "its own guide": {"guide": "self", "guide_margin": 0.1},
-    "another guide": {"guide": "other"},
+    "samtone of documents": {"loss": {"kind": "samtone", "same_tower": "document"}},
+    "pair as printed": {"loss": {"kind": "pair", "printed": True}},
+    "its own guide": {"loss": {"guide": {"model": "self", "margin": 0.1}}},
+    "another guide": {"loss": {"guide": "other"}},
     "several widths": {"matryoshka": (4, 8), "negatives_per_query": 2},
-    "triplets": {"loss": "triplet", "negatives_per_query": 2, "batch_size": 4},
+    "triplets": {"loss": {"kind": "triplet", "negatives_per_query": 2}, "batch_size": 4},
 }
 
 
 def step_with(memory: dict[str, Any], settings: dict[str, Any], *, dropout: bool) -> tuple[float, dict[str, Tensor]]:
     """Loss and gradients of a step, with a temperature that is learned."""
-    learned = {} if settings.get("loss") == "triplet" else {"temperature_schedule": "learned"}
+    learned = {} if is_triplet(settings) else {"temperature": {"kind": "learned", "first": T}}
     train, validation = both_sets()
-    sets = (listing_negatives(train), validation) if settings.get("loss") == "triplet" else (train, validation)
+    sets = (listing_negatives(train), validation) if is_triplet(settings) else (train, validation)
     objective = objective_with({**learned, **settings, "dropout": dropout}, memory=memory, towers={"kind": "shared_projection"}, sets=sets)
     torch.manual_seed(11)
     with objective.passing():
@@ -272,7 +281,7 @@ def step_with(memory: dict[str, Any], settings: dict[str, Any], *, dropout: bool
 @pytest.mark.parametrize("tokens", [None, 60])
 def test_gradient_caching_checkpointing_and_tiles_change_nothing_under_dropout(name: str, tokens: int | None) -> None:
     cut = {} if tokens is None else {"chunk_tokens": tokens}
-    tiled = {} if EVERY_LOSS[name].get("loss") == "triplet" else {"loss_tile": 2}
+    tiled = {} if is_triplet(EVERY_LOSS[name]) else {"loss_tile": 2}
     plain_loss, wanted = step_with(cut, EVERY_LOSS[name], dropout=True)
     for sparing in ({"cached": True}, {"cached": True, "checkpointing": True, **tiled}):
         loss, found = step_with({**cut, **sparing}, EVERY_LOSS[name], dropout=True)
@@ -294,10 +303,10 @@ def test_cutting_a_batch_into_chunks_changes_nothing_without_dropout(name: str) 
 
 def test_a_temperature_is_fixed_scheduled_or_learned() -> None:
     assert objective_with().temperature(7) == T
-    scheduled = objective_with({"temperature_schedule": "scheduled", "first_temperature": 1.0, "temperature": 0.25, "temperature_steps": 6})
+    scheduled = objective_with({"loss": {"temperature": {"kind": "scheduled", "first": 1.0, "steps": 6, "last": 0.25}}})
     # The inverse grows from 1 to 4.
     assert [scheduled.temperature(step) for step in (0, 2, 6, 9)] == pytest.approx([1.0, 1 / 2, 1 / 4, 1 / 4])
-    learned = objective_with({"temperature_schedule": "learned"})
+    learned = objective_with({"temperature": {"kind": "learned", "first": T}})
     temperature = learned.temperature(0)
     assert isinstance(temperature, Tensor)
     assert float(temperature.detach()) == pytest.approx(T)
@@ -305,13 +314,13 @@ def test_a_temperature_is_fixed_scheduled_or_learned() -> None:
 
 
 def test_the_loss_divides_by_the_temperature_of_the_step() -> None:
-    settings = {"temperature_schedule": "scheduled", "first_temperature": 1.0, "temperature": 0.25, "temperature_steps": 6}
+    settings = {"loss": {"temperature": {"kind": "scheduled", "first": 1.0, "steps": 6, "last": 0.25}}}
     scheduled, fixed = objective_with(settings), objective_with({"temperature": 0.5})
     assert float(scheduled.loss(2).detach()) == pytest.approx(float(fixed.loss(2).detach()), rel=1e-6)
 
 
 def test_a_learned_temperature_is_told_to_the_log_within_its_range() -> None:
-    objective = objective_with({"temperature_schedule": "learned"})
+    objective = objective_with({"temperature": {"kind": "learned", "first": T}})
     assert objective.figures() == {"temperature": pytest.approx(T)}
     log_factor = dict(objective.module.named_parameters())["temperature.log_factor"]
     with torch.no_grad():

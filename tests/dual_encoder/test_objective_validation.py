@@ -30,7 +30,11 @@ def sets_of(*held_out: Row) -> tuple[PairSet, PairSet]:
 
 def objective_with(train: dict[str, Any] | None = None, *, rows: tuple[Row, ...] = (*HELD_OUT, *OTHERS), **tables: Any) -> PairContrast:
     given = train or {}
-    warm = {} if given.get("loss") == "triplet" or "temperature" in given else {"temperature": T}
+    warm = (
+        {}
+        if (isinstance(given.get("loss"), dict) and given["loss"].get("kind") == "triplet") or "temperature" in given
+        else {"temperature": T}
+    )
     return objective_of(train={**warm, **given}, sets=sets_of(*rows), **tables)
 
 
@@ -71,7 +75,7 @@ def ranks_by_hand(objective: PairContrast, rows: tuple[Row, ...], measure: str) 
 MEASURES: dict[str, dict[str, Any]] = {
     "cosine": {},
     "dot": {"similarity": "dot", "temperature": 4.0},
-    "euclidean": {"loss": "triplet", "distance": "euclidean", "batch_size": 3},
+    "euclidean": {"loss": {"kind": "triplet", "distance": "euclidean"}, "batch_size": 3},
 }
 LISTING = tuple(row for row in (*HELD_OUT, *OTHERS) if row[2])
 
@@ -129,7 +133,7 @@ def lowest_by_hand(query: str, listed: Sequence[str], most: int) -> list[str]:
 @pytest.mark.parametrize("batch_size", [2, 5, 11, 64])
 def test_the_loss_is_the_mean_over_full_batches_of_the_training_size_in_the_order_of_the_texts_hashes(batch_size: int) -> None:
     rows = (*HELD_OUT, *OTHERS)
-    objective = objective_with({"symmetric": False, "batch_size": batch_size, "negatives_per_query": 2})
+    objective = objective_with({"loss": {"symmetric": False, "negatives_per_query": 2}, "batch_size": batch_size})
     pairs = sorted(((query, text) for query, near, _ in rows for text in near), key=lambda pair: hash_texts(["\0".join(pair)])[0])
     listed = {query: [text for text in far if text not in answers_of(query, rows)] for query, _, far in ROWS}
     for query, _, far in rows:
@@ -153,7 +157,7 @@ def shuffled(rows: tuple[Row, ...], seed: int) -> tuple[Row, ...]:
     return tuple(rows[place] for place in np.random.default_rng(seed).permutation(len(rows)))
 
 
-@pytest.mark.parametrize("settings", [{}, {"loss": "samtone"}, {"negatives_per_query": 0}, {"guide": "other"}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"loss": "samtone"}, {"negatives_per_query": 0}, {"loss": {"guide": "other"}}], ids=str)
 def test_the_loss_does_not_depend_on_the_order_of_the_file(settings: dict[str, Any]) -> None:
     in_order = objective_with({"batch_size": 16, **settings}, rows=SORTED).validate()
     for seed in (1, 2):
@@ -185,8 +189,8 @@ def test_a_single_pair_is_measured_all_the_same() -> None:
 
 def test_a_schedule_is_validated_at_its_last_temperature_and_a_learned_one_as_it_stands() -> None:
     fixed = objective_with().validate()
-    scheduled = objective_with({"temperature_schedule": "scheduled", "temperature": T})
-    learned = objective_with({"temperature_schedule": "learned", "temperature": T})
+    scheduled = objective_with({"temperature": {"kind": "scheduled", "last": T}})
+    learned = objective_with({"temperature": {"kind": "learned", "first": T}})
     assert scheduled.validate().loss == pytest.approx(fixed.loss, rel=1e-6)
     assert learned.validate().loss == pytest.approx(fixed.loss, rel=1e-6)
     with torch.no_grad():
@@ -195,7 +199,9 @@ def test_a_schedule_is_validated_at_its_last_temperature_and_a_learned_one_as_it
 
 
 def test_a_guide_is_heard_in_validation_too() -> None:
-    alone, guided, own = (objective_with(settings).validate() for settings in ({}, {"guide": "other"}, {"guide": "self"}))
+    alone, guided, own = (
+        objective_with(settings).validate() for settings in ({}, {"loss": {"guide": "other"}}, {"loss": {"guide": "self"}})
+    )
     assert len({alone.loss, guided.loss, own.loss}) == 3
     assert alone.errors == guided.errors == own.errors
 

@@ -36,7 +36,7 @@ def size_of(*, width: int = 16) -> int:
         ({"towers": {"kind": "asymmetric"}}, 2, 0),
         ({"towers": {"kind": "shared_projection", "projection_width": 5}}, 2, 16 * 5),
         ({"towers": {"kind": "asymmetric", "projection_width": 5}}, 2, 2 * 16 * 5),
-        ({"train": {"temperature_schedule": "learned"}}, 1, 1),
+        ({"train": {"loss": {"temperature": "learned"}}}, 1, 1),
     ],
     ids=str,
 )
@@ -62,7 +62,7 @@ def test_ordinary_data_need_one_note_on_negatives_and_none_where_all_or_none_lis
     sets = sets_of(*(row for row in HELD_OUT if row[0] != "what barks"))
     listing = "7 of 8 queries list negatives; the others have those of the batch alone"
     assert notes_of(objective_of(sets=sets)) == (listing,)
-    assert notes_of(objective_of(sets=sets, train={"negatives_per_query": 0})) == ()
+    assert notes_of(objective_of(sets=sets, train={"loss": {"negatives_per_query": 0}})) == ()
     train, validation = sets_of(("what is new", ["a cat", "news"], ["rust"]))
     assert notes_of(objective_of(sets=(validation, validation))) == ()
     assert notes_of(objective_of(sets=(train, validation))) == (listing,)
@@ -82,8 +82,8 @@ def test_texts_that_are_cut_are_counted_on_the_side_they_are_on() -> None:
 
 @pytest.mark.parametrize(("name", "told"), [("tiny", 0), ("unit", 1)])
 def test_a_product_of_unit_vectors_is_told_to_be_the_cosine(name: str, told: int) -> None:
-    notes = notes_of(objective_of(job={"model": name}, train={"similarity": "dot"}))
-    said = "embeddings have unit length, so that train.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
+    notes = notes_of(objective_of(job={"model": name}, train={"loss": {"similarity": "dot"}}))
+    said = "embeddings have unit length, so that train.loss.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
     assert notes.count(said) == told
     assert said not in notes_of(objective_of(job={"model": name}))
 

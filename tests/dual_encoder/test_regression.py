@@ -20,6 +20,7 @@ from adiabat.losses.in_batch import cosine_distance, mean_squared_error
 from adiabat.models.saving import save
 from adiabat.store.vector_store import Store
 from adiabat.training.distributed import ALONE
+from tests.settings_by_name import by_name
 from tests.tiny import tiny_dual
 
 TEXTS = {f"d{number}": f"the answer {number} of colour {number * 7}" for number in range(16)}
@@ -45,7 +46,7 @@ def settings_in(here: Path, *, data: str = "ids", towers: dict[str, Any] | None 
         {
             "job": {"model": str(here / "model"), "data": str(here / f"{data}.jsonl"), "out": str(here / "job")},
             "towers": {"targets": str(here / "store")} if towers is None else towers,
-            "train": {**usual, **train},
+            **by_name(TrainSettings, "train", {**usual, **train}),
             "data": {"validation_fraction": 0.3},
         },
     )
@@ -99,7 +100,7 @@ def test_a_student_comes_close_to_its_targets_and_is_one_plain_model(here: Path)
 
 def test_a_regression_takes_a_batch_of_one_and_no_negatives(here: Path) -> None:
     assert objective_in(here, batch_size=1).loss(0).isfinite()
-    with pytest.raises(ConfigError, match=r"train.negatives_per_query has no effect with train.loss = 'mse'"):
+    with pytest.raises(ConfigError, match=r"train.loss.negatives_per_query has no effect with train.loss = 'mse'"):
         settings_in(here, loss="mse", negatives_per_query=3)
 
 

@@ -53,7 +53,7 @@ def loss_of(settings: TrainSettings) -> torch.Tensor:
 @pytest.mark.parametrize("data", ["ids", "texts"])
 @pytest.mark.parametrize("loss", ["in_batch_softmax", "samtone", "pair", "triplet"])
 def test_a_loss_against_stored_vectors_is_that_against_the_frozen_tower(here: Path, data: str, loss: str) -> None:
-    train = {"loss": loss, "batch_size": 4, "negatives_per_query": 1}
+    train = {"loss": {"kind": loss, "negatives_per_query": 1}, "batch_size": 4}
     stored = loss_of(settings_in(here, data, train=train))
     frozen = loss_of(settings_in(here, "texts", train=train, towers={"kind": "asymmetric", "frozen": "document", "store": None}))
     torch.testing.assert_close(stored, frozen, atol=1e-5, rtol=1e-5)

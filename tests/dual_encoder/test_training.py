@@ -61,8 +61,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "a shared projection": {"towers": {"kind": "shared_projection", "projection_width": 6}},
     "adapters": {"train": {"method": {"kind": "lora", "rank": 4}}},
     "adapters in towers apart": {"train": {"method": {"kind": "lora", "rank": 4}}, "towers": {"kind": "asymmetric", "projection_width": 6}},
-    "biases": {"train": {"method": "bias", "loss": "samtone", "same_tower": "both"}},
-    "frozen documents": {"towers": {"kind": "asymmetric", "frozen": "document"}, "train": {"loss": "triplet", "margin": 0.3}},
+    "biases": {"train": {"loss": {"kind": "samtone", "same_tower": "both"}, "method": "bias"}},
+    "frozen documents": {"towers": {"kind": "asymmetric", "frozen": "document"}, "train": {"loss": {"kind": "triplet", "margin": 0.3}}},
 }
 
 
@@ -131,9 +131,9 @@ def test_the_saved_model_has_the_validation_that_was_kept(problem: Problem, tmp_
     "train",
     [
         {"optimizer": "adafactor", "learning_rate": 1e-2},
-        {"temperature_schedule": "learned", "loss": "samtone"},
-        {"temperature_schedule": "scheduled", "temperature_steps": 5},
-        {"guide": "other", "guide_margin": 0.05, "negatives_seen_by": "own"},
+        {"loss": {"kind": "samtone", "temperature": "learned"}},
+        {"loss": {"temperature": {"kind": "scheduled", "steps": 5}}},
+        {"loss": {"negatives_shared": False, "guide": {"model": "other", "margin": 0.05}}},
         {"matryoshka": [4, 8], "max_grad_norm": 0.1, "weight_decay": 0.0},
     ],
     ids=str,
@@ -144,7 +144,7 @@ def test_ways_to_train_run_to_their_end(problem: Problem, tmp_path: Path, train:
     assert all(math.isfinite(row["loss"]) for row in rows if "loss" in row)
     assert weights_of(load(tmp_path / "job" / "model").query) != weights_of(model().query)
     learned = [row["temperature"] for row in rows if "temperature" in row]
-    assert (len(set(learned)) > 1) == (train.get("temperature_schedule") == "learned")
+    assert (len(set(learned)) > 1) == (train.get("loss", {}).get("temperature") == "learned")
 
 
 def test_bf16_changes_the_steps_but_hardly_the_losses(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,10 +208,10 @@ def test_a_loss_that_is_no_number_names_step_and_queries_and_leaves_the_weights_
 
 def test_a_rate_that_is_far_too_high_ends_in_one_line(problem: Problem, tmp_path: Path) -> None:
     train = {
+        "loss": {"similarity": "dot"},
         "learning_rate": 1e30,
         "optimizer": "sgd",
         "max_grad_norm": 0,
-        "similarity": "dot",
         "dropout": False,
         "warmup_fraction": 0.0,
     }
@@ -230,10 +230,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a device that is none": ({"run": {"device": "tpu"}}, "run.device must be auto, cpu, cuda or cuda:N"),
     "a pattern that is none": ({"train": {"freeze": ["blocks[a]"]}}, r"freeze must use blocks\[i\]"),
-    "a temperature too cold to learn": (
-        {"train": {"temperature_schedule": "learned", "temperature": 0.005}},
-        "train.temperature must be at least 0.01 where it is learned, got 0.005; raise it",
-    ),
     "data that is not there": ({"job": {"data": "nowhere.jsonl"}}, "nowhere.jsonl must exist"),
     "validation that is not there": ({"data": {"validation": "nowhere.jsonl"}}, "nowhere.jsonl must exist"),
     "a batch that is too large": ({"train": {"batch_size": 999}}, "train.batch_size must be at most the"),

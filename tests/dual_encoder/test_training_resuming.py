@@ -33,7 +33,7 @@ def test_a_job_whose_steps_do_not_depend_on_its_end_goes_on_to_a_later_one(probl
 
 
 LINEAR, WARM = 'train.schedule = "linear"', "train.warmup_fraction = 0.1"
-COOLING = {"temperature_schedule": "scheduled"}
+COOLING = {"loss": {"temperature": "scheduled"}}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ COOLING = {"temperature_schedule": "scheduled"}
         ({"schedule": "constant"}, f"{WARM} goes by the length of the run"),
         ({"warmup_fraction": 0.0}, f"{LINEAR} goes by"),
         ({"warmup_steps": 2}, f"{LINEAR} goes by"),
-        ({**CONSTANT, **COOLING}, 'train.temperature_schedule = "scheduled" without train.temperature_steps goes by'),
+        ({**CONSTANT, **COOLING}, 'train.temperature_schedule = "scheduled" without train.loss.temperature.steps goes by'),
     ],
     ids=str,
 )
@@ -80,13 +80,17 @@ def test_an_end_that_the_run_has_passed_is_refused_in_steps_and_in_passes(proble
 def test_other_settings_are_refused_by_name_before_data_are_read(problem: Problem, tmp_path: Path) -> None:
     run(job_settings(problem, tmp_path / "job", train={"steps": 1}))
     others = job_settings(
-        problem, tmp_path / "job", job={"data": "nowhere"}, train={"steps": 1, "temperature": 0.1, "method": "bias"}, run={"seed": 4}
+        problem,
+        tmp_path / "job",
+        job={"data": "nowhere"},
+        train={"loss": {"temperature": 0.1}, "steps": 1, "method": "bias"},
+        run={"seed": 4},
     )
     with pytest.raises(JobError) as fault:
         run(others, resume=True)
     said = str(fault.value)
     assert (
-        "got 3 differences: run.seed was 0, is 4; train.method.kind was 'full', is 'bias'; train.temperature was 0.05, is 0.1; repeat"
+        "got 3 differences: run.seed was 0, is 4; train.method.kind was 'full', is 'bias'; train.loss.temperature was 0.05, is 0.1; repeat"
         in said
     )
 
@@ -96,7 +100,7 @@ def test_other_inputs_under_the_same_names_are_refused(tmp_path: Path, monkeypat
     problem = write_problem(tmp_path)
     write_rows(tmp_path / "dev.jsonl", [{"query": f"new {n}", "positive": f"paper {n * n}", "negative": "memo 4"} for n in range(3)])
     settings = job_settings(
-        problem, tmp_path / "job", train={"steps": 2, "guide": "other"}, data={"validation": str(tmp_path / "dev.jsonl")}
+        problem, tmp_path / "job", train={"loss": {"guide": "other"}, "steps": 2}, data={"validation": str(tmp_path / "dev.jsonl")}
     )
     run(settings)
     for path, name in ((problem.data, "a training row"), (tmp_path / "dev.jsonl", "a validation row")):
@@ -156,13 +160,12 @@ def test_a_job_of_several_sources_goes_on_wherever_they_lie_and_not_with_others(
 
 
 REGIME: dict[str, Any] = {
-    "loss": "triplet",
+    "loss": {"kind": "triplet", "margin": 0.3},
     "keep": "both",
     "error_unit": "pairs",
     "validate_every": 2,
     "steps": 40,
     "dropout": False,
-    "margin": 0.3,
 }
 
 

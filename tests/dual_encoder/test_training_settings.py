@@ -49,7 +49,7 @@ def test_the_schedule_runs_over_the_whole_run_with_a_warm_up_that_is_a_share_of_
 
 
 def test_matrices_decay_and_biases_norms_and_a_learned_temperature_do_not(problem: Problem, tmp_path: Path) -> None:
-    settings = job_settings(problem, tmp_path / "job", train={"weight_decay": 0.07, "temperature_schedule": "learned"})
+    settings = job_settings(problem, tmp_path / "job", train={"loss": {"temperature": "learned"}, "weight_decay": 0.07})
     objective, _ = prepared(from_memory, settings, ALONE)
     loop = _loop(objective, Job(tmp_path / "job"), SILENT)
     decay = {id(weights): group["weight_decay"] for group in loop.optimizer.param_groups for weights in group["params"]}

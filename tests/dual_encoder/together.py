@@ -17,14 +17,14 @@ from tests.dual_encoder.problem import Problem, from_memory, job_settings
 from tests.pages import without_pages
 
 JOBS: dict[str, dict[str, Any]] = {
-    "shared negatives": {"train": {"loss": "samtone", "same_tower": "both", "temperature_schedule": "learned", "guide": "self"}},
+    "shared negatives": {"train": {"loss": {"kind": "samtone", "same_tower": "both", "guide": "self", "temperature": "learned"}}},
     "own negatives": {
-        "train": {"negatives_seen_by": "own", "negatives_per_query": 2, "guide": "other", "keep": "best"},
+        "train": {"loss": {"negatives_shared": False, "negatives_per_query": 2, "guide": "other"}, "keep": "best"},
         "towers": {"kind": "shared_projection", "projection_width": 8},
         "memory": {"cached": True, "chunk_tokens": 60, "loss_tile": 2},
     },
     "triplets against frozen documents": {
-        "train": {"loss": "triplet", "margin": 0.3, "negatives_per_query": 2},
+        "train": {"loss": {"kind": "triplet", "margin": 0.3, "negatives_per_query": 2}},
         "towers": {"kind": "asymmetric", "frozen": "document"},
     },
     "windows of a stream": {

@@ -25,12 +25,13 @@ from adiabat.runs.output_dir import claimed_for_jobs, require_fitting, require_f
 from adiabat.runs.run_config import Rules, is_described, is_job, read_description
 from adiabat.runs.run_dir import Job
 from tests.runs.before import forget
+from tests.settings_by_name import by_name
 
 open_job = partial(directory.open_job, rules=RULES)
 
 
 def description(**tune: Any) -> dict[str, Any]:
-    settings = checked(TuneSettings, {"tune": tune, "data": {"split": "train"}})
+    settings = checked(TuneSettings, {**by_name(TuneSettings, "tune", tune), "data": {"split": "train"}})
     return {"job": {"model": "demo", "store": "stored"}, **settings.model_dump()}
 
 
@@ -122,7 +123,7 @@ def test_resuming_with_changed_settings_names_every_key_with_both_values(tmp_pat
         open_job(tmp_path, changed, resume=True)
     message = str(caught.value)
     assert "3 differences: data.validation was 'not set', is 'dev.jsonl'; " in message
-    assert "tune.freeze was ['embeddings'], is ['embeddings.base']; tune.margin was 0.2, is 0.3; repeat the first command" in message
+    assert "tune.freeze was ['embeddings'], is ['embeddings.base']; tune.loss.margin was 0.2, is 0.3; repeat the first command" in message
 
 
 @pytest.mark.parametrize("keys", [["tune.keep"], ["tune.freeze"], ["guard"], ["tune.keep", "run.seed", "data.missing"]], ids=str)
@@ -137,12 +138,12 @@ def test_a_job_of_before_settings_existed_is_resumed_with_their_defaults_and_say
 
 
 def test_a_job_of_before_a_setting_existed_is_refused_where_it_is_not_the_default(tmp_path: Path) -> None:
-    forget(open_job(tmp_path, description(margin=0.2), resume=False), "tune.keep", "tune.margin")
-    with pytest.raises(JobError, match="got a difference: tune.margin was 'not set', is 0.2; repeat the first command"):
+    forget(open_job(tmp_path, description(margin=0.2), resume=False), "tune.keep", "tune.loss.margin")
+    with pytest.raises(JobError, match="got a difference: tune.loss.margin was 'not set', is 0.2; repeat the first command"):
         open_job(tmp_path, description(margin=0.2), resume=True)
-    with pytest.raises(JobError, match="2 differences: tune.keep was 'not set', is 'last'; tune.margin was 'not set', is 0.2; repeat"):
+    with pytest.raises(JobError, match="2 differences: tune.keep was 'not set', is 'last'; tune.loss.margin was 'not set', is 0.2; repeat"):
         open_job(tmp_path, description(margin=0.2, keep="last"), resume=True)
-    with pytest.raises(JobError, match="2 differences: tune.keep was 'not set', is 'both'; tune.margin was 'not set', is 0.1; repeat"):
+    with pytest.raises(JobError, match="2 differences: tune.keep was 'not set', is 'both'; tune.loss.margin was 'not set', is 0.1; repeat"):
         directory.open_job(tmp_path, description(), resume=True)
 
 
@@ -242,7 +243,7 @@ def test_why_a_setting_must_stay_and_what_a_digest_means_is_told_with_the_differ
 def test_a_description_that_an_editor_gave_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     job = open_job(tmp_path, description(margin=0.2), resume=False)
     job.config.write_bytes(b"\xef\xbb\xbf" + job.config.read_bytes())
-    assert read_description(job)["tune"]["margin"] == 0.2
+    assert read_description(job)["tune"]["loss"]["margin"] == 0.2
 
 
 def test_resuming_where_there_is_no_job_yet_begins_one(tmp_path: Path) -> None:

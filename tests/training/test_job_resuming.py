@@ -110,15 +110,15 @@ def distilled(world: Path, out: Path, *, length: int = 2, resume: bool = False, 
 
 JOBS: dict[str, Job] = {
     "train": trained(
-        train={"temperature_schedule": "learned", "keep": "best", "negatives_per_query": 1, "learning_rate": 0.015},
+        train={"loss": {"negatives_per_query": 1, "temperature": "learned"}, "keep": "best", "learning_rate": 0.015},
         towers={"kind": "shared_projection", "projection_width": 8},
         memory={"cached": True, "chunk_tokens": 60},
     ),
     "train adapters": trained(
-        train={"method": {"kind": "lora", "rank": 4}, "optimizer": "adafactor", "loss": "samtone", "same_tower": "both"}
+        train={"loss": {"kind": "samtone", "same_tower": "both"}, "method": {"kind": "lora", "rank": 4}, "optimizer": "adafactor"}
     ),
     "train beside frozen documents": trained(
-        train={"guide": "self", "optimizer": "sgd"}, towers={"kind": "asymmetric", "frozen": "document"}
+        train={"loss": {"guide": "self"}, "optimizer": "sgd"}, towers={"kind": "asymmetric", "frozen": "document"}
     ),
     "train on a mixture": mixed,
     "train on a stream": streamed,

@@ -22,20 +22,20 @@ Chooser = Callable[[Int[np.ndarray, " b"], int, Float[Tensor, "b e"]], Ragged]
 
 def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store, *, seed: int) -> Chooser:
     """The way of choosing negatives that the settings ask for."""
-    count = settings.negatives_per_query
-    if settings.loss == "store_softmax":
+    count = settings.negatives.per_query
+    if settings.loss.kind == "store_softmax":
         return lambda rows, step, query: Ragged.of(np.empty(0, dtype=np.int64) for _ in rows)
-    listed = settings.negatives == "examples"
+    listed = settings.negatives.kind == "examples"
     if listed:
         _require_listed(examples, settings)
         _require_contrast(examples, settings)
         if not _without_negatives(examples, settings):
             return lambda rows, step, query: listed_negatives(examples, rows, settings)
     _require_enough(examples, store, count)
-    if settings.negatives == "random":
+    if settings.negatives.kind == "random":
         return lambda rows, step, query: _random(examples.known.take(rows), store.count, count, step_generator(seed, step))
-    assert settings.distance is not None
-    similarity = STATED[settings.distance]
+    assert settings.loss.distance is not None
+    similarity = STATED[settings.loss.distance]
 
     def hardest(rows: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
         return _hardest(examples.known.take(rows), store, count, query, similarity)
@@ -61,23 +61,23 @@ def _require_enough(examples: AddressedSet, store: Store, count: int) -> None:
     largest = int(examples.known.lengths.max()) + count
     if store.count < largest:
         raise DataError(
-            f"{store.path} must hold at least {largest} documents for tune.negatives_per_query = {count} beside a query's positives, "
+            f"{store.path} must hold at least {largest} documents for tune.negatives.per_query = {count} beside a query's positives, "
             f"got {store.count}; lower it"
         )
 
 
 def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:
-    short = int((examples.negatives.lengths < settings.difficulty).sum())
-    if settings.difficulty > 1 and short:
+    short = int((examples.negatives.lengths < settings.negatives.difficulty).sum())
+    if settings.negatives.difficulty > 1 and short:
         raise DataError(
-            f"{examples.name}: every query must list at least tune.difficulty = {settings.difficulty} negatives, "
+            f"{examples.name}: every query must list at least tune.negatives.difficulty = {settings.negatives.difficulty} negatives, "
             f"{short} of {len(examples)} do not; lower it"
         )
 
 
 def _without_negatives(examples: AddressedSet, settings: TuneSection) -> int:
     """How many queries take the store's hardest in place of listed negatives; under the softmax a batch has others for them."""
-    mined = settings.loss == "triplet" and settings.negatives == "examples"
+    mined = settings.loss.kind == "triplet" and settings.negatives.kind == "examples"
     return int((examples.negatives.lengths == 0).sum()) if mined else 0
 
 
@@ -110,14 +110,14 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
     Returns:
         A sentence; None where there are no such queries, or the negatives are not the listed ones.
     """
-    needed, lengths = settings.negatives_per_query + settings.difficulty - 1, examples.negatives.lengths
+    needed, lengths = settings.negatives.per_query + settings.negatives.difficulty - 1, examples.negatives.lengths
     short = int((lengths < needed).sum()) - _without_negatives(examples, settings)
     # Under the softmax, queries of a data set without any negatives are told apart within the batch, which is what was asked for.
-    if settings.loss == "store_softmax" or settings.negatives != "examples" or not short or not lengths.any():
+    if settings.loss.kind == "store_softmax" or settings.negatives.kind != "examples" or not short or not lengths.any():
         return None
-    then = "theirs are repeated" if settings.loss == "triplet" else "they bring what they list"
-    start = f" from tune.difficulty = {settings.difficulty} on" if settings.difficulty > 1 else ""
-    sought = f"tune.negatives_per_query = {settings.negatives_per_query} negatives{start}"
+    then = "theirs are repeated" if settings.loss.kind == "triplet" else "they bring what they list"
+    start = f" from tune.negatives.difficulty = {settings.negatives.difficulty} on" if settings.negatives.difficulty > 1 else ""
+    sought = f"tune.negatives.per_query = {settings.negatives.per_query} negatives{start}"
     return f"{short:,} of {len(examples):,} queries list fewer than {sought}: {then}"
 
 
@@ -127,10 +127,10 @@ def listed_negatives(examples: AddressedSet, rows: Int[np.ndarray, " b"], settin
     Under the triplet loss a list that is shorter than wanted is gone through again, so that every query weighs the same. Under the softmax,
     whose negatives serve every query of the batch, a repeated one would count double, and none is repeated.
     """
-    lists = [listed[min(settings.difficulty, len(listed)) - 1 :] for listed in (examples.negatives[int(row)] for row in rows)]
-    if settings.loss == "triplet":
-        return Ragged.of(np.resize(listed, settings.negatives_per_query) for listed in lists)
-    return Ragged.of(listed[: settings.negatives_per_query] for listed in lists)
+    lists = [listed[min(settings.negatives.difficulty, len(listed)) - 1 :] for listed in (examples.negatives[int(row)] for row in rows)]
+    if settings.loss.kind == "triplet":
+        return Ragged.of(np.resize(listed, settings.negatives.per_query) for listed in lists)
+    return Ragged.of(listed[: settings.negatives.per_query] for listed in lists)
 
 
 def _random(known: Ragged, count: int, size: int, generator: np.random.Generator) -> Ragged:

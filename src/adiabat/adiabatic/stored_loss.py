@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from adiabat.adiabatic.drift_guard import Guard, Look
 from adiabat.adiabatic.negatives import Chooser, gather_ragged, listed_negatives
 from adiabat.adiabatic.regularization import Rehearsal
+from adiabat.config.training_choices import StoreTuning, TripletTuning
 from adiabat.config.tuning import TuneSection
 from adiabat.core.ragged import Ragged
 from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches, text_order, validation_batches
@@ -202,25 +203,25 @@ class StoredLoss:
     def _loss(self, query: Float[Tensor, "b e"], examples: AddressedSet, rows: Int[np.ndarray, " b"], negatives: Ragged) -> Tensor:
         first = examples.positives.values[examples.positives.offsets[rows]]
         positive = torch.from_numpy(self.store.gather(first)).to(query.device)
-        settings = self.settings
-        if settings.loss == "store_softmax":
+        loss = self.settings.loss
+        if isinstance(loss, StoreTuning):
             blocks = in_blocks(self.store, query.device)
             return store_softmax(
-                query, positive, examples.known.take(rows), blocks, temperature=settings.temperature, unit=self.distance == "cosine"
+                query, positive, examples.known.take(rows), blocks, temperature=loss.temperature, unit=self.distance == "cosine"
             )
         negative = gather_ragged(self.store, negatives, query.device)
-        if settings.loss == "triplet":
+        if isinstance(loss, TripletTuning):
             lists = negative.view(len(rows), -1, negative.shape[-1])
-            return triplet_margin(query, positive, lists, margin=settings.margin, distance=self.distance)
+            return triplet_margin(query, positive, lists, margin=loss.margin, distance=self.distance)
         known = torch.from_numpy(known_positives(examples.known.take(rows), np.concatenate([first, negatives.values])))
         pairs = Pairs(query, positive, shared=negative, known=known.to(query.device))
-        return in_batch_softmax(pairs.unit() if self.distance == "cosine" else pairs, temperature=settings.temperature)
+        return in_batch_softmax(pairs.unit() if self.distance == "cosine" else pairs, temperature=loss.temperature)
 
     @property
     def distance(self) -> Distance:
         """What queries and documents are compared by."""
-        assert self.settings.distance is not None, "resolved where the objective is made"
-        return self.settings.distance
+        assert self.settings.loss.distance is not None, "resolved where the objective is made"
+        return self.settings.loss.distance
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -274,9 +275,9 @@ class StoredDocuments(StoredLoss):
         negatives_listed = self.loss_negatives
         examples = self.validation if negatives_listed is None else replace(self.validation, negatives=negatives_listed)
         # Nothing in a batch matters to a query that is told apart from the whole store.
-        size = VALIDATION_QUERIES if self.settings.loss == "store_softmax" else self.settings.batch_size
+        size = VALIDATION_QUERIES if self.settings.loss.kind == "store_softmax" else self.settings.batch_size
         total = 0.0
-        for rows, weight in validation_batches(self._validation_order, size, full=self.settings.loss == "in_batch_softmax"):
+        for rows, weight in validation_batches(self._validation_order, size, full=self.settings.loss.kind == "in_batch_softmax"):
             negatives = listed_negatives(examples, rows, self.settings)
             total += float(self._loss(queries[torch.from_numpy(rows).to(queries.device)], examples, rows, negatives)) * weight
         return total / len(queries)

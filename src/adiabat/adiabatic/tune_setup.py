@@ -11,6 +11,7 @@ import torch
 
 from adiabat.adiabatic.regularization import pull_to_start
 from adiabat.adiabatic.stored_loss import DriftingDocuments, StoredDocuments
+from adiabat.config.training_choices import UnscaledRate
 from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.models.adapters import train_part
 from adiabat.models.device import device_of
@@ -46,8 +47,11 @@ def learning_rate_of(section: TuneSection) -> float:
     """The peak rate that a run takes."""
     if isinstance(section.learning_rate, str):
         raise ValueError("the rate must be a number by now, got safe")
+    scaling = section.batch_scaling
+    if isinstance(scaling, UnscaledRate):
+        return section.learning_rate
     return scaled_learning_rate(
-        section.learning_rate, batch_size=section.batch_size, reference_batch_size=section.reference_batch_size, rule=section.batch_scaling
+        section.learning_rate, batch_size=section.batch_size, reference_batch_size=scaling.reference_batch_size, rule=scaling.kind
     )
 
 

@@ -93,17 +93,18 @@ class TuningContext:
 
     def distance(self, section: TuneSection) -> Distance:
         """What queries and documents are compared by in a run."""
-        distance = section.distance or NAMES[self.model.ranks_by]
-        if distance == "euclidean" and section.loss != "triplet":
+        distance = section.loss.distance or NAMES[self.model.ranks_by]
+        if distance == "euclidean" and section.loss.kind != "triplet":
             raise ConfigError(
-                f"tune.distance must be cosine or dot with tune.loss = {section.loss}, got euclidean, which {self.model.name} states; "
-                "set it, or take tune.loss = triplet"
+                f"tune.loss.distance must be cosine or dot with tune.loss = {section.loss.kind}, got euclidean, which {self.model.name} "
+                "states; set it, or take tune.loss = triplet"
             )
         return distance
 
     def compared(self, section: TuneSection) -> TuneSection:
         """Settings that name what is compared by."""
-        return section.model_copy(update={"distance": self.distance(section)})
+        loss = section.loss.model_copy(update={"distance": self.distance(section)})
+        return section.model_copy(update={"loss": loss})
 
     def probes(self, source: str) -> ProbeSet:
         """Texts that are rehearsed, or looked at."""
@@ -220,7 +221,7 @@ class TuningContext:
 
     def _validation(self, tower: Encoder, settings: TuneSettings) -> Validated:
         # What is trained on the store's own negatives is validated on them: those listed with an example may all be easy.
-        mine_all = settings.tune.negatives != "examples"
+        mine_all = settings.tune.negatives.kind != "examples"
         similarity = STATED[self.distance(settings.tune)]
         key = (settings.data, similarity, mine_all)
         if key not in self._validated:
@@ -236,5 +237,5 @@ def _own_negatives(validation: AddressedSet, settings: TuneSettings) -> Ragged |
     a batch of one query, which has no other's positive to be told apart from, needs them.
     """
     section = settings.tune
-    lists_suffice = section.loss == "in_batch_softmax" and section.negatives == "examples" and section.batch_size > 1
+    lists_suffice = section.loss.kind == "in_batch_softmax" and section.negatives.kind == "examples" and section.batch_size > 1
     return validation.negatives if lists_suffice else None

@@ -73,8 +73,8 @@ AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "sweep", "scaling", "safe-rate")
 
 LOWER_MEMORY = {
     "embed": "encoder.max_tokens",
-    "tune": "tune.batch_size, tune.negatives_per_query or encoder.max_tokens",
-    "safe-rate": "tune.batch_size, tune.negatives_per_query, guard.depth or encoder.max_tokens",
+    "tune": "tune.batch_size, tune.negatives.per_query or encoder.max_tokens",
+    "safe-rate": "tune.batch_size, tune.negatives.per_query, guard.depth or encoder.max_tokens",
     "train": "memory.chunk_tokens (with memory.cached), memory.loss_tile or train.batch_size",
     "sweep": "tune.batch_size or train.batch_size, measure.depth or encoder.max_tokens",
     "scaling": "memory.chunk_tokens (with memory.cached) or train.batch_size",

@@ -12,8 +12,8 @@ from adiabat.config.overlays import TRAIN_TABLES
 from adiabat.config.section import Bytes, Seconds, Section, SeedNumbers, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection
 from adiabat.config.tasks import AnyTask, require_names
-from adiabat.config.training_choices import FallingSchedule, Schedule
-from adiabat.config.validation import Need, unmet_need
+from adiabat.config.training_choices import FallingSchedule, FixedTemperature, InBatchSoftmax, Schedule, TrainLoss
+from adiabat.config.validation import Need
 
 TAKEN: Mapping[str, tuple[str, ...]] = {
     "encoder": ("blocks",),
@@ -125,7 +125,7 @@ class RatesSection(Section):
 class ScalingTrainSection(TrainSection):
     """``[train]`` of a scaling experiment: temperature, weight decay and schedule of Ziarko et al. 2024, section 4.1, as defaults."""
 
-    temperature: PositiveFloat = 1 / 40
+    loss: TrainLoss = InBatchSoftmax(temperature=FixedTemperature(value=1 / 40))
     weight_decay: Annotated[float, Field(ge=0)] = 0.1
     schedule: Schedule = FallingSchedule(kind="cosine", final_fraction=0.1)
 
@@ -178,11 +178,8 @@ class ScalingSettings(Section):
 
     def common(self) -> dict[str, Any]:
         """What all runs share."""
-        train = self.train
-        own = {name: getattr(train, name) for name in ScalingTrainSection.__annotations__ if not unmet_need(name, train.needs, vars(train))}
         table = {name: getattr(self, name).model_dump(exclude_unset=True) for name in TRAIN_TABLES}
-        own["schedule"] = self.train.schedule.model_dump()
-        return {**table, "train": {**own, **table["train"]}}
+        return {**table, "train": {**table["train"], **self.train.model_dump(include=set(ScalingTrainSection.__annotations__))}}
 
 
 class PlanSection(ReadingSection):

@@ -10,6 +10,7 @@ from adiabat.config.dual_training_data import BatchesSection, MixtureSection
 from adiabat.config.reader import checked
 from adiabat.config.section import Exhausted, Section, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection, RunSection
+from adiabat.config.training_choices import CosineDistance, TrainLoss
 from adiabat.config.validation import Need
 
 Width = Literal["auto", "pca", "projection", "none"]
@@ -67,7 +68,7 @@ class ParallelLessonsSection(HeldOutLessons):
 class TeachTrainSection(TrainSection):
     """``[train]`` of a student; of a static one the rate is `STATIC_RATE` unless it is given."""
 
-    loss: Literal["in_batch_softmax", "samtone", "pair", "triplet", "mse", "cosine_distance"] = "cosine_distance"
+    loss: TrainLoss = CosineDistance()
     keep: Literal["last", "best"] = "best"
 
 
@@ -94,7 +95,7 @@ class TeachSettings(Section):
         """The run that a student is trained by."""
         names = ("encoder", "batches", "mixture", "train", "memory", "run")
         here: dict[str, dict[str, Any]] = {name: getattr(self, name).model_dump(exclude_unset=True) for name in names}
-        here["train"] |= {"loss": self.train.loss, "keep": self.train.keep}
+        here["train"] |= {"loss": self.train.loss.model_dump(), "keep": self.train.keep}
         for name, table in tables.items():
             here[name] = {**here.get(name, {}), **table}
         return checked(TrainSettings, here)

@@ -9,13 +9,19 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
 from adiabat.config.section import Amount, Fraction, OptimizerName, Seconds, Section, Text, Texts
 from adiabat.config.shared import EncoderSection, StepsRunSection
-from adiabat.config.training_choices import FallingSchedule, FullTraining, Method, Schedule
+from adiabat.config.training_choices import (
+    FallingSchedule,
+    FullTraining,
+    InBatchLoss,
+    InBatchSoftmax,
+    Method,
+    RegressionLoss,
+    Schedule,
+    TrainLoss,
+)
 from adiabat.config.validation import Need
 
 Widths = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
-IN_BATCH = ("in_batch_softmax", "samtone", "pair")
-REGRESSIONS = ("mse", "cosine_distance")
-"""Losses of a query and its own document, which must stay where it is."""
 
 
 class JobSection(Section):
@@ -72,60 +78,13 @@ class TrainSection(Section):
     """``[train]``: loss, method, optimiser, length."""
 
     needs: ClassVar[Mapping[str, Need]] = {
-        "similarity": Need("loss", IN_BATCH),
-        "temperature": Need("loss", IN_BATCH),
-        "temperature_schedule": Need("loss", IN_BATCH),
-        "first_temperature": Need("temperature_schedule", ("scheduled",)),
-        "temperature_steps": Need("temperature_schedule", ("scheduled",)),
-        "symmetric": Need("loss", IN_BATCH),
-        "mask_duplicates": Need("loss", IN_BATCH),
-        "negatives_per_query": Need("loss", (*IN_BATCH, "triplet")),
-        "negatives_seen_by": Need("loss", IN_BATCH),
-        "guide": Need("loss", IN_BATCH),
-        "guide_margin": Need("guide"),
-        "guide_relative": Need("guide"),
-        "same_tower": Need("loss", ("samtone",)),
-        "pair_weight": Need("loss", ("pair",)),
-        "pair_printed": Need("loss", ("pair",)),
-        "distance": Need("loss", ("triplet",)),
         "warmup_fraction": Need("warmup_steps", (None,)),
         "idle_epochs": Need("keep", ("best", "both")),
         "epochs": Need("steps", (None,)),
         "steps": Need("budget_flops", (None,)),
     }
-    loss: Literal["in_batch_softmax", "samtone", "pair", "triplet", "mse", "cosine_distance"] = "in_batch_softmax"
-    """``mse`` and ``cosine_distance`` bring each query to its document's vector, which must be frozen or stored (Reimers 2021)."""
-    similarity: Literal["cosine", "dot"] = "cosine"
-    temperature: PositiveFloat = 0.05
-    """Similarities are divided by it; where it is scheduled, its last value, where it is learned, its first."""
-    temperature_schedule: Literal["fixed", "scheduled", "learned"] = "fixed"
-    first_temperature: PositiveFloat = 1.0
-    """Where a schedule begins."""
-    temperature_steps: PositiveInt | None = None
-    """Over which a temperature's schedule runs; None takes the whole run (Reimers 2021 takes 10,000 steps)."""
-    margin: Annotated[float, Field(ge=0)] | None = None
-    """Subtracted from the positive's similarity, or added to a triplet's difference; None means 0, and 0.1 of a triplet."""
-    symmetric: bool = True
-    """Average the loss of each query among documents with that of each positive among queries."""
-    same_tower: Literal["query", "document", "both"] = "query"
-    """Which towers' own texts SamToNe adds to the denominators."""
-    pair_weight: Fraction = 0.1
-    pair_printed: bool = False
-    """Take PAIR in the form that the SamToNe paper prints."""
-    distance: Literal["cosine", "dot", "euclidean"] = "cosine"
-    """Of the triplet loss."""
-    negatives_per_query: Amount = 1
-    """Listed negatives taken of each query in a step, at random where it lists more."""
-    negatives_seen_by: Literal["all", "own"] = "all"
-    """Whether every query of the batch is compared with a listed negative, or its own query alone."""
-    mask_duplicates: bool = True
-    """Take texts that equal a query's positive, and positives of an equal query, out of its negatives (Moiseev et al. 2023)."""
-    guide: Text | None = None
-    """A MODEL, or ``self``, that takes negatives out which score as high as the positive."""
-    guide_margin: Annotated[float, Field(ge=0)] = 0.0
-    """Takes those out too that score less than so much below."""
-    guide_relative: bool = False
-    """Whether the margin is a share of the positive's score."""
+    loss: TrainLoss = InBatchSoftmax()
+    """What is minimised."""
     matryoshka: Widths = ()
     """Widths at which the first numbers of an embedding shall do alone; the loss is averaged over them and the whole width."""
     method: Method = FullTraining()
@@ -181,14 +140,6 @@ class TrainSection(Section):
         return self
 
     @model_validator(mode="after")
-    def _sides_have_directions(self) -> Self:
-        if self.loss == "samtone" and self.same_tower != "query" and not self.symmetric:
-            raise ValueError(
-                f'train.same_tower must be "query" where train.symmetric is false, got "{self.same_tower}"; set symmetric = true'
-            )
-        return self
-
-    @model_validator(mode="after")
     def _warm_up_ends(self) -> Self:
         if self.steps is not None and (self.warmup_steps or 0) > self.steps:
             raise ValueError(f"train.warmup_steps must be at most train.steps = {self.steps}, got {self.warmup_steps}; lower it")
@@ -196,15 +147,9 @@ class TrainSection(Section):
 
     @model_validator(mode="after")
     def _has_negatives(self) -> Self:
-        if self.loss == "triplet" and not self.negatives_per_query:
-            raise ValueError("train.negatives_per_query must be at least 1 for the triplet loss, got 0; raise it")
-        if self.negatives_seen_by == "own" and not self.negatives_per_query:
-            raise ValueError("train.negatives_seen_by has no effect with train.negatives_per_query = 0; leave it out")
-        if self.guide_relative and not self.guide_margin:
-            raise ValueError("train.guide_relative has no effect with train.guide_margin = 0; leave it out, or set the margin")
-        if self.loss in IN_BATCH and self.batch_size == 1 and not self.negatives_per_query:
+        if isinstance(self.loss, InBatchLoss) and self.batch_size == 1 and not self.loss.negatives_per_query:
             raise ValueError(
-                f"train.batch_size must be at least 2 for {self.loss}, whose negatives are the other pairs of the batch, got 1; "
+                f"train.batch_size must be at least 2 for {self.loss.kind}, whose negatives are the other pairs of the batch, got 1; "
                 "raise it, or list negatives"
             )
         return self
@@ -305,21 +250,22 @@ class TrainSettings(Section):
     @property
     def reads_ids(self) -> bool:
         """Whether documents are rows of a store, and nothing asks for their texts: another model as a guide would."""
-        return self.towers.vectors is not None and self.train.guide in (None, "self")
+        guide = self.train.loss.guide
+        return self.towers.vectors is not None and (guide is None or guide.model == "self")
 
     @model_validator(mode="after")
     def _targets_stay(self) -> Self:
-        if self.train.loss in REGRESSIONS and self.towers.frozen != "document" and self.towers.targets is None:
+        if isinstance(self.train.loss, RegressionLoss) and self.towers.frozen != "document" and self.towers.targets is None:
             raise ValueError(
-                f"train.loss = {self.train.loss} must have documents that stay, or all texts would come to one point; "
+                f"train.loss = {self.train.loss.kind} must have documents that stay, or all texts would come to one point; "
                 'set towers.frozen = "document" (with towers.kind = "asymmetric"), or name a store as towers.targets'
             )
         return self
 
     @model_validator(mode="after")
     def _compiled_shapes_are_few(self) -> Self:
-        if self.train.loss not in IN_BATCH and self.memory.loss_tile is not None:
-            told = f"memory.loss_tile has no effect with train.loss = {self.train.loss}, which has no matrix of scores; leave it out"
+        if not isinstance(self.train.loss, InBatchLoss) and self.memory.loss_tile is not None:
+            told = f"memory.loss_tile has no effect with train.loss = {self.train.loss.kind}, which has no matrix of scores; leave it out"
             raise ValueError(told)
         if self.run.compile and not self.memory.length_buckets:
             raise ValueError("memory.length_buckets must be given where run.compile is true, got none; [64, 128, 196, 256] is a good start")

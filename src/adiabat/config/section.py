@@ -124,7 +124,7 @@ class Section(BaseModel):
         usual = default if isinstance(default, Choice) else kinds[0].model_validate({"kind": next(iter(by_kind(kinds)))})
         if not isinstance(value, Mapping):
             return {"kind": usual.kind, usual.bare: value} if usual.bare else value
-        return {**usual.model_dump(exclude_unset=True), **value} if fill and "kind" not in value else value
+        return overlaid(type(usual), usual.model_dump(exclude_unset=True), value) if fill and "kind" not in value else value
 
     @classmethod
     def tables_at(cls, name: str) -> tuple[type["Section"], ...]:

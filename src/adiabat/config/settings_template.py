@@ -36,8 +36,8 @@ def _keys(kind: type[Section], usual: Section | None = None) -> Iterator[str]:
             yield f"#{_assigned(name, field if usual is None else getattr(usual, name))}"
 
 
-def _tables(kind: type[Section], prefix: str) -> Iterator[str]:
-    """The tables inside of a table, with all that they hold."""
+def _tables(kind: type[Section], prefix: str, given: Section | None = None) -> Iterator[str]:
+    """The tables inside of a table, with all that they hold, and with the values that `given` has."""
     for name, field in kind.model_fields.items():
         tables = kind.tables_at(name)
         for one in () if tables else sections_in(field.annotation):
@@ -45,11 +45,12 @@ def _tables(kind: type[Section], prefix: str) -> Iterator[str]:
             yield from (re.sub(r"^\[", "#[", line) for line in _tables(one, f"{prefix}{name}."))
         if not tables:
             continue
-        usual = type(field.default) if isinstance(field.default, Section) else tables[0]
+        default = field.default if given is None else getattr(given, name)
+        usual = type(default) if isinstance(default, Section) else tables[0]
         yield from ["", f"{'#' if field.default is None else ''}[{prefix}{name}]", *_comment(field.description or usual.__doc__)]
         if has_short_form(kind, name):
             yield from _comment(_short_form(name, field, tables))
-        inner = [*_keys(usual, field.default), *_tables(usual, f"{prefix}{name}.")]
+        inner = [*_keys(usual, default), *_tables(usual, f"{prefix}{name}.", default)]
         yield from (re.sub(r"^\[", "#[", line) for line in inner) if field.default is None else inner
         for one in tables:
             if one is not usual:
@@ -79,7 +80,14 @@ def _other_kind(kind: type[Section], usual: type[Section]) -> Iterator[str]:
         yield from _comment(f"It has no {', '.join(without)}.", indent="  ")
     for name, field in kind.model_fields.items():
         if name != "kind" and name not in same:
-            yield from _comment(" ".join(filter(None, (f"{_assigned(name, field)}:", field.description, _takes(field)))), indent="  ")
+            yield from _described(name, field)
+            for table in kind.tables_at(name):
+                for key, inner in table.model_fields.items():
+                    yield from _described(f"{name}.{key}", inner)
+
+
+def _described(name: str, field: FieldInfo) -> list[str]:
+    return _comment(" ".join(filter(None, (f"{_assigned(name, field)}:", field.description, _takes(field)))), indent="  ")
 
 
 def _assigned(name: str, value: Any) -> str:

@@ -1,10 +1,303 @@
-"""What training and tuning choose among: methods and learning-rate schedules, each a table that its `kind` names."""
+"""What training and tuning choose among: losses, methods, schedules and so on, each a table that its `kind` names."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from adiabat.config.section import Choice, Fraction
+from adiabat.config.section import Amount, Choice, Fraction, PlacedError, Section, Text
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from adiabat.losses.embedded_pairs import Pairs
+    from adiabat.losses.in_batch import Criterion
+    from adiabat.losses.log_denominator import Temperature as LossTemperature
+
+HIGHEST = 1e6
+"""Of settings that beyond it leave nothing finite in float32."""
+
+# --- Temperatures of the softmax losses of training ---
+
+
+class FixedTemperature(Choice):
+    """The same temperature in every step."""
+
+    bare = "value"
+    kind: Literal["fixed"] = "fixed"
+    value: PositiveFloat = 0.05
+    """Similarities are divided by it."""
+
+
+class ScheduledTemperature(Choice):
+    """A temperature that moves along a line from its first to its last value (Reimers 2021)."""
+
+    kind: Literal["scheduled"] = "scheduled"
+    first: PositiveFloat = 1.0
+    """Temperature of the first step."""
+    last: PositiveFloat = 0.05
+    """Temperature at the end."""
+    steps: PositiveInt | None = None
+    """Steps until the last value; None takes the whole run. Reimers 2021 takes 10,000."""
+
+
+class TrainedTemperature(Choice):
+    """A temperature that is trained with the weights."""
+
+    kind: Literal["learned"] = "learned"
+    first: Annotated[float, Field(ge=0.01)] = 0.05
+    """Temperature of the first step."""
+
+
+Temperature = Annotated[FixedTemperature | ScheduledTemperature | TrainedTemperature, Field(discriminator="kind")]
+
+# --- Losses of training: both towers, pairs in a batch ---
+
+
+class GuideSection(Section):
+    """``[train.loss.guide]``: a model whose scores take likely positives out of the negatives."""
+
+    bare = "model"
+    model: Text
+    """A MODEL, or `self` for the model that is trained."""
+    margin: Annotated[float, Field(ge=0)] = 0.0
+    """Negatives that score less than this below the positive are taken out too."""
+    relative: bool = False
+    """Whether the margin is a share of the positive's score."""
+
+    @model_validator(mode="after")
+    def _margin_means_something(self) -> Self:
+        if self.relative and not self.margin:
+            raise PlacedError("relative", "has no effect without a margin; leave it out, or set guide.margin")
+        return self
+
+
+class InBatchLoss(Choice):
+    """What the losses share that compare each query with all documents of the batch."""
+
+    similarity: Literal["cosine", "dot"] = "cosine"
+    """How embeddings are compared."""
+    temperature: Temperature = FixedTemperature()
+    """What similarities are divided by."""
+    margin: Annotated[float, Field(ge=0)] = 0.0
+    """Subtracted from the similarity of the positive."""
+    symmetric: bool = True
+    """Average the loss of each query among documents with that of each positive among queries."""
+    negatives_per_query: Amount = 1
+    """Listed negatives of each query in a step, drawn at random where it lists more."""
+    negatives_shared: bool = True
+    """Whether a listed negative is a negative of every query in the batch, or of its own query alone."""
+    mask_duplicates: bool = True
+    """Mask texts equal to a query's positive, and positives of an equal query, out of its negatives (Moiseev et al. 2023)."""
+    guide: GuideSection | None = None
+    """A model whose scores take likely positives out of the negatives."""
+
+    @property
+    def ranks_by(self) -> Literal["cosine", "dot", "euclidean"]:
+        """How validation ranks documents."""
+        return self.similarity
+
+    @model_validator(mode="after")
+    def _own_negatives_are_some(self) -> Self:
+        if not self.negatives_shared and not self.negatives_per_query:
+            raise PlacedError("negatives_shared", "has no effect with negatives_per_query = 0; leave it out")
+        return self
+
+
+class InBatchSoftmax(InBatchLoss):
+    """Cross-entropy of the positive among all documents of the batch."""
+
+    kind: Literal["in_batch_softmax"] = "in_batch_softmax"
+
+    def criterion(self, tile: int | None) -> "Criterion":
+        """The loss of a batch."""
+        from adiabat.losses.in_batch import in_batch_softmax
+
+        return lambda pairs, t: in_batch_softmax(pairs, temperature=t, margin=self.margin, symmetric=self.symmetric, tile=tile)
+
+
+class SamToNe(InBatchLoss):
+    """In-batch softmax whose denominators also hold the texts of the same tower (Moiseev et al. 2023)."""
+
+    kind: Literal["samtone"] = "samtone"
+    same_tower: Literal["query", "document", "both"] = "query"
+    """Towers whose own texts are added to the denominators."""
+
+    @model_validator(mode="after")
+    def _sides_have_directions(self) -> Self:
+        if self.same_tower != "query" and not self.symmetric:
+            raise PlacedError("same_tower", f'must be "query" where symmetric is false, got "{self.same_tower}"; set symmetric = true')
+        return self
+
+    def criterion(self, tile: int | None) -> "Criterion":
+        """The loss of a batch."""
+        from adiabat.losses.in_batch import samtone
+
+        side, margin, symmetric = self.same_tower, self.margin, self.symmetric
+        return lambda pairs, t: samtone(pairs, temperature=t, side=side, margin=margin, symmetric=symmetric, tile=tile)
+
+
+class Pair(InBatchLoss):
+    """In-batch softmax with a second term that keeps positives away from other positives (PAIR, Ren et al. 2021)."""
+
+    kind: Literal["pair"] = "pair"
+    weight: Fraction = 0.1
+    """Weight of the second term."""
+    printed: bool = False
+    """Take PAIR in the form that Moiseev et al. 2023 print."""
+
+    def criterion(self, tile: int | None) -> "Criterion":
+        """The loss of a batch."""
+        from adiabat.losses.in_batch import pair
+
+        weight, printed, margin, symmetric = self.weight, self.printed, self.margin, self.symmetric
+        return lambda pairs, t: pair(pairs, temperature=t, weight=weight, printed=printed, margin=margin, symmetric=symmetric, tile=tile)
+
+
+class PairwiseLoss(Choice):
+    """What the losses share that compare each query with its own documents alone."""
+
+    temperature: ClassVar[FixedTemperature] = FixedTemperature()
+    guide: ClassVar[GuideSection | None] = None
+    mask_duplicates: ClassVar[bool] = False
+
+
+class Triplet(PairwiseLoss):
+    """The positive should be nearer than each listed negative, by a margin."""
+
+    kind: Literal["triplet"] = "triplet"
+    margin: Annotated[float, Field(ge=0)] = 0.1
+    """Difference of distances that costs nothing."""
+    distance: Literal["cosine", "euclidean", "dot"] = "cosine"
+    """How embeddings are compared."""
+    negatives_per_query: PositiveInt = 1
+    """Listed negatives of each query in a step, drawn at random where it lists more."""
+
+    @property
+    def ranks_by(self) -> Literal["cosine", "dot", "euclidean"]:
+        """How validation ranks documents."""
+        return self.distance
+
+    def criterion(self, tile: int | None) -> "Criterion":
+        """The loss of a batch."""
+        from adiabat.losses.in_batch import triplet_margin
+
+        del tile
+
+        def loss(pairs: "Pairs", temperature: "LossTemperature") -> "Tensor":
+            del temperature
+            assert pairs.own is not None
+            rows = pairs.rows
+            return triplet_margin(pairs.query[rows], pairs.positive[rows], pairs.own[rows], margin=self.margin, distance=self.distance)
+
+        return loss
+
+
+class RegressionLoss(PairwiseLoss):
+    """What the losses share that bring each query to its document's vector, which must be frozen or stored (Reimers 2021)."""
+
+    negatives_per_query: ClassVar[int] = 0
+    ranks_by: ClassVar[Literal["cosine"]] = "cosine"
+
+
+class MeanSquaredError(RegressionLoss):
+    """Mean squared difference between a query and its document's vector, which must be frozen or stored (Reimers 2021)."""
+
+    kind: Literal["mse"] = "mse"
+
+    def criterion(self, tile: int | None) -> "Criterion":
+        """The loss of a batch."""
+        from adiabat.losses.in_batch import mean_squared_error
+
+        del tile
+        return lambda pairs, t: mean_squared_error(pairs.query[pairs.rows], pairs.positive[pairs.rows])
+
+
+class CosineDistance(RegressionLoss):
+    """1 - cosine between a query and its document's vector, which must be frozen or stored (Reimers 2021)."""
+
+    kind: Literal["cosine_distance"] = "cosine_distance"
+
+    def criterion(self, tile: int | None) -> "Criterion":
+        """The loss of a batch."""
+        from adiabat.losses.in_batch import cosine_distance
+
+        del tile
+        return lambda pairs, t: cosine_distance(pairs.query[pairs.rows], pairs.positive[pairs.rows])
+
+
+TrainLoss = Annotated[InBatchSoftmax | SamToNe | Pair | Triplet | MeanSquaredError | CosineDistance, Field(discriminator="kind")]
+
+# --- Losses of tuning: a query tower, documents of a store ---
+
+TunedTemperature = Annotated[float, Field(ge=1e-6, le=HIGHEST)]
+
+
+class TripletTuning(Choice):
+    """The positive should be nearer than each negative, by a margin."""
+
+    kind: Literal["triplet"] = "triplet"
+    margin: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.1
+    """Difference of distances that costs nothing, in units of `distance`."""
+    distance: Literal["cosine", "euclidean", "dot"] | None = None
+    """How loss and validation compare vectors; None takes the model's own similarity (`encoder.similarity`)."""
+
+
+class SoftmaxTuning(Choice):
+    """What the softmax losses of tuning share."""
+
+    temperature: TunedTemperature = 0.05
+    """Similarities are divided by it."""
+    distance: Literal["cosine", "dot"] | None = None
+    """How loss and validation compare vectors; None takes the model's own similarity (`encoder.similarity`)."""
+
+
+class InBatchTuning(SoftmaxTuning):
+    """Cross-entropy of the positive among all documents of the batch."""
+
+    kind: Literal["in_batch_softmax"] = "in_batch_softmax"
+
+
+class StoreTuning(SoftmaxTuning):
+    """Cross-entropy of the positive among all documents of the store that are not known to answer the query."""
+
+    kind: Literal["store_softmax"] = "store_softmax"
+
+
+TuneLoss = Annotated[TripletTuning | InBatchTuning | StoreTuning, Field(discriminator="kind")]
+
+# --- Negatives of tuning ---
+
+
+class NegativesSection(Choice):
+    """How many negatives each query has."""
+
+    per_query: PositiveInt = 1
+    """Negatives of each query in a step."""
+
+
+class ListedNegatives(NegativesSection):
+    """Negatives that the examples list; under the triplet loss, queries that list none take the store's hardest."""
+
+    kind: Literal["examples"] = "examples"
+    difficulty: PositiveInt = 1
+    """Number of the first negative in each list; of arxiv-negatives, 1 is the nearest paper and 21 a random one."""
+
+
+class RandomNegatives(NegativesSection):
+    """Documents of the store, drawn at random."""
+
+    kind: Literal["random"] = "random"
+    difficulty: ClassVar[int] = 1
+
+
+class HardestNegatives(NegativesSection):
+    """The store's nearest documents by the query tower of the step."""
+
+    kind: Literal["hardest"] = "hardest"
+    difficulty: ClassVar[int] = 1
+
+
+Negatives = Annotated[ListedNegatives | RandomNegatives | HardestNegatives, Field(discriminator="kind")]
 
 # --- What is trained ---
 
@@ -59,3 +352,22 @@ class ExponentialSchedule(Choice):
 
 
 Schedule = Annotated[ConstantSchedule | FallingSchedule | ExponentialSchedule, Field(discriminator="kind")]
+
+# --- Learning rate by batch size ---
+
+
+class UnscaledRate(Choice):
+    """The learning rate as it is given."""
+
+    kind: Literal["none"] = "none"
+
+
+class ScaledRate(Choice):
+    """The learning rate times the ratio of batch sizes (linear), or its square root (sqrt)."""
+
+    kind: Literal["linear", "sqrt"]
+    reference_batch_size: PositiveInt = 14
+    """Batch size that the given learning rate belongs to."""
+
+
+RateScaling = Annotated[UnscaledRate | ScaledRate, Field(discriminator="kind")]

@@ -9,7 +9,6 @@ from adiabat.config.section import (
     Amount,
     OptimizerName,
     PlacedError,
-    ScalingRule,
     Section,
     Text,
     Texts,
@@ -20,11 +19,20 @@ from adiabat.config.section import (
     spaced,
 )
 from adiabat.config.shared import DataSection, HeldOutSection, RankingEncoderSection, StepsRunSection
-from adiabat.config.training_choices import ConstantSchedule, FullTraining, Method, Schedule
+from adiabat.config.training_choices import (
+    HIGHEST,
+    ConstantSchedule,
+    FullTraining,
+    ListedNegatives,
+    Method,
+    Negatives,
+    RateScaling,
+    Schedule,
+    TripletTuning,
+    TuneLoss,
+    UnscaledRate,
+)
 from adiabat.config.validation import Need
-
-HIGHEST = 1e6
-"""Of settings that beyond it leave nothing finite in float32."""
 
 
 class TuneDataSection(DataSection, HeldOutSection):
@@ -35,36 +43,16 @@ class TuneSection(Section):
     """``[tune]``: the regime; the defaults are the source's (Vasilyev et al. 2024)."""
 
     needs: ClassVar[Mapping[str, Need]] = {
-        "margin": Need("loss", ("triplet",)),
-        "temperature": Need("loss", ("in_batch_softmax", "store_softmax")),
-        "negatives": Need("loss", ("triplet", "in_batch_softmax")),
-        "negatives_per_query": Need("loss", ("triplet", "in_batch_softmax")),
         "idle_epochs": Need("keep", ("both",)),
-        "difficulty": Need("negatives", ("examples",)),
-        "reference_batch_size": Need("batch_scaling", ("linear", "sqrt")),
     }
     learning_rate: Annotated[float | Literal["safe"], PlainValidator(positive_or("safe"))] = 5e-8
     """``safe``: the largest one whose drift stays within the guard's limit, found by `LadderSection` before the run."""
     batch_size: PositiveInt = 14
     """Queries per optimiser step."""
-    loss: Literal["triplet", "in_batch_softmax", "store_softmax"] = "triplet"
-    """``store_softmax``: every document of the store that is not known to answer a query is a negative of it."""
-    distance: Literal["cosine", "dot", "euclidean"] | None = None
-    """What query and document vectors are compared by, in loss and validation; None takes the similarity that the model states
-    (`encoder.similarity`). Margin and temperature are in its units. ``euclidean`` is for the triplet loss alone."""
-    margin: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.1
-    """Of the triplet loss."""
-    temperature: Annotated[float, Field(ge=1e-6, le=HIGHEST)] = 0.05
-    """Of either softmax; similarities are divided by it."""
-    negatives: Literal["examples", "random", "hardest"] = "examples"
-    """Listed with the example; drawn from the store; or the store's hardest, which are the nearest by the query tower of that
-    step. Under the triplet loss, queries that list none take the store's hardest."""
-    negatives_per_query: PositiveInt = 1
-    difficulty: PositiveInt = 1
-    """Number of the listed negative that is taken first: of *arxiv-negatives* 1 is the nearest paper, 21 a random one.
-
-    Reference: Vasilyev et al. 2024.
-    """
+    loss: TuneLoss = TripletTuning()
+    """What is minimised."""
+    negatives: Negatives = ListedNegatives()
+    """Where the negatives of a query come from."""
     method: Method = FullTraining()
     """Which weights are tuned."""
     freeze: Texts = ("embeddings",)
@@ -74,9 +62,8 @@ class TuneSection(Section):
     schedule: Schedule = ConstantSchedule()
     """How the learning rate changes behind the warm-up."""
     warmup_steps: Amount = 0
-    batch_scaling: ScalingRule = "none"
-    """How the rate follows the batch size from `reference_batch_size`."""
-    reference_batch_size: PositiveInt = 14
+    batch_scaling: RateScaling = UnscaledRate()
+    """How the learning rate follows the batch size."""
     batches_per_epoch: PositiveInt = 1_000
     max_epochs: PositiveInt = 1_000
     """Upper limit; also the length that linear, quadratic and cosine schedules run over."""
@@ -91,9 +78,11 @@ class TuneSection(Section):
     (`adiabat.adiabatic.regularization.pull_to_start`)."""
 
     @model_validator(mode="after")
-    def _softmax_takes_products(self) -> Self:
-        if self.distance == "euclidean" and self.loss != "triplet":
-            raise PlacedError("distance", f"must be cosine or dot with tune.loss = {self.loss}, got euclidean")
+    def _negatives_are_used(self) -> Self:
+        if self.loss.kind == "store_softmax" and self.negatives != ListedNegatives():
+            raise ValueError(
+                "tune.negatives has no effect with tune.loss = store_softmax, whose negatives are the whole store; leave it out"
+            )
         return self
 
     @model_validator(mode="after")

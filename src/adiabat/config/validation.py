@@ -126,10 +126,11 @@ def _unknown_phrase(key: str, known: Sequence[str]) -> str:
     sections = {one.rpartition(".")[0] or one for one in known}
     everywhere = {one.rpartition(".")[2]: one for one in known}
     own = {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == section}
+    below = {one.rpartition(".")[2]: one for one in reversed(known) if section and one.startswith(f"{section}.")} | own
     # The same name in another section comes before a similar one in its own.
     near = [everywhere[name]] if name in everywhere else []
-    near += [own[one] for one in sorted(own, key=len) if _is_short_for(name, one)]
-    near += [names[one] for names in (own, everywhere) for one in difflib.get_close_matches(name, names, n=1)]
+    near += [below[one] for one in sorted(below, key=len) if _is_short_for(name, one)]
+    near += [names[one] for names in (own, below, everywhere) for one in difflib.get_close_matches(name, names, n=1)]
     listing = _listing(name, own) if own else f"the tables are {', '.join(sorted(sections))}"
     return f"unknown key {key}; {f'did you mean {near[0]}?' if near else listing}"
 

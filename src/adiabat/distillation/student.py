@@ -175,7 +175,7 @@ def _trained(settings: TeachSettings, material: _Material, *, resume: bool, comm
     student = load_with(str(section.student), settings.encoder).to(device)
     require_numbers(student)
     how = _how(teachers, student, section.width)
-    if settings.train.loss == "mse" and len(teachers) == 1 and how != "pca":
+    if settings.train.loss.kind == "mse" and len(teachers) == 1 and how != "pca":
         _require_reachable(teachers[0], student, section.side)
     width = student.width if how == "pca" else None
     targets = build_targets(teachers, lessons.folder, job.prepared, side=section.side, width=width, watch=watch)

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from adiabat.config.dual_training import REGRESSIONS, TrainSection
+from adiabat.config.dual_training import TrainSection
+from adiabat.config.training_choices import RegressionLoss, Triplet
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.ragged import Ragged
 from adiabat.data.batch_sampler import step_generator, text_order
@@ -56,26 +57,28 @@ class Sides:
 
 def check_negatives(pairs: PairSet, section: TrainSection) -> None:
     """Refuse data that lists too few negatives for the loss."""
-    if section.loss in REGRESSIONS:
+    loss = section.loss
+    if isinstance(loss, RegressionLoss):
         return
     counts = pairs.negatives.lengths[pairs.query_rows]
-    if (section.loss == "triplet" or section.batch_size == 1) and not counts.all():
+    if (isinstance(loss, Triplet) or section.batch_size == 1) and not counts.all():
         raise DataError(
             f"{pairs.name}: every query must list a negative where train.loss is triplet or train.batch_size is 1, got none for "
             f"{int((counts == 0).sum()):,} of {len(counts):,}; list some, or change these settings"
         )
-    short = section.negatives_seen_by == "own" and bool((counts < section.negatives_per_query).any())
-    if short and section.loss != "triplet" and not section.mask_duplicates:
+    if isinstance(loss, Triplet) or loss.negatives_shared or loss.mask_duplicates:
+        return
+    if bool((counts < loss.negatives_per_query).any()):
         raise ConfigError(
-            f"train.mask_duplicates must be true where queries of {pairs.name} list fewer than {section.negatives_per_query} negatives of "
-            "their own, got false; set it, or lower train.negatives_per_query"
+            f"train.loss.mask_duplicates must be true where queries of {pairs.name} list fewer than {loss.negatives_per_query} negatives "
+            "of their own, got false; set it, or lower train.loss.negatives_per_query"
         )
 
 
 def draw_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: TrainSection, *, seed: int, step: int) -> Batch:
     """The batch of some pairs, with negatives drawn from those that their queries list."""
     random = step_generator(seed, step)
-    count = section.negatives_per_query
+    count = section.loss.negatives_per_query
     return _batch(pairs, rows, section, lambda query: _drawn(pairs.negatives[query], count, random))
 
 
@@ -86,7 +89,7 @@ def validation_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: Train
         listed = pairs.negatives[query].astype(np.int64)
         (query_text,) = pairs.texts.queries.take(np.array([query]))
         order = text_order(f"{query_text}\0{text}" for text in pairs.texts.documents.take(listed))
-        return listed.take(order[: section.negatives_per_query])
+        return listed.take(order[: section.loss.negatives_per_query])
 
     return _batch(pairs, rows, section, lowest)
 
@@ -99,15 +102,15 @@ def pair_order(pairs: PairSet) -> Int[np.ndarray, " pairs"]:
 
 def _batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection, draw: Callable[[int], Int[np.ndarray, " k"]]) -> Batch:
     """The batch of some pairs, with the negatives that are drawn for each row of a query."""
-    count = section.negatives_per_query
+    count = section.loss.negatives_per_query
     # Rows are kept in half the memory; of a batch they are keys, too, which tensors hold as 64-bit numbers.
     query, positive = (rows[picked].astype(np.int64) for rows in (pairs.query, pairs.positive))
-    if section.loss in REGRESSIONS:
+    if isinstance(section.loss, RegressionLoss):
         return Batch(query, positive, _none(), _none().reshape(len(query), 0))
     negatives = [draw(row) for row in query.tolist()]
-    if section.loss == "triplet":
+    if isinstance(section.loss, Triplet):
         return Batch(query, positive, _none(), np.stack([np.resize(rows, count) for rows in negatives]))
-    if section.negatives_seen_by == "all":
+    if section.loss.negatives_shared:
         return Batch(query, positive, Ragged.of(negatives).values, _none().reshape(len(query), 0))
     own = np.repeat(positive[:, None], count, axis=1)
     for index, rows in enumerate(negatives):
@@ -126,7 +129,7 @@ def _none() -> Int[np.ndarray, " none"]:
 def share_of(pairs: PairSet, batch: Batch, section: TrainSection, processes: Processes) -> Batch:
     """This process's part of a batch."""
     mine = processes.share(len(batch.query))
-    listed = np.minimum(pairs.negatives.lengths[batch.query], section.negatives_per_query)
+    listed = np.minimum(pairs.negatives.lengths[batch.query], section.loss.negatives_per_query)
     ends = np.concatenate([[0], np.cumsum(listed)])
     shared = batch.shared[ends[mine.start] : ends[mine.stop]] if len(batch.shared) else batch.shared
     return Batch(batch.query[mine], batch.positive[mine], shared, batch.own[mine])
@@ -138,11 +141,11 @@ def pairs_of(
     """What the loss looks at: the embeddings of all processes, and what is known of the texts."""
     query, positive, shared, own = _gathered(batch, sides, processes)
     device = query.device
-    keys = _keys(batch, examples, device) if section.mask_duplicates else {}
-    opinion = None
-    if guide is not None:
+    keys = _keys(batch, examples, device) if section.loss.mask_duplicates else {}
+    opinion, judge = None, section.loss.guide
+    if guide is not None and judge is not None:
         unit = Sides(unit_rows(guide.query), unit_rows(guide.documents))
-        opinion = Guide(*_gathered(batch, unit, processes), margin=section.guide_margin, relative=section.guide_relative)
+        opinion = Guide(*_gathered(batch, unit, processes), margin=judge.margin, relative=judge.relative)
     return Pairs(query, positive, shared, own, rows=processes.share(len(batch.query)), guide=opinion, **keys)
 
 

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from adiabat.config.dual_training import IN_BATCH, TrainSettings
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.training_choices import FixedTemperature, InBatchLoss, TrainedTemperature
 from adiabat.data.batch_sampler import BatchSampler, validation_batches
 from adiabat.data.pair_sets import PairSet
 from adiabat.data.records import SIDES, Side
@@ -63,7 +64,8 @@ class PairContrast:
     def __post_init__(self) -> None:
         section = self.settings.train
         self._criterion = criterion_of(section, tile=self.settings.memory.loss_tile)
-        self._learned = LearnedTemperature(section.temperature) if section.temperature_schedule == "learned" else None
+        choice = section.loss.temperature
+        self._learned = LearnedTemperature(choice.first) if isinstance(choice, TrainedTemperature) else None
         self._texts = self._cached(self.validation)
         self._folder: tuple[Path, bool] | None = None
         self._saved_shard: int | None = None
@@ -199,17 +201,16 @@ class PairContrast:
 
     def temperature(self, step: int) -> Temperature:
         """What similarities are divided by."""
-        section = self.settings.train
+        choice = self.settings.train.loss.temperature
         if self._learned is not None:
             # The optimiser may have moved it out of its range.
             self._learned.clamp_()
             learned: Tensor = self._learned()
             return learned
-        if section.temperature_schedule == "fixed":
-            return section.temperature
-        return scheduled_temperature(
-            step, first=section.first_temperature, last=section.temperature, steps=section.temperature_steps or self.steps
-        )
+        assert not isinstance(choice, TrainedTemperature)
+        if isinstance(choice, FixedTemperature):
+            return choice.value
+        return scheduled_temperature(step, first=choice.first, last=choice.last, steps=choice.steps or self.steps)
 
     def figures(self) -> Mapping[str, float]:
         """What the log says beside the loss."""
@@ -259,13 +260,11 @@ class PairContrast:
         return Validation(loss, errors, compared, measures)
 
     def _comparable(self, vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
-        section = self.settings.train
-        measure = section.distance if section.loss == "triplet" else section.similarity
-        return unit_rows(vectors) if measure == "cosine" else vectors
+        return unit_rows(vectors) if self.settings.train.loss.ranks_by == "cosine" else vectors
 
     def _distance(self) -> bool:
         """Whether documents are ranked by Euclidean distance, as the loss compares them; else by the product."""
-        return self.settings.train.loss == "triplet" and self.settings.train.distance == "euclidean"
+        return self.settings.train.loss.ranks_by == "euclidean"
 
     def _validation_loss(self, query: "_Rows", document: "_Rows") -> float:
         """Mean over pairs, in batches of the training size, so that in-batch negatives are as many as in training."""
@@ -279,13 +278,16 @@ class PairContrast:
     @cached_property
     def _validation_batches(self) -> list[tuple[Batch, int]]:
         section, order = self.settings.train, pair_order(self.validation)
-        batches = validation_batches(order, section.batch_size, full=section.loss in IN_BATCH)
+        batches = validation_batches(order, section.batch_size, full=isinstance(section.loss, InBatchLoss))
         return [(validation_batch(self.validation, rows, section), weight) for rows, weight in batches]
 
     @torch.no_grad()
     def _validation_temperature(self) -> float:
         """The temperature that losses of different steps can be compared at: the last one of a schedule, a learned one as it stands."""
-        return self.settings.train.temperature if self._learned is None else float(self.temperature(0))
+        choice = self.settings.train.loss.temperature
+        if isinstance(choice, TrainedTemperature):
+            return float(self.temperature(0))
+        return choice.value if isinstance(choice, FixedTemperature) else choice.last
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,10 +112,11 @@ def _matrix(path: Path) -> Float[Tensor, "d e"]:
 
 def _guide(settings: TrainSettings, load: Loader) -> DualEncoder | None:
     """The other model that judges negatives, as it is: pooling, prompts and blocks are those of the towers that are trained."""
-    if settings.train.guide in (None, "self"):
+    guide = settings.train.loss.guide
+    if guide is None or guide.model == "self":
         return None
     trust = EncoderSection(trust_remote_code=settings.encoder.trust_remote_code, allow_pickles=settings.encoder.allow_pickles)
-    return _loaded(load, str(settings.train.guide), trust, named_by="train.guide")
+    return _loaded(load, guide.model, trust, named_by="train.loss.guide")
 
 
 def _loaded(load: Loader, name: str, section: EncoderSection, *, named_by: str) -> DualEncoder:
@@ -156,16 +157,14 @@ def _check_widths(settings: TrainSettings, towers: DualEncoder) -> None:
 
 def _root_of(settings: TrainSettings, towers: DualEncoder) -> dict[str, object]:
     """The root configuration of what is saved: it names the similarity that was trained."""
-    section = settings.train
-    by = section.distance if section.loss == "triplet" else section.similarity
-    return {**towers.root, "similarity_fn_name": by}
+    return {**towers.root, "similarity_fn_name": settings.train.loss.ranks_by}
 
 
 def _similarity_note(start: DualEncoder, trained: DualEncoder) -> str:
     stated, now = (model.root.get("similarity_fn_name") or "cosine" for model in (start, trained))
     if stated == now or trained.unit:
         return ""
-    return f"{start.name} states the similarity {stated}; it is trained by {now}, and the saved model states that (train.similarity)"
+    return f"{start.name} states the similarity {stated}; it is trained by {now}, and the saved model states that (train.loss)"
 
 
 def merged(towers: DualEncoder) -> DualEncoder:

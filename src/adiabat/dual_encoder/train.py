@@ -27,7 +27,6 @@ from adiabat.dual_encoder.timing import fit_into_time
 from adiabat.dual_encoder.tower_setup import Built, Loader, build, merged, optimizer_of
 from adiabat.dual_encoder.train_checks import RULES, WORDS, as_begun, behind, require_ready
 from adiabat.dual_encoder.train_record import counts_of, notes_of, result_of_run, trained_by_run
-from adiabat.losses.log_denominator import COLDEST
 from adiabat.models.device import device_of, emulation_note
 from adiabat.models.freezing import check_patterns
 from adiabat.models.towers import DualEncoder
@@ -89,9 +88,6 @@ def check(settings: TrainSettings) -> None:
     """Refuse what can be seen to be wrong without data or model."""
     device_of(settings.run.device)
     check_patterns(settings.train.freeze)
-    section = settings.train
-    if section.temperature_schedule == "learned" and section.temperature < COLDEST:
-        raise ConfigError(f"train.temperature must be at least {COLDEST} where it is learned, got {section.temperature}; raise it")
 
 
 def prepared(

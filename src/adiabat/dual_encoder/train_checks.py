@@ -56,8 +56,8 @@ def goes_by_length(settings: Mapping[str, Any]) -> list[str]:
     names = [f'train.schedule = "{schedule}"'] if schedule in ENDING else []
     if warm_up and "train.warmup_steps" not in settings:
         names.append(f"train.warmup_fraction = {warm_up:g}")
-    if settings["train.temperature_schedule"] == "scheduled" and "train.temperature_steps" not in settings:
-        names.append('train.temperature_schedule = "scheduled" without train.temperature_steps')
+    if settings.get("train.loss.temperature.kind") == "scheduled" and "train.loss.temperature.steps" not in settings:
+        names.append('train.loss.temperature = "scheduled" without steps')
     return names
 
 
@@ -109,7 +109,7 @@ RULES = Rules(
             "towers.targets",
             "towers.projection_start",
             "towers.document_model",
-            "train.guide",
+            "train.loss.guide.model",
             "data.corpus",
             "data.cache",
             "data.validation",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from adiabat.config.dual_training import IN_BATCH
+from adiabat.config.training_choices import InBatchLoss
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.dual_encoder.answer_ranks import listed_pairs
 from adiabat.dual_encoder.batch_plan import in_small_groups, left_out_note, mixture_note, unnamed
@@ -21,15 +21,16 @@ from adiabat.training.run_record import layer_changes, record_of, result_of
 def notes_of(objective: PairContrast) -> tuple[str, ...]:
     """What a reader of the result must know: what was left out, and what the limits cut."""
     settings = objective.settings
+    loss = settings.train.loss
     notes = [*objective.train.notes, *objective.validation.notes]
     for side, table in objective.tables.items():
         limit = objective.towers.tower(side).settings.limit(side)
         if full := int((table.lengths >= limit).sum()):
             kind = "queries" if side == "query" else "documents"
             notes.append(f"{full:,} of {len(table):,} {kind} fill the limit of {limit} tokens: what goes beyond it is not read")
-    if settings.train.similarity == "dot" and objective.towers.query.settings.unit_length:
+    if isinstance(loss, InBatchLoss) and loss.similarity == "dot" and objective.towers.query.settings.unit_length:
         notes.append(
-            "embeddings have unit length, so that train.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
+            "embeddings have unit length, so that train.loss.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
         )
     if nameless := unnamed(objective.train, settings):
         notes.append(nameless)
@@ -43,7 +44,7 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
     if len(objective.validation.candidates) == 1:
         notes.append("validation has a single document to rank, so that its loss, P@1 and RR say nothing; hold out more, or list negatives")
     listed = int((objective.train.negatives.lengths[objective.train.query_rows] > 0).sum())
-    if settings.train.negatives_per_query and settings.train.loss in IN_BATCH and 0 < listed < len(objective.train.query_rows):
+    if isinstance(loss, InBatchLoss) and loss.negatives_per_query and 0 < listed < len(objective.train.query_rows):
         notes.append(f"{listed:,} of {len(objective.train.query_rows):,} queries list negatives; the others have those of the batch alone")
     if objective.stream is not None and notes:
         notes.append("what is counted here of pairs and texts is of one window of the stream")

@@ -5,7 +5,6 @@ Reference: Vasilyev et al. 2024, figure 11a.
 
 import json
 from collections.abc import Iterator, Mapping
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from adiabat.adiabatic.tune_setup import learning_rate_of
 from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
+from adiabat.config.section import value_at
+from adiabat.config.training_choices import TripletTuning
 from adiabat.config.tuning import TuneSection
 from adiabat.core.errors import ConfigError, StoreError, several
 from adiabat.core.files import write_text
@@ -26,8 +27,8 @@ from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store
 
 SIDES_APART: Mapping[str, Any] = {
-    "tune.loss": "triplet",
-    "tune.negatives": "examples",
+    "tune.loss.kind": "triplet",
+    "tune.negatives.kind": "examples",
     "tune.pull": 0.0,
     "guard.use": False,
     "rehearsal.use": False,
@@ -37,9 +38,11 @@ SIDES_APART: Mapping[str, Any] = {
 
 def require_possible(run: SweepTrial) -> None:
     """Refuse settings that tuning both towers does not know."""
-    given = {name: attrgetter(name)(run.tuned) for name in SIDES_APART}
+    given = {name: value_at(run.tuned, name) for name in SIDES_APART}
     faults = [
-        f"{name} must be {json.dumps(value)}, got {json.dumps(given[name])}" for name, value in SIDES_APART.items() if given[name] != value
+        f"{name.removesuffix('.kind')} must be {json.dumps(value)}, got {json.dumps(given[name])}"
+        for name, value in SIDES_APART.items()
+        if given[name] != value
     ]
     if run.tuned.tune.learning_rate == "safe":
         faults.append('tune.learning_rate must be a number, got "safe"')
@@ -75,16 +78,23 @@ def train_settings(run: SweepTrial, inputs: Mapping[str, str], context: TuningCo
             "encoder": settings.encoder.model_dump(exclude_unset=True),
             "data": {"validation": str(files["validation"]), "cache": str(job.prepared)},
             "towers": {"kind": "asymmetric"},
-            "train": _regime(run.tuned.tune) | {"distance": context.distance(section)},
+            "train": _regime(section, context.distance(section)),
             "run": settings.run.model_dump(),
         },
     )
 
 
-def _regime(section: TuneSection) -> dict[str, Any]:
+def _regime(section: TuneSection, distance: str) -> dict[str, Any]:
     """``[train]`` of a run, in which settings of ``[tune]`` keep their meaning."""
-    same = ("loss", "margin", "negatives_per_query", "freeze", "optimizer", "weight_decay", "warmup_steps", "batch_size")
+    same = ("freeze", "optimizer", "weight_decay", "warmup_steps", "batch_size")
     told = {name: getattr(section, name) for name in (*same, "keep", "dropout")}
+    assert isinstance(section.loss, TripletTuning)
+    told["loss"] = {
+        "kind": "triplet",
+        "margin": section.loss.margin,
+        "distance": distance,
+        "negatives_per_query": section.negatives.per_query,
+    }
     told |= {"method": section.method.model_dump(), "schedule": section.schedule.model_dump()}
     told |= {"learning_rate": learning_rate_of(section), "max_grad_norm": 0.0, "error_unit": "pairs"}
     told |= {"validate_every": section.batches_per_epoch, "steps": section.max_epochs * section.batches_per_epoch}

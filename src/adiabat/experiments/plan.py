@@ -10,6 +10,7 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.overlays import TRAIN_TABLES
 from adiabat.config.reader import checked
 from adiabat.config.section import overlaid
+from adiabat.config.training_choices import InBatchLoss
 from adiabat.config.validation import unmet_need
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch
@@ -132,7 +133,7 @@ def _advice(asked: _Asked, rows: Sequence[ScalingRun], fits: Sequence[KindFit]) 
         sure=None if found.runner_up is None else found.sure,
         candidates=[_choice(one, memory) for one in found.candidates],
         excluded=asked.excluded,
-        reasons=reasons_of(found, own, section, largest=largest, missed=_missed(fits, own), temperature=told["train"].get("temperature")),
+        reasons=reasons_of(found, own, section, largest=largest, missed=_missed(fits, own), temperature=_temperature(told)),
         additions=_additions(rows, fits, found, section),
         beyond=found.best.flops / largest,
         settings=told,
@@ -201,8 +202,16 @@ def _run_settings(best: Candidate, own: ScalingRun, runs: Path) -> dict[str, Any
         raise ConfigError(f"{job.config}: {fault}") from fault
     kept = settings.model_dump(mode="json", exclude_defaults=True)
     # What the advice names stands there even where it is the default.
-    kept["train"] |= {name: getattr(settings.train, name) for name in ("temperature",) if "temperature" in whole.get("train", {})}
+    loss = settings.train.loss
+    if isinstance(loss, InBatchLoss) and "temperature" in whole.get("train", {}).get("loss", {}):
+        kept["train"]["loss"] = {**loss.model_dump(mode="json", exclude_defaults=True), "temperature": loss.temperature.model_dump()}
     return dict(without_none(kept))
+
+
+def _temperature(told: Mapping[str, Any]) -> float | None:
+    """The fixed temperature that the advice names."""
+    found: float | None = told["train"].get("loss", {}).get("temperature", {}).get("value")
+    return found
 
 
 def _with_effect(name: str, table: Mapping[str, Any]) -> dict[str, Any]:

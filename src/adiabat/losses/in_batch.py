@@ -5,6 +5,7 @@ says which candidates do not count; here stands which scores a loss puts into wh
 """
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -14,6 +15,9 @@ from torch.nn import functional
 
 from adiabat.losses.embedded_pairs import OTHER, Pairs, Tower, unit_rows
 from adiabat.losses.log_denominator import Temperature, log_denominator, scores_of
+
+Criterion = Callable[[Pairs, Temperature], Float[Tensor, ""]]
+"""The loss of a batch whose embeddings are as the encoder gives them, at a temperature."""
 
 Distance = Literal["cosine", "dot", "euclidean"]
 """How far two embeddings are apart: ``1 - cos``, the length of their difference, or minus their dot product."""

@@ -74,8 +74,9 @@ def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator
         yield Finding("documents that are their query", "warning", count, sentence)
     if pairs.unique_documents < FEW_UNIQUE:
         sentence = (
-            f"{percent(pairs.unique_documents)} of the documents are unique, so batches hold equal ones: keep train.mask_duplicates on, "
-            "and SamToNe to the query side (train.same_tower): at 17 %, Moiseev et al. 2023 found that it harms on the document side"
+            f"{percent(pairs.unique_documents)} of the documents are unique, so batches hold equal ones: keep train.loss.mask_duplicates "
+            "on, and SamToNe to the query side (train.loss.same_tower): at 17 %, Moiseev et al. 2023 found that it harms on the document "
+            "side"
         )
         yield Finding("few unique documents", "note", pairs.pairs - round(pairs.unique_documents * pairs.pairs), sentence)
 

@@ -75,19 +75,20 @@ def test_of_bare_rows_the_run_is_told_but_for_what_runs_share(found: ScalingResu
 def test_of_a_scaling_the_run_is_told_whole(tmp_path: Path) -> None:
     written(tmp_path, rows_of())
     (tmp_path / "config.toml").write_text(
-        '[scaling]\ndata = "pairs.jsonl"\n[common.encoder]\nmax_tokens = 48\n[common.train]\ntemperature = 0.025\nweight_decay = 0.1\n',
+        '[scaling]\ndata = "pairs.jsonl"\n[common.encoder]\nmax_tokens = 48\n[common.train]\nweight_decay = 0.1\n'
+        "[common.train.loss]\ntemperature = 0.025\n",
         encoding="utf-8",
     )
     found = advice_of(plan(load, asked(tmp_path)))
     told = tomllib.loads(run_toml(found))
     assert told["job"]["data"] == "pairs.jsonl"
     assert told["encoder"] == {"max_tokens": 48}
-    assert (told["train"]["temperature"], told["train"]["weight_decay"]) == (0.025, 0.1)
+    assert (told["train"]["loss"]["temperature"]["value"], told["train"]["weight_decay"]) == (0.025, 0.1)
     assert next(one for one in found.reasons if one.what == "temperature").value == "0.025"
     checked(TrainSettings, told)
 
 
-@pytest.mark.parametrize("train", [{"schedule": "constant"}, {"loss": "triplet", "margin": 0.2}, {"batch_size": 4}])
+@pytest.mark.parametrize("train", [{"schedule": "constant"}, {"loss": {"kind": "triplet", "margin": 0.2}}, {"batch_size": 4}])
 def test_a_scaling_of_any_regime_is_planned_with(tmp_path: Path, train: dict[str, Any]) -> None:
     settings = checked(ScalingSettings, {"train": train, "data": {"sources": [{"path": "a.jsonl"}, {"path": "b.jsonl"}]}})
     written(tmp_path, rows_of())
@@ -321,7 +322,12 @@ def test_without_runs_one_model_is_planned_for_and_several_are_not(tmp_path: Pat
     assert alone.best is not None
     assert alone.best.tokens == pytest.approx(BUDGET / (6 * alone.best.parameters.forward))
     told = checked(TrainSettings, tomllib.loads(run_toml(alone)))
-    assert (told.job.model, told.train.method.kind, told.train.learning_rate, told.train.temperature) == (small, "full", 3e-5, 1 / 40)
+    assert (told.job.model, told.train.method.kind, told.train.learning_rate, told.train.loss.temperature.value) == (
+        small,
+        "full",
+        3e-5,
+        1 / 40,
+    )
     assert (told.train.batch_size, told.encoder.max_tokens, told.memory.cached) == (1024, 75, True)
     assert [one.what for one in alone.reasons][:2] == ["method", "loss"]
     said = next(one for one in alone.reasons if one.what == "loss")

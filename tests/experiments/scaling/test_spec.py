@@ -81,10 +81,14 @@ def test_the_regime_is_the_sources_unless_something_else_is_said() -> None:
         return plan_runs(scaling, ways_of(scaling, BLOCKS.__getitem__))[0].settings.train
 
     usual = train()
-    assert (usual.temperature, usual.weight_decay, usual.schedule) == (1 / 40, 0.1, FallingSchedule(kind="cosine", final_fraction=0.1))
-    assert (usual.warmup_fraction, usual.symmetric, usual.optimizer) == (0.1, True, "adamw")
+    assert (usual.loss.temperature.value, usual.weight_decay, usual.schedule) == (
+        1 / 40,
+        0.1,
+        FallingSchedule(kind="cosine", final_fraction=0.1),
+    )
+    assert (usual.warmup_fraction, usual.loss.symmetric, usual.optimizer) == (0.1, True, "adamw")
     assert train(schedule="constant").schedule.kind == "constant"
-    assert train(temperature=0.05).temperature == 0.05
+    assert train(loss={"temperature": 0.05}).loss.temperature.value == 0.05
 
 
 def test_budgets_that_print_alike_have_runs_of_their_own() -> None:

@@ -37,8 +37,8 @@ def test_without_grid_or_variants_there_is_one_run_for_each_seed() -> None:
 
 def test_variants_are_laid_over_the_common_settings_and_the_grid_over_them() -> None:
     variants = [{"name": "sgd", "tune": {"optimizer": "sgd", "weight_decay": 0.0}}, {"name": "adamw"}]
-    runs = plan_runs(sweep_of(tune={"margin": 0.2}, variants=variants, grid={"tune": {"learning_rate": [1e-3]}}))
-    found = [(run.variant, run.settings.tune.optimizer, run.settings.tune.margin, run.settings.tune.learning_rate) for run in runs]
+    runs = plan_runs(sweep_of(tune={"loss": {"margin": 0.2}}, variants=variants, grid={"tune": {"learning_rate": [1e-3]}}))
+    found = [(run.variant, run.settings.tune.optimizer, run.settings.tune.loss.margin, run.settings.tune.learning_rate) for run in runs]
     assert found == [("sgd", "sgd", 0.2, 1e-3), ("adamw", "adamw", 0.2, 1e-3)]
     assert runs[0].name == "sgd, learning_rate=0.001, seed=0"
 
@@ -60,7 +60,7 @@ def test_a_sample_is_drawn_by_the_seed_and_keeps_the_order_of_the_grid() -> None
 
 def test_a_sample_of_a_grid_that_no_memory_holds_is_drawn_and_the_whole_of_it_refused() -> None:
     wide = {"low": 1e-9, "high": 1e-1, "count": 1000}
-    grid = {"tune": {"learning_rate": wide, "margin": {**wide, "low": 1e-8}, "weight_decay": {**wide, "low": 1e-7}}}
+    grid = {"tune": {"loss": {"margin": {**wide, "low": 1e-8}}, "learning_rate": wide, "weight_decay": {**wide, "low": 1e-7}}}
     assert len({run.name for run in plan_runs(sweep_of(grid=grid, sweep={"sample": 3, "seeds": [0, 1]}))}) == 6
     with pytest.raises(ConfigError, match=r"at most 100,000 runs, got 1,000,000,000; take fewer values, or set sweep.sample"):
         plan_runs(sweep_of(grid=grid))
@@ -112,7 +112,7 @@ def test_a_variant_has_a_grid_of_its_own_and_every_run_says_what_it_took_of_what
         {"name": "full", "grid": {"tune": {"learning_rate": [1e-7, 1e-6]}}},
         {"name": "pulled", "tune": {"learning_rate": 1e-6}, "grid": {"tune": {"pull": [0.1, 1.0]}}},
     ]
-    runs = plan_runs(sweep_of(variants=variants, grid={"tune": {"margin": [0.2]}}))
+    runs = plan_runs(sweep_of(variants=variants, grid={"tune": {"loss": {"margin": [0.2]}}}))
     assert [run.name for run in runs] == [
         "full, margin=0.2, learning_rate=1e-07, seed=0",
         "full, margin=0.2, learning_rate=1e-06, seed=0",
@@ -120,8 +120,8 @@ def test_a_variant_has_a_grid_of_its_own_and_every_run_says_what_it_took_of_what
         "pulled, margin=0.2, pull=1, seed=0",
     ]
     assert [run.varied for run in runs[1:3]] == [
-        {"tune.margin": 0.2, "tune.learning_rate": 1e-6, "tune.pull": 0.0},
-        {"tune.margin": 0.2, "tune.learning_rate": 1e-6, "tune.pull": 0.1},
+        {"tune.loss.margin": 0.2, "tune.learning_rate": 1e-6, "tune.pull": 0.0},
+        {"tune.loss.margin": 0.2, "tune.learning_rate": 1e-6, "tune.pull": 0.1},
     ]
 
 

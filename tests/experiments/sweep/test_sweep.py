@@ -239,9 +239,9 @@ def test_a_sweep_that_has_made_nothing_may_go_on_as_another(world: Path, monkeyp
         patch.setattr(runner_module.SweepRunner, "prepare", _stop)
         with pytest.raises(InterruptionError):
             run(settings_of(world))
-    found = run(settings_of(world, measure={"measures": ["P@1"]}, tune={"margin": 0.2}), resume=True)
+    found = run(settings_of(world, measure={"measures": ["P@1"]}, tune={"loss": {"margin": 0.2}}), resume=True)
     assert [one.tasks[0].main.measure for one in found.runs] == ["P@1", "P@1"]
-    assert read_description(Job(world / "out"))["common"]["tune"]["margin"] == 0.2
+    assert read_description(Job(world / "out"))["common"]["tune"]["loss"]["margin"] == 0.2
 
 
 def test_a_row_of_other_settings_is_not_taken_for_a_run_of_its_name(world: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_description_of_another_shape_is_told(done: Done, tmp_path: Path, text
 @pytest.mark.parametrize(
     ("tables", "told"),
     [
-        ({"tune": {"margin": 0.2}}, "common.tune.margin was 0.3, is 0.2"),
+        ({"tune": {"loss": {"margin": 0.2}}}, "common.tune.loss.margin was 0.3, is 0.2"),
         ({"probes": {"depth": 5}}, "probes.depth was 10, is 5"),
         ({"measure": {"resamples": 200}}, "measure.resamples was 100, is 200"),
     ],
@@ -295,11 +295,11 @@ def test_a_sweep_of_before_settings_existed_goes_on_with_their_defaults_alone(do
     shutil.copytree(done[0] / "out", tmp_path / "out")
     settings, job = settings_of(done[0], sweep={"out": str(tmp_path / "out")}), Job(tmp_path / "out")
     whole = read_description(job)
-    forget(job, "common.tune.difficulty", "common.guard", "measure.depth")
+    forget(job, "common.tune.negatives.difficulty", "common.guard", "measure.depth")
     assert run(settings, resume=True).runs == done[1].runs
     assert read_description(job) == whole
-    forget(job, "common.tune.margin", "common.tune.difficulty")
-    with pytest.raises(JobError, match="got a difference: common.tune.margin was 'not set', is 0.3; repeat"):
+    forget(job, "common.tune.loss.margin", "common.tune.negatives.difficulty")
+    with pytest.raises(JobError, match="got a difference: common.tune.loss.margin was 'not set', is 0.3; repeat"):
         run(settings, resume=True)
 
 

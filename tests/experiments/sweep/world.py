@@ -52,7 +52,7 @@ def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
         "sweep": {"out": str(folder / "out"), "seeds": [0]},
         "job": {"model": "tiny", "store": str(folder / "store"), "data": str(folder / "triplets.jsonl")},
         "data": {"validation_fraction": 0.3},
-        "tune": {"batch_size": 5, "batches_per_epoch": 4, "max_epochs": 2, "margin": 0.3, "keep": "last"},
+        "tune": {"loss": {"margin": 0.3}, "batch_size": 5, "batches_per_epoch": 4, "max_epochs": 2, "keep": "last"},
         "grid": {"tune": {"learning_rate": [1e-4, 3e-3]}},
         "tasks": [
             {"kind": "retrieval", "name": "test", "data": str(folder / "test.jsonl"), "corpus": str(folder / "corpus.jsonl")},
