@@ -7,7 +7,7 @@ import pytest
 
 from adiabat.scaling_laws.law_intervals import Ensemble
 from adiabat.scaling_laws.laws import Kind, Points
-from adiabat.scaling_laws.recommendation import KindFit, _picked, fit_kinds, narrowing, recommend
+from adiabat.scaling_laws.recommendation import KindFit, _greedy_gains, fit_kinds, narrowing, recommend
 from tests.scaling_laws.simulated import BUDGETS
 from tests.scaling_laws.test_recipe import BOTH, OPTIONS, swept
 
@@ -30,7 +30,7 @@ def test_gains_worked_by_hand() -> None:
     one, other = orthogonal(1001, 2)
     # The difference is made of both; a run tells of the first, with as much noise as there is to be told.
     difference = 3 * one + 4 * other
-    ((place, gain),) = _picked(np.stack([difference, one]), np.array([1.0]), np.array([1.0]), 1)
+    ((place, gain),) = _greedy_gains(np.stack([difference, one]), np.array([1.0]), np.array([1.0]), 1)
     # cov^2 / (var + noise) / whole = 9 / 2 / 25, less what draws show by chance.
     assert (place, gain) == (0, pytest.approx(9 / 2 / 25 - 1 / 1000))
 
@@ -38,7 +38,7 @@ def test_gains_worked_by_hand() -> None:
 def test_a_run_that_tells_the_same_again_comes_after_one_that_tells_something_else() -> None:
     one, other = orthogonal(1001, 2)
     runs = np.stack([3 * one + 2 * other, one, one, other])
-    picked = _picked(runs, np.full(3, 0.01), np.ones(3), 3)
+    picked = _greedy_gains(runs, np.full(3, 0.01), np.ones(3), 3)
     assert [place for place, _ in picked[:2]] in ([0, 2], [1, 2])
     assert sum(gain for _, gain in picked) <= 1
 
@@ -46,24 +46,24 @@ def test_a_run_that_tells_the_same_again_comes_after_one_that_tells_something_el
 def test_what_is_dear_must_tell_more() -> None:
     one, other = orthogonal(1001, 2)
     runs = np.stack([2 * one + other, one, other])
-    cheap = _picked(runs, np.full(2, 0.01), np.array([10.0, 1.0]), 1)
+    cheap = _greedy_gains(runs, np.full(2, 0.01), np.array([10.0, 1.0]), 1)
     assert cheap[0][0] == 1
-    assert _picked(runs, np.full(2, 0.01), np.array([2.0, 1.0]), 1)[0][0] == 0
+    assert _greedy_gains(runs, np.full(2, 0.01), np.array([2.0, 1.0]), 1)[0][0] == 0
 
 
 def test_runs_that_tell_nothing_are_not_proposed() -> None:
     one, other = orthogonal(1001, 2)
-    assert _picked(np.stack([one, other]), np.array([0.01]), np.array([1.0]), 3) == []
+    assert _greedy_gains(np.stack([one, other]), np.array([0.01]), np.array([1.0]), 3) == []
 
 
 POSSIBLE = [(option, float(budget)) for option in OPTIONS for budget in BUDGETS[:3]]
 
 
 def test_nothing_is_proposed_where_nothing_is_open() -> None:
-    assert _picked(np.full((3, 10), 0.5), np.zeros(2), np.ones(2), 2) == []
+    assert _greedy_gains(np.full((3, 10), 0.5), np.zeros(2), np.ones(2), 2) == []
     # A run whose loss is known exactly tells nothing either, and is no division by zero.
     draws = np.stack([np.linspace(0, 1, 10), np.full(10, 0.5), np.linspace(0, 1, 10)])
-    assert [place for place, _ in _picked(draws, np.zeros(2), np.ones(2), 2)] == [1]
+    assert [place for place, _ in _greedy_gains(draws, np.zeros(2), np.ones(2), 2)] == [1]
 
 
 def test_only_kinds_in_question_are_asked(fits: list[KindFit]) -> None:

@@ -1,4 +1,4 @@
-"""Floating-point operations of training: by parameters and tokens, as budgets are told, and as a run really does them.
+"""Floating-point operations of training: by parameters and tokens, as in budgets, and counted product by product.
 
 Reference: Ziarko et al. 2024.
 """
@@ -13,12 +13,12 @@ Lengths = Int[np.ndarray, " t"]
 
 @dataclass(frozen=True, slots=True)
 class PassedParameters:
-    """Parameters of a tower without its table of tokens, by what training does with them.
+    """Parameters of a tower without its table of tokens, by their use in training.
 
     Attributes:
-        forward: ``N_F``: all that a token passes through.
-        backward: ``N_B``: those that the gradient passes back through.
-        updated: ``N_U``: those whose own gradient is computed.
+        forward: ``N_F``: all that a token passes.
+        backward: ``N_B``: those that the gradient passes.
+        updated: ``N_U``: those whose gradient is computed.
     """
 
     forward: int
@@ -31,10 +31,10 @@ def training_flops(parameters: PassedParameters, tokens: float) -> float:
 
     Args:
         parameters: ``N_F``, ``N_B`` and ``N_U`` above.
-        tokens: ``D`` above, padding left out, >= 0.
+        tokens: ``D`` above, without padding, >= 0.
 
     Returns:
-        Operations; attention's scores, whose number grows with the square of the length, are left out.
+        Operations, without the scores of attention, whose number grows with the square of the length.
 
     Reference:
         Kaplan et al. 2020, section 2.1; Ziarko et al. 2024, section 3.5.
@@ -44,12 +44,7 @@ def training_flops(parameters: PassedParameters, tokens: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a step takes.
-
-    Attributes:
-        flops: By parameters and tokens (`training_flops`), as budgets are told.
-        operations: As they are counted one by one: attention, padding, and what is computed a second time among them.
-    """
+    """Cost of a step: `training_flops`, as in budgets, and all operations, with attention, padding and recomputation."""
 
     flops: float
     operations: float
@@ -60,9 +55,9 @@ class ByLength:
     """Operations of one text by its length L: ``per_text + per_token * L + per_pair * L^2``.
 
     Attributes:
-        per_text: Of what is done once, such as a projection of the pooled embedding.
+        per_text: Of layers applied once, such as a projection of the pooled embedding.
         per_token: Of dense layers.
-        per_pair: Of attention, where each token looks at each.
+        per_pair: Of attention, for each pair of tokens.
     """
 
     per_text: int
@@ -70,27 +65,20 @@ class ByLength:
     per_pair: int
 
     def of(self, lengths: Lengths) -> float:
-        """Operations of some texts.
-
-        Args:
-            lengths: Tokens of each, padding included where it is computed.
-
-        Returns:
-            Their sum.
-        """
+        """Operations of all texts; lengths include padding where it is computed."""
         exact = lengths.astype(np.float64)
         return float(self.per_text * len(exact) + self.per_token * exact.sum() + self.per_pair * np.square(exact).sum())
 
 
 @dataclass(frozen=True, slots=True)
 class TowerOperations:
-    """What passes of a tower cost, multiplications and additions of matrix products counted one by one.
+    """Operations of a tower's passes: multiplications and additions of its matrix products.
 
     Attributes:
-        forward: Of one pass.
-        again: Of what gradient caching computes a second time: all but frozen leading blocks.
-        blocks: Of the blocks among these, which checkpointing computes once more.
-        backward: Of the gradient, of inputs and of weights; nothing for what nobody asks for.
+        forward: One pass.
+        again: The second pass of gradient caching: all but frozen leading blocks.
+        blocks: The blocks among these, which checkpointing computes once more.
+        backward: Gradients of inputs and of weights, where they are needed.
     """
 
     forward: ByLength
@@ -104,13 +92,10 @@ class TowerOperations:
         Args:
             lengths: Tokens of each text, padding included where it is computed.
             trained: Whether there is a gradient.
-            cached: Whether a second pass computes it.
+            cached: Whether gradient caching computes it in a second pass.
             checkpointed: Whether blocks keep only their input.
-
-        Returns:
-            Their sum.
         """
-        parts = [self.forward]
+        passes = [self.forward]
         if trained:
-            parts += [self.backward, *([self.again] if cached else []), *([self.blocks] if checkpointed else [])]
-        return sum(part.of(lengths) for part in parts)
+            passes += [self.backward, *([self.again] if cached else []), *([self.blocks] if checkpointed else [])]
+        return sum(operations.of(lengths) for operations in passes)

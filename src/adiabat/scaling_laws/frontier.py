@@ -1,4 +1,4 @@
-"""The least loss by budget: a straight line of logarithms, and the size at which it is reached (Ziarko et al. 2024)."""
+"""The frontier of least loss by budget, a straight line of logarithms, and the size at which it is reached (Ziarko et al. 2024)."""
 
 import math
 from collections.abc import Iterator
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from adiabat.core.errors import DataError
 from adiabat.scaling_laws.law_intervals import CONFIDENCE
 
 NEAR = 4.0
-"""How many times the largest budget of its runs, or less than the smallest, a place may be that their lines are asked for."""
+"""Factor beyond the largest budget of the runs, or below the smallest, up to which their lines are extrapolated."""
 
 Column = Float[np.ndarray, " p"]
 Best = Float[np.ndarray, " b"]
@@ -26,25 +26,11 @@ class Line:
     intercept: float
 
     def at(self, x: float) -> float:
-        """The value of the line.
-
-        Args:
-            x: Not its logarithm, > 0.
-
-        Returns:
-            ``y``, not its logarithm.
-        """
+        """``y`` at ``x``, neither a logarithm."""
         return math.exp(self.slope * math.log(x) + self.intercept)
 
     def meets(self, other: "Line") -> float:
-        """Where two lines cross.
-
-        Args:
-            other: Of another slope.
-
-        Returns:
-            ``x``; infinite for lines that run beside each other, or all but so.
-        """
+        """``x`` at which two lines cross; infinite for lines that are parallel, or nearly so."""
         if self.slope == other.slope:
             return math.inf
         with np.errstate(over="ignore"):
@@ -52,51 +38,35 @@ class Line:
 
 
 def line_through(x: Column, y: Column) -> Line:
-    """The line of least squares through logarithms.
-
-    Args:
-        x: > 0, at least two that differ.
-        y: > 0.
-
-    Returns:
-        The line.
-    """
+    """The line of least squares through logarithms of positive numbers; at least two of `x` must differ."""
     intercept, slope = _polynomial(x, y, 1)
     return Line(slope, intercept)
 
 
 def _polynomial(x: Column, y: Column, degree: int) -> tuple[float, ...]:
     """Coefficients of ``ln y`` by ``ln x``, the constant first."""
-    found = np.polynomial.Polynomial.fit(np.log(x), np.log(y), degree).convert().coef
-    # Zeros at the end are left out by numpy.
-    return tuple(map(float, np.pad(found, (0, degree + 1 - len(found)))))
+    coefficients = np.polynomial.Polynomial.fit(np.log(x), np.log(y), degree).convert().coef
+    # numpy omits trailing zeros.
+    return tuple(map(float, np.pad(coefficients, (0, degree + 1 - len(coefficients)))))
 
 
 def least_of_each(kind: Column, loss: Column) -> tuple[Best, Best]:
-    """The least loss of each budget, or size.
-
-    Args:
-        kind: Budget or size of each run.
-        loss: Of each run.
-
-    Returns:
-        Budgets or sizes, rising, and the least loss of each.
-    """
-    kinds, places = np.unique(kind, return_inverse=True)
-    best = np.full(len(kinds), np.inf)
-    np.minimum.at(best, places, loss)
-    return kinds, best
+    """Distinct budgets, or sizes, ascending, and the least loss of each."""
+    kinds, numbers = np.unique(kind, return_inverse=True)
+    least = np.full(len(kinds), np.inf)
+    np.minimum.at(least, numbers, loss)
+    return kinds, least
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trend:
-    """A line over budgets, and the same with noise drawn anew.
+    """A line over budgets, and the same with resampled noise.
 
     Attributes:
         line: From all runs.
-        again: With noise drawn anew; none where the noise is not known, or where too few draws have a line.
-        budgets: That it runs through, rising, in FLOP.
-        values: At each: the least loss of a frontier, the best size of its growth.
+        again: Lines with resampled noise; none where the noise is unknown, or too few resamples have a line.
+        budgets: Budgets of the line, ascending, in FLOP.
+        values: At each budget: the least loss of a frontier, or the best size.
     """
 
     line: Line
@@ -109,12 +79,12 @@ def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, r
     """The line of least loss by budget, of one family and method.
 
     Args:
-        budget: Of each run, in FLOP.
-        loss: Of each run, > 0.
-        residuals: Of the logarithms of losses about a law: what noise there is. None draws nothing again. (Runs drawn again would lack
-            the best of a budget in one draw of three, as if nobody had thought of that size.)
-        resamples: How often noise is drawn.
-        seed: Of the draws.
+        budget: Budget of each run, in FLOP.
+        loss: Loss of each run, > 0.
+        residuals: Residuals of logarithms of losses about a law, the noise to resample; None resamples nothing. (Resampled runs would
+            lack the best of a budget in one draw of three, as if its size had not been tried.)
+        resamples: Number of resamples.
+        seed: Seed of the resamples.
 
     Returns:
         The line.
@@ -125,15 +95,15 @@ def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, r
     Reference:
         Ziarko et al. 2024, section 4.4 and figure 1.
     """
-    if (there := len(np.unique(budget))) < 2:
-        raise DataError(f"runs of a frontier must have at least 2 budgets, got {there}; sweep over more")
-    again = [line_through(*least_of_each(budget, one)) for one in _again(loss, residuals, resamples, seed)]
-    budgets, best = least_of_each(budget, loss)
-    return Trend(line_through(budgets, best), again, budgets, best)
+    if (count := len(np.unique(budget))) < 2:
+        raise DataError(f"runs of a frontier must have at least 2 budgets, got {count}; sweep over more")
+    again = [line_through(*least_of_each(budget, noisy)) for noisy in _noisy_losses(loss, residuals, resamples, seed)]
+    budgets, least = least_of_each(budget, loss)
+    return Trend(line_through(budgets, least), again, budgets, least)
 
 
-def _again(loss: Column, residuals: Column | None, resamples: int, seed: int) -> Iterator[Column]:
-    """Losses with noise drawn anew."""
+def _noisy_losses(loss: Column, residuals: Column | None, resamples: int, seed: int) -> Iterator[Column]:
+    """Losses with resampled noise."""
     if residuals is not None:
         for noise in np.random.default_rng(seed).choice(residuals, (resamples, len(loss))):
             yield loss * np.exp(noise)
@@ -141,12 +111,12 @@ def _again(loss: Column, residuals: Column | None, resamples: int, seed: int) ->
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Where two frontiers change places.
+    """The budget at which two frontiers cross.
 
     Attributes:
-        budget: In FLOP; infinite where they never do.
-        interval: Of noise drawn anew, 95 %; None where the noise of one of them is not known, an end of None where no number is so large.
-        agree: Share of these draws in which the same one is ahead at smaller budgets; None likewise.
+        budget: In FLOP; infinite where they never cross.
+        interval: 95 % interval from resampled noise; None where the noise of one is unknown, an end of None where it is infinite.
+        agree: Share of the resamples in which the same one is ahead at smaller budgets; None likewise.
     """
 
     budget: float
@@ -158,7 +128,7 @@ def crossing(before: Trend, after: Trend) -> Crossing:
     """The budget at which one method overtakes another.
 
     Args:
-        before: The one whose losses fall slower with the budget, so that it is ahead at smaller ones.
+        before: The one whose loss falls slower with the budget, so that it is ahead at smaller ones.
         after: The other.
 
     Returns:
@@ -171,9 +141,10 @@ def crossing(before: Trend, after: Trend) -> Crossing:
     if not (before.again and after.again):
         return Crossing(budget, None, None)
     pairs = list(zip(before.again, after.again, strict=True))
-    # One that is infinite has a place among the others, but no number lies between it and the next.
-    low, high = np.quantile([one.meets(other) for one, other in pairs], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")
-    return Crossing(budget, (_finite(low), _finite(high)), fmean(one.slope > other.slope for one, other in pairs))
+    # Infinite crossings rank among the others, but do not interpolate.
+    crossings = [line.meets(other) for line, other in pairs]
+    low, high = np.quantile(crossings, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")
+    return Crossing(budget, (_finite(low), _finite(high)), fmean(line.slope > other.slope for line, other in pairs))
 
 
 def _finite(end: float) -> float | None:
@@ -186,10 +157,10 @@ class Profile:
 
     Attributes:
         budget: In FLOP.
-        sizes: Rising.
+        sizes: Ascending.
         losses: The least of each size.
         coefficients: Of ``ln loss`` by ``ln N``: constant, linear, quadratic.
-        optimum: Size at which the parabola is least; None where it has no least value, or has it outside of the sizes.
+        optimum: Size at which the parabola is least; None where it has no minimum, or has it outside of the sizes.
     """
 
     budget: float
@@ -200,30 +171,27 @@ class Profile:
 
 
 def profiles(budget: Column, size: Column, loss: Column) -> list[Profile]:
-    """The profile of each budget that has at least three sizes.
+    """The profile of each budget that has at least three sizes, by ascending budget.
 
     Args:
-        budget: Of each run, in FLOP.
+        budget: Budget of each run, in FLOP.
         size: ``N`` of each run.
-        loss: Of each run, > 0.
+        loss: Loss of each run, > 0.
 
     Returns:
-        One for each such budget, rising.
+        The profiles.
 
     Reference:
         Hoffmann et al. 2022, section 3.2; Ziarko et al. 2024, figures 2 and 4.
     """
-    return [_profile(float(each), size[rows], loss[rows]) for each in np.unique(budget) if _enough(size, rows := budget == each)]
-
-
-def _enough(size: Column, rows: Bool[np.ndarray, " p"]) -> bool:
-    return len(np.unique(size[rows])) >= 3
+    groups = ((float(value), budget == value) for value in np.unique(budget))
+    return [_profile(value, size[rows], loss[rows]) for value, rows in groups if len(np.unique(size[rows])) >= 3]
 
 
 def _profile(budget: float, size: Column, loss: Column) -> Profile:
     sizes, losses = least_of_each(size, loss)
     constant, linear, quadratic = _polynomial(sizes, losses, 2)
-    # Of an all but straight line it lies beyond every number, so that its logarithm is looked at.
+    # The minimum of a nearly straight line overflows, so its logarithm is compared.
     lowest = -linear / (2 * quadratic) if quadratic > 0 else math.nan
     optimum = math.exp(lowest) if math.log(sizes[0]) <= lowest <= math.log(sizes[-1]) else None
     return Profile(budget, tuple(map(float, sizes)), tuple(map(float, losses)), (constant, linear, quadratic), optimum)
@@ -235,12 +203,12 @@ def optimal_sizes(
     """The line through the sizes at which profiles are least.
 
     Args:
-        budget: Of each run, in FLOP.
+        budget: Budget of each run, in FLOP.
         size: ``N`` of each run.
-        loss: Of each run, > 0.
-        residuals: As of `frontier`.
-        resamples: How often noise is drawn.
-        seed: Of the draws.
+        loss: Loss of each run, > 0.
+        residuals: As in `frontier`.
+        resamples: Number of resamples.
+        seed: Seed of the resamples.
 
     Returns:
         The line; None where fewer than two profiles have an optimum.
@@ -248,15 +216,15 @@ def optimal_sizes(
     Reference:
         Ziarko et al. 2024, section 4.4.
     """
-    known = _optima(profiles(budget, size, loss))
-    if len(known[0]) < 2:
+    budgets, sizes = _optima(profiles(budget, size, loss))
+    if len(budgets) < 2:
         return None
-    drawn = [_optima(profiles(budget, size, one)) for one in _again(loss, residuals, resamples, seed)]
-    again = [line_through(*one) for one in drawn if len(one[0]) > 1]
-    return Trend(line_through(*known), again if len(again) >= CONFIDENCE * len(drawn) else [], *known)
+    draws = [_optima(profiles(budget, size, noisy)) for noisy in _noisy_losses(loss, residuals, resamples, seed)]
+    again = [line_through(*optima) for optima in draws if len(optima[0]) > 1]
+    return Trend(line_through(budgets, sizes), again if len(again) >= CONFIDENCE * len(draws) else [], budgets, sizes)
 
 
-def _optima(found: list[Profile]) -> tuple[Best, Best]:
+def _optima(candidates: list[Profile]) -> tuple[Best, Best]:
     """Budgets and sizes of the profiles that have an optimum."""
-    known = [(one.budget, optimum) for one in found if (optimum := one.optimum) is not None]
-    return np.array([budget for budget, _ in known]), np.array([size for _, size in known])
+    optima = [(profile.budget, optimum) for profile in candidates if (optimum := profile.optimum) is not None]
+    return np.array([budget for budget, _ in optima]), np.array([size for _, size in optima])

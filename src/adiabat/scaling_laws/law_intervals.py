@@ -1,4 +1,4 @@
-"""How sure a fitted law is: intervals of predictions and of coefficients, and which coefficients the runs leave open.
+"""Uncertainty of a fitted law: intervals of predictions and of coefficients, and coefficients that the runs do not determine.
 
 Reference: Ziarko et al. 2024.
 """
@@ -15,35 +15,21 @@ from adiabat.scaling_laws.laws import Points
 CONFIDENCE = 0.95
 
 WIDEST = 10.0
-"""How many times its lower end the upper end of a coefficient's interval may be, or how many times its value the interval of one that may
-be below 0 may be wide; beyond it the runs are said to leave the coefficient open."""
+"""Largest ratio of the ends of a determined coefficient's interval; for one that may be negative, of the interval's width to its value."""
 
 Draws = Float[np.ndarray, "draws p"]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its interval.
-
-    Attributes:
-        value: Of the fit to all runs.
-        low: Of runs drawn again, as many are below it as above `high`.
-        high: The other end.
-    """
+    """A number from all runs, with an interval from resampled runs."""
 
     value: float
     low: float
     high: float
 
     def holds(self, number: float) -> bool:
-        """Whether a number lies within the interval.
-
-        Args:
-            number: To be looked for.
-
-        Returns:
-            True at the ends too.
-        """
+        """Whether a number lies within the interval, its ends included."""
         return self.low <= number <= self.high
 
 
@@ -52,11 +38,11 @@ def estimate(value: float, draws: Float[np.ndarray, " draws"], confidence: float
 
     Args:
         value: From all runs.
-        draws: The same from runs drawn again.
+        draws: The same from resampled runs.
         confidence: Share of the draws within the interval, in (0, 1).
 
     Returns:
-        Both.
+        Value and interval.
     """
     low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(float(value), float(low), float(high))
@@ -64,13 +50,12 @@ def estimate(value: float, draws: Float[np.ndarray, " draws"], confidence: float
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ensemble:
-    """A law fitted to runs, and to the same runs drawn again.
+    """A law fitted to runs, and to resamples of the same runs.
 
     Attributes:
-        fitted: To all of them.
-        again: To each draw.
-        residuals: Of the logarithms about `fitted`, made as wide as those of runs that it has not seen.
-        effects: Of each coefficient, as in `Fitted.effects`.
+        again: Fits to the resamples.
+        residuals: Residuals of the logarithms about `fitted`, widened to those of unseen runs.
+        effects: Effect of each coefficient, as in `Fitted.effects`.
     """
 
     fitted: Fitted
@@ -82,89 +67,43 @@ class Ensemble:
     def of(
         cls, fitted: Fitted, points: Points, *, resamples: int = 1_000, seed: int = 0, note: Callable[[int], None] | None = None
     ) -> "Ensemble":
-        """Draw the runs again and fit.
-
-        Args:
-            fitted: To all of them.
-            points: All of them.
-            resamples: How often, > 0.
-            seed: Of the draws.
-            note: Told how many are done.
-
-        Returns:
-            All fits.
-        """
+        """Resample the runs of a fit, and fit again; `note` receives the number of finished resamples."""
         residuals = np.log(points.loss) - np.log(np.maximum(fitted.predict(points), points.loss.min() * 1e-3))
         # A fit with as many coefficients as runs has no residuals, whatever their noise.
-        seen = len(points) / max(1, len(points) - fitted.law.coefficients)
-        wide = (residuals - residuals.mean()) * np.sqrt(seen)
-        return cls(fitted, refits(fitted, points, count=resamples, seed=seed, note=note), wide, fitted.effects(points))
+        widening = len(points) / max(1, len(points) - fitted.law.coefficients)
+        unseen = (residuals - residuals.mean()) * np.sqrt(widening)
+        return cls(fitted, refits(fitted, points, count=resamples, seed=seed, note=note), unseen, fitted.effects(points))
 
     def draws(self, points: Points) -> Draws:
-        """What each fit to runs drawn again predicts.
-
-        Args:
-            points: Sizes, tokens and shares.
-
-        Returns:
-            Losses in nats, a row for each fit.
-        """
-        return np.stack([one.predict(points) for one in self.again])
+        """Losses in nats that each resampled fit predicts, a row for each fit."""
+        return np.stack([refit.predict(points) for refit in self.again])
 
     def predict(self, points: Points, *, of_a_run: bool = False, seed: int = 0) -> list[Estimate]:
-        """The loss of runs, with intervals.
-
-        Args:
-            points: Sizes, tokens and shares.
-            of_a_run: Whether the interval is for the loss that one more run will have, which has noise of its own, or for the law alone.
-            seed: Of the noise.
-
-        Returns:
-            One for each run.
-        """
+        """The loss of runs, with intervals of the law, or of one more run, which has noise of its own (`of_a_run`)."""
         draws = self.draws(points)
         return self.estimates(points, self.noisy(draws, seed) if of_a_run else draws)
 
     def noisy(self, draws: Draws, seed: int) -> Draws:
-        """Losses of single runs.
-
-        Args:
-            draws: Of the law, from `draws`.
-            seed: Of the noise.
-
-        Returns:
-            The same with a residual each.
-        """
-        found: Draws = draws * np.exp(np.random.default_rng(seed).choice(self.residuals, draws.shape))
-        return found
+        """Losses of single runs: draws of the law, each with a random residual."""
+        return np.asarray(draws * np.exp(np.random.default_rng(seed).choice(self.residuals, draws.shape)))
 
     def estimates(self, points: Points, draws: Draws) -> list[Estimate]:
-        """Predictions with the intervals that draws give.
-
-        Args:
-            points: Sizes, tokens and shares.
-            draws: A row for each fit.
-
-        Returns:
-            One for each run.
-        """
+        """Predictions with the intervals of some draws."""
         return [estimate(value, column) for value, column in zip(self.fitted.predict(points), draws.T, strict=True)]
 
     def coefficients(self) -> Mapping[str, Estimate]:
-        """As the source writes them, with intervals."""
-        printed = [one.coefficients for one in self.again]
-        return {name: estimate(value, np.array([float(one[name]) for one in printed])) for name, value in self.fitted.coefficients.items()}
+        """Coefficients as the source writes them, with intervals."""
+        refitted = [refit.coefficients for refit in self.again]
+        values = self.fitted.coefficients
+        return {name: estimate(value, np.array([float(draw[name]) for draw in refitted])) for name, value in values.items()}
 
     def left_open(self) -> Iterator[str]:
-        """Coefficients that the runs do not determine; predictions near the runs may be sure all the same.
-
-        Yields:
-            The name of each, and why.
-        """
+        """Coefficients that the runs do not determine, with the reason; predictions near the runs may be sure all the same."""
         law, noise = self.fitted.law, float(self.residuals.std())
-        free = {name for name, positive in zip(law.weights, law.positive, strict=True) if not positive}
-        for name, one in self.coefficients().items():
+        signed = {name for name, positive in zip(law.weights, law.positive, strict=True) if not positive}
+        for name, coefficient in self.coefficients().items():
+            low, high = coefficient.low, coefficient.high
             if self.effects[name] < noise:
                 yield f"{name} decides less of the loss than noise does ({self.effects[name]:.1%} of it)"
-            elif one.high - one.low > WIDEST * abs(one.value) if name in free else one.high > WIDEST * max(one.low, 0):
-                yield f"{name} lies anywhere between {one.low:.3g} and {one.high:.3g}"
+            elif high - low > WIDEST * abs(coefficient.value) if name in signed else high > WIDEST * max(low, 0):
+                yield f"{name} lies anywhere between {low:.3g} and {high:.3g}"

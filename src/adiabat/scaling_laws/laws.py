@@ -16,17 +16,17 @@ Base = Float[np.ndarray, "p w"]
 Powers = Float[np.ndarray, "e p w"]
 
 LOG_OF_NOTHING = -700.0
-"""In the place of ``ln(1 - S)`` where everything is trained: ``exp`` makes 0 of it at any exponent from 0.05 on, without an infinity."""
+"""Stands for ``ln(1 - S)`` where everything is trained: its ``exp`` is 0 at any exponent from 0.05 on, without an infinity."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
-    """Runs that are over, a number for each.
+    """Finished runs, a number for each.
 
     Attributes:
         size: ``N``: parameters that a token passes, without the table of tokens, > 0.
-        tokens: ``D``: trained on, padding left out, > 0.
-        share: ``S``: of the parameters that are trained, in (0, 1].
+        tokens: ``D``: training tokens without padding, > 0.
+        share: ``S``: share of the trained parameters, in (0, 1].
         loss: In nats, > 0.
     """
 
@@ -36,18 +36,10 @@ class Points:
     loss: Column
 
     def __len__(self) -> int:
-        """How many."""
         return len(self.loss)
 
     def taken(self, rows: np.ndarray) -> "Points":
-        """Some of them.
-
-        Args:
-            rows: Numbers or truth values.
-
-        Returns:
-            These runs, in this order.
-        """
+        """Some of the runs, by number or mask."""
         return Points(self.size[rows], self.tokens[rows], self.share[rows], self.loss[rows])
 
 
@@ -60,7 +52,7 @@ class Centre:
 
     @classmethod
     def of(cls, points: Points) -> "Centre":
-        """That of some runs."""
+        """The means of some runs."""
         return cls(float(np.log(points.size).mean()), float(np.log(points.tokens).mean()))
 
 
@@ -69,13 +61,13 @@ class Law:
     """A form of the loss.
 
     Attributes:
-        formula: In the source's letters.
-        exponents: Their names; all are > 0.
+        formula: In the letters of the source.
+        exponents: Names of the exponents, which are > 0.
         weights: Names of the weights of the columns.
-        positive: Which weights are > 0; the others are any numbers.
-        base: Columns without their powers, of centred logarithms of sizes and tokens.
-        powers: What each exponent multiplies in the power of each column, of centred logarithms and ``ln(1 - S)``.
-        printed: The coefficients as the source writes them, of exponents, weights and the centre.
+        positive: Whether each weight is > 0; others have any sign.
+        base: Columns without their powers, from centred logarithms of sizes and tokens.
+        powers: Factor of each exponent in the power of each column, from centred logarithms and ``ln(1 - S)``.
+        printed: The coefficients as the source writes them, from exponents, weights and the centre.
     """
 
     formula: str
@@ -87,38 +79,21 @@ class Law:
     printed: Callable[[Exponents, Weights, Centre], Mapping[str, float]]
 
     def basis(self, points: Points, centre: Centre) -> tuple[Base, Powers]:
-        """What of the columns does not depend on coefficients.
-
-        Args:
-            points: Runs; their losses are not looked at.
-            centre: Of the logarithms.
-
-        Returns:
-            `base` and `powers` of these runs.
-        """
+        """`base` and `powers` of some runs, which do not depend on coefficients; losses are not used."""
         size, tokens = np.log(points.size) - centre.size, np.log(points.tokens) - centre.tokens
         with np.errstate(divide="ignore"):
-            rest = np.maximum(np.log1p(-points.share), LOG_OF_NOTHING)
-        return self.base(size, tokens), self.powers(size, tokens, rest)
+            untrained = np.maximum(np.log1p(-points.share), LOG_OF_NOTHING)
+        return self.base(size, tokens), self.powers(size, tokens, untrained)
 
     @property
     def coefficients(self) -> int:
-        """How many there are to fit."""
+        """Number of coefficients."""
         return len(self.exponents) + len(self.weights)
 
 
 def columns_of(base: Base, powers: Powers, exponents: Exponents) -> Base:
-    """The columns at some exponents.
-
-    Args:
-        base: Of `Law.basis`.
-        powers: Of `Law.basis`.
-        exponents: All > 0.
-
-    Returns:
-        ``base_j * exp(sum_k exponent_k * power_kj)``.
-    """
-    # A plain product of matrices: `tensordot` takes longer to arrange it than to do it.
+    """The columns at some exponents: ``base_j * exp(sum_k exponent_k * power_kj)``."""
+    # A plain matrix product: `tensordot` spends more time on its arrangement than on the product.
     columns: Base = base * np.exp((exponents @ powers.reshape(len(powers), -1)).reshape(base.shape))
     return columns
 
@@ -155,8 +130,8 @@ def _share_printed(exponents: Exponents, weights: Weights, centre: Centre) -> Ma
 
 
 def _one_share_printed(exponents: Exponents, weights: Weights, centre: Centre) -> Mapping[str, float]:
-    every = _share_printed(np.append(exponents, 1.0), np.insert(weights, 3, 0.0), centre)
-    return {name: value for name, value in every.items() if name not in {"a_s", "b_s"}}
+    coefficients = _share_printed(np.append(exponents, 1.0), np.insert(weights, 3, 0.0), centre)
+    return {name: value for name, value in coefficients.items() if name not in {"a_s", "b_s"}}
 
 
 SIZE_AND_TOKENS = Law(
@@ -165,7 +140,7 @@ SIZE_AND_TOKENS = Law(
     weights=("c", "A", "B"),
     positive=(True, True, True),
     base=lambda size, tokens: _ones_and(np.ones_like(size), np.ones_like(size)),
-    powers=lambda size, tokens, rest: _powers((0 * size, -size, 0.0), (0 * size, 0.0, -tokens)),
+    powers=lambda size, tokens, untrained: _powers((0 * size, -size, 0.0), (0 * size, 0.0, -tokens)),
     printed=_size_and_tokens_printed,
 )
 """Hoffmann et al. 2022, equation 2; Ziarko et al. 2024, section 4.3."""
@@ -176,8 +151,8 @@ SHARE = Law(
     weights=("c", "a_d", "b_d", "a_s", "c_s"),
     positive=(True, False, False, False, False),
     base=lambda size, tokens: _ones_and(tokens, *(np.ones_like(size),) * 3),
-    powers=lambda size, tokens, rest: _powers(
-        (0 * size, -size, -size, 0.0, 0.0), (0 * size, 0.0, 0.0, -tokens, -tokens), (0 * size, 0.0, 0.0, rest, 0.0)
+    powers=lambda size, tokens, untrained: _powers(
+        (0 * size, -size, -size, 0.0, 0.0), (0 * size, 0.0, 0.0, -tokens, -tokens), (0 * size, 0.0, 0.0, untrained, 0.0)
     ),
     printed=_share_printed,
 )
@@ -189,45 +164,38 @@ ONE_SHARE = Law(
     weights=("c", "a_d", "b_d", "c_s"),
     positive=(True, False, False, False),
     base=lambda size, tokens: _ones_and(tokens, *(np.ones_like(size),) * 2),
-    powers=lambda size, tokens, rest: _powers((0 * size, -size, -size, 0.0), (0 * size, 0.0, 0.0, -tokens)),
+    powers=lambda size, tokens, untrained: _powers((0 * size, -size, -size, 0.0), (0 * size, 0.0, 0.0, -tokens)),
     printed=_one_share_printed,
 )
-"""`SHARE` where every run trains the same share, so that ``a_s (1 - S)^b_s`` is a part of ``c_s``."""
-
+"""`SHARE` where every run trains the same share, so that ``c_s`` contains ``a_s (1 - S)^b_s``."""
 
 Method = Literal["full", "freezing", "bias", "lora"]
-"""What is trained: everything, all but the tables and leading blocks, biases alone, or low-rank adapters (Ziarko et al. 2024)."""
+"""Trained parameters: all, all but the tables and leading blocks, biases alone, or low-rank adapters (Ziarko et al. 2024)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A family of models and a method.
-
-    Attributes:
-        family: As in `Way`.
-        method: What of its models is trained.
-    """
+    """A family of models and a method, to whose runs one law is fitted."""
 
     family: str
     method: Method
 
     def __str__(self) -> str:
-        """For people: the method alone where no family has a name."""
+        """For people: the method alone where the family has no name."""
         return f"{self.family}, {self.method}" if self.family else self.method
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A model, and what of it is trained.
+    """A model and a method.
 
     Attributes:
-        family: Models that differ in size alone, to whose runs one law is fitted.
-        name: Of the model, for people.
-        model: What `adiabat train` is told.
-        blocks: How many of its leading blocks make the model; None takes all.
-        method: What is trained.
-        rank: Of LoRA; None elsewhere.
-        frozen: Leading blocks that are frozen; 0 but for freezing.
+        family: Models that differ in size alone.
+        name: Name of the model, for people.
+        model: MODEL of `adiabat train`.
+        blocks: Number of its leading blocks that make the model; None takes all.
+        rank: Rank of LoRA; None elsewhere.
+        frozen: Number of frozen leading blocks; 0 except for freezing.
     """
 
     family: str
@@ -240,59 +208,47 @@ class Way:
 
     @property
     def sized_name(self) -> str:
-        """The model as it is trained, for people."""
+        """The model with its number of blocks, for people."""
         return self.name if self.blocks is None else f"{self.name}, {self.blocks} {'block' if self.blocks == 1 else 'blocks'}"
 
     @property
     def title(self) -> str:
-        """For people, and for the name of a run."""
+        """Model and method, for people and for the name of a run."""
         detail = f" {self.rank}" if self.rank else f" {self.frozen}" if self.frozen else ""
         return f"{self.sized_name}, {self.method}{detail}"
 
     @property
     def kind(self) -> Kind:
-        """Whose runs one law is fitted to."""
+        """Family and method."""
         return Kind(self.family, self.method)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A model and a way to train it, with what that costs.
-
-    Attributes:
-        way: Model and method.
-        parameters: ``N_F``, ``N_B`` and ``N_U``.
-    """
+    """A model and a method, with the parameters that decide its cost."""
 
     way: Way
     parameters: PassedParameters
 
     @property
     def size(self) -> int:
-        """``N``: parameters of the model that a token passes; adapters are no part of it, though their operations are paid for."""
+        """``N``: parameters of the model that a token passes, without adapters, whose operations count nevertheless."""
         return self.parameters.forward - (self.parameters.updated if self.way.method == "lora" else 0)
 
     @property
     def share(self) -> float:
-        """``S``: trained parameters of all that a token passes."""
+        """``S``: share of trained parameters among those that a token passes."""
         return self.parameters.updated / self.parameters.forward
 
     @property
     def flops_per_token(self) -> float:
-        """Operations by parameters of one token (Ziarko et al. 2024)."""
+        """`training_flops` of one token."""
         return training_flops(self.parameters, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that is over.
-
-    Attributes:
-        option: What was trained.
-        budget: That it was given, in FLOP.
-        tokens: Trained on.
-        loss: In nats; NaN or not above 0 where the run failed to give one.
-    """
+    """A finished run: its budget in FLOP, training tokens, and loss in nats (NaN or not positive where the run failed)."""
 
     option: Option
     budget: float
@@ -301,7 +257,7 @@ class Run:
 
 
 def points_of(runs: Sequence[Run]) -> Points:
-    """What laws are fitted to."""
+    """The runs as columns, to which laws are fitted."""
     return Points(
         np.array([float(run.option.size) for run in runs]),
         np.array([run.tokens for run in runs]),

@@ -1,7 +1,7 @@
-"""Which model, how many tokens, which method for a budget: read off the laws of each family and method (Ziarko et al. 2024).
+"""The model, tokens and method for a budget, from the laws of each family and method (Ziarko et al. 2024).
 
-Every option that runs know is asked what its kind's law predicts for it at the tokens that the budget pays for; the least prediction is
-the recommendation. How sure it is follows from the same question put to laws fitted to runs drawn again.
+The law of each kind predicts the loss of every known option at the tokens that the budget pays for. The least prediction is the
+recommendation; laws fitted to resampled runs tell how sure it is.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,19 +17,24 @@ from adiabat.scaling_laws.law_intervals import Draws, Ensemble, Estimate
 from adiabat.scaling_laws.laws import SIZE_AND_TOKENS, Kind, Option, Points, Run, points_of, usable
 from adiabat.scaling_laws.selection import REACH, ChosenLaw, choose_law
 
+LEAST_SOUND = 0.5
+"""Share of the resampled laws that must predict positive losses for `narrowing` to use them."""
+
+SETTLED = 1e-18
+"""Variance of the logarithm of a loss, or of the difference of two, that is rounding error alone."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KindFit:
-    """What the runs of one family and method say.
+    """The law and the frontier of one family and method.
 
     Attributes:
-        kind: Family and method.
-        runs: Those with a loss.
-        law: Fitted; None where there are too few runs for any.
-        choice: Why that law; None likewise.
+        runs: Runs with a loss.
+        law: None where there are too few runs for any.
+        choice: Selection of that law; None likewise.
         frontier: Line of the least loss by budget; None of one budget.
         growth: Line of the best size by budget; None where fewer than two budgets have one.
-        why_not: What is missing for a law; "" where there is one.
+        why_not: What is missing for a law, "" where there is one.
     """
 
     kind: Kind
@@ -53,12 +58,12 @@ def fit_kinds(
     """Fit the law and frontier of each family and method.
 
     Args:
-        runs: Of any.
-        asked: Options and budgets in FLOP that laws are for: those taken give losses there and up to `REACH` times that. None: nothing.
-        data_tokens: That there are to train on, so that no law is asked for more; None sets no limit.
-        resamples: How often runs are drawn again.
-        seed: Of the draws.
-        note: Told the kind, and how many of its draws are done.
+        runs: Of any kind.
+        asked: Options with budgets in FLOP at which laws must predict positive losses, and up to `REACH` times that.
+        data_tokens: Tokens of the training data, beyond which no law is used; None sets no limit.
+        resamples: Number of resamples.
+        seed: Seed of the resamples.
+        note: Receives the kind and the number of its finished resamples.
 
     Returns:
         One for each kind that has runs with a loss, in the order of their first run.
@@ -66,21 +71,19 @@ def fit_kinds(
     Raises:
         DataError: If no run has a loss.
     """
-    kept = usable(runs)
-    if not kept:
+    with_loss = usable(runs)
+    if not with_loss:
         raise DataError(f"runs must have at least one with a loss above 0, got {len(runs)} runs without; look at why they failed")
-    kinds = list(dict.fromkeys(run.option.way.kind for run in kept))
-    reached = {kind: _reached(kind, asked or {}, data_tokens) for kind in kinds}
-    return [
-        _fit_kind(kind, [run for run in kept if run.option.way.kind == kind], reached[kind], resamples, seed + place, note)
-        for place, kind in enumerate(kinds)
-    ]
-
-
-def _reached(kind: Kind, asked: Mapping[Option, float], data_tokens: float | None) -> Points | None:
-    """Where the law of a kind is asked."""
-    own = [(option, times * budget) for option, budget in asked.items() if option.way.kind == kind for times in (1.0, REACH)]
-    return points_at(own, data_tokens) if own else None
+    kinds = list(dict.fromkeys(run.option.way.kind for run in with_loss))
+    fits = []
+    for number, kind in enumerate(kinds):
+        budgets = [
+            (option, factor * budget) for option, budget in (asked or {}).items() if option.way.kind == kind for factor in (1.0, REACH)
+        ]
+        reach = points_at(budgets, data_tokens) if budgets else None
+        kind_runs = [run for run in with_loss if run.option.way.kind == kind]
+        fits.append(_fit_kind(kind, kind_runs, reach, resamples, seed + number, note))
+    return fits
 
 
 def _fit_kind(kind: Kind, runs: list[Run], asked: Points | None, resamples: int, seed: int, note: Callable[[Kind, int], None]) -> KindFit:
@@ -96,7 +99,7 @@ def _fit_kind(kind: Kind, runs: list[Run], asked: Points | None, resamples: int,
 def _lines(
     budgets: Float[np.ndarray, " p"], points: Points, residuals: Float[np.ndarray, " p"] | None, resamples: int, seed: int
 ) -> tuple[Trend | None, Trend | None]:
-    """Of the least loss and of the best size, where there are two budgets."""
+    """Lines of the least loss and of the best size, where there are two budgets."""
     if len(np.unique(budgets)) < 2:
         return None, None
     least = frontier(budgets, points.loss, residuals=residuals, resamples=resamples, seed=seed)
@@ -108,12 +111,11 @@ class Candidate:
     """An option at a budget.
 
     Attributes:
-        option: Model and method.
-        tokens: That the budget pays for, or that there are.
-        flops: That these take.
+        tokens: Tokens that the budget pays for, or that the data have.
+        flops: Cost of these tokens.
         law: Predicted loss, with the interval of the law.
         run: The same, with the interval of one run.
-        wins: Share of laws fitted to runs drawn again by which it is the best of all.
+        wins: Share of the resampled laws by which it is the best of all.
     """
 
     option: Option
@@ -129,13 +131,12 @@ class Recommendation:
     """What to train.
 
     Attributes:
-        budget: That the best option was asked for, in FLOP.
-        best: Of all candidates.
+        budget: Budget of the best option, in FLOP.
+        best: The best candidate.
         runner_up: The best of another kind; None where only one has a law.
-        sure: Share of laws fitted to runs drawn again by which `best`'s kind stays ahead of all others.
-        candidates: All that a law predicts, the least predicted loss first.
-        unsound: Kinds of which some laws fitted to runs drawn again fall below 0 for a candidate, and so say nothing of any, to the share
-            of these laws.
+        sure: Share of the resampled laws by which `best`'s kind stays ahead of all others.
+        candidates: All predicted options, the least predicted loss first.
+        unsound: Kind to the share of its resampled laws that predict a negative loss for a candidate, and are not used.
     """
 
     budget: float
@@ -147,20 +148,10 @@ class Recommendation:
 
 
 def laws_of(fits: Sequence[KindFit]) -> dict[Kind, Ensemble]:
-    """The kinds that have a law.
-
-    Args:
-        fits: Of all kinds.
-
-    Returns:
-        Their laws.
-
-    Raises:
-        DataError: If none has one; says what each lacks.
-    """
-    laws = {one.kind: one.law for one in fits if one.law is not None}
+    """The laws of the kinds that have one; raises a DataError that says what each kind lacks if none has."""
+    laws = {kind_fit.kind: kind_fit.law for kind_fit in fits if kind_fit.law is not None}
     if not laws:
-        lacks = "; ".join(f"{one.kind} lacks {one.why_not}" for one in fits)
+        lacks = "; ".join(f"{kind_fit.kind} lacks {kind_fit.why_not}" for kind_fit in fits)
         raise DataError(f"runs must suffice for the law of a method, got none: {lacks}; add runs to the scaling experiment")
     return laws
 
@@ -173,36 +164,36 @@ def recommend(
     Args:
         fits: Of the kinds, for these budgets (`fit_kinds`'s `asked`).
         budgets: Options to choose from, each with its budget in FLOP, > 0: the same, or what each can spend in the same time.
-        data_tokens: That there are to train on; where the budget pays for more, the rest of it is left. None sets no limit.
-        seed: Of the noise of single runs.
+        data_tokens: Tokens of the training data, which limit those of every option; None sets no limit.
+        seed: Seed of the noise of single runs.
 
     Returns:
-        The choice.
+        The recommendation.
 
     Raises:
-        DataError: If no kind has a law, one was fitted for other budgets and gives no losses at these, or no runs drawn again give any.
-        ConfigError: If no option is of a kind that has one.
+        DataError: If no kind has a law, a law was fitted for other budgets and predicts a negative loss at these, or all resampled laws do.
+        ConfigError: If no option is of a kind that has a law.
     """
     laws = laws_of(fits)
-    asked = {kind: own for kind in laws if (own := {one: budget for one, budget in budgets.items() if one.way.kind == kind})}
-    if not asked:
+    options = {kind: [option for option in budgets if option.way.kind == kind] for kind in laws}
+    if not any(options.values()):
         raise ConfigError("options must hold one of a method that has a law, got none; allow more memory, or name other models")
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     draws: dict[Kind, Draws] = {}
     unsound: dict[Kind, float] = {}
-    for kind, own in asked.items():
-        points = points_at(list(own.items()), data_tokens)
+    for kind in (kind for kind in laws if options[kind]):
+        points = points_at([(option, budgets[option]) for option in options[kind]], data_tokens)
         if (least := float(laws[kind].fitted.predict(points).min())) <= 0:
             raise DataError(f"laws must give losses above 0 at the budget, got {least:.3g}; fit them for it (asked)")
         draws[kind], lost = _sound(laws[kind].draws(points))
         if lost:
             unsound[kind] = lost
-        found += _candidates(list(own), points, laws[kind], draws[kind], seed)
-    return _recommendation(budgets, found, draws, unsound)
+        candidates += _candidates(options[kind], points, laws[kind], draws[kind], seed)
+    return _recommendation(budgets, candidates, draws, unsound)
 
 
 def _sound(draws: Draws) -> tuple[Float[np.ndarray, "sound p"], float]:
-    """Draws that give losses for all options, and the share of the others: a law below 0 would win whatever else it says."""
+    """Draws that are positive for all options, and the share of the others: a law that predicts a negative loss would always win."""
     sound = draws[(draws > 0).all(axis=1)]
     if not len(sound):
         raise DataError("laws of runs drawn again must give losses above 0 at the budget, got none that does; add runs, or ask for less")
@@ -210,23 +201,23 @@ def _sound(draws: Draws) -> tuple[Float[np.ndarray, "sound p"], float]:
 
 
 def _recommendation(
-    budgets: Mapping[Option, float], found: list[Candidate], draws: Mapping[Kind, Draws], unsound: Mapping[Kind, float]
+    budgets: Mapping[Option, float], candidates: list[Candidate], draws: Mapping[Kind, Draws], unsound: Mapping[Kind, float]
 ) -> Recommendation:
-    # Kinds are drawn apart from one another, so that any draws of them make a pair.
-    count = min(len(own) for own in draws.values())
-    draws = {kind: own[:count] for kind, own in draws.items()}
-    every = np.concatenate(list(draws.values()), axis=1)
-    wins = np.bincount(every.argmin(axis=1), minlength=len(found)) / len(every)
-    found = [replace(one, wins=float(share)) for one, share in zip(found, wins, strict=True)]
-    found.sort(key=lambda one: one.law.value)
-    best = found[0]
-    others = [one for one in found if one.option.way.kind != best.option.way.kind]
+    # Kinds are resampled independently, so that any draws of them can be paired.
+    count = min(len(kind_draws) for kind_draws in draws.values())
+    draws = {kind: kind_draws[:count] for kind, kind_draws in draws.items()}
+    losses = np.concatenate(list(draws.values()), axis=1)
+    wins = np.bincount(losses.argmin(axis=1), minlength=len(candidates)) / len(losses)
+    candidates = [replace(candidate, wins=float(share)) for candidate, share in zip(candidates, wins, strict=True)]
+    candidates.sort(key=lambda candidate: candidate.law.value)
+    best = candidates[0]
+    others = [candidate for candidate in candidates if candidate.option.way.kind != best.option.way.kind]
     return Recommendation(
         budget=budgets[best.option],
         best=best,
         runner_up=others[0] if others else None,
-        sure=_sure(best.option.way.kind, {kind: own.min(axis=1) for kind, own in draws.items()}),
-        candidates=found,
+        sure=_sure(best.option.way.kind, {kind: kind_draws.min(axis=1) for kind, kind_draws in draws.items()}),
+        candidates=candidates,
         unsound=unsound,
     )
 
@@ -236,10 +227,10 @@ def points_at(budgets: Sequence[tuple[Option, float]], data_tokens: float | None
 
     Args:
         budgets: At least one option, each with its budget in FLOP, > 0.
-        data_tokens: Most tokens; None sets no limit.
+        data_tokens: Limit of the tokens; None sets none.
 
     Returns:
-        A point for each, with a loss of 1 that nothing looks at.
+        A point for each, with a loss of 1 that is not used.
     """
     sizes = np.array([float(option.size) for option, _ in budgets])
     tokens = np.minimum(np.array([budget / option.flops_per_token for option, budget in budgets]), data_tokens or np.inf)
@@ -253,30 +244,20 @@ def _candidates(options: Sequence[Option], points: Points, ensemble: Ensemble, d
 
 
 def _sure(best: Kind, least: Mapping[Kind, Float[np.ndarray, " d"]]) -> float:
-    """How often the best option of a kind stays ahead of those of all others."""
-    others = [own for kind, own in least.items() if kind != best]
+    """How often the best option of a kind stays ahead of those of all others; a tie counts half."""
+    others = [losses for kind, losses in least.items() if kind != best]
     if not others:
         return 1.0
-    # Where they are equal, neither is ahead.
     return float(np.mean((1 + np.sign(np.min(others, axis=0) - least[best])) / 2))
-
-
-LEAST_SOUND = 0.5
-"""Share of the laws of drawn runs that must give losses, for what they say to be looked at."""
-
-SETTLED = 1e-18
-"""Variance of the logarithm of a loss, or of the difference of two, that is that of rounding alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """A run that could be made.
+    """A run that would narrow the recommendation.
 
     Attributes:
-        option: Model and method.
         budget: In FLOP.
-        gain: By how much of itself the variance of the difference between the best and the runner-up is expected to fall, beside the runs
-            that are proposed before this one.
+        gain: Expected relative fall of the variance of the difference between the best and the runner-up, beside the runs before it.
     """
 
     option: Option
@@ -292,65 +273,66 @@ def narrowing(
     data_tokens: float | None = None,
     most: int = 3,
 ) -> list[NextRun]:
-    """The runs that narrow the answer most per operation, one after the other.
+    """The runs that narrow the recommendation most per operation, one after the other.
 
-    To first order a run takes ``cov(difference, loss)^2 / (var(loss) + noise^2)`` off the variance of the difference in question, and as
-    much as goes with it off every other's; all of them logarithms, over the laws of runs drawn again. What so few draws show by chance is
-    taken off first.
+    To first order a run lowers the variance of the difference in question by ``cov(difference, loss)^2 / (var(loss) + noise^2)``, and that
+    of every other loss by its covariance likewise; all are logarithms, over the resampled laws. The correlation that so few draws show by
+    chance is subtracted.
 
     Args:
         fits: Of the kinds.
-        found: What they recommend.
-        possible: Options with budgets in FLOP; those of other kinds than the best's and the runner-up's tell nothing, and are left out.
-        data_tokens: Most tokens of a run; None sets no limit.
-        most: How many.
+        found: Their recommendation.
+        possible: Options with budgets in FLOP; kinds other than the best's and the runner-up's say nothing, and are ignored.
+        data_tokens: Limit of the tokens of a run; None sets none.
+        most: Number of runs.
 
     Returns:
-        The best first; none where there is no runner-up, nothing tells more than chance, or laws of drawn runs seldom give losses.
+        The best first; none where there is no runner-up, no run says more than chance, or few resampled laws predict positive losses.
     """
     if found.runner_up is None:
         return []
     laws = laws_of(fits)
     pair = (found.best, found.runner_up)
-    asked = [(option, budget) for option, budget in possible if option.way.kind in {one.option.way.kind for one in pair}]
-    if not asked:
+    kinds = {candidate.option.way.kind for candidate in pair}
+    runs = [(option, budget) for option, budget in possible if option.way.kind in kinds]
+    if not runs:
         return []
-    both = [_draws(laws[one.option.way.kind], one.option, one.flops, None) for one in pair]
-    drawn = np.stack([*both, *(_draws(laws[option.way.kind], option, budget, data_tokens) for option, budget in asked)])
-    # A law of drawn runs may say less than nothing: it says nothing of the others either.
-    sound = drawn[:, (drawn > 0).all(axis=0)]
-    if sound.shape[1] < LEAST_SOUND * drawn.shape[1]:
+    pair_draws = [_draws(laws[candidate.option.way.kind], candidate.option, candidate.flops, None) for candidate in pair]
+    run_draws = [_draws(laws[option.way.kind], option, budget, data_tokens) for option, budget in runs]
+    draws = np.stack([*pair_draws, *run_draws])
+    # A resampled law that predicts a negative loss is not used for the others either.
+    sound = draws[:, (draws > 0).all(axis=0)]
+    if sound.shape[1] < LEAST_SOUND * draws.shape[1]:
         return []
     first, second, *losses = np.log(sound)
-    noise = np.array([float(np.var(laws[option.way.kind].residuals)) for option, _ in asked])
-    budgets = np.array([budget for _, budget in asked])
-    picked = _picked(np.stack([first - second, *losses]), noise, budgets, most)
-    return [NextRun(*asked[place], gain) for place, gain in picked]
+    noise = np.array([float(np.var(laws[option.way.kind].residuals)) for option, _ in runs])
+    budgets = np.array([budget for _, budget in runs])
+    gains = _greedy_gains(np.stack([first - second, *losses]), noise, budgets, most)
+    return [NextRun(*runs[number], gain) for number, gain in gains]
 
 
-def _picked(
+def _greedy_gains(
     draws: Float[np.ndarray, "r d"], noise: Float[np.ndarray, " r1"], budgets: Float[np.ndarray, " r1"], most: int
 ) -> list[tuple[int, float]]:
-    """Numbers of runs with their gains; the first row of draws is the difference, the others are runs."""
+    """Numbers of the chosen runs with their gains; the first row of draws is the difference, the others are runs."""
     covariance, count = np.cov(draws), draws.shape[1]
-    whole, picked, free = covariance[0, 0], list[tuple[int, float]](), np.ones(len(noise), dtype=bool)
-    if whole <= SETTLED:
+    total, chosen, free = covariance[0, 0], list[tuple[int, float]](), np.ones(len(noise), dtype=bool)
+    if total <= SETTLED:
         return []
     for _ in range(most):
-        told = np.maximum(np.diagonal(covariance)[1:] + noise, SETTLED)
-        # Of draws that have nothing to do with one another, one in so many seems to be explained.
-        shares = np.where(free, covariance[0, 1:] ** 2 / (told * whole) - 1 / (count - 1), 0.0)
+        variances = np.maximum(np.diagonal(covariance)[1:] + noise, SETTLED)
+        # Independent draws have a squared correlation of 1 / (count - 1) on average.
+        shares = np.where(free, covariance[0, 1:] ** 2 / (variances * total) - 1 / (count - 1), 0.0)
         best = int(np.argmax(shares / budgets))
         if shares[best] <= 0:
             break
-        picked.append((best, float(shares[best])))
+        chosen.append((best, float(shares[best])))
         free[best] = False
         row = covariance[best + 1]
-        covariance = covariance - np.outer(row, row) / told[best]
-    return picked
+        covariance = covariance - np.outer(row, row) / variances[best]
+    return chosen
 
 
 def _draws(law: Ensemble, option: Option, budget: float, tokens: float | None) -> Float[np.ndarray, " d"]:
-    """Losses that each law of drawn runs predicts for an option."""
-    losses: Float[np.ndarray, " d"] = law.draws(points_at([(option, budget)], tokens))[:, 0]
-    return losses
+    """Losses that each resampled law predicts for an option."""
+    return np.asarray(law.draws(points_at([(option, budget)], tokens))[:, 0])

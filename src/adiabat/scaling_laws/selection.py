@@ -1,4 +1,4 @@
-"""Which law is fitted to runs: the one with the smallest held-out error. Rank correlation of losses and task scores."""
+"""Selection of a law by its held-out error, and the rank correlation of losses and task scores."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,43 +12,38 @@ from adiabat.scaling_laws.law_intervals import Estimate, estimate
 from adiabat.scaling_laws.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Column, Law, Points
 
 LAWS = (SIZE_AND_TOKENS, ONE_SHARE, SHARE)
-"""The one that the fewest runs suffice for comes first."""
+"""Laws to choose from; the first needs the fewest runs."""
 
 REACH = 4.0
-"""How many times the asked budget a law must give losses up to: one that is about to fall below 0 says nothing about which option is best,
-for the options that fall first seem to be."""
+"""Multiple of the budget up to which a law must predict positive losses: options whose losses turn negative first would seem the best."""
 
-Chosen = Bool[np.ndarray, " p"]
+MIN_RUNS = 4
+"""Distinct losses and scores that a rank correlation needs."""
+
+HeldOutRuns = Bool[np.ndarray, " p"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOut:
-    """A law that was fitted without some runs.
-
-    Attributes:
-        fitted: To the others.
-        distance: Mean of ``|ln(predicted / loss)|`` over those runs; infinite where a prediction is no loss.
-    """
+    """A law fitted without some runs, and its mean ``|ln(predicted / loss)|`` over those runs; infinite where a prediction is negative."""
 
     fitted: Fitted
     distance: float
 
     @property
     def error(self) -> float:
-        """The same as a part of the loss."""
+        """The distance as a share of the loss."""
         return math.expm1(self.distance)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChosenLaw:
-    """The law that was chosen for a kind.
+    """The law of a kind.
 
     Attributes:
-        law: Its form.
-        without_model: Fitted without the largest model; None where too few runs are left for that.
-        without_budget: Fitted without the largest budget; None likewise. Both are the best of the laws that were tried, and so a little
-            too good.
-        passed_over: Laws that come closer, and fall below 0 where they are asked.
+        without_model: Fitted without the largest model; None where too few runs remain.
+        without_budget: Fitted without the largest budget; None likewise. Both errors are slightly optimistic, as the best of several laws.
+        passed_over: Laws with smaller errors that predict negative losses for the options.
     """
 
     law: Law
@@ -58,24 +53,23 @@ class ChosenLaw:
 
     @property
     def distance(self) -> float:
-        """How far it is from runs that it has not seen: the mean of both kinds; 0 where it could not be tried."""
-        return fmean([one.distance for one in (self.without_model, self.without_budget) if one is not None] or [0.0])
+        """Mean distance from held-out runs of both kinds; 0 where none could be held out."""
+        return fmean([held_out.distance for held_out in (self.without_model, self.without_budget) if held_out is not None] or [0.0])
 
 
 def choose_law(points: Points, budgets: Float[np.ndarray, " p"], asked: Points | None = None) -> ChosenLaw | None:
-    """The law that comes closest to the losses of the largest model, and of the largest budget, when it is fitted without them.
+    """The law that predicts best the losses of the largest model, and of the largest budget, when it is fitted without them.
 
-    The source holds out the largest model alone. But a plan is asked for sizes that there are, at a budget that there is not, and a law
-    that serves for the one may reach losses below 0 at the other. Such a law is not taken, whatever it says of single options: the
-    simplest one is above 0 everywhere.
+    The source holds out the largest model alone. A plan, however, extrapolates known sizes to an unknown budget, and a law that is good at
+    the one may predict negative losses at the other. Such a law is rejected; the simplest one is positive everywhere.
 
     Args:
         points: Runs of one kind.
-        budgets: Of each, in FLOP.
-        asked: Where the law must give losses; None asks nothing.
+        budgets: Budget of each, in FLOP.
+        asked: Options at which the law must predict positive losses; None requires nothing.
 
     Returns:
-        The law; where too few runs are left without either, the simplest. None if there are too few for any law at all.
+        The law; where too few runs remain without either, the simplest. None if there are too few for any law.
 
     Reference:
         Ziarko et al. 2024, appendix F.
@@ -83,32 +77,29 @@ def choose_law(points: Points, budgets: Float[np.ndarray, " p"], asked: Points |
     possible = [law for law in LAWS if not any(missing(law, points))]
     if not possible:
         return None
-    parts = tuple(_if_enough(possible[0], points, out) for out in (points.size == points.size.max(), budgets == budgets.max()))
-    known = [out for out in parts if out is not None]
-    tried = [law for law in possible if all(_if_enough(law, points, out) is not None for out in known)]
-    found = sorted((_chosen(law, points, parts[0], parts[1]) for law in tried), key=lambda one: one.distance)
-    place = next(place for place, one in enumerate(found) if asked is None or _holds(one.law, points, asked))
-    return replace(found[place], passed_over=tuple(one.law for one in found[:place]))
+    masks = (points.size == points.size.max(), budgets == budgets.max())
+    model, budget = (mask if _is_enough(possible[0], points, mask) else None for mask in masks)
+    splits = [mask for mask in (model, budget) if mask is not None]
+    compared = [law for law in possible if all(_is_enough(law, points, mask) for mask in splits)]
+    ranked = [ChosenLaw(law, _held_out(law, points, model), _held_out(law, points, budget)) for law in compared]
+    ranked.sort(key=lambda choice: choice.distance)
+    rank = next(rank for rank, choice in enumerate(ranked) if asked is None or _is_positive(choice.law, points, asked))
+    return replace(ranked[rank], passed_over=tuple(choice.law for choice in ranked[:rank]))
 
 
-def _chosen(law: Law, points: Points, model: Chosen | None, budget: Chosen | None) -> ChosenLaw:
-    return ChosenLaw(law, _held_out(law, points, model), _held_out(law, points, budget))
-
-
-def _holds(law: Law, points: Points, asked: Points) -> bool:
-    """Whether losses are what the law gives: weights of some laws may have any sign."""
+def _is_positive(law: Law, points: Points, asked: Points) -> bool:
+    """Whether the law predicts losses above 0: weights of some laws may have any sign."""
     return all(law.positive) or bool((fit(law, points).predict(asked) > 0).all())
 
 
-def _if_enough(law: Law, points: Points, out: Chosen) -> Chosen | None:
-    """The runs to be held out; None where too few are left without them."""
-    return None if any(missing(law, points.taken(~out))) else out
+def _is_enough(law: Law, points: Points, held_out: HeldOutRuns) -> bool:
+    return not any(missing(law, points.taken(~held_out)))
 
 
-def _held_out(law: Law, points: Points, out: Chosen | None) -> HeldOut | None:
-    if out is None:
+def _held_out(law: Law, points: Points, mask: HeldOutRuns | None) -> HeldOut | None:
+    if mask is None:
         return None
-    fitted, runs = fit(law, points.taken(~out)), points.taken(out)
+    fitted, runs = fit(law, points.taken(~mask)), points.taken(mask)
     return HeldOut(fitted, _distance(fitted.predict(runs), runs.loss))
 
 
@@ -117,42 +108,32 @@ def _distance(predicted: Column, loss: Column) -> float:
         return float(np.abs(np.log(np.maximum(predicted, 0) / loss)).mean())
 
 
-LEAST = 4
-"""Runs without which a rank correlation says nothing."""
-
-
 def rank_correlation(
     loss: Float[np.ndarray, " p"], score: Float[np.ndarray, " p"], *, resamples: int = 1_000, seed: int = 0
 ) -> Estimate | None:
-    """Spearman's correlation of losses and scores, with the interval of runs drawn again.
+    """Spearman's correlation of losses and scores, with the interval of resampled runs.
 
     Args:
-        loss: Of each run.
-        score: Of each run.
-        resamples: How often runs are drawn again; draws in which all losses or all scores are alike are drawn again.
-        seed: Of the draws.
+        loss: Loss of each run.
+        score: Score of each run.
+        resamples: Number of resamples; those with one loss or one score alone are drawn again.
+        seed: Seed of the resamples.
 
     Returns:
-        In [-1, 1]: below 0 where a lower loss goes with a higher score; None of fewer than `LEAST` different losses or scores.
+        In [-1, 1], negative where a lower loss goes with a higher score; None for fewer than `MIN_RUNS` distinct losses or scores.
 
     Reference:
         Ziarko et al. 2024, appendix C.
     """
-    if min(len(np.unique(loss)), len(np.unique(score))) < LEAST:
+    if min(len(np.unique(loss)), len(np.unique(score))) < MIN_RUNS:
         return None
     # Imported here: scipy.stats takes a second to load, and only measured tasks need it.
-    from scipy.stats import spearmanr
+    from scipy.stats import rankdata, spearmanr
 
     generator = np.random.default_rng(seed)
     draws: list[float] = []
     while len(draws) < resamples:
         rows = generator.integers(0, len(loss), len(loss))
         if len(np.unique(loss[rows])) > 1 and len(np.unique(score[rows])) > 1:
-            draws.append(_correlation(loss[rows], score[rows]))
+            draws.append(float(np.corrcoef(rankdata(loss[rows]), rankdata(score[rows]))[0, 1]))
     return estimate(float(spearmanr(loss, score).statistic), np.array(draws))
-
-
-def _correlation(loss: Float[np.ndarray, " p"], score: Float[np.ndarray, " p"]) -> float:
-    from scipy.stats import rankdata
-
-    return float(np.corrcoef(rankdata(loss), rankdata(score))[0, 1])
