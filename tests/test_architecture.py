@@ -218,41 +218,6 @@ def test_a_quick_module_leaves_torch_unloaded(module: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        "",
-        "embed",
-        "tune",
-        "train",
-        "evaluate",
-        "search",
-        "inspect",
-        "mine",
-        "compare",
-        "space",
-        "data",
-        "demo",
-        "sweep",
-        "plan",
-    ],
-)
-def test_help_is_shown_without_loading_torch(verb: str) -> None:
-    code = f"""
-import sys
-sys.argv = ["adiabat", *{verb.split()!r}, "--help"]
-from adiabat.cli import main
-try:
-    code = main()
-except SystemExit as stop:
-    code = stop.code
-sys.exit("torch was imported" if "torch" in sys.modules else code)
-"""
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
-    assert "Usage" in done.stdout
-
-
 def test_every_public_name_can_be_imported() -> None:
     package = importlib.import_module("adiabat")
     assert package.__all__

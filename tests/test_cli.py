@@ -9,12 +9,15 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
 import pytest
+import typer
 
 import adiabat
 from adiabat import SearchResult, __version__
+from adiabat.cli.app import PANELS, app
 from adiabat.cli.panel_main import fold_retain
 from adiabat.core.errors import ConfigError
 from adiabat.core.files import read_json
@@ -37,24 +40,42 @@ def run(world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
 
 
-def test_a_system_error_that_nobody_foresaw_is_told_plainly(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "store/vectors.npy")
-
-    monkeypatch.setattr(adiabat, "search", full)
-    said = run(*search())
-    assert said.code == 2
-    assert said.err == (
-        "adiabat: store/vectors.npy could not be read or written: No space left on device; "
-        "check the path, its permissions and the free space\n"
-    )
+class OutOfMemoryError(RuntimeError):
+    """Named as torch names it."""
 
 
-def test_a_defect_ends_with_1_and_asks_for_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adiabat, "search", lambda *_, **__: 1 / 0)
-    said = run(*search())
-    assert said.code == 1
-    assert said.err == "adiabat: defect: ZeroDivisionError: division by zero; run with --debug before the verb and report the traceback\n"
+LOWER = ("out of memory", "lower tune.batch_size, tune.negatives.per_query or encoder.max_tokens")
+DEFECT = ("defect: ", "run with --debug before the verb and report the traceback")
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "facts"),
+    [
+        (
+            OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "store/vectors.npy"),
+            2,
+            ("store/vectors.npy", "No space left", "check the path"),
+        ),
+        (ZeroDivisionError("division by zero"), 1, (*DEFECT, "ZeroDivisionError: division by zero")),
+        (EOFError("No data left in file"), 1, (*DEFECT, "EOFError: No data left in file")),
+        (MemoryError("2 GiB"), 1, (*LOWER, "2 GiB")),
+        (OutOfMemoryError("CUDA out of memory"), 1, LOWER),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 1, LOWER),
+        (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), 1, LOWER),
+        (RuntimeError("std::bad_alloc"), 1, LOWER),
+        (RuntimeError("can't start new thread"), 1, LOWER),
+    ],
+)
+def test_what_ends_a_verb_is_one_line(
+    run: Run, new: str, monkeypatch: pytest.MonkeyPatch, fault: Exception, code: int, facts: tuple[str, ...]
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(adiabat, "tune", failing)
+    said = run(*tune("pairs.jsonl", out=new))
+    assert (said.code, said.out, len(said.err.splitlines())) == (code, "", 1)
+    assert [fact for fact in facts if fact not in said.err] == []
 
 
 def test_debug_shows_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,17 +103,6 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(run: Run, new: str, monkeypa
     assert run(*commands[verb]) == Said(130, "", f"adiabat: interrupted; {then}\n")
 
 
-def test_the_end_of_a_file_is_a_fault_and_no_interruption(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended(*_: object, **__: object) -> None:
-        raise EOFError("No data left in file")
-
-    monkeypatch.setattr(adiabat, "search", ended)
-    said = run(*search())
-    assert said.code == 1
-    assert said.err.startswith("adiabat: defect: RuntimeError: EOFError: No data left in file; ")
-    assert len(said.err.splitlines()) == 1
-
-
 SECOND_CTRL_C = """
 import atexit, os, signal, sys
 from adiabat.cli import app as cli
@@ -107,35 +117,6 @@ def test_a_second_ctrl_c_ends_the_process_without_a_traceback() -> None:
     done = python(SECOND_CTRL_C)
     assert done.returncode == -signal.SIGINT
     assert done.stderr == "adiabat: interrupted; nothing was saved; run the same command again to start over\n"
-
-
-class OutOfMemoryError(RuntimeError):
-    """Named as torch names it."""
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        MemoryError("2 GiB"),
-        OutOfMemoryError("CUDA out of memory"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
-        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
-        RuntimeError("std::bad_alloc"),
-        RuntimeError("can't start new thread"),
-    ],
-)
-def test_too_little_memory_is_no_defect_and_the_settings_that_help_are_named(
-    run: Run, new: str, monkeypatch: pytest.MonkeyPatch, fault: Exception
-) -> None:
-    def hungry(*_: object, **__: object) -> None:
-        raise fault
-
-    monkeypatch.setattr(adiabat, "tune", hungry)
-    assert run(*tune("pairs.jsonl", out=new)) == Said(
-        1,
-        "",
-        f"adiabat: out of memory: {fault}; lower tune.batch_size, tune.negatives.per_query or encoder.max_tokens, or free memory\n",
-    )
 
 
 BROKEN_PIPE = """
@@ -242,10 +223,9 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
-WITHOUT_TORCH = """
+WATCHED = """
 import sys
 from adiabat.cli import main
-from adiabat.core.files import read_json
 try:
     main()
 finally:
@@ -253,26 +233,30 @@ finally:
     print("loaded:", sorted(slow), file=sys.stderr)
 """
 
+ALL_HELP = """
+import sys
+from adiabat.cli.app import PANELS, app
+verbs = [[verb.__name__.replace("_", "-")] for panel in PANELS.values() for verb in panel]
+for words in [[], *verbs, ["distill"], *(["distill", name] for name in ("static", "fit", "multilingual", "pair", "ablate"))]:
+    app(args=[*words, "--help"], prog_name="adiabat", standalone_mode=False)
+print("loaded:", sorted({"torch", "transformers", "pyarrow", "datasets", "matplotlib", "scipy", "numpy"} & set(sys.modules)))
+"""
 
-@pytest.mark.parametrize("verb", ["", "embed", "tune", "evaluate", "search", "demo"])
-def test_help_is_printed_without_loading_anything_heavy(verb: str) -> None:
-    done = python(WITHOUT_TORCH, *filter(None, [verb]), "--help")
-    assert done.returncode == 0
-    assert done.stderr.splitlines()[-1] == "loaded: []"
-    assert "Usage: adiabat" in done.stdout
-    wanted = {
-        "": "MODEL is a hub name",
-        "embed": "--import",
-        "tune": "--resume",
-        "evaluate": "--retain",
-        "search": "--compare",
-        "demo": "--out",
-    }
-    assert wanted[verb] in done.stdout
+
+def test_help_of_every_verb_loads_nothing_heavy() -> None:
+    done = python(ALL_HELP)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+    assert done.stdout.count("Usage: adiabat") == 8 + sum(map(len, PANELS.values())) - 1
+    for words in ("MODEL is a hub name", "Main job", "--import", "--resume", "--retain", "--compare", "--budget-time"):
+        assert words in done.stdout
+    suites = [path.name.removesuffix(".toml") for path in (resources.files("adiabat.config") / "suites").iterdir()]
+    assert suites
+    assert [name for name in suites if name not in done.stdout] == []
 
 
 def test_a_wrong_setting_is_told_without_loading_anything_heavy() -> None:
-    done = python(WITHOUT_TORCH, *tune("pairs.jsonl", *setting("tune.margni=1")))
+    done = python(WATCHED, *tune("pairs.jsonl", *setting("tune.margni=1")))
     assert done.returncode == 2
     assert done.stderr.splitlines() == ["adiabat: unknown key tune.margni; did you mean tune.loss.margin?", "loaded: []"]
 
@@ -292,10 +276,13 @@ def test_python_m_adiabat_is_the_command_line() -> None:
     assert (done.returncode, done.stdout) == (0, f"{__version__}\n")
 
 
-def test_no_verb_has_more_than_about_eight_options_and_shared_ones_mean_the_same() -> None:
-    pages = {verb: python(WITHOUT_TORCH, verb, "--help").stdout for verb in ("embed", "tune", "evaluate", "search")}
-    options = {verb: set(re.findall(r"^\W*(--[a-z-]+|-k)\b", page, re.MULTILINE)) - {"--help"} for verb, page in pages.items()}
-    assert {verb: len(found) for verb, found in options.items() if len(found) > 11} == {}
+def test_no_verb_of_the_main_job_has_many_options_and_shared_ones_mean_the_same() -> None:
+    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    options = {
+        verb: {option.opts[0] for option in verbs[verb].params if option.opts[0].startswith("-")}
+        for verb in ("embed", "tune", "evaluate", "search")
+    }
+    assert {verb: len(names) for verb, names in options.items() if len(names) > 11} == {}
     assert set.intersection(*options.values()) == {"--config", "--set", "--device", "--json"}
 
 

@@ -80,8 +80,8 @@ def data_of(value: Data, argument: str) -> str:
         return path_of(value, argument)
     folder, digest = user_cache() / "rows", hashlib.sha256()
     folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder) as part:
-        with (Path(part) / "rows").open("wb") as file:
+    with TemporaryDirectory(dir=folder) as temporary:
+        with (Path(temporary) / "rows").open("wb") as file:
             for row in _rows(value, argument):
                 line = f"{json.dumps(row, default=_plain)}\n".encode()
                 digest.update(line)

@@ -54,8 +54,8 @@ def make(
     require_free(folder, resume=False)
     maker = getattr(import_module(f"adiabat.datasets.{module}"), f"make_{module}")
     with called("make", progress) as call:
-        made: DatasetSummary = maker(Path(path_of(source, "source")), folder, chosen, watch=call.watch)
-    return made
+        summary: DatasetSummary = maker(Path(path_of(source, "source")), folder, chosen, watch=call.watch)
+    return summary
 
 
 def maker_of(kind: str) -> tuple[type[Section], str]:

@@ -91,8 +91,8 @@ def distill_fit(
         2
     """
     lessons = {"texts": sources_of(texts, "texts"), "queries": sources_of(queries, "queries")}
-    given = _given(teachers, student, out, lessons)
-    chosen = settings_of(FitSettings, settings, {**options, **given}, section="train", function="distill_fit")
+    tables = _tables(teachers, student, out, lessons)
+    chosen = settings_of(FitSettings, settings, {**options, **tables}, section="train", function="distill_fit")
     with called("distill_fit", progress) as call:
         result = student_jobs.fit(chosen, resume=resume, command=call.command, watch=call.watch)
     return replace(result, folder=Path(str(chosen.distill.out)))
@@ -135,8 +135,8 @@ def distill_multilingual(
         >>> student.training.steps
         2
     """
-    given = _given(teachers, student, out, {"parallel": sources_of(parallel, "parallel")})
-    chosen = settings_of(MultilingualSettings, settings, {**options, **given}, section="train", function="distill_multilingual")
+    tables = _tables(teachers, student, out, {"parallel": sources_of(parallel, "parallel")})
+    chosen = settings_of(MultilingualSettings, settings, {**options, **tables}, section="train", function="distill_multilingual")
     with called("distill_multilingual", progress) as call:
         result = student_jobs.multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
     return replace(result, folder=Path(str(chosen.distill.out)))
@@ -219,7 +219,7 @@ def distill_ablate(
     return replace(result, folder=Path(str(chosen.ablate.out)) / "suite")
 
 
-def _given(teachers: Any, student: Any, out: Any, lessons: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _tables(teachers: Any, student: Any, out: Any, lessons: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The sections of settings that arguments fill."""
     distill = {
         "teachers": sources_of(teachers, "teachers"),

@@ -124,7 +124,7 @@ def import_vectors(
             raise wrong_type("ids", "a list where texts is a list", ids)
         texts = texts_with_ids(texts, names)
         names = [row["_id"] for row in texts]
-    files = [os.fspath(given) for given in (texts, vectors) if isinstance(given, str | os.PathLike)]
+    files = [os.fspath(argument) for argument in (texts, vectors) if isinstance(argument, str | os.PathLike)]
     with called("import_vectors", progress) as call, TemporaryDirectory() as folder:
         return store_vectors(
             _vector_file(vectors, Path(folder)),

@@ -78,14 +78,14 @@ def evaluate(
     tuning = _training_record(model)
     refuse_swapped(path_of(store, "store"), model, data, order="MODEL STORE DATA")
     others = open_baseline_stores([path_of(entry, "baseline_stores") for entry in baseline_stores], baseline=baseline is not None)
-    sets = [(path_of(place, "store"), data_of(rows, "data")) for place, rows in [(store, data), *retain]]
-    stores = {place: Store.open(place) for place in dict.fromkeys(place for place, _ in sets)}
+    sets = [(path_of(path, "store"), data_of(rows, "data")) for path, rows in [(store, data), *retain]]
+    stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
     splits = [split or chosen.data.split, *[None] * len(retain)]
     datasets = [
         read_dataset(
-            stores[place], rows, role="retain" if number else "target", split=splits[number], settings=chosen, baseline_stores=others
+            stores[path], rows, role="retain" if number else "target", split=splits[number], settings=chosen, baseline_stores=others
         )
-        for number, (place, rows) in enumerate(sets)
+        for number, (path, rows) in enumerate(sets)
     ]
     with called("evaluate", progress) as call, claimed(optional_path(out, "out")) as folder:
         if folder:

@@ -43,8 +43,8 @@ class SearchResult(Sequence[Hit]):
     query: str
     hits: Mapping[str, list[Hit]]
 
-    def __getitem__(self, place: Any) -> Any:
-        return self._first[place]
+    def __getitem__(self, index: Any) -> Any:
+        return self._first[index]
 
     def __len__(self) -> int:
         return len(self._first)

@@ -92,18 +92,18 @@ def space(
 
 
 def _addressed(queries: str, store: Store, settings: SpaceSettings) -> AddressedSet:
-    found = read_examples(queries, split=settings.data.split, columns=settings.data.columns.given())
-    if not isinstance(found, ExampleSet):
+    examples = read_examples(queries, split=settings.data.split, columns=settings.data.columns.given())
+    if not isinstance(examples, ExampleSet):
         raise DataError(f"QUERIES must be queries with positives, got the language grid {queries}; name examples or a BEIR folder")
-    return address(found, store, missing=settings.data.missing, merge_equal=True)
+    return address(examples, store, missing=settings.data.missing, merge_equal=True)
 
 
 def _before(baseline: Model, store: Store, others: list[Store], settings: SpaceSettings) -> System:
     """The baseline with documents of its own."""
     towers = load(baseline, settings=settings.encoder, device=settings.run.device)
-    found = baseline_system(towers, towers.fingerprint("document"), store, others)
-    refuse_unused_stores(others, [found.store])
-    return found
+    system = baseline_system(towers, towers.fingerprint("document"), store, others)
+    refuse_unused_stores(others, [system.store])
+    return system
 
 
 def _inputs(queries: str, settings: SpaceSettings, store: Store, before: System | None) -> dict[str, str]:

@@ -2,8 +2,6 @@
 
 import json
 import os
-import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,14 +62,9 @@ def settings_of(
 
 def short_for(texts: Mapping[str, Path | str | list[str] | None], numbers: Mapping[str, str | None] = NOTHING) -> list[str]:
     """The ``--set`` assignments that options stand for."""
-    given = {key: value if isinstance(value, list) else str(value) for key, value in texts.items() if value not in (None, [])}
+    written = {key: value if isinstance(value, list) else str(value) for key, value in texts.items() if value not in (None, [])}
     raw = {key: value for key, value in numbers.items() if value is not None}
-    return [f"{key}={value}" for key, value in {**raw, **{key: json.dumps(value) for key, value in given.items()}}.items()]
-
-
-def command_line() -> str:
-    """The command as it was typed."""
-    return shlex.join(["adiabat", *sys.argv[1:]])
+    return [f"{key}={value}" for key, value in {**raw, **{key: json.dumps(value) for key, value in written.items()}}.items()]
 
 
 def answer(result: str | dict[str, Any]) -> None:

@@ -76,14 +76,14 @@ def data(
     from adiabat.api.data_verb import maker_of
 
     settings = settings_of(maker_of(kind)[0], config, assignments, seed=seed)
-    made = adiabat.make(kind, source, out, settings=settings)
-    for sentence in made.notes:
+    summary = adiabat.make(kind, source, out, settings=settings)
+    for sentence in summary.notes:
         say(sentence)
-    for name, rows in made.examples.items():
+    for name, rows in summary.examples.items():
         say(f"{name}: {rows:,}")
-    if made.documents:
-        say(f"documents: {made.documents:,}")
-    answer({**asdict(made), "folder": str(made.folder)} if as_json else str(made.folder))
+    if summary.documents:
+        say(f"documents: {summary.documents:,}")
+    answer({**asdict(summary), "folder": str(summary.folder)} if as_json else str(summary.folder))
 
 
 def demo(

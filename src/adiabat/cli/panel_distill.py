@@ -146,8 +146,8 @@ def pair(
     """Combine a small query tower with the document tower that made an index."""
     import adiabat
 
-    made = adiabat.distill_pair(query, document, out)
-    sizes = [sum(weights.numel() for weights in tower.parameters()) for tower in (made.query, made.document)]
+    towers = adiabat.distill_pair(query, document, out)
+    sizes = [sum(weights.numel() for weights in tower.parameters()) for tower in (towers.query, towers.document)]
     say(f"{sizes[0]:,} parameters embed queries, {sizes[1]:,} embed documents")
     answer(str(out))
 

@@ -147,8 +147,8 @@ def evaluate(
         _evaluate_suite(words or [], suite, out, baseline, assignments, seed=seed, device=device, as_json=as_json)
         return
     if len(words or []) != 3:
-        got = " ".join(words or []) or "neither"
-        raise ConfigError(f"evaluate takes MODEL STORE DATA, or --suite SUITE with models, got {got}; see adiabat evaluate --help")
+        words_given = " ".join(words or []) or "neither"
+        raise ConfigError(f"evaluate takes MODEL STORE DATA, or --suite SUITE with models, got {words_given}; see adiabat evaluate --help")
     model, store, data = words or []
     settings = settings_of(EvaluateSettings, config, assignments, seed=seed, device=device)
     import adiabat
@@ -169,8 +169,8 @@ def evaluate(
 
 def _refuse_unused(options: Mapping[str, object], beside: str) -> None:
     """Refuse options that have no effect beside another one."""
-    if given := [name for name, value in options.items() if value]:
-        raise ConfigError(f"{', '.join(given)} has no effect with {beside}; leave it out")
+    if unused := [name for name, value in options.items() if value]:
+        raise ConfigError(f"{', '.join(unused)} has no effect with {beside}; leave it out")
 
 
 def _evaluate_suite(
@@ -199,20 +199,20 @@ def fold_retain(arguments: Sequence[str]) -> list[str]:
     ``--verify``, which every verb takes, moves before the verb.
     """
     words: list[str] = []
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
+    remaining = list(arguments)
+    while remaining:
+        word = remaining.pop(0)
         if word == "--":
-            return [*words, word, *rest]
+            return [*words, word, *remaining]
         if word == "--verify":
             words.insert(0, word)
             continue
         if word == "--retain" or word.startswith("--retain="):
-            pair = [word.removeprefix("--retain=")] if "=" in word else rest[:2]
+            pair = [word.removeprefix("--retain=")] if "=" in word else remaining[:2]
             if len(pair) < 2 or any(value.startswith("--") for value in pair):
-                got = " ".join(pair) or "nothing"
-                raise ConfigError(f"--retain takes two words, STORE and DATA, got {got}; write both")
-            word, rest = "\0".join(pair), rest[2:]
+                words_given = " ".join(pair) or "nothing"
+                raise ConfigError(f"--retain takes two words, STORE and DATA, got {words_given}; write both")
+            word, remaining = "\0".join(pair), remaining[2:]
             words.append("--retain")
         words.append(word)
     return words

@@ -10,33 +10,34 @@ from adiabat.cli.options import AsJson, Assignments, Config, Device, Seed, Split
 
 
 def compare(
-    first: Annotated[
-        Path, typer.Argument(metavar="A", help="Scores that an evaluation kept of one model, or a run in the format of TREC.")
-    ],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Likewise; it is compared with A.")],
-    qrels: Annotated[
-        Path | None, typer.Option("--qrels", metavar="FILE", help="Judgements for runs in the format of TREC.", show_default=False)
-    ] = None,
+    first: Annotated[Path, typer.Argument(metavar="A", help="Baseline: scores that an evaluation saved of one model, or a TREC run.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Model that is compared with A, likewise.")],
+    qrels: Annotated[Path | None, typer.Option("--qrels", metavar="FILE", help="Judgements for TREC runs.", show_default=False)] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Directory for result.json, page and tables; left out, the table is printed alone.", show_default=False),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Directory for result.json, page and tables. Default: only the table is printed.",
+            show_default=False,
+        ),
     ] = None,
     config: Config = None,
     assignments: Assignments = None,
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two models query by query from what was kept of them, without the models."""
+    """Compare two models query by query from their saved scores, without loading the models."""
     from adiabat.config.tasks import CompareSettings
 
     settings = settings_of(CompareSettings, config, assignments, seed=seed)
     import adiabat
 
-    found = adiabat.compare(first, second, qrels=qrels, out=out, settings=settings)
-    # Of what was kept, they were told when it was measured; what is said of runs is new.
-    for sentence in (note for task in found.tasks for note in task.notes if qrels is not None):
+    result = adiabat.compare(first, second, qrels=qrels, out=out, settings=settings)
+    # Notes on saved scores were printed when they were measured; those on TREC runs are new.
+    for sentence in (note for task in result.tasks for note in task.notes if qrels is not None):
         say(f"note: {sentence}")
-    show(found, as_json=as_json, location=None if out is None else out / "report.html")
+    show(result, as_json=as_json, location=None if out is None else result.page)
 
 
 def space(

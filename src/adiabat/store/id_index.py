@@ -59,7 +59,9 @@ class StringColumn:
         starts = np.flatnonzero(np.diff(batches[order], prepend=-1))
         for members in np.split(order, starts[1:]):
             column = self._file.get_batch(int(batches[members[0]])).column(0)
-            strings[members] = column.take(pa.array(numbers[members] % self._step)).to_pylist()
+            within = numbers[members] % self._step
+            # pa.array(within) would be the same, but imports pandas to look at what it is given: a second of each process.
+            strings[members] = column.take(pa.Array.from_buffers(pa.int64(), len(within), [None, pa.py_buffer(within)])).to_pylist()
         return strings.tolist()
 
     def __iter__(self) -> Iterator[str]:
