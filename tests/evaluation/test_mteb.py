@@ -23,7 +23,6 @@ from adiabat.evaluation import mteb_task as mteb_module
 from adiabat.evaluation.mteb_encoder import MtebEncoder
 from adiabat.evaluation.mteb_task import score_mteb
 from adiabat.models.embedding_head import EncoderSettings
-from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
@@ -165,38 +164,6 @@ def test_only_the_watch_tells_how_far_it_is(tasks: ModuleType, capfd: pytest.Cap
     assert capfd.readouterr() == ("", "")
     assert seen[-1] == ("encoding Notes", 39, 39)  # Two of the 40 documents are one text.
     assert not datasets.are_progress_bars_disabled()
-
-
-def test_a_task_by_name_goes_on_from_what_mteb_kept(tmp_path: Path, tasks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    import mteb
-
-    monkeypatch.setattr(mteb, "get_task", lambda name: tasks.Alike())
-    model, calls, encode = tiny_dual(), [], Encoder.encode
-
-    def counted(self: Encoder, texts: list[str], **options: Any) -> Any:
-        calls.append(texts)
-        return encode(self, texts, **options)
-
-    monkeypatch.setattr(Encoder, "encode", counted)
-    first = score_mteb(model, "Alike", folder=tmp_path)
-    assert len(calls) == 4
-    again = score_mteb(model, "Alike", folder=tmp_path)
-    assert len(calls) == 4
-    np.testing.assert_array_equal(again.samples[0].values, first.samples[0].values)
-    score_mteb(tiny_dual(seed=5), "Alike", folder=tmp_path)
-    assert len(calls) == 8
-    (kept,) = tmp_path.rglob(f"{MtebEncoder(model).mteb_model_meta.revision}/*_predictions.json")
-    kept.write_text(kept.read_text()[:50])  # As where a call was killed while it wrote.
-    np.testing.assert_array_equal(score_mteb(model, "Alike", folder=tmp_path).samples[0].values, first.samples[0].values)
-    assert len(calls) == 12
-
-
-def test_a_task_of_ones_own_is_always_scored_anew(tmp_path: Path, tasks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny_dual()
-    before = score_mteb(model, tasks.Translations(), folder=tmp_path)
-    monkeypatch.setattr(tasks, "WORDS", tasks.WORDS[:9])
-    assert (len(before.units), len(score_mteb(model, tasks.Translations(), folder=tmp_path).units)) == (12, 9)
-    assert list(tmp_path.rglob("results/*/*/Translations.json"))
 
 
 def test_data_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,17 +135,25 @@ def by_plain_loops(
 
 
 def test_a_part_of_a_store_is_searched_as_if_it_were_alone(
-    tasks: ModuleType, model: DualEncoder, stored: Stored, corpus: list[Document], encoded: dict[Side, list[str]], tmp_path: Path
+    tasks: ModuleType,
+    model: DualEncoder,
+    stored: Stored,
+    corpus: list[Document],
+    encoded: dict[Side, list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     strangers = [Document(f"s{number}", f"what of {tasks.WORDS[number % 12]} {number}?") for number in range(30)]
     store, alone = stored([*strangers, *corpus]), stored(corpus)
     for kind in (tasks.Notes, tasks.Reranked):
         wanted = score_mteb(model, kind(), store=alone)
         encoded["document"].clear()
-        scores = score_mteb(model, kind(), store=store, folder=tmp_path / "kept")
+        scores = score_mteb(model, kind(), store=store)
         assert encoded["document"] == []
         np.testing.assert_array_equal(scores.samples[0].values, wanted.samples[0].values)
-    assert not list((tmp_path / "kept").glob("adiabat-mteb-*"))
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_documents_are_known_by_their_text_where_ids_are_others(

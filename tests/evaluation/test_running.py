@@ -20,6 +20,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.finish import write_report
+from adiabat.stats.samples import CORRELATION, SHARE, ranking_bounds
 from adiabat.store.build import build_store
 from adiabat.store.manifest import StoreDtype
 from tests.evaluation.world import run, suite, tables, tiny, write_world
@@ -73,6 +74,15 @@ def test_scores_of_every_unit_are_kept_and_give_the_values_again(whole: tuple[Su
     assert score is not None
     assert score.value == pytest.approx(asked.samples[0].values.mean())
     assert asked.texts[0] == "which river 0 and river"
+
+
+def test_measures_of_every_kind_know_their_bounds_and_only_grids_have_pseudo_values(whole: tuple[SuiteResult, Path]) -> None:
+    for path in score_files(whole[1] / "scores"):
+        scores = read_scores(path)
+        correlation = scores.kind in ("sts", "words")
+        assert {sample.bounds for sample in scores.samples} == {CORRELATION if correlation else SHARE}, scores.kind
+        assert {sample.pseudo_values for sample in scores.samples} == {scores.kind == "nli_grid"}
+    assert (ranking_bounds("RR"), ranking_bounds("NumRelRet@5")) == (SHARE, None)
 
 
 def test_the_result_is_written_and_read_again(whole: tuple[SuiteResult, Path], tmp_path: Path) -> None:

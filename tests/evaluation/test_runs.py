@@ -1,6 +1,6 @@
 """Two models compared from what was kept of them, and runs in the format of TREC."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import ir_measures
@@ -52,42 +52,42 @@ def test_folders_of_runs_are_seeds_of_one_model(tmp_path: Path) -> None:
     assert result.pairings[0].change.test == "bootstrap"
 
 
-def test_scores_of_one_run_beside_those_of_several_are_ambiguous(tmp_path: Path) -> None:
-    a = kept(tmp_path / "a", ranked(VALUES[0]))
-    kept(tmp_path / "a" / "run-1", ranked(VALUES[1]), model="a", run=1)
-    with pytest.raises(DataError, match="must hold scores of one run or of several, got both; remove those"):
-        compared(a, kept(tmp_path / "b", ranked(VALUES[1])))
+def one_run_beside_several(folder: Path) -> None:
+    kept(folder, ranked(VALUES[0]))
+    kept(folder / "run-1", ranked(VALUES[1]), model="a", run=1)
 
 
-def test_a_file_that_another_one_was_copied_over_is_named(tmp_path: Path) -> None:
-    a = kept(tmp_path / "a", ranked(VALUES[0]))
-    (a / "other.parquet").write_bytes((a / "asked.parquet").read_bytes())
-    with pytest.raises(DataError, match=r"other\.parquet must hold scores of a task that no file beside it holds, got asked twice; remove"):
-        compared(a, kept(tmp_path / "b", ranked(VALUES[1])))
+def a_copied_file(folder: Path) -> None:
+    kept(folder, ranked(VALUES[0]))
+    (folder / "other.parquet").write_bytes((folder / "asked.parquet").read_bytes())
 
 
-def test_models_that_are_called_like_runs_are_models(tmp_path: Path) -> None:
-    a = kept(tmp_path / "a", ranked(VALUES[0]))
+def two_models(folder: Path) -> None:
     for name in ("run-1", "run-2"):
-        kept(tmp_path / "out" / name, ranked(VALUES[1]))
-    with pytest.raises(DataError, match="must hold scores of one model, got 2"):
-        compared(a, tmp_path / "out")
-    assert compared(a, tmp_path / "out" / "run-1").models[1].runs == []
+        kept(folder / name, ranked(VALUES[0]))
 
 
-def test_scores_of_other_weights_are_not_taken_for_those_of_one_model(tmp_path: Path) -> None:
-    a = kept(tmp_path / "a", ranked(VALUES[0]), state="1")
-    kept(tmp_path / "a", ranked(VALUES[0], task="more"), state="2")
-    with pytest.raises(
-        DataError, match=r"must hold scores of one state of the model, got those of 2 in .*a: asked\.parquet and more\.parquet"
-    ):
-        compared(a, kept(tmp_path / "b", ranked(VALUES[1])))
+def two_states(folder: Path) -> None:
+    kept(folder, ranked(VALUES[0]), state="1")
+    kept(folder, ranked(VALUES[0], task="more"), state="2")
 
 
-def test_a_model_is_not_compared_with_itself(tmp_path: Path) -> None:
-    a = kept(tmp_path / "a", ranked(VALUES[0]))
-    with pytest.raises(ConfigError, match="the two must differ, got .*a twice"):
-        compared(a, tmp_path / "b" / ".." / "a")
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (one_run_beside_several, "a must hold scores of one run or of several, got both"),
+        (a_copied_file, r"other\.parquet must hold scores of a task that no file beside it holds, got asked twice"),
+        (two_models, "a must hold scores of one model, got 2: .*a/run-1, .*a/run-2; name the folder of one"),
+        (two_states, r"must hold scores of one state of the model, got those of 2 in .*a: asked\.parquet and more\.parquet"),
+        (lambda folder: kept(folder, ranked([0.1], task="x")), "at least one task in common, got x in .*a and asked in .*b"),
+        (Path.mkdir, "a must hold scores, got no file"),
+        (lambda folder: None, "a must be a folder with scores, .* got no such file"),
+    ],
+)
+def test_scores_that_cannot_be_compared_are_refused(tmp_path: Path, write: Callable[[Path], object], message: str) -> None:
+    write(tmp_path / "a")
+    with pytest.raises(DataError, match=message):
+        compared(tmp_path / "a", kept(tmp_path / "b", ranked(VALUES[1])))
 
 
 def test_tasks_of_one_alone_are_named(tmp_path: Path) -> None:
@@ -96,12 +96,6 @@ def test_tasks_of_one_alone_are_named(tmp_path: Path) -> None:
     result = compared(a, b)
     assert [task.name for task in result.tasks] == ["asked"]
     assert result.notes == [f"only in {a}, and so not compared: more"]
-
-
-def test_without_a_task_in_common_there_is_nothing_to_compare(tmp_path: Path) -> None:
-    a, b = kept(tmp_path / "a", ranked([0.1], task="x")), kept(tmp_path / "b", ranked([0.1], task="y"))
-    with pytest.raises(DataError, match=f"at least one task in common, got x in {a} and y in {b}"):
-        compared(a, b)
 
 
 def test_missing_queries_are_counted_or_left_out_when_that_is_asked_for(tmp_path: Path) -> None:
@@ -118,14 +112,6 @@ def test_missing_queries_are_counted_or_left_out_when_that_is_asked_for(tmp_path
 def test_models_of_one_name_go_by_their_paths(tmp_path: Path) -> None:
     a, b = kept(tmp_path / "a", ranked(VALUES[0]), model="m"), kept(tmp_path / "b", ranked(VALUES[1]), model="m")
     assert [model.name for model in compared(a, b).models] == [str(a), str(b)]
-
-
-@pytest.mark.parametrize("what", ["none", "empty"])
-def test_where_there_is_nothing_it_is_said(tmp_path: Path, what: str) -> None:
-    (tmp_path / "empty").mkdir()
-    a = kept(tmp_path / "a", ranked(VALUES[0]))
-    with pytest.raises(DataError, match="got no"):
-        compared(tmp_path / what, a)
 
 
 def trec(folder: Path, name: str, rows: Sequence[tuple[str, str, float]]) -> Path:
@@ -184,13 +170,17 @@ def test_a_run_is_compared_with_kept_scores_of_the_task_that_it_is_named_for(tmp
     assert found.pairings[0].change.after == own.pairings[0].change.before
 
 
-def test_judgements_are_asked_for_where_they_are_needed_and_refused_elsewhere(tmp_path: Path, judged: tuple[Path, Path, Path]) -> None:
+def test_settings_without_effect_are_refused(tmp_path: Path, judged: tuple[Path, Path, Path]) -> None:
     first, second, qrels = judged
+    a, b = kept(tmp_path / "a", ranked(VALUES[0])), kept(tmp_path / "b", ranked(VALUES[1]))
     with pytest.raises(ConfigError, match="--qrels must name the judgements"):
         compared(first, second)
-    a = kept(tmp_path / "a", ranked(VALUES[0]))
     with pytest.raises(ConfigError, match="--qrels must be left out"):
-        compared(a, kept(tmp_path / "b", ranked(VALUES[1])), qrels=qrels)
+        compared(a, b, qrels=qrels)
+    with pytest.raises(ConfigError, match=r"measure\.ties has no effect on scores that adiabat kept"):
+        compared(a, b, ties="trec_eval")
+    with pytest.raises(ConfigError, match="the two must differ, got .*a twice"):
+        compared(a, tmp_path / "b" / ".." / "a")
 
 
 TIED = {"q1": {"d1": 1.0, "d2": 1.0, "d10": 1.0, "e": 0.5}, "q2": {"d1": 2.0, "d2": 1.0}, "q3": {"d1": 1.0, "d2": 1.0}}
@@ -221,9 +211,3 @@ def test_the_order_of_trec_eval_gives_the_values_of_pytrec_eval() -> None:
         np.testing.assert_allclose(sample.values, [peer[query][name] for query in found.units], atol=1e-12)
     ours = scores_of_run(run, qrels, ("nDCG@10",), task="t")
     assert (ours.samples[0].values < found.samples[0].values).any()
-
-
-def test_the_order_of_ties_is_refused_for_scores_that_were_kept(tmp_path: Path) -> None:
-    a, b = kept(tmp_path / "a", ranked(VALUES[0])), kept(tmp_path / "b", ranked(VALUES[1]))
-    with pytest.raises(ConfigError, match="measure.ties has no effect on scores that adiabat kept"):
-        compared(a, b, ties="trec_eval")

@@ -185,13 +185,6 @@ def test_a_tower_that_gives_one_vector_is_described_with_a_note(model: DualEncod
     assert any("its perplexity was lowered to 19" in note for note in found.notes)
 
 
-def test_a_model_beside_itself_is_told(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
-    store = stored(vectors_of())
-    found = analysed(System(model, store), examples_of(store), before=System(model, store))
-    assert "model and baseline have the same towers, so nothing differs" in found.notes
-    assert {one.difference for one in found.numbers} == {0.0}
-
-
 @pytest.mark.parametrize(
     ("positives", "says"),
     [

@@ -112,22 +112,6 @@ def test_intervals_hold_the_value_and_narrow_with_more_queries(name: str) -> Non
     assert widths[1] == pytest.approx(widths[0] / 4, rel=0.5)
 
 
-def test_vectors_that_are_all_the_same_have_no_rank_and_everything_else() -> None:
-    space = made()
-    same = Space(np.repeat(space.queries[:1], COUNT, axis=0), space.positives, space.documents, space.nearest)
-    numbers = named(space_numbers(same, space, plan_of()))
-    for name in ("effective rank", "variance along first component"):
-        one = numbers[name, "queries"]
-        assert one.after is None
-        assert one.before is not None
-        assert one.difference is None
-    assert [key for key, one in numbers.items() if one.after is None] == [
-        ("variance along first component", "queries"),
-        ("effective rank", "queries"),
-    ]
-    assert numbers["tower separation, AUC", "both"].after == pytest.approx(1.0, abs=0.05)
-
-
 def test_ratios_over_nothing_are_not_defined() -> None:
     space = made()
     across = np.zeros_like(space.queries)

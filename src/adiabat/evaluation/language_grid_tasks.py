@@ -151,9 +151,7 @@ def score_nli_grid(
     )
 
 
-def score_question_grid(
-    model: DualEncoder, grid: QuestionGridSet, *, similarities: Sequence[Similarity] | None = None, watch: Watch = SILENT
-) -> TaskScores:
+def score_question_grid(model: DualEncoder, grid: QuestionGridSet, *, watch: Watch = SILENT) -> TaskScores:
     """Score a grid of questions (Vasilyev et al. 2024): each is asked in every language of the paragraphs of every language.
 
     Paragraphs of equal text in a language count as one: each of them answers the questions of all.
@@ -165,7 +163,7 @@ def score_question_grid(
         numbers = cluster_ids(_texts(grid.paragraphs, language))
         paragraph_vectors[language] = all_vectors[language][np.unique(numbers, return_index=True)[1]]
         answers[language] = numbers[grid.answers]
-    chosen = similarities or similarities_of(model)
+    chosen = similarities_of(model)
     samples, cells = measure_question_grid(question_vectors, paragraph_vectors, answers, similarities=chosen)
     facts, notes = _zeros({"question": question_vectors, "paragraph": paragraph_vectors})
     return TaskScores(

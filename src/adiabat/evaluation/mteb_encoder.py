@@ -137,15 +137,13 @@ class MtebIndex(MtebEncoder):
         missing: Missing = "error",
         side: Side = "query",
         similarity: Similarity | None = None,
-        folder: Path | None = None,
         watch: Watch = SILENT,
     ) -> None:
-        """Wrap a model and its documents; copied vectors go to `folder`, or to the system's folder for temporary files."""
+        """Wrap a model and its documents."""
         super().__init__(model, side=side, similarity=similarity, watch=watch)
         store.require_encoder(model.fingerprint("document"), who=model.name or None)
         self.store = store
         self.missing: Missing = missing
-        self.folder = folder
         self._corpus: _Corpus | None = None
         self._forget: Callable[[], Any] = lambda: None
 
@@ -239,7 +237,7 @@ class MtebIndex(MtebEncoder):
 
     def _copied(self, rows: Int64[np.ndarray, " n"], absent: Sequence[int], encoded: Float32[np.ndarray, "a e"]) -> Store:
         """A store of some rows and of encoded documents; it is removed with this object, or with the next corpus."""
-        folder = Path(tempfile.mkdtemp(prefix="adiabat-mteb-", dir=self.folder))
+        folder = Path(tempfile.mkdtemp(prefix="adiabat-mteb-"))
         self._forget = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = folder / "vectors.npy"
         vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(len(rows), self.store.width))

@@ -4,7 +4,7 @@ import json
 import random
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import Sample, TaskScores
 from adiabat.store.vector_store import Store
 
-PREDICTIONS = "predictions"
 HUB_SECONDS = 5.0
 """Timeout of the hub: its client would retry for half a minute, for every task."""
 
@@ -35,7 +34,6 @@ def score_mteb(
     store: Store | None = None,
     missing: Missing = "error",
     side: Side = "query",
-    folder: Path | None = None,
     watch: Watch = SILENT,
 ) -> TaskScores:
     """Measure a model on a task of mteb.
@@ -47,9 +45,8 @@ def score_mteb(
     Args:
         name: For tables; None takes the task's.
         store: Vectors of the documents of a retrieval task; None encodes them.
-        folder: For mteb's results and the model's answers; the same call resumes from them for a task known by name. None stores nothing.
     """
-    with _random_states_kept(), _folder(folder) as results, _without_bars():
+    with _random_states_kept(), _without_bars():
         mteb = import_mteb()
         mteb_task = _task_named(mteb, task) if isinstance(task, str) else task
         _require_texts(mteb, mteb_task)
@@ -60,9 +57,9 @@ def score_mteb(
             encoder: MtebEncoder = (
                 MtebEncoder(model, side=side, watch=watch)
                 if store is None
-                else MtebIndex(model, store, missing=missing, side=side, folder=results, watch=watch)
+                else MtebIndex(model, store, missing=missing, side=side, watch=watch)
             )
-            subsets = _evaluated(mteb, encoder, mteb_task, results, resumes=isinstance(task, str))
+            subsets = _evaluated(mteb, encoder, mteb_task)
             return _scores(subsets, name or mteb_task.metadata.name, _notes(mteb, mteb_task))
         finally:
             if fresh:
@@ -153,23 +150,21 @@ def _answers(endpoint: str) -> bool:
         return False
 
 
-def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any, folder: Path, *, resumes: bool) -> list[Subset]:
-    """Run mteb's evaluator, and read the predictions that it stored."""
-    predictions = folder / PREDICTIONS / str(encoder.mteb_model_meta.revision)
-    path = predictions / task.prediction_file_name
-    # A custom task may change its data under its name; mteb's tasks are pinned to a revision.
-    goes_on = resumes and _read(path) is not None
-    result = mteb.evaluate(
-        encoder,
-        task,
-        co2_tracker=False,
-        encode_kwargs=dict(LOADER_OPTIONS),
-        cache=mteb.ResultCache(folder),
-        overwrite_strategy="only-missing" if goes_on else "always",
-        prediction_folder=predictions,
-        show_progress_bar=False,
-    ).task_results[0]
-    predicted = _read(path) or {}
+def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any) -> list[Subset]:
+    """Run mteb's evaluator, and read the predictions that it wrote."""
+    with tempfile.TemporaryDirectory(prefix="adiabat-mteb-") as created:
+        folder = Path(created)
+        result = mteb.evaluate(
+            encoder,
+            task,
+            co2_tracker=False,
+            encode_kwargs=dict(LOADER_OPTIONS),
+            cache=mteb.ResultCache(folder),
+            prediction_folder=folder,
+            show_progress_bar=False,
+        ).task_results[0]
+        path = folder / task.prediction_file_name
+        predicted = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     subsets = [
         Subset(task, split, scores["hf_subset"], scores, predicted.get(scores["hf_subset"], {}).get(split), encoder.compared_by)
         for split, subsets in result.scores.items()
@@ -177,18 +172,6 @@ def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any, folder: Path, *, resu
     ]
     _require_numbers(subsets)
     return subsets
-
-
-def _read(path: Path) -> Mapping[str, Any] | None:
-    """Predictions of the model; None where there are none, or an interrupted call left half a file."""
-    try:
-        predicted: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (ValueError, RecursionError):
-        path.unlink()
-        return None
-    return predicted
 
 
 def _require_numbers(subsets: Sequence[Subset]) -> None:
@@ -229,16 +212,6 @@ def _notes(mteb: Any, task: Any) -> list[str]:
     if task.superseded_by:
         notes.append(f"mteb has {task.superseded_by} in place of this task")
     return notes
-
-
-@contextmanager
-def _folder(folder: Path | None) -> Iterator[Path]:
-    """The folder of mteb's files; None makes a temporary one."""
-    if folder is not None:
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="adiabat-mteb-") as created:
-        yield Path(created)
 
 
 @contextmanager
