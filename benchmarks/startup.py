@@ -43,6 +43,7 @@ WITHOUT_MODEL = {
     "settings": ("settings", "tune"),
     "data": ("data", "squad", "none", "--out", "new"),
     "plan": ("plan", "--budget", "1e15"),
+    "compare": ("compare", "scores/one", "scores/other"),
 }
 """Verbs that need no model, with arguments; some end with a message about files that are missing."""
 

@@ -112,10 +112,13 @@ def test_a_keyword_or_settings_of_another_kind_are_refused(settings: Any, option
         tune_settings(settings, **options)
 
 
-def test_a_key_of_several_sections_asks_for_one() -> None:
-    with pytest.raises(TypeError, match=r'takes pooling in several sections; write teacher={"pooling": ...} or encoder={"pooling": ...}'):
+def test_a_key_of_several_sections_is_the_verbs_own_or_asks_for_one() -> None:
+    with pytest.raises(TypeError, match=r"distill_fit\(\) takes pooling as teacher.pooling or encoder.pooling; write teacher="):
         settings_of(FitSettings, None, {"pooling": "cls"}, section="train", function="distill_fit")
     assert settings_of(FitSettings, None, {"pooling": "cls"}, section="teacher", function="distill_fit").teacher.pooling == "cls"
+    tuned = tune_settings(temperature=0.1, loss="in_batch_softmax", per_query=2, negatives="hardest")
+    assert tuned.tune.model_dump()["loss"] == {"kind": "in_batch_softmax", "temperature": 0.1, "distance": None}
+    assert tuned.tune.model_dump()["negatives"] == {"kind": "hardest", "per_query": 2}
 
 
 @pytest.fixture

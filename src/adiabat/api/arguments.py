@@ -132,8 +132,8 @@ def _plain(value: Any) -> Any:
 def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any], *, section: str, function: str) -> S:
     """Settings from an object, a file or dicts, with keyword arguments laid over them.
 
-    A keyword is a section (``run={"seed": 1}``) or a key of any section (``seed=1``). Where several sections have the key, `section` comes
-    first.
+    A keyword is a section (``run={"seed": 1}``) or a key of any section (``seed=1``). Of several such keys, those of `section` come first,
+    and of these the one that is nested least.
 
     Raises:
         TypeError: If a keyword is unknown, or names keys of several sections.
@@ -151,9 +151,10 @@ def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any
         table = {}
     else:
         table = read_table(Path(path_of(settings, "settings", allowed=f"{kind.__name__}, a path of a TOML file or a dict")), kind)
-    for name, value in options.items():
-        if value is not None:
-            table = overlaid(kind, table, nest(_key(name, value, kind, section, function), _setting(value)))
+    keys = [(_key(name, value, kind, section, function), _setting(value)) for name, value in options.items() if value is not None]
+    # A whole table comes before its keys: loss="triplet" replaces a loss of another kind, margin=0.3 changes it.
+    for key, value in sorted(keys, key=lambda pair: len(pair[0])):
+        table = overlaid(kind, table, nest(key, value))
     return checked(kind, table)
 
 
@@ -162,12 +163,13 @@ def _key(name: str, value: object, kind: type[Section], section: str, function: 
     if name in kind.model_fields and (isinstance(value, Mapping) or not _is_section(kind, name)):
         return [name]
     keys = [key for key in keys_of(kind) if key.rpartition(".")[2] == name]
-    for key in keys:
-        if len(keys) == 1 or key == f"{section}.{name}":
-            return key.split(".")
+    candidates = [key for key in keys if key.startswith(f"{section}.")] or keys
+    depth = min((key.count(".") for key in candidates), default=0)
+    shortest = [key for key in candidates if key.count(".") == depth]
+    if len(shortest) == 1:
+        return shortest[0].split(".")
     if keys:
-        dicts = " or ".join(f'{key.partition(".")[0]}={{"{name}": ...}}' for key in keys)
-        raise TypeError(f"{function}() takes {name} in several sections; write {dicts}")
+        raise TypeError(f"{function}() takes {name} as {' or '.join(keys)}; write {keys[0].partition('.')[0]}={{...}} as nested dicts")
     if name in kind.model_fields:
         raise wrong_type(name, "a dict of settings", value)
     names = {*kind.model_fields, *(key.rpartition(".")[2] for key in keys_of(kind))}
