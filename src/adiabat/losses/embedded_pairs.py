@@ -222,6 +222,7 @@ class Pairs:
 
     def _too_good(self, left: Float[Tensor, "p g"], right: Float[Tensor, "n g"]) -> Excluded:
         assert self.guide is not None
+        # The threshold is the pair's own score by the guide, whichever of its sides looks for candidates.
         rows, above = left[self.rows], self.guide.thresholds()[self.rows]
         return lambda r, c: rows[r] @ right[c].T >= above[r, None]
 

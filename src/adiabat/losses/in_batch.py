@@ -48,6 +48,7 @@ def triplet_distances(
         ValueError: If `distance` is none of the three.
     """
     negatives = negative.unsqueeze(1) if negative.dim() == 2 else negative
+    # One operation for both: two of different layouts may round differently, and a tie would no longer be one.
     documents = torch.cat([positive.unsqueeze(1), negatives], dim=1)
     if distance == "cosine":
         apart = 1.0 - (unit_rows(query).unsqueeze(1) * unit_rows(documents)).sum(dim=-1)

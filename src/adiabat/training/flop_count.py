@@ -49,12 +49,14 @@ def _made_of(encoder: Encoder) -> tuple[object, ...]:
 def _by_length(values: tuple[int, ...]) -> ByLength:
     """The parabola through three counts, which are whole numbers."""
     powers = np.vander(np.array(_LENGTHS, dtype=np.float64), 3, increasing=True)
+    # Products of attention grow with the square of the length, dense layers with the length, a projection with neither.
     return ByLength(*(round(number) for number in np.linalg.solve(powers, np.array(values, dtype=np.float64))))
 
 
 @torch.enable_grad()
 def _counted(encoder: Encoder, blocks: list[nn.Module], prefix: int, length: int) -> tuple[int, int, int, int]:
     """Operations of one text: forwards, again, those of checkpointed blocks computed once more, and backwards."""
+    # With random numbers left out: dropout multiplies no matrices, and counts in no FLOP.
     record: list[BlockOutput] = []
     forward, backward = _pass(encoder, length, recorded(blocks[prefix - 1], record, device=None) if prefix else nullcontext())
     again, _ = _pass(encoder, length, replayed(blocks[:prefix], record[0]) if prefix else nullcontext())
@@ -101,6 +103,7 @@ def passed_parameters(encoder: Encoder) -> PassedParameters:
     it, in place of each text.
     """
     looked_up = {id(submodule.weight) for submodule in encoder.modules() if isinstance(submodule, nn.Embedding)}
+    # By identity: tied weights are multiplied in both places, and `times` counts how often.
     multiplied = {id(weights): weights for weights in encoder.used_parameters().values() if id(weights) not in looked_up}
     blocks = blocks_of(encoder.backbone)
     times, passed = _seen_of_a_token(encoder, blocks)

@@ -151,6 +151,7 @@ def _change(name: str, before: Tensor, after: Tensor) -> LayerChange:
     old_squares = moved_squares = largest_before = largest_after = 0.0
     chunks = zip(torch.split(before.detach().flatten(), _CHUNK), torch.split(after.detach().flatten(), _CHUNK), strict=True)
     for old, new in ((old.cpu().double(), new.cpu().double()) for old, new in chunks if old.numel()):
+        # In 64 bits: tuning moves weights by single units in the last place of float32, whose squares would vanish in its sums.
         moved = new - old
         old_squares += torch.dot(old, old).item()
         moved_squares += torch.dot(moved, moved).item()
@@ -176,6 +177,7 @@ def finish_run(job: Job, model: DualEncoder, result: Result, trained: TrainedTex
     if result.training is not None:
         result = replace(result, training=replace(result.training, texts=texts))
 
+    # Passed as functions, so that the end of a run (`runs.finish`) knows neither models nor checkpoints.
     def write_model(folder: Path) -> None:
         try:
             save(model.to("cpu"), folder)

@@ -99,6 +99,7 @@ class Schedule:
         if step < 0:
             raise ValueError(f"step must be 0 or more, got {step}; the first update has step 0")
         if step < self.warmup_steps:
+            # From 1/W and not from 0: an update that moves nothing would be a batch lost.
             return (step + 1) / self.warmup_steps
         after_warmup = step - self.warmup_steps
         return rate_factor(
