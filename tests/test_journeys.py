@@ -246,7 +246,7 @@ def test_a_store_whose_building_was_cut_short_is_finished_by_the_same_command(
     assert "run the same command again to continue" in err
     code, _, err = run("search again --model model", "cat")
     assert code == 2
-    assert "its building was cut short (again.building); run its command again to go on" in err
+    assert "its build was interrupted (again.building); run its command again to resume" in err
     monkeypatch.setattr(Encoder, "encode", plain)
     done(run, "embed model train.jsonl --out again")
     np.testing.assert_array_equal(Store.open(here / "again").vectors, Store.open(here / "store").vectors)

@@ -132,7 +132,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "store of another encoder, searching": (search(model="other"), ("store was built by another encoder", "weights")),
     "store of another encoder, appending": (embed("twice.jsonl", "--append", model="other", out="store"), ("built by another encoder",)),
-    "store of another encoder, embedding": (embed(model="other", out="store"), ("made otherwise", "weights", "choose another --out")),
+    "store of another encoder, embedding": (embed(model="other", out="store"), ("with other settings", "weights", "choose another --out")),
     "NaN and zero vectors": (imported("bad.npy", *IDS), ("2 vectors", '"d3" holds NaN', '"d7" is zero')),
     "vectors of another encoder": (imported("good.npy", *IDS), ("agree with the encoder's at cosine >= 0.999",)),
     "fewer vectors than ids": (imported("short.npy", *IDS), ("20 ids for 9 vectors",)),

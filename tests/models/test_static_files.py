@@ -201,17 +201,20 @@ FAULTS: dict[str, Fault] = {
     "nothing": (lambda folder: [(folder / name).unlink() for name in (WEIGHTS, TOKENIZER)], f"got no {WEIGHTS} and no {TOKENIZER}; get"),
     "damaged weights": (lambda folder: write(folder, WEIGHTS, "x"), f"{WEIGHTS} must be undamaged, got SafetensorError: .*; get the model"),
     "damaged tokenizer": (lambda folder: write(folder, TOKENIZER, "{"), f"{TOKENIZER} must be undamaged, got Exception: .*; get the model"),
-    "other tensors": (tensors(weight=TABLE, bias=SCALES), "must hold embedding.weight or embeddings, got bias, weight; get the model anew"),
-    "a vector": (tensors(embeddings=TABLE[0]), r"embeddings must have one row per token, got shape \(8,\); get the model anew"),
+    "other tensors": (
+        tensors(weight=TABLE, bias=SCALES),
+        "must hold embedding.weight or embeddings, got bias, weight; get the model again",
+    ),
+    "a vector": (tensors(embeddings=TABLE[0]), r"embeddings must have one row per token, got shape \(8,\); get the model again"),
     "few rows": (tensors(embeddings=TABLE), "must know no token beyond the 5 rows of model.safetensors, got one of id 11; they belong to"),
     "few weights": (
         tensors(embeddings=word_table(), weights=SCALES[1:]),
         r"weights must .* one number per token \(12\), got shape \(11,\)",
     ),
-    "mapping too high": (tensors(embeddings=TABLE, mapping=MAPPING + 1), "mapping must hold rows from 0 to 4, got 5; get the model anew"),
+    "mapping too high": (tensors(embeddings=TABLE, mapping=MAPPING + 1), "mapping must hold rows from 0 to 4, got 5; get the model again"),
     "mapping below zero": (
         tensors(embeddings=TABLE, mapping=MAPPING - 1),
-        "mapping must hold rows from 0 to 4, got -1; get the model anew",
+        "mapping must hold rows from 0 to 4, got -1; get the model again",
     ),
     "mapping of fractions": (
         tensors(embeddings=TABLE, mapping=SCALES),

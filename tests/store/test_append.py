@@ -60,7 +60,7 @@ def test_a_store_without_texts_can_grow(tmp_path: Path) -> None:
 def test_ids_already_there_are_refused_by_name_or_skipped(tmp_path: Path) -> None:
     before = files_of_store(build(tmp_path / "s").path)
     mixed = [NEW[0], OLD[2], NEW[1], OLD[5]]
-    with pytest.raises(StoreError, match=r'it holds 2 documents: "d2"; "d5"; leave them out of the corpus'):
+    with pytest.raises(StoreError, match=r'it holds 2 documents: "d2"; "d5"; remove them from the corpus'):
         append(tmp_path / "s", mixed)
     assert files_of_store(tmp_path / "s") == before
     assert Store.open(tmp_path / "s").count == 7
@@ -110,7 +110,7 @@ def test_other_documents_than_the_cut_short_append_are_refused(tmp_path: Path, m
         append(tmp_path / "s")
     monkeypatch.undo()
     with pytest.raises(
-        StoreError, match=r"appending was begun with another corpus than new; remove it to begin the append anew, or append those"
+        StoreError, match=r"appending holds an interrupted build of another corpus than new; remove it to start the append again"
     ):
         append(tmp_path / "s", NEW[:4])
 

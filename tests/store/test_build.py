@@ -55,11 +55,11 @@ def test_an_interrupted_build_resumes_to_the_same_bytes(tmp_path: Path, stop_at:
     whole = build(tmp_path / "whole").store
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "s", FakeEncoder(stop_at=stop_at))
-    with pytest.raises(StoreError, match="cut short .*run its command again"):
+    with pytest.raises(StoreError, match="was interrupted .*run its command again"):
         Store.open(tmp_path / "s")
     resumed = build(tmp_path / "s")
     assert (resumed.resumed, resumed.encoded) == (4 * stop_at, 25 - 4 * stop_at)
-    assert resumed.note == (f"went on from {4 * stop_at} documents" if stop_at else "")
+    assert resumed.note == (f"resumed after {4 * stop_at} documents" if stop_at else "")
     assert files_of_store(resumed.store.path) == files_of_store(whole.path)
     assert resumed.store.manifest.sha256 == whole.manifest.sha256
 
@@ -121,11 +121,11 @@ def test_a_build_cut_before_its_last_rename_is_finished_without_encoding(tmp_pat
     [
         (
             {"encoder": FakeEncoder(prompt="passage: ")},
-            'begun otherwise: prompt "" in the store, "passage: " in the encoder; remove it, or choose',
+            'interrupted build with other settings: prompt "" in the store, "passage: " in the encoder; remove it, or choose',
         ),
-        ({"dtype": "float32"}, "begun otherwise: dtype float16 in the store, float32 asked for"),
-        ({"documents": DOCUMENTS[:-1]}, "begun with another corpus than corpus"),
-        ({"documents": [*DOCUMENTS[:-1], Document("d24", "changed")]}, "begun with another corpus than corpus"),
+        ({"dtype": "float32"}, "interrupted build with other settings: dtype float16 in the store, float32 requested"),
+        ({"documents": DOCUMENTS[:-1]}, "interrupted build of another corpus than corpus"),
+        ({"documents": [*DOCUMENTS[:-1], Document("d24", "changed")]}, "interrupted build of another corpus than corpus"),
     ],
 )
 def test_resuming_with_something_else_says_what_differs(tmp_path: Path, change: dict[str, object], message: str) -> None:
@@ -149,8 +149,8 @@ def test_a_finished_store_of_the_same_kind_is_returned_as_it_is(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"encoder": FakeEncoder(width=9)}, "made otherwise: width 8 in the store, 9 in the encoder"),
-        ({"dtype": "float32"}, "made otherwise: dtype float16 in the store, float32 asked for"),
+        ({"encoder": FakeEncoder(width=9)}, "with other settings: width 8 in the store, 9 in the encoder"),
+        ({"dtype": "float32"}, "with other settings: dtype float16 in the store, float32 requested"),
         ({"documents": DOCUMENTS[::-1]}, "is a store of another corpus than corpus"),
     ],
 )
@@ -172,7 +172,7 @@ def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
 def test_a_building_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "s.building").mkdir()
     (tmp_path / "s.building" / "thesis.txt").write_text("x")
-    with pytest.raises(StoreError, match=r"must be empty or a build cut short, it holds thesis\.txt"):
+    with pytest.raises(StoreError, match=r"must be empty or an interrupted build, it holds thesis\.txt"):
         build(tmp_path / "s")
     assert (tmp_path / "s.building" / "thesis.txt").exists()
 
@@ -233,7 +233,7 @@ def test_a_full_disk_is_one_clear_line_and_the_build_goes_on_later(tmp_path: Pat
         return pwrite(handle, part, offset)
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(StoreError, match="the disk must have room for the store, it is full; free some and run the same command to go on"):
+    with pytest.raises(StoreError, match="the disk must have room for the store, it is full; free some and run the same command to resume"):
         build(tmp_path / "s")
     monkeypatch.undo()
     resumed = build(tmp_path / "s")

@@ -101,7 +101,7 @@ def test_texts_that_a_crash_left_in_a_store_without_are_removed_when_it_is_met(t
 
 def test_a_store_with_texts_is_not_taken_for_one_without(tmp_path: Path) -> None:
     build(tmp_path / "s", keep_texts=True)
-    with pytest.raises(StoreError, match="texts kept: yes in the store, no asked for; remove it, or choose another --out"):
+    with pytest.raises(StoreError, match="texts kept: yes in the store, no requested; remove it, or choose another --out"):
         build(tmp_path / "s", keep_texts=False)
     assert Store.open(tmp_path / "s").texts([0]) == ["text 0"]
 

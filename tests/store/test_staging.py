@@ -26,7 +26,7 @@ def test_a_state_of_something_else_is_refused(tmp_path: Path, state: dict[str, s
     write_json(state, tmp_path / "s.building" / "state.json")
     with pytest.raises(
         StoreError,
-        match=rf"s\.building must be empty or a build cut short, its state\.json lacks {lacking}.*; remove it, or choose another",
+        match=rf"s\.building must be empty or an interrupted build, its state\.json lacks {lacking}.*; remove it, or choose another",
     ):
         build(tmp_path / "s")
 

@@ -164,7 +164,7 @@ def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
     record = {name: _cut(name, value, count, blocks) for name, value in config.to_dict().items()}
     stored = config.attribute_map.get("num_hidden_layers", "num_hidden_layers")
     try:
-        # Built anew, so that the family derives its other settings from the number, and checks them against it.
+        # Built again, so that the family derives its other settings from the number, and checks them against it.
         shorter = type(config).from_dict({**record, stored: blocks})
     except Exception as fault:
         raise _uncuttable(config, blocks, first_line(fault)) from fault

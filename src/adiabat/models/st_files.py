@@ -148,7 +148,7 @@ def load_projection(folder: Path) -> Projection:
     residual = (nn.Identity() if inner == outer else nn.Linear(inner, outer, bias=False)) if config.get("use_residual") else None
     projection = Projection(nn.Linear(inner, outer, bias=config.get("bias", True)), ACTIVATIONS[activation](), residual)
     if not weights.is_file():
-        raise ModelError(f"{folder} must hold model.safetensors; save the model anew with sentence-transformers")
+        raise ModelError(f"{folder} must hold model.safetensors; save the model again with sentence-transformers")
     with reading(weights, remedy="get the model again", error=ModelError):
         tensors = load_file(weights)
     try:

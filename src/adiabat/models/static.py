@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 TOKENIZER = "tokenizer.json"
-_REMEDY = "get the model anew"
+_REMEDY = "get the model again"
 
 MODEL2VEC_MAX_TOKENS = 512
 """Where model2vec cuts texts if the configuration does not say."""
@@ -217,7 +217,7 @@ def _read(folder: Path) -> tuple[Float[Tensor, "v d"], Tokenizer]:
     if highest >= len(table):
         raise ModelError(
             f"{folder / TOKENIZER} must know no token beyond the {len(table)} rows of {WEIGHTS}, got one of id {highest}; "
-            "they belong to different models, get both anew"
+            "they belong to different models, get both again"
         )
     return table, backend
 

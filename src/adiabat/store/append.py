@@ -136,7 +136,7 @@ def _stage(folder: Path, plan: BuildPlan, chunk_size: int) -> Staging:
     if not (folder / STATE_FILE).exists():
         for child in folder.iterdir():
             child.unlink()
-    remedy = "remove it to begin the append anew, or append those documents first"
+    remedy = "remove it to start the append again, or append those documents first"
     return Staging.prepare(folder, plan, chunk_size=chunk_size, remedy=remedy)
 
 
@@ -148,7 +148,7 @@ def _new_documents(documents: Iterator[Document], store: Store, existing: Existi
         yield from (document for document, old in zip(block, stored, strict=True) if not old)
     if present.count and existing == "refuse":
         raise StoreError(
-            f"{source}: document ids must be new to {store.path}, it holds {present.told('documents')}; leave them out of the corpus"
+            f"{source}: document ids must be new to {store.path}, it holds {present.told('documents')}; remove them from the corpus"
         )
 
 

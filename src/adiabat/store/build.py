@@ -83,7 +83,7 @@ def build_store(
             raise StoreError(f"{source} must hold at least one document, got none")
         encoded = staging.encode(encoder, on_progress)
         manifest = _manifest(staging, encoder.width, keep_texts=keep_texts, encoder=encoder_name, source=source)
-        note = f"went on from {resumed} documents" if resumed else ""
+        note = f"resumed after {resumed} documents" if resumed else ""
         return BuildResult(finish(building, target, manifest), encoded, resumed, note)
 
 
@@ -158,9 +158,9 @@ def _finished(target: Path, plan: BuildPlan, documents: Callable[[], Iterator[Do
     differences = BuildPlan(store.fingerprint, store.dtype).differences(plan)
     if keep_texts != store.has_texts:
         stored, requested = ("yes", "no") if store.has_texts else ("no", "yes")
-        differences.append(f"texts kept: {stored} in the store, {requested} asked for")
+        differences.append(f"texts kept: {stored} in the store, {requested} requested")
     if differences:
-        raise StoreError(f"{target} is a store made otherwise: {'; '.join(differences)}; remove it, or choose another --out")
+        raise StoreError(f"{target} is a store with other settings: {'; '.join(differences)}; remove it, or choose another --out")
     if store.manifest.corpus != digest_documents(documents()):
         raise StoreError(f"{target} is a store of another corpus than {source}; append to it, remove it, or choose another --out")
     _clear_traces(target, store.manifest)

@@ -168,7 +168,7 @@ def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str]
             raise StoreError(f"{name}: ids and vectors must be equally many, got {file.rows + surplus} ids for {file.rows} vectors")
         if faults.count:
             raise StoreError(
-                f"{name}: vectors must be finite and of a length other than zero, got {faults.told('vectors')}; mend or leave them out"
+                f"{name}: vectors must be finite and of a length other than zero, got {faults.told('vectors')}; correct or drop them"
             )
         file.commit()
         return file.sha256, file.rows

@@ -242,10 +242,10 @@ def plain_disk_errors(folder: Path) -> Iterator[None]:
         if error.errno == errno.EFBIG:
             raise StoreError(
                 f"{folder}: a file must be allowed to grow as large as the store needs, got: {error.strerror}; "
-                "raise the limit (ulimit -f), or choose another disk, and run the same command to go on"
+                "raise the limit (ulimit -f), or choose another disk, and run the same command to resume"
             ) from error
         if error.errno not in DISK_FULL:
             raise
         raise StoreError(
-            f"{folder}: the disk must have room for the store, it is full; free some and run the same command to go on"
+            f"{folder}: the disk must have room for the store, it is full; free some and run the same command to resume"
         ) from error

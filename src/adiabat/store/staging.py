@@ -49,7 +49,7 @@ class BuildPlan:
 
     def differences(self, other: "BuildPlan") -> list[str]:
         """Phrases that name each difference."""
-        dtype = [] if self.dtype == other.dtype else [f"dtype {self.dtype} in the store, {other.dtype} asked for"]
+        dtype = [] if self.dtype == other.dtype else [f"dtype {self.dtype} in the store, {other.dtype} requested"]
         return self.fingerprint.differences(other.fingerprint) + dtype
 
 
@@ -71,15 +71,15 @@ class Staging:
         if (folder / STATE_FILE).exists():
             state = read_json(folder / STATE_FILE, remedy=remedy, error=StoreError)
             if lacking := [name for name in _STATE_NAMES if name not in state]:
-                raise StoreError(f"{folder} must be empty or a build cut short, its {STATE_FILE} lacks {', '.join(lacking)}; {remedy}")
+                raise StoreError(f"{folder} must be empty or an interrupted build, its {STATE_FILE} lacks {', '.join(lacking)}; {remedy}")
             former = BuildPlan(Fingerprint.from_json(state["fingerprint"]), state["dtype"])
             if differences := former.differences(plan):
-                raise StoreError(f"{folder} was begun otherwise: {'; '.join(differences)}; {remedy}")
+                raise StoreError(f"{folder} holds an interrupted build with other settings: {'; '.join(differences)}; {remedy}")
             return cls(folder, plan, state, remedy)
         # A killed write of the state may have left its temporary file, which begins with a dot.
         strangers = sorted(child.name for child in folder.iterdir() if not child.name.startswith(f".{STATE_FILE}"))
         if strangers:
-            raise StoreError(f"{folder} must be empty or a build cut short, it holds {', '.join(strangers[:5])}; {remedy}")
+            raise StoreError(f"{folder} must be empty or an interrupted build, it holds {', '.join(strangers[:5])}; {remedy}")
         # A resumed build keeps the chunk size of its beginning: other chunks would change the last bits of vectors.
         values: tuple[object, ...] = (plan.fingerprint.to_json(), plan.dtype, chunk_size, None, 0, {}, 0, "")
         state = dict(zip(_STATE_NAMES, values, strict=True))
@@ -115,7 +115,7 @@ class Staging:
         """Write ids and texts, or check that they are those written before."""
         if self._state["corpus"] is not None:
             if digest_documents(documents) != self.corpus:
-                raise StoreError(f"{self.folder} was begun with another corpus than {source}; {self._remedy}")
+                raise StoreError(f"{self.folder} holds an interrupted build of another corpus than {source}; {self._remedy}")
             require(self.files, self.folder, remedy=f"remove the folder {self.folder} and run the command again", error=StoreError)
             return
         try:

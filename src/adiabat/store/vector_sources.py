@@ -109,7 +109,7 @@ def _list_array(path: Path, column: Any, start: int, width: int) -> Float[np.nda
     odd = np.flatnonzero(lengths != width)
     if len(odd):
         faults = [f"row {start + row} {'is null' if lengths[row] < 0 else f'has {lengths[row]} numbers'}" for row in odd]
-        raise StoreError(f"{path}: vectors must all have {width} numbers, got {several(faults, of='rows')}; mend or leave them out")
+        raise StoreError(f"{path}: vectors must all have {width} numbers, got {several(faults, of='rows')}; correct or drop them")
     # A null within a list becomes NaN, which the import reports with the document's id.
     return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, width)
 
@@ -239,7 +239,7 @@ def _plain_ids(source: Path | str, ids: Iterable[object], start: int = 0) -> lis
     values = list(ids)
     odd = [f"entry {index} is {cut(repr(value), limit=60)}" for index, value in enumerate(values, start) if not _is_id(value)]
     if odd:
-        raise StoreError(f"{source}: ids must be strings or whole numbers, got {several(odd, of='entries')}; mend them")
+        raise StoreError(f"{source}: ids must be strings or whole numbers, got {several(odd, of='entries')}; correct them")
     return [str(value) for value in values]
 
 

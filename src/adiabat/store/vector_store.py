@@ -332,7 +332,7 @@ def refuse_swapped(store: str | Path, *others: object, order: str) -> None:
 def _why_no_store(folder: Path) -> str:
     building = building_of(folder)
     if building.exists():
-        return f"{folder} must be a finished store, its building was cut short ({building.name}); run its command again to go on"
+        return f"{folder} must be a finished store, its build was interrupted ({building.name}); run its command again to resume"
     if folder.is_file():
         return f"{folder} must be a store, it is a file; choose the directory of a store (STORE comes before DATA)"
     if folder.exists():
