@@ -2,20 +2,17 @@
 
 import io
 import re
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from adiabat.report import ranking_plots as plots
-from adiabat.report import ranking_wording as words
-from adiabat.report.ranking_table import ranking_tables
-from adiabat.report.sweep_cases import overview_of
-from adiabat.report.sweep_page import render_page
+from adiabat.report import pages
+from adiabat.report import ranking_headline as words
+from adiabat.report.ranking_section import ranking_groups, ranking_tables
 from adiabat.results.sweep_result import Level, Ranking, Speed
-from tests.report.html_page import NASTY, Page
+from tests.report.html_page import NASTY, Page, texts
 from tests.report.sample_rankings import make_contrast, make_ranking
 from tests.report.sample_sweeps import full_sweep
 
@@ -30,13 +27,9 @@ def plain(text: str) -> str:
 
 def printed(found: Ranking, width: int = 80) -> str:
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
-    console.print(ranking_tables(found, "Ranked"))
+    console.print(*(table.to_terminal() for table in ranking_tables(found, "Ranked")))
     assert isinstance(console.file, io.StringIO)
     return plain(console.file.getvalue())
-
-
-def svg_texts(svg: str) -> list[str]:
-    return ["".join(node.itertext()).strip() for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("}text")]
 
 
 # --- Sentences ---
@@ -124,55 +117,14 @@ def test_brackets_in_a_name_are_no_styling() -> None:
     assert "[bold]x[/]" in printed(make_ranking({"[bold]x[/]": 0.6, "b": 0.5}), width=100)
 
 
-# --- Pictures ---
-
-
-def test_pictures_are_well_formed_and_the_same_for_the_same_data() -> None:
-    for draw in (plots.ranking, plots.tasks, plots.speed):
-        svg = draw(BACKBONES)
-        assert svg is not None
-        assert ElementTree.fromstring(svg).tag.endswith("}svg")
-        assert draw(BACKBONES) == svg
-        assert re.findall(r"https?://[^\"' ]*", svg) == ["http://www.w3.org/2000/svg"]
-
-
-def test_the_ranking_names_every_variant_and_the_untrained_start() -> None:
-    assert [text for text in svg_texts(plots.ranking(OPEN)) if text in {"squad", "medquad", "quora", "start, untrained"}] == [
-        "squad",
-        "medquad",
-        "quora",
-        "start, untrained",
-    ]
-
-
-def test_the_heat_map_shows_the_score_of_every_variant_on_every_task() -> None:
-    svg = plots.tasks(OPEN)
-    assert svg is not None
-    assert {"0.610", "0.620", "0.550", "0.560", "0.600", "0.500", "first", "second"} <= set(svg_texts(svg))
-    assert plots.tasks(make_ranking({"a": 0.6, "b": 0.5}, tasks=["only"])) is None
-
-
-def test_quality_against_speed_is_drawn_where_speed_was_measured_and_marks_who_is_beaten() -> None:
-    assert plots.speed(OPEN) is None
-    svg = plots.speed(BACKBONES)
-    assert svg is not None
-    assert {"large", "small", "slow"} <= set(svg_texts(svg))
-    # `slow` alone is both slower and lower than another: its dot is open, the others are filled.
-    groups = re.findall(r"fill: (var\(--[a-z]+, #[0-9a-f]+\)); stroke: (var\(--[a-z]+, #[0-9a-f]+\)); stroke-width: 1.6", svg)
-    assert sorted(fill for fill, _ in groups if "card" in fill or "good" in fill) == [
-        "var(--card, #fefefd)",
-        "var(--good, #1f6fb4)",
-        "var(--good, #1f6fb4)",
-    ]
-
-
-@pytest.mark.parametrize("name", [NASTY[:60], "مجموعة", "$x^2$", "数据 ✓"])
-def test_names_of_any_kind_are_drawn_as_text(name: str) -> None:
-    found = make_ranking({name: 0.6, "b": 0.5}, models=True, speeds=[3.0, 2.0], tasks=[name, "b"])
-    for svg in (plots.ranking(found), plots.tasks(found), plots.speed(found)):
-        assert svg is not None
-        assert [node.tag for node in ElementTree.fromstring(svg).iter() if "script" in node.tag] == []
-        assert any(text[:5] == name[:5] for text in svg_texts(svg))
+def test_figures_show_every_variant_and_mark_who_is_beaten_by_speed_and_score() -> None:
+    ranking, tasks, costs = ranking_groups(BACKBONES)
+    scores, differences = (texts(chart.inline()) for chart in ranking.sections[0].charts)
+    assert {"large", "small", "slow"} <= set(scores) & set(differences)
+    assert [cell.text for cell in tasks.sections[0].cells[0]] == ["0.610", "0.620"]
+    assert {"large", "small", "slow"} <= set(texts(costs.sections[0].charts[0].inline()))
+    assert ranking_groups(OPEN)[2].sections[0] is None
+    assert ranking_groups(make_ranking({"a": 0.6, "b": 0.5}, tasks=["only"]))[1].sections[0] is None
 
 
 # --- The page ---
@@ -180,7 +132,7 @@ def test_names_of_any_kind_are_drawn_as_text(name: str) -> None:
 
 def page(found: Ranking, **changes: Any) -> Page:
     """The page of a sweep with this ranking."""
-    return Page(render_page(overview_of(replace(full_sweep(), ranking=found, **changes))))
+    return Page(pages.files(replace(full_sweep(), ranking=found, **changes))["report.html"]())
 
 
 def test_a_page_has_every_part_and_no_text_of_the_users_as_markup() -> None:
@@ -189,7 +141,7 @@ def test_a_page_has_every_part_and_no_text_of_the_users_as_markup() -> None:
     assert {"verdict", "ranking", "ranked-tasks", "costs", "ranked-measures", "how-to-read-ranks"} <= set(shown.ids())
     assert len(shown.ids()) == len(set(shown.ids()))
     assert all("src" not in attributes and "onerror" not in attributes for _, attributes in shown.elements)
-    assert len(shown.tags("svg")) == len(page(found).tags("svg")) == len(Page(render_page(overview_of(full_sweep()))).tags("svg")) + 3
+    assert len(shown.tags("svg")) == len(page(found).tags("svg")) == len(Page(pages.files(full_sweep())["report.html"]()).tags("svg")) + 3
 
 
 def test_a_page_says_what_the_table_says() -> None:

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from adiabat.report import pages
 from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_columns import columns_of, drift_columns, drift_groups, measure_columns
 from adiabat.report.sweep_exports import sweep_csv, sweep_latex, sweep_markdown
-from adiabat.report.sweep_table import MOST_ROWS, sweep_tables
+from adiabat.report.sweep_page import MOST_ROWS
 from tests.report.html_page import FORMULAS, HOSTILE
 from tests.report.sample_sweeps import (
     MARGIN,
@@ -46,7 +47,7 @@ def latex(result) -> str:
 
 def printed(result, width: int = 80) -> str:
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
-    console.print(sweep_tables(result))
+    console.print(*(table.to_terminal() for table in pages.terminal(result)))
     assert isinstance(console.file, io.StringIO)
     return plain(console.file.getvalue())
 
@@ -132,7 +133,7 @@ def test_markdown_has_a_row_for_each_setting_as_the_source_has_it() -> None:
 
 def test_one_run_has_its_interval_in_the_tables() -> None:
     assert r"| 1e-7 | +9.1 % ▲<br>\[+8.1, +10.1\] | −2.0 % ▼<br>\[−3.0, −1.0\] | 3,000 | 3 |" in markdown(simple_sweep())
-    assert r"1e-7 & +9.1~\% $\uparrow$ {[}+8.1,~+10.1{]} & $-$2.0~\% $\downarrow$ {[}$-$3.0,~$-$1.0{]} & 3,000 & 3 \\" in latex(
+    assert r"1e-7 & +9.1~\%~$\uparrow$ {[}+8.1,~+10.1{]} & $-$2.0~\%~$\downarrow$ {[}$-$3.0,~$-$1.0{]} & 3,000 & 3 \\" in latex(
         simple_sweep()
     )
 
@@ -194,7 +195,7 @@ def headline_of(text: str) -> str:
 
 def test_what_runs_took_is_a_column_only_where_the_grid_does_not_tell() -> None:
     def heads(*runs, varied=(RATE,)):
-        return [column.name for column in columns_of(overview_of(make_sweep(runs, varied=varied, tasks=())))]
+        return [column.full for column in columns_of(overview_of(make_sweep(runs, varied=varied, tasks=())))]
 
     assert heads(make_run({RATE: 1e-8}), make_run({RATE: 2e-8})) == ["learning rate", "steps", "best epoch"]
     scaled = [make_run({"tune.batch_size": size}, learning_rate=5e-8 * size / 14, batch_size=size) for size in (14, 28)]
@@ -207,28 +208,28 @@ def test_what_runs_took_is_a_column_only_where_the_grid_does_not_tell() -> None:
 
 def test_cells_are_sorted_by_their_numbers() -> None:
     seen = overview_of(full_sweep())
-    by_name = {column.name: column for column in columns_of(seen)}
+    by_name = {column.full: column for column in columns_of(seen)}
     first, last = seen.cases[0], seen.cases[-1]
-    assert by_name["learning rate"].cell(first).order == 1e-8
-    assert by_name["msmarco"].cell(first).order == pytest.approx(0.6)
-    assert by_name["entailment-neutral"].cell(last).order == 174
-    assert by_name["freeze"].cell(first).order is None
-    assert by_name["arxiv"].cell(last).found == ""
-    assert by_name["xnli"].cell(last).found == "no evidence"
+    assert by_name["learning rate"].cell(first).value == 1e-8
+    assert by_name["msmarco"].cell(first).value == pytest.approx(0.6)
+    assert by_name["entailment-neutral"].cell(last).value == 174
+    assert by_name["freeze"].cell(first).value == "embeddings"
+    assert by_name["arxiv"].cell(last).sign_tone == ""
+    assert by_name["xnli"].cell(last).sign_tone == "no-evidence"
 
 
 def test_all_measures_and_drift_have_tables_of_their_own() -> None:
     seen = overview_of(full_sweep())
-    assert [(column.name, column.below) for column in measure_columns(seen)][3:5] == [
+    assert [(column.full, "".join(column.sub)) for column in measure_columns(seen)][3:5] == [
         ("msmarco", "nDCG@10, cosine"),
         ("msmarco", "nDCG@10, distance"),
     ]
-    assert [column.name for column in drift_columns(seen)][3:] == ["overlap loss", "margins", "turn"]
+    assert [column.full for column in drift_columns(seen)][3:] == ["overlap loss", "margins", "turn"]
     assert drift_groups(seen) == ["de", "zh"]
-    assert [column.name for column in drift_columns(seen, "zh")] == [column.name for column in drift_columns(seen)]
+    assert [column.full for column in drift_columns(seen, "zh")] == [column.full for column in drift_columns(seen)]
     alone = overview_of(make_sweep([make_run({RATE: 1e-8}, drift=drift_at(1e-8))]))
     cell = drift_columns(alone)[1].cell(alone.cases[0])
-    assert (cell.text, cell.below) == ("0.004", "± 4e−4")
+    assert (cell.text, *cell.sub) == ("0.004", "± 4e−4")
     assert drift_columns(overview_of(simple_sweep())) == []
     single = make_run({RATE: 1e-8}, [replace(make_task("msmarco", 2.0), changes=[make_task("msmarco", 2.0).main])])
     assert measure_columns(overview_of(make_sweep([single]))) == []

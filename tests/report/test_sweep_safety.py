@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from adiabat.adiabatic.drift import MARGINS, OVERLAP_LOSS, ROTATION_SHARE
+from adiabat.report import pages
 from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_drift import HEAD, judged
-from adiabat.report.sweep_page import render_page
 from adiabat.results.drift_judgement import limits_of
 from adiabat.results.sweep_result import Drift, SweepResult, SweepRun
 from tests.report.sample_sweeps import MARGIN, RATE, RATES, make_run, make_sweep, make_tasks, plain
@@ -82,10 +82,10 @@ def test_nothing_is_judged_without_noise_other_tasks_or_rates() -> None:
 
 def test_the_page_has_the_table_with_a_cell_for_each_column() -> None:
     seen = overview_of(sweep(ladder([0.01, 0.02, 0.04, 0.05], OTHERS)))
-    table = plain(render_page(seen)).split('<table id="judged">')[1].split("</table>")[0]
+    table = plain(pages.files(seen.result)["report.html"]()).split('id="judged"')[1].split("</table>")[0]
     assert table.count("<th ") == len(HEAD)
     row = table.split("<tbody>")[1].split("</tr>")[0]
     assert row.count("<td") == len(HEAD)
     for cell in (OVERLAP_LOSS, "5e−8", "arxiv", "hit", "0.04000 to 0.05000"):
         assert f">{cell}<" in row
-    assert 'id="judged"' not in render_page(overview_of(replace(seen.result, noise={})))
+    assert 'id="judged"' not in pages.files(replace(seen.result, noise={}))["report.html"]()

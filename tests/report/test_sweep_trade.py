@@ -4,16 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
+from adiabat.report import pages
 from adiabat.report import sweep_captions as captions
-from adiabat.report import sweep_plots as plots
-from adiabat.report.chart_style import drawing
+from adiabat.report import sweep_figures as plots
 from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_gain_tradeoff import at_equal_gain, trades, ways_of
-from adiabat.report.sweep_page import render_page
 from adiabat.results.sweep_result import Drift, SweepResult, Value
+from tests.report.html_page import texts
 from tests.report.sample_sweeps import RATE, grid_of, make_failed, make_run, make_sweep, make_tasks, plain, simple_sweep
 
 PULL = "tune.pull"
@@ -111,12 +110,9 @@ def test_the_figure_joins_ways_and_has_a_panel_for_the_drift() -> None:
     picture = plots.trade_picture(overview_of(remedies(WAYS)))
     assert picture is not None
     assert [panel.title for panel in picture.panels] == ["arxiv", "drift: overlap loss"]
-    with drawing():
-        figure = plots.figure_of(picture)
-    (change, drift) = figure.axes
-    assert [line.get_xdata().tolist() for line in change.lines if len(line.get_xdata()) == 3] == [[2.0, 4.0, 6.0]]
-    assert change.get_xlabel() == drift.get_xlabel() == "gain of the targets, %"
-    assert {text.get_text() for text in figure.legends[0].get_texts()} == {"rate", "pulled", "small", "open: no evidence"}
+    assert picture.across == "gain of the targets, %"
+    assert [[x for x, _ in curve.means] for curve in picture.panels[0].curves if len(curve.means) == 3] == [[2.0, 4.0, 6.0]]
+    assert {"rate", "pulled", "small"} <= set(texts(plots.chart_of(picture).inline()))
 
 
 def test_more_ways_than_a_figure_tells_apart_are_counted() -> None:
@@ -124,7 +120,7 @@ def test_more_ways_than_a_figure_tells_apart_are_counted() -> None:
     picture = plots.trade_picture(overview_of(result))
     assert picture is not None
     assert [len(panel.curves) for panel in picture.panels] == [8, 8]
-    assert "Of 9 ways the 8 with most settings are drawn." in render_page(overview_of(result))
+    assert "Of 9 ways the 8 with most settings are drawn." in pages.files(result)["report.html"]()
 
 
 def test_the_table_tells_what_is_interpolated_and_who_is_left_out() -> None:
@@ -179,6 +175,6 @@ def test_a_task_without_percent_has_no_panel_and_a_setting_without_a_model_is_co
 def test_settings_of_exactly_one_gain_keep_their_intervals() -> None:
     picture = plots.trade_picture(overview_of(remedies({"soft": [(1e-8, 0.0, 2.0, -3.0, 0.1), (2e-8, 0.0, 2.0, -3.0, 0.1)]})))
     assert picture is not None
-    with drawing():
-        change, _ = plots.figure_of(picture).axes
-    assert any(np.isnan(np.asarray(line.get_ydata(), dtype=float)).any() for line in change.lines)
+    (curve,) = picture.panels[0].curves
+    lines = plots._lines(curve, ("#000000", "o"))
+    assert any(ends is not None for line in lines for ends in line.intervals)

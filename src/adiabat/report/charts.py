@@ -58,6 +58,7 @@ class ForestRow:
         verdict: Decides the colour; the mark is hollow where there is no evidence.
         text: Behind the row.
         main: Whether the mark is a diamond and the label bold.
+        runs: Values of single runs, as ticks below.
     """
 
     label: str
@@ -66,16 +67,25 @@ class ForestRow:
     verdict: Verdict | None
     text: str = ""
     main: bool = False
+    runs: Sequence[float] = ()
 
 
 def forest(
-    name: str, rows: Sequence[ForestRow], *, label: str, tick: Format | None = None, narrow: bool = False, flipped: bool = False
+    name: str,
+    rows: Sequence[ForestRow],
+    *,
+    label: str,
+    tick: Format | None = None,
+    narrow: bool = False,
+    flipped: bool = False,
+    zero: bool = True,
 ) -> Chart:
     """Values with their intervals, a row each, and a line at 0.
 
     Args:
         narrow: Whether labels stand over their rows, for a telephone.
         flipped: Whether lower values stand on the right.
+        zero: Whether a line stands at 0.
     """
 
     def draw() -> Figure:
@@ -83,7 +93,8 @@ def forest(
         axes = figure.add_subplot()
         for position, row in enumerate(rows):
             _draw_row(axes, position, row, narrow=narrow)
-        axes.axvline(0, color=MUTED, linewidth=1, zorder=1)
+        if zero:
+            axes.axvline(0, color=MUTED, linewidth=1, zorder=1)
         axes.set_ylim(len(rows) - 0.4, -0.8 if narrow else -0.6)
         axes.set_yticks(range(len(rows)), ["" if narrow else row.label for row in rows])
         for text, row in zip(axes.get_yticklabels(), rows, strict=True):
@@ -117,6 +128,8 @@ def _draw_row(axes: Axes, position: int, row: ForestRow, *, narrow: bool) -> Non
         markeredgewidth=1.8,
         zorder=3,
     )
+    if len(row.runs) > 1:
+        axes.plot(row.runs, [position + 0.24] * len(row.runs), "|", markersize=6, markeredgewidth=1.2, color=ACCENT, zorder=3)
     across = axes.get_yaxis_transform()
     if narrow:
         # The line at 0 passes behind the label, not through it.
@@ -170,6 +183,8 @@ class Panel:
         x_tick: Text of a number below the axis.
         y_tick: Text of a number beside the axis.
         ticks: Where numbers stand below the axis; empty where the axis decides.
+        linear_to: Above 0, the horizontal axis is linear up to here and logarithmic beyond.
+        failed: Places of a cross at the lower edge.
     """
 
     lines: Sequence[Line]
@@ -185,6 +200,8 @@ class Panel:
     x_tick: Format | None = None
     y_tick: Format | None = None
     ticks: Sequence[float] = ()
+    linear_to: float = 0.0
+    failed: Sequence[float] = ()
 
 
 def curves(name: str, panels: Sequence[Panel], *, width: float = WIDE, height: float = 3.0, columns: int = 2) -> Chart:
@@ -205,10 +222,15 @@ def curves(name: str, panels: Sequence[Panel], *, width: float = WIDE, height: f
 def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_xscale("log" if "x" in panel.log else "linear")
     axes.set_yscale("log" if "y" in panel.log else "linear")
+    if panel.linear_to:
+        axes.set_xscale("symlog", linthresh=panel.linear_to, linscale=0.6)
     if panel.band:
         axes.axhspan(*panel.band, color=RULE, alpha=0.55, linewidth=0, zorder=0)
     for line in panel.lines:
         _draw_line(axes, line)
+    if panel.failed:
+        edge, label = axes.get_xaxis_transform(), "a run failed"
+        axes.plot(panel.failed, [0.0] * len(panel.failed), "x", transform=edge, clip_on=False, color=BAD, markeredgewidth=1.8, label=label)
     for height, label, colour in panel.across:
         axes.axhline(height, color=colour, linewidth=1.2, linestyle=(0, (5, 3)) if label else "-", zorder=1, label=label or None)
     for place, label, colour in panel.down:
@@ -219,7 +241,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.set_title(panel.title, color=INK)
     if panel.from_zero:
         axes.set_ylim(bottom=0)
-    if "x" not in panel.log:
+    if "x" not in panel.log and not panel.linear_to:
         axes.xaxis.set_major_locator(MaxNLocator(integer=panel.whole, nbins=8, min_n_ticks=1))
     if panel.ticks:
         axes.set_xticks(panel.ticks)

@@ -200,6 +200,6 @@ def marked(verdict: Verdict) -> str:
     return f"{VERDICT_MARKS[verdict]}{NO_BREAK}{verdict.replace(' ', NO_BREAK)}"
 
 
-def difference_tick(value: float, _: int | None) -> str:
+def difference_tick(value: float, _: int | None = None) -> str:
     """A difference below its tick, with as few decimals as show all of a round number."""
     return signed(value, decimals=next((decimals for decimals in range(4) if abs(value - round(value, decimals)) < 1e-9), 4))

@@ -57,6 +57,7 @@ class HeatMap(Section):
         rows: Heads of the rows.
         columns: Heads of the columns.
         cells: Texts with colours.
+        longest: Characters of a head.
         lines: Counts above the map.
     """
 
@@ -66,6 +67,7 @@ class HeatMap(Section):
     cells: Sequence[Sequence["HeatCell"]]
     lines: Sequence[str] = ()
     caption: str = ""
+    longest: int = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from adiabat.results.record import Record
 _MODULES = {
     **dict.fromkeys(("training", "evaluation"), "evaluation_page"),
     "suite": "suite_page",
-    "sweep": "sweep_files",
+    "sweep": "sweep_page",
     "rate-search": "rate_search_page",
     **dict.fromkeys(("scaling", "plan"), "scaling_page"),
     "space": "space_page",

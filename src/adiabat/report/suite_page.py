@@ -173,14 +173,14 @@ def _matrix(seen: Overview, *, with_rank: bool) -> Table:
         if with_rank:
             below = [", ".join(filter(None, below[:2])), *filter(None, below[2:])]
         head = texts.cut_name(task.name, limit=200 if with_rank else 32)
-        return Column(head, lambda model: _value(seen, task, model), "number", below, first_click(task.lower_is_better), full=task.name)
+        first = first_click(task.lower_is_better)
+        return Column(head, lambda model: _value(seen, task, model), "number", below, first, full=task.name, group=words.KINDS[task.kind])
 
     ranks = {standing.model: standing.mean_rank for standing in result.analysis.models}
     columns = [Column("model", name, "name"), *(column(task) for _, tasks in groups for task in tasks)]
     if with_rank:
         columns.append(Column("mean rank", lambda model: _rank(ranks[model.name]), "number"))
-    kinds = [(words.KINDS[kind], len(tasks)) for kind, tasks in groups]
-    return Table(columns=columns, rows=result.models, groups=kinds, sortable=True, look="matrix")
+    return Table(columns=columns, rows=result.models, sortable=True, look="matrix")
 
 
 def _value(seen: Overview, task: SuiteTask, model: SuiteModel) -> Cell:

@@ -1,7 +1,6 @@
 """A record as text: its table, with the headline below, and the notes of its page."""
 
 import io
-from importlib import import_module
 
 from rich.console import Console, RenderableType
 
@@ -13,11 +12,6 @@ from adiabat.results.suite_result import SuiteResult
 
 WIDTH = 100
 """Columns of a summary."""
-
-_TABLES = {
-    "sweep": "sweep_table:sweep_tables",
-}
-"""Kind of a record to the function that makes its table, of pages that are not yet made of sections."""
 
 
 def summary(record: Record) -> str:
@@ -31,9 +25,6 @@ def summary(record: Record) -> str:
 
 def terminal_tables(record: Record) -> list[RenderableType]:
     """The tables of a record, with the headline below them."""
-    if record.kind in _TABLES:
-        module, _, function = _TABLES[record.kind].partition(":")
-        return [getattr(import_module(f"adiabat.report.{module}"), function)(record)]
     return [table.to_terminal() for table in terminal(record)] or [record.title]
 
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
@@ -10,6 +9,7 @@ from adiabat.core.text import DASH
 from adiabat.report.format import cut_name
 from adiabat.report.sweep_cases import Case, Compared, Measured, Overview, comparisons_of, is_number, measures_of, outcome, pair_counts
 from adiabat.report.sweep_values import count, gain, gain_bounds, rate, setting_value, sides, verdict_marks
+from adiabat.report.tables import Cell, Column
 from adiabat.results.sweep_result import SweepRun
 
 Group = Literal["setting", "target", "other tasks", "language pairs, better/worse", "training", "drift"]
@@ -18,42 +18,13 @@ TEXT_LENGTH = 200
 """Characters of a text that a cell holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """What stands at one setting under one head.
-
-    Attributes:
-        text: The value.
-        sign: Marks of verdicts behind it.
-        found: The verdict of all runs, which colours the sign; empty where they disagree or there is none.
-        below: In smaller letters, such as an interval.
-        order: What the row is sorted by; None puts it last.
-    """
-
-    text: str
-    sign: str = ""
-    found: str = ""
-    below: str = ""
-    order: float | None = None
+_FIRST = {"setting": "ascending", "drift": "ascending"}
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column.
-
-    Attributes:
-        group: That its head stands under.
-        name: Head.
-        below: What its figures are, in smaller letters.
-        cell: Of a setting.
-        number: Whether it stands to the right and is sorted by `Cell.order`.
-    """
-
-    group: Group
-    name: str
-    below: str
-    cell: Callable[[Case], Cell]
-    number: bool = True
+def _column(group: Group, name: str, below: str, cell: Callable[[Case], Cell], *, number: bool = True) -> Column:
+    first = _FIRST.get(group, "descending") if number else ""
+    head = cut_name(name, limit=32)
+    return Column(head, cell, "number" if number else "name", [cut_name(below, limit=60)] if below else [], first, full=name, group=group)
 
 
 def columns_of(seen: Overview) -> list[Column]:
@@ -64,13 +35,13 @@ def columns_of(seen: Overview) -> list[Column]:
 def setting_columns(seen: Overview) -> list[Column]:
     """What tells the rows of a sweep apart."""
     columns = [_setting_column(seen, place) for place in range(len(seen.settings))]
-    columns = columns or [Column("setting", "setting", "", lambda _: Cell("as configured"), number=False)]
+    columns = columns or [_column("setting", "setting", "", lambda _: Cell("as configured"), number=False)]
     if not _told(seen, "learning_rate"):
         columns.append(_mean_column("setting", "learning rate taken", lambda run: run.learning_rate, rate, every=True))
     if not _told(seen, "batch_size"):
         columns.append(_mean_column("setting", "batch size taken", lambda run: run.batch_size, rate, every=True))
     if any(len(case.runs) > 1 for case in seen.cases):
-        columns.append(Column("setting", "runs", "", _runs))
+        columns.append(_column("setting", "runs", "", _runs))
     return columns
 
 
@@ -89,21 +60,21 @@ def _setting_column(seen: Overview, place: int) -> Column:
 
     def cell(case: Case) -> Cell:
         value = case.values[place]
-        return Cell(cut_name(setting_value(value), limit=TEXT_LENGTH), order=float(value) if is_number(value) else None)
+        return Cell(cut_name(setting_value(value), limit=TEXT_LENGTH), value=float(value) if is_number(value) else setting_value(value))
 
-    return Column("setting", setting.label, "", cell, setting.numeric)
+    return _column("setting", setting.label, "", cell, number=setting.numeric)
 
 
 def _runs(case: Case) -> Cell:
     done, every = len(case.done), len(case.runs)
-    return Cell(f"{done} of {every}" if done < every else str(every), order=float(done))
+    return Cell(f"{done} of {every}" if done < every else str(every), value=float(done))
 
 
 def _task_column(seen: Overview) -> Callable[[str], Column]:
     def column(task: str) -> Column:
         group: Group = "target" if task in seen.result.targets else "other tasks"
         main = measures_of(seen.result, task)[:1]
-        return Column(group, task, ", ".join(filter(None, main[0])) if main else "not measured", lambda case: outcome_cell(case, task))
+        return _column(group, task, ", ".join(filter(None, main[0])) if main else "not measured", lambda case: outcome_cell(case, task))
 
     return column
 
@@ -117,7 +88,8 @@ def outcome_cell(case: Case, task: str, measured: Measured | None = None) -> Cel
     found = outcome(case, task, measured)
     if found is None:
         return Cell(DASH)
-    return Cell(gain(found), verdict_marks(found), found.verdict or "", gain_bounds(found), found.mean)
+    tone = (found.verdict or "").replace(" ", "-")
+    return Cell(gain(found), [gain_bounds(found)], value=found.mean, sign=verdict_marks(found), sign_tone=tone)
 
 
 def _pair_columns(seen: Overview) -> list[Column]:
@@ -135,9 +107,9 @@ def _pair_column(seen: Overview, compared: Compared) -> Column:
             return Cell(DASH)
         by_z = sides(counts.improved_z, counts.worsened_z)
         net = None if counts.improved is None or counts.worsened is None else counts.improved - counts.worsened
-        return Cell(sides(counts.improved, counts.worsened), below="" if by_z == DASH else f"z {by_z}", order=net)
+        return Cell(sides(counts.improved, counts.worsened), sub=[] if by_z == DASH else [f"z {by_z}"], value=net)
 
-    return Column("language pairs, better/worse", comparison if alone else f"{task}: {comparison}", told, cell)
+    return _column("language pairs, better/worse", comparison if alone else f"{task}: {comparison}", told, cell)
 
 
 def _of_pairs(seen: Overview, compared: Compared) -> str:
@@ -150,7 +122,7 @@ def _training_columns(seen: Overview) -> list[Column]:
         _mean_column("training", "steps", lambda run: run.steps, count),
         _mean_column("training", "best epoch", lambda run: run.best_epoch, count),
     ]
-    return [*columns, Column("training", "failed", "", _failure, number=False)] if seen.failed else columns
+    return [*columns, _column("training", "failed", "", _failure, number=False)] if seen.failed else columns
 
 
 def _mean_column(
@@ -158,9 +130,9 @@ def _mean_column(
 ) -> Column:
     def cell(case: Case) -> Cell:
         values = [float(value(run)) for run in (case.runs if every else case.done)]
-        return Cell(shown(fmean(values)), order=fmean(values)) if values else Cell(DASH)
+        return Cell(shown(fmean(values)), value=fmean(values)) if values else Cell(DASH)
 
-    return Column(group, name, "", cell)
+    return _column(group, name, "", cell)
 
 
 def _failure(case: Case) -> Cell:
@@ -178,7 +150,7 @@ def measure_columns(seen: Overview) -> list[Column]:
 
 def _measure_column(seen: Overview, task: str, measured: Measured) -> Column:
     group: Group = "target" if task in seen.result.targets else "other tasks"
-    return Column(group, task, ", ".join(filter(None, measured)), lambda case: outcome_cell(case, task, measured))
+    return _column(group, task, ", ".join(filter(None, measured)), lambda case: outcome_cell(case, task, measured))
 
 
 def drift_columns(seen: Overview, group: str | None = None) -> list[Column]:
@@ -212,6 +184,6 @@ def _drift_column(name: str, group: str | None) -> Column:
         below = "" if alone is None else f"± {rate(alone)}"
         if len(values) > 1:
             below = f"{rate(min(values))} to {rate(max(values))}"
-        return Cell(rate(fmean(values)), below=below, order=fmean(values))
+        return Cell(rate(fmean(values)), sub=[below], value=fmean(values))
 
-    return Column("drift", name, "", cell)
+    return _column("drift", name, "", cell)

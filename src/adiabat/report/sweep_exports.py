@@ -1,20 +1,18 @@
 """A sweep as tables for other programs and for papers, a row for each setting: CSV unrounded, Markdown and LaTeX as the page has it."""
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
 from adiabat.core.text import cut
-from adiabat.report.csv_tables import cell, csv_of
 from adiabat.report.format import cut_name
-from adiabat.report.markup import NAME_LENGTH, latex, markdown, markdown_row
 from adiabat.report.sweep_captions import key
 from adiabat.report.sweep_cases import Case, Compared, Outcome, Overview, comparisons_of, measures_of, outcome, pair_counts
-from adiabat.report.sweep_columns import Cell, Column, columns_of
+from adiabat.report.sweep_columns import columns_of
 from adiabat.report.sweep_layers import MOST, most_changed
 from adiabat.report.sweep_values import case_cell, case_head, rate, setting_value
 from adiabat.report.sweep_wording import headline, reservations
+from adiabat.report.tables import NAME_LENGTH, Cell, Column, Table, latex, markdown
 
 SENTENCE_LENGTH = 1000
 """Characters of a sentence beside a table."""
@@ -23,8 +21,12 @@ SENTENCE_LENGTH = 1000
 def sweep_csv(seen: Overview) -> str:
     """One line for each setting."""
     rows = [dict(_csv_row(seen, case)) for case in seen.cases]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    return csv_of([cell(column) for column in columns], ([row.get(column) for column in columns] for row in rows))
+    names = dict.fromkeys(name for row in rows for name in row)
+    return Table(columns=[_value_of(name) for name in names], rows=rows).to_csv()
+
+
+def _value_of(name: str) -> Column:
+    return Column(name, lambda row: row.get(name))
 
 
 def _csv_row(seen: Overview, case: Case) -> Iterator[tuple[str, Any]]:
@@ -72,53 +74,38 @@ def _csv_pairs(case: Case, compared: Compared) -> Iterator[tuple[str, Any]]:
 
 def sweep_markdown(seen: Overview) -> str:
     """One row for each setting, for a note or an issue, and the most changed tensors."""
-    columns = columns_of(seen)
-    lines = [markdown(cut(seen.result.title, limit=NAME_LENGTH)), "", markdown(headline(seen)), ""]
-    lines.append(markdown_row(["<br>".join(map(markdown, _head(column))) for column in columns]))
-    lines.append(markdown_row(["---:" if column.number else "---" for column in columns]))
-    lines += [markdown_row([_shown(column.cell(case), markdown, "<br>") for column in columns]) for case in seen.cases]
-    lines += ["", f"{markdown('; '.join(key(seen)))}."]
-    lines += ["", *(f"- {markdown(cut(sentence, limit=SENTENCE_LENGTH))}" for sentence in reservations(seen))]
-    for title, heads, rows in _layer_tables(seen):
-        lines += ["", f"{markdown(title)}:", "", markdown_row(list(map(markdown, heads))), markdown_row(["---"] * len(heads))]
-        lines += [markdown_row(list(map(markdown, row))) for row in rows]
-    return "\n".join(lines) + "\n"
+    table = Table(columns=columns_of(seen), rows=seen.cases).to_markdown().rstrip("\n")
+    notes = "\n".join(f"- {markdown(cut(sentence, limit=SENTENCE_LENGTH))}" for sentence in reservations(seen))
+    parts = [
+        markdown(cut(seen.result.title, limit=NAME_LENGTH)),
+        markdown(headline(seen)),
+        table,
+        f"{markdown('; '.join(key(seen)))}.",
+        notes,
+    ]
+    for layers in _layer_tables(seen):
+        parts += [f"{markdown(layers.title)}:", layers.to_markdown().rstrip("\n")]
+    return "\n\n".join(parts) + "\n"
 
 
 def sweep_latex(seen: Overview) -> str:
     """One row for each setting, for a paper: a plain ``tabular`` that needs no package."""
-    columns = columns_of(seen)
     comments = [seen.result.title, headline(seen), *key(seen), *reservations(seen)]
-    heads = [_head(column) for column in columns]
-    lines = [f"% {latex(cut(comment, limit=SENTENCE_LENGTH))}" for comment in comments]
-    lines += [rf"\begin{{tabular}}{{{''.join('r' if column.number else 'l' for column in columns)}}}", r"\hline"]
-    groups = [(group, len(list(of))) for group, of in groupby(columns, key=lambda column: column.group)]
-    lines.append(_line([rf"\multicolumn{{{size}}}{{c}}{{{latex(group)}}}" for group, size in groups]))
-    lines += [_line([latex(name) for name, *_ in heads]), _line([latex(" ".join(below)) for _, *below in heads]), r"\hline"]
-    lines += [_line([_shown(column.cell(case), latex, " ") for column in columns]) for case in seen.cases]
-    lines += [r"\hline", r"\end{tabular}"]
-    return "\n".join(lines) + "\n"
+    lines = "".join(f"% {latex(cut(comment, limit=SENTENCE_LENGTH))}\n" for comment in comments)
+    return lines + Table(columns=columns_of(seen), rows=seen.cases).to_latex()
 
 
-def _line(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def _head(column: Column) -> list[str]:
-    """Lines over a column."""
-    return [cut_name(line, limit=NAME_LENGTH) for line in (column.name, column.below) if line]
-
-
-def _shown(one: Cell, escape: Callable[[str], str], separator: str) -> str:
-    text = " ".join(filter(None, [one.text, one.sign]))
-    return separator.join(escape(part) for part in (text, one.below) if part)
-
-
-def _layer_tables(seen: Overview) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Title, heads and rows of each table of tensors."""
+def _layer_tables(seen: Overview) -> Iterator[Table]:
+    """The most changed tensors by each measure."""
     tables, prefix = most_changed(seen)
+    left_out = f'; "{prefix}" is left out of names' if prefix else ""
     for table in tables:
-        left_out = f'; "{prefix}" is left out of names' if prefix else ""
         rows = [[case_cell(seen, row.case), *(f"{name} {rate(value)}" for name, value in row.tensors)] for row in table.rows]
+        heads = [case_head(seen), "most", "next"]
         filled = [[cut_name(text, limit=NAME_LENGTH) for text in [*row, *[""] * (1 + MOST - len(row))]] for row in rows]
-        yield f"{table.measure.title}, {table.measure.formula}{left_out}", [case_head(seen), "most", "next"], filled
+        columns = [_text_of(position, head) for position, head in enumerate(heads)]
+        yield Table(title=f"{table.measure.title}, {table.measure.formula}{left_out}", columns=columns, rows=filled)
+
+
+def _text_of(position: int, head: str) -> Column:
+    return Column(head, lambda row: Cell(row[position]))

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from adiabat.core.text import NO_BREAK, counted
-from adiabat.report import ranking_wording
+from adiabat.report import ranking_headline
 from adiabat.report.format import MOST_NAMED, cut_name, listed, named
 from adiabat.report.page import Tone
 from adiabat.report.sweep_cases import Case, Overview, Setting, comparisons_of, key_of, outcome, pair_counts
@@ -20,7 +20,7 @@ def headline(seen: Overview) -> str:
     if not seen.done:
         return _ended(seen)
     if ranking := _decisive(seen):
-        return f"{_ended(seen)} {ranking_wording.headline(ranking)}"
+        return f"{_ended(seen)} {ranking_headline.headline(ranking)}"
     rate = rate_of(seen)
     alone = "Only tasks that tuning is for were measured, so what it does elsewhere is not known."
     about = alone if not seen.others else _about_rates(seen, rate) if rate and _crossed(seen, rate) else _about_settings(seen)
@@ -30,7 +30,7 @@ def headline(seen: Overview) -> str:
 def tone(seen: Overview) -> Tone:
     """Whether the head line is good news."""
     if ranking := _decisive(seen):
-        return ranking_wording.tone(ranking)
+        return ranking_headline.tone(ranking)
     best = best_of(seen)
     if not seen.done or (seen.others and all(seen.worse(case) for case in seen.cases)):
         return "bad"
@@ -200,7 +200,7 @@ def reservations(seen: Overview) -> list[str]:
         return list(seen.result.notes)
     about_harm = [_about_room(seen), _about_pairs(seen)]
     found = [_about_verdicts(seen), *about_harm, _about_seeds(seen), _about_choice(seen), _about_failed(seen), _about_percent(seen)]
-    ranked = ranking_wording.reservations(seen.result.ranking) if seen.result.ranking is not None else []
+    ranked = ranking_headline.reservations(seen.result.ranking) if seen.result.ranking is not None else []
     return [sentence for sentence in [*ranked, *found, *seen.result.notes] if sentence]
 
 

@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, ClassVar, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -64,6 +65,7 @@ class Column:
         sub: Lines below the title.
         first: Order of the first click; "" where the column is sorted as text.
         full: The whole title, where `head` is cut.
+        group: Title over this column and those beside it with the same group.
     """
 
     head: str
@@ -72,6 +74,7 @@ class Column:
     sub: Sequence[str] = ()
     first: str = ""
     full: str = ""
+    group: str = ""
 
     def cell(self, row: Any) -> Cell:
         """The cell of a row."""
@@ -108,7 +111,6 @@ class Table(Section):
         caption: Lines below it.
         sortable: Whether a click on a head sorts.
         look: ``stack`` (a row becomes a card on a telephone), ``matrix`` (first column and heads stay in sight) or "".
-        groups: Titles over several columns, each with their number; the first column has none.
         row_class: Row to CSS class.
         filtered: Label of a box that leaves the rows with a text; "" without box.
     """
@@ -119,9 +121,13 @@ class Table(Section):
     caption: Sequence[str] = ()
     sortable: bool = False
     look: str = ""
-    groups: Sequence[tuple[str, int]] = ()
     row_class: Callable[[Any], str] = lambda row: ""
     filtered: str = ""
+
+    def groups(self) -> list[tuple[str, int]]:
+        """Titles over several columns, each with their number; empty where no column has one."""
+        groups = [(name, len(list(columns))) for name, columns in groupby(self.columns, key=lambda column: column.group)]
+        return groups if any(name for name, _ in groups) else []
 
     def cells(self) -> list[tuple[str, list[Cell]]]:
         """CSS class and cells of each row."""
@@ -147,10 +153,8 @@ class Table(Section):
         depth = max((len(column.sub) for column in self.columns), default=0)
         heads = [[column.head, *column.sub, *[""] * (depth - len(column.sub))] for column in self.columns]
         lines = [rf"\begin{{tabular}}{{{''.join('r' if column.kind == 'number' else 'l' for column in self.columns)}}}", r"\hline"]
-        if self.groups:
-            over = [rf"\multicolumn{{{count}}}{{c}}{{{latex(name)}}}" for name, count in self.groups]
-            rest = [""] * (len(self.columns) - 1 - sum(count for _, count in self.groups))
-            lines.append(" & ".join(["", *over, *rest]) + r" \\")
+        if groups := self.groups():
+            lines.append(" & ".join(rf"\multicolumn{{{count}}}{{c}}{{{latex(name)}}}" for name, count in groups) + r" \\")
         lines += [" & ".join(latex(cut_name(head, limit=NAME_LENGTH)) for head in level) + r" \\" for level in zip(*heads, strict=True)]
         lines.append(r"\hline")
         lines += [" & ".join(map(_set_in_latex, cells)) + r" \\" for _, cells in self.cells()]
@@ -238,13 +242,22 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(one, one) + "{}" * (one == other and one in "-,") for one, other in neighbours)
 
 
+_UNRULY = re.compile("[^\\S \xa0]|[\u202a-\u202e\u2066-\u2069]")
+"""White space that ends a line, and marks that turn the direction of all that follows."""
+
+
+def _line(text: str) -> str:
+    """A text in one line; a number keeps the space that must not break."""
+    return cut_name(text, limit=NAME_LENGTH) if len(text) > NAME_LENGTH or _UNRULY.search(text) else text
+
+
 def _marked_down(cell: Cell) -> str:
-    text = markdown(cut_name(cell.text, limit=NAME_LENGTH))
+    text = markdown(_line(cell.text))
     first = (f"**{text}**" if cell.bold else text) + (f"{NO_BREAK}{cell.sign}" if cell.sign else "")
     return "<br>".join(filter(None, [first, *map(markdown, cell.sub)]))
 
 
 def _set_in_latex(cell: Cell) -> str:
-    text = latex(cut_name(cell.text, limit=NAME_LENGTH))
+    text = latex(_line(cell.text))
     first = (rf"\textbf{{{text}}}" if cell.bold else text) + (f"~{latex(cell.sign)}" if cell.sign else "")
     return " ".join(filter(None, [first, *map(latex, cell.sub)]))
