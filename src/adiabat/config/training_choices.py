@@ -159,6 +159,7 @@ class PairwiseLoss(Choice):
     temperature: ClassVar[FixedTemperature] = FixedTemperature()
     guide: ClassVar[GuideSection | None] = None
     mask_duplicates: ClassVar[bool] = False
+    negatives_shared: ClassVar[bool] = False
 
 
 class Triplet(PairwiseLoss):

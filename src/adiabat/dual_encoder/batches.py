@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from adiabat.config.dual_training import TrainSection
-from adiabat.config.training_choices import RegressionLoss, Triplet
+from adiabat.config.training_choices import Triplet
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.ragged import Ragged
 from adiabat.data.batch_sampler import step_generator, text_order
@@ -58,7 +58,7 @@ class Sides:
 def check_negatives(pairs: PairSet, section: TrainSection) -> None:
     """Refuse data that lists too few negatives for the loss."""
     loss = section.loss
-    if isinstance(loss, RegressionLoss):
+    if not loss.negatives_per_query:
         return
     counts = pairs.negatives.lengths[pairs.query_rows]
     if (isinstance(loss, Triplet) or section.batch_size == 1) and not counts.all():
@@ -105,7 +105,7 @@ def _batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection,
     count = section.loss.negatives_per_query
     # Rows are kept in half the memory; of a batch they are keys, too, which tensors hold as 64-bit numbers.
     query, positive = (rows[picked].astype(np.int64) for rows in (pairs.query, pairs.positive))
-    if isinstance(section.loss, RegressionLoss):
+    if not count:
         return Batch(query, positive, _none(), _none().reshape(len(query), 0))
     negatives = [draw(row) for row in query.tolist()]
     if isinstance(section.loss, Triplet):

@@ -1,0 +1,165 @@
+"""A loss and a task are added to a copy of the package, in the files that ARCHITECTURE.md names, and commands use them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from tests.commands import lines
+from tests.tiny import save_tiny
+
+ROOT = Path(__file__).resolve().parents[1]
+
+HINGE = '''
+def cosine_hinge(pairs: Pairs, margin: float) -> Float[Tensor, ""]:
+    """Mean of ``max(0, margin - cos(q, p))`` over the pairs of a batch."""
+    cosine = torch.nn.functional.cosine_similarity(pairs.query[pairs.rows], pairs.positive[pairs.rows])
+    return (margin - cosine).clamp(min=0).mean()
+'''
+HINGE_SETTINGS = '''class CosineHinge(PairwiseLoss):
+    """The cosine of a query and its document should reach a margin."""
+
+    kind: Literal["cosine_hinge"] = "cosine_hinge"
+    margin: float = 1.0
+    """Cosine above which a pair costs nothing."""
+    negatives_per_query: ClassVar[int] = 0
+    ranks_by: ClassVar[Literal["cosine"]] = "cosine"
+
+    def criterion(self, tile: int | None) -> "Criterion":
+        """The loss of a batch."""
+        from adiabat.losses.in_batch import cosine_hinge
+
+        del tile
+        return lambda pairs, t: cosine_hinge(pairs, self.margin)
+
+
+'''
+ODD_SETTINGS = '''class OddOneOutTask(TextsTask):
+    """Three texts, of which the last is the odd one: the share of rows whose first two are nearest."""
+
+    kind: Literal["odd_one_out"]
+    a: Text = "a"
+    b: Text = "b"
+    odd: Text = "odd"
+
+
+'''
+ODD = '''
+
+def score_odd_one_out(model: DualEncoder, near: ParallelTexts, far: ParallelTexts, *, side: Side, name: str, watch: Watch) -> TaskScores:
+    """Share of rows whose first text is nearer to the second than to the third."""
+    a, b, odd = (embed_texts(model, texts, side=side, name=name, watch=watch) for texts in (near.a, near.b, far.b))
+    values = (pair_similarities(a, b, similarity="cosine") > pair_similarities(a, odd, similarity="cosine")).astype(np.float64)
+    units = [str(number) for number in range(len(values))]
+    return TaskScores(name, "odd_one_out", "row", units, [Sample("accuracy", values, "cosine", bounds=SHARE)])
+'''
+ODD_READER = """def _odd_one_out(section: OddOneOutTask, _: int) -> LoadedTask:
+    near = read_parallel_texts(section.data, a=section.a, b=section.b, split=section.split, where=section.where)
+    far = read_parallel_texts(section.data, a=section.a, b=section.odd, split=section.split, where=section.where)
+
+    def score(model: DualEncoder, name: str, watch: Watch) -> TaskScores:
+        return score_odd_one_out(model, near, far, side=section.side, name=name, watch=watch)
+
+    return _of_texts(section, near, score, far.b)
+
+
+"""
+
+
+class Copy:
+    """A copy of the package that a test may change."""
+
+    def __init__(self, folder: Path) -> None:
+        self.package = folder / "src" / "adiabat"
+        self.touched: list[str] = []
+        shutil.copytree(ROOT / "src" / "adiabat", self.package, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def append(self, module: str, code: str) -> None:
+        """Add code at the end of a module."""
+        self.insert(module, None, code)
+
+    def insert(self, module: str, before: str | None, code: str) -> None:
+        """Add code before a text that stands once in a module."""
+        path = self.package / module
+        text = path.read_text(encoding="utf-8")
+        if before is None:
+            changed = f"{text}\n{code}"
+        else:
+            assert text.count(before) == 1, (module, before)
+            changed = text.replace(before, code + before)
+        path.write_text(changed, encoding="utf-8")
+        self.touched = list(dict.fromkeys([*self.touched, module]))
+
+    def run(self, here: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command of the changed package."""
+        environment = {**os.environ, "PYTHONPATH": str(self.package.parent), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "adiabat", *words]
+        return subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+
+
+def documented(thing: str) -> str:
+    """What ARCHITECTURE.md says about adding something."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    return text.split(f"- **{thing}**")[1].split("\n- **")[0]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    """A fresh copy of the package."""
+    return Copy(tmp_path)
+
+
+def test_a_loss_takes_a_function_and_a_settings_class(copy: Copy, tmp_path: Path) -> None:
+    copy.append("losses/in_batch.py", HINGE)
+    copy.insert("config/training_choices.py", "TrainLoss = Annotated[", HINGE_SETTINGS)
+    copy.insert("config/training_choices.py", "InBatchSoftmax | SamToNe | Pair | Triplet", "CosineHinge | ")
+    assert all(f"`{module}`" in documented("A loss") for module in copy.touched)
+    save_tiny(tmp_path / "model")
+    lines(tmp_path / "pairs.jsonl", [{"query": f"question {number}", "pos": [f"answer {number % 7}"]} for number in range(20)])
+    settings = {
+        "job": {"model": "model", "data": "pairs.jsonl"},
+        "data": {"cache": "cache", "validation_fraction": 0.2},
+        "train": {"batch_size": 4, "steps": 2, "loss": {"kind": "cosine_hinge", "margin": 3.0}},
+    }
+    (tmp_path / "run.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
+    refused = copy.run(tmp_path, "train", "run.toml", "--out", "job", "--set", "train.loss.weight=0.5")
+    assert refused.returncode == 2
+    assert "train.loss.weight" in refused.stderr
+    assert "cosine_hinge" in refused.stderr
+    trained = copy.run(tmp_path, "train", "run.toml", "--out", "job")
+    assert trained.returncode == 0, trained.stderr
+    log = [json.loads(line) for line in (tmp_path / "job" / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    losses = [row["loss"] for row in log if "loss" in row]
+    # 3 minus a cosine.
+    assert losses
+    assert all(2 <= loss <= 4 for loss in losses)
+
+
+
+def test_a_task_takes_a_kind_a_settings_class_a_reader_and_a_score(copy: Copy, tmp_path: Path) -> None:
+    copy.insert("results/suite_result.py", '    "mteb",\n]', '    "odd_one_out",\n')
+    copy.insert("report/suite_headline.py", '    "mteb": "mteb",\n', '    "odd_one_out": "odd one out",\n')
+    copy.insert("config/tasks.py", "AnyTask = Annotated[", ODD_SETTINGS)
+    copy.insert("config/tasks.py", "    | NliGridTask\n", "    | OddOneOutTask\n")
+    copy.append("evaluation/similarity.py", ODD)
+    copy.insert("evaluation/task_kinds.py", "    MtebTask,\n    NliGridTask,", "    OddOneOutTask,\n")
+    copy.insert("evaluation/task_kinds.py", "score_bitext, score_pair", "score_odd_one_out, ")
+    copy.insert("evaluation/task_kinds.py", "_READERS: Mapping", ODD_READER)
+    copy.insert("evaluation/task_kinds.py", "    MtebTask: _mteb,\n", "    OddOneOutTask: _odd_one_out,\n")
+    assert all(f"`{module}`" in documented("A task") for module in copy.touched)
+    save_tiny(tmp_path / "model")
+    # Equal texts have cosine 1, so three of the four rows are right.
+    rows = [{"a": f"text {n}", "b": f"text {n}", "odd": f"other {n * 7}"} for n in range(3)] + [{"a": "c", "b": "d e f", "odd": "c"}]
+    lines(tmp_path / "rows.jsonl", rows)
+    suite = {"measure": {"resamples": 100}, "tasks": [{"kind": "odd_one_out", "data": "rows.jsonl"}]}
+    (tmp_path / "suite.toml").write_text(tomli_w.dumps(suite), encoding="utf-8")
+    measured = copy.run(tmp_path, "evaluate", "model", "--suite", "suite.toml", "--out", "out")
+    assert measured.returncode == 0, measured.stderr
+    result = json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))
+    assert [score["value"] for score in result["scores"]] == [0.75]
+    assert "odd one out" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
