@@ -140,7 +140,6 @@ def test_a_loss_takes_a_function_and_a_settings_class(copy: Copy, tmp_path: Path
     assert all(2 <= loss <= 4 for loss in losses)
 
 
-
 def test_a_task_takes_a_kind_a_settings_class_a_reader_and_a_score(copy: Copy, tmp_path: Path) -> None:
     copy.insert("results/suite_result.py", '    "mteb",\n]', '    "odd_one_out",\n')
     copy.insert("report/suite_headline.py", '    "mteb": "mteb",\n', '    "odd_one_out": "odd one out",\n')
