@@ -161,7 +161,7 @@ def test_a_record_that_lacks_something_is_refused(tmp_path: Path, change: dict[s
     table = pq.read_table(path)
     record = {**json.loads(table.schema.metadata[b"adiabat"]), **change}
     pq.write_table(table.replace_schema_metadata({b"adiabat": json.dumps(record).encode()}), path)
-    with pytest.raises(DataError, match=r"s\.parquet must be undamaged, got .*; make it anew"):
+    with pytest.raises(DataError, match=r"s\.parquet must be undamaged, got .*; run adiabat evaluate again"):
         read_scores(path)
 
 

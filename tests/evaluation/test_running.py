@@ -220,7 +220,7 @@ def test_a_damaged_file_of_scores_is_named_and_measured_anew(world: Path, tmp_pa
     told: list[str] = []
     again = run(suite(tables(world)[:1]), tmp_path, "one", watch=Watch(note=told.append))
     assert "asked.parquet must be undamaged" in told[0]
-    assert told[0].endswith("measured anew")
+    assert told[0].endswith("scored again")
     assert timeless(again) == timeless(whole)
 
 

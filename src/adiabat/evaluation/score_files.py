@@ -29,7 +29,7 @@ from adiabat.stats.samples import GridSample, Sample, Statistic, TaskScores, Tra
 FORMAT = 1
 METADATA = b"adiabat"
 SUFFIX = ".parquet"
-REMEDY = "make it anew with adiabat evaluate"
+REMEDY = "run adiabat evaluate again"
 """Advice about a damaged file."""
 
 SCORES = "scores"

@@ -136,7 +136,7 @@ class Scoring:
                 return None
             scores = read_scores(path, record)
         except DataError as fault:
-            self.watch.note(f"{fault}: measured anew")
+            self.watch.note(f"{fault}: scored again")
             return None
         self.counts.reused += 1
         self.counts.seconds += float(record["about"]["seconds"])

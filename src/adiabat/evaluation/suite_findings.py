@@ -145,7 +145,8 @@ def _require_same_units(task: str, models: Sequence[ModelScores]) -> None:
     if faults:
         name = models[0].name
         raise DataError(
-            f"{task} must be measured alike on the same units for all models as for {name}, got {several(faults)}; measure them anew"
+            f"{task} must be scored on the same units by the same measure for all models as for {name}, got {several(faults)}; "
+            "score them again"
         )
 
 
