@@ -246,6 +246,12 @@ def test_a_description_that_an_editor_gave_a_byte_order_mark_is_read(tmp_path: P
     assert read_description(job)["tune"]["loss"]["margin"] == 0.2
 
 
+def test_a_job_of_the_former_format_is_refused_by_its_number(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("# SHA-256 of the lines below: 00\n[job]\nmodel = 'demo'\n", encoding="utf-8")
+    with pytest.raises(JobError, match="config.toml must have format 2, got format 1"):
+        open_job(tmp_path, description(), resume=True)
+
+
 def test_resuming_where_there_is_no_job_yet_begins_one(tmp_path: Path) -> None:
     assert is_job(open_job(tmp_path / "new", description(), resume=True).folder)
 

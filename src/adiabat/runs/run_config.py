@@ -60,12 +60,18 @@ class Rules:
 
 STRICT = Rules()
 
-HEAD = "# SHA-256 of the lines below: "
+FORMAT = 2
+"""Of the settings in a run's ``config.toml``; format 1 had losses, methods and schedules as words with their keys beside them."""
+
+HEAD = f"# format {FORMAT}; SHA-256 of the lines below: "
+FORMER_HEAD = "# SHA-256 of the lines below: "
 REMEDY = "put back what stood there, remove its first line if you changed it on purpose, or start anew in another directory"
 
 
 def read_description(job: Job) -> dict[str, Any]:
     """What a job was asked to do."""
+    if job.config.is_file() and job.config.read_bytes().startswith(FORMER_HEAD.encode()):
+        raise JobError(f"{job.config} must have format {FORMAT}, got format 1 of adiabat 0.1; start anew in another directory")
     with reading(job.config, remedy=REMEDY, error=JobError):
         text = job.config.read_text(encoding="utf-8-sig")
         head, _, rest = text.partition("\n")
