@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -363,26 +364,18 @@ def test_a_temperature_not_above_zero_is_refused(name: str, temperature: float) 
         LOSSES[name](batch_for(name), temperature=temperature)
 
 
-@pytest.mark.parametrize("margin", [-0.1, math.nan, math.inf])
-def test_an_impossible_margin_is_refused(margin: float) -> None:
-    with pytest.raises(ValueError, match="margin must be a finite number >= 0"):
-        in_batch_softmax(batch(), temperature=0.1, margin=margin)
-
-
-@pytest.mark.parametrize("weight", [-0.1, 1.1, math.nan])
-def test_an_impossible_weight_of_pair_is_refused(weight: float) -> None:
-    with pytest.raises(ValueError, match="weight must be between 0 and 1"):
-        pair(batch(), temperature=0.1, weight=weight)
-
-
-def test_a_document_side_without_its_direction_is_refused() -> None:
-    with pytest.raises(ValueError, match='side must be "query" where symmetric is False, got "both"'):
-        samtone(batch_for("samtone"), temperature=0.1, side="both", symmetric=False)
-
-
-def test_an_empty_tile_is_refused() -> None:
-    with pytest.raises(ValueError, match="tile must be at least 1 row, got 0"):
-        in_batch_softmax(batch(), temperature=0.1, tile=0)
+@pytest.mark.parametrize(
+    ("loss", "options", "message"),
+    [
+        *((in_batch_softmax, {"margin": margin}, "margin must be a finite number >= 0") for margin in (-0.1, math.nan, math.inf)),
+        *((pair, {"weight": weight}, "weight must be between 0 and 1") for weight in (-0.1, 1.1, math.nan)),
+        (samtone, {"side": "both", "symmetric": False}, 'side must be "query" where symmetric is False, got "both"'),
+        (in_batch_softmax, {"tile": 0}, "tile must be at least 1 row, got 0"),
+    ],
+)
+def test_an_impossible_option_is_refused(loss: Loss, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        loss(batch_for("pair"), temperature=0.1, **options)
 
 
 @pytest.mark.parametrize("tile", [None, 2])
