@@ -8,9 +8,8 @@ drawing code uses pyplot's state between calls, and the same figure gives the sa
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 
 import matplotlib
 import numpy as np
@@ -108,11 +107,6 @@ def _inlined_tag(tag: str, name: str) -> str:
     for colour, variable in _VARIABLES.items():
         tag = tag.replace(f": {colour}", f": var(--{variable}, {colour})")
     return tag
-
-
-def figure_files(figures: Mapping[str, Callable[[], Figure]]) -> dict[str, Callable[[], str]]:
-    """Files ``figures/NAME.svg``."""
-    return {f"figures/{name}.svg": partial(saved, draw) for name, draw in figures.items()}
 
 
 _DIVERGING = LinearSegmentedColormap.from_list(

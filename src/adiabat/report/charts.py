@@ -25,8 +25,6 @@ VERDICT_COLOURS: dict[Verdict | None, str] = {"better": GOOD, "worse": BAD, "no 
 SERIES = (GOOD, BAD, ACCENT, "#2c7a5b", "#8a6d00", "#5d6773", "#9c2f6b", "#3a3f9e")
 """Colours of several lines, in order."""
 
-MARKERS = "osD^v<>p"
-
 Format = Callable[[float], str]
 
 
@@ -233,8 +231,8 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.plot(panel.failed, [0.0] * len(panel.failed), "x", transform=edge, clip_on=False, color=BAD, markeredgewidth=1.8, label=label)
     for height, label, colour in panel.across:
         axes.axhline(height, color=colour, linewidth=1.2, linestyle=(0, (5, 3)) if label else "-", zorder=1, label=label or None)
-    for place, label, colour in panel.down:
-        axes.axvline(place, color=colour, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1, label=label or None)
+    for index, label, colour in panel.down:
+        axes.axvline(index, color=colour, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1, label=label or None)
     axes.set_xlabel(panel.x)
     axes.set_ylabel(panel.y)
     if panel.title:

@@ -73,7 +73,7 @@ def ranking_tables(ranking: Ranking, title: str) -> list[Table]:
         columns=columns,
         rows=rows,
         caption=[words.headline(ranking)],
-        row_class=lambda row: "" if isinstance(row, Standing) else "muted",
+        row_class=_muted,
     )
     taken = [
         Column("variant", _name, "name"),

@@ -77,39 +77,39 @@ def level(score: Score, *, decimals: int = 3) -> str:
     return " ".join(filter(None, [value(score.value, decimals=decimals), value_bounds(score.interval, decimals=decimals)]))
 
 
-def headline(seen: Overview) -> str:
+def headline(view: Overview) -> str:
     """Which model is best on how many tasks, or better than the baseline."""
-    result = seen.result
-    contested = [task for task in result.tasks if seen.rankings[task.name].best]
+    result = view.result
+    contested = [task for task in result.tasks if view.rankings[task.name].best]
     if not result.tasks:
         return "Nothing was measured."
     if not contested:
-        return _levels(seen)
+        return _levels(view)
     if len(contested) == 1:
-        return _one_task(seen, contested[0])
+        return _one_task(view, contested[0])
     names, elsewhere = [task.name for task in contested], result.beside_best
     if result.baseline is None or len(elsewhere) == len(names):
-        return f"{_winners(seen, names)}."
-    return " ".join(filter(None, [_baseline(result), _without_baseline(seen, elsewhere)]))
+        return f"{_winners(view, names)}."
+    return " ".join(filter(None, [_baseline(result), _without_baseline(view, elsewhere)]))
 
 
-def _levels(seen: Overview) -> str:
-    levels = [f"{named(task.name)} {task.measure} {level(scores[0])}" for task in seen.result.tasks if (scores := seen.on(task.name))]
+def _levels(view: Overview) -> str:
+    levels = [f"{named(task.name)} {task.measure} {level(scores[0])}" for task in view.result.tasks if (scores := view.on(task.name))]
     rest = f" and {len(levels) - MOST_NAMED} more" if len(levels) > MOST_NAMED else ""
     return f"{'; '.join(levels[:MOST_NAMED])}{rest}. No task has two models to compare, so this says nothing about differences."
 
 
-def _one_task(seen: Overview, task: SuiteTask) -> str:
+def _one_task(view: Overview, task: SuiteTask) -> str:
     """The only contest of the suite, with its figures."""
-    ranking = seen.rankings[task.name]
-    beside_baseline = ranking.against is not None and ranking.against == seen.result.baseline
+    ranking = view.rankings[task.name]
+    beside_baseline = ranking.against is not None and ranking.against == view.result.baseline
     first = [ranking.against or ""] if beside_baseline else ranking.best
     lead = "is the baseline" if beside_baseline else "is best" if len(first) == 1 else "are best"
     groups: dict[Verdict, list[str]] = {"better": [], "worse": [], "no evidence": []}
-    for (name, model), pairing in seen.pairings.items():
+    for (name, model), pairing in view.pairings.items():
         if name == task.name and model not in first:
             groups[pairing.verdict].append(f"{named(model)} ({' '.join(filter(None, paired_difference(pairing.change)))})")
-    reached = f"{task.measure} {level(seen.scores[task.name, first[0]])}"
+    reached = f"{task.measure} {level(view.scores[task.name, first[0]])}"
     parts = [f"{listed([*map(named, first)])} {lead} on {named(task.name)}, {reached}"]
     parts += [f"{_STATED[verdict]}: {listed(names)}" for verdict, names in groups.items() if names]
     return f"{'; '.join(parts)}."
@@ -131,40 +131,40 @@ def _against_baseline(standing: ModelStanding) -> str:
     return f"{named(standing.model)} is {counts}"
 
 
-def _without_baseline(seen: Overview, tasks: Sequence[str]) -> str:
+def _without_baseline(view: Overview, tasks: Sequence[str]) -> str:
     """The best on tasks that the baseline did not do."""
-    baseline = named(seen.result.baseline or "")
+    baseline = named(view.result.baseline or "")
     if not tasks:
         return ""
     if len(tasks) > 1:
-        return f"On the {counted(len(tasks), 'task')} that {baseline} did not do: {_wins(seen, tasks, of_all=False)}."
-    (task,) = (task for task in seen.result.tasks if task.name == tasks[0])
-    return f"On {named(task.name)}, which {baseline} did not do: {best_of(seen, task)}."
+        return f"On the {counted(len(tasks), 'task')} that {baseline} did not do: {_wins(view, tasks, of_all=False)}."
+    (task,) = (task for task in view.result.tasks if task.name == tasks[0])
+    return f"On {named(task.name)}, which {baseline} did not do: {best_of(view, task)}."
 
 
-def _winners(seen: Overview, tasks: Sequence[str]) -> str:
-    open_tasks = sum(not seen.rankings[task].clear for task in tasks)
+def _winners(view: Overview, tasks: Sequence[str]) -> str:
+    open_tasks = sum(not view.rankings[task].clear for task in tasks)
     clause = (
         f"on {counted(open_tasks, 'task')} the best cannot be told from others"
         if open_tasks
         else "on every task the best is measurably above all others"
     )
-    return f"{_wins(seen, tasks, of_all=True)}; {clause}"
+    return f"{_wins(view, tasks, of_all=True)}; {clause}"
 
 
-def _wins(seen: Overview, tasks: Sequence[str], *, of_all: bool) -> str:
+def _wins(view: Overview, tasks: Sequence[str], *, of_all: bool) -> str:
     """On how many of some tasks each model is best, the most first; `of_all` states how many tasks there are."""
-    best = {model.name: [task for task in tasks if model.name in seen.rankings[task].best] for model in seen.result.models}
+    best = {model.name: [task for task in tasks if model.name in view.rankings[task].best] for model in view.result.models}
     ranked = sorted(filter(best.__getitem__, best), key=lambda model: -len(best[model]))
     rest = f" and {len(ranked) - MOST_NAMED} more" if len(ranked) > MOST_NAMED else ""
-    shown = [f"{named(model)} on {len(best[model])} ({_clearly(seen, best[model])})" for model in ranked[1:MOST_NAMED]]
+    shown = [f"{named(model)} on {len(best[model])} ({_clearly(view, best[model])})" for model in ranked[1:MOST_NAMED]]
     first, total = ranked[0], f" of {counted(len(tasks), 'task')}" if of_all else ""
-    lead = f"{named(first)} is best on {len(best[first])}{total} ({_clearly(seen, best[first])})"
+    lead = f"{named(first)} is best on {len(best[first])}{total} ({_clearly(view, best[first])})"
     return f"{', '.join([lead, *shown])}{rest}"
 
 
-def _clearly(seen: Overview, tasks: Sequence[str]) -> str:
-    clear = sum(seen.rankings[task].clear for task in tasks)
+def _clearly(view: Overview, tasks: Sequence[str]) -> str:
+    clear = sum(view.rankings[task].clear for task in tasks)
     return "none clearly" if not clear else "all clearly" if clear == len(tasks) > 1 else f"{clear} clearly"
 
 
@@ -235,14 +235,14 @@ def references(result: SuiteResult) -> str:
     return f"Every model is compared with {'the best of the task' if baseline is None else named(baseline)} on the same units."
 
 
-def beside(seen: Overview, task: str) -> str:
+def beside(view: Overview, task: str) -> str:
     """The model that those of a task are compared with, for the head of its column."""
-    against = seen.rankings[task].against
-    if not seen.result.mixed:
+    against = view.rankings[task].against
+    if not view.result.mixed:
         return ""
     if against is None:
         return "not compared"
-    return f"beside {'' if against == seen.result.baseline else 'the best, '}{named(against)}"
+    return f"beside {'' if against == view.result.baseline else 'the best, '}{named(against)}"
 
 
 def about_runs(result: SuiteResult) -> str:
@@ -261,19 +261,19 @@ def runs_of(model: SuiteModel) -> int:
     return 1 + len(model.runs)
 
 
-def measure(seen: Overview, task: SuiteTask) -> str:
+def measure(view: Overview, task: SuiteTask) -> str:
     """The measure that carries the verdict of a task, with its similarity where models share one."""
-    similarities = {score.similarity for score in seen.on(task.name)}
+    similarities = {score.similarity for score in view.on(task.name)}
     return ", ".join(filter(None, [task.measure, *similarities])) if len(similarities) == 1 else task.measure
 
 
-def best_of(seen: Overview, task: SuiteTask) -> str:
+def best_of(view: Overview, task: SuiteTask) -> str:
     """The best of a task, in few words."""
-    ranking = seen.rankings[task.name]
+    ranking = view.rankings[task.name]
     if not ranking.best:
-        return next((f"{named(score.model)} {level(score)}" for score in seen.on(task.name)), "not measured")
+        return next((f"{named(score.model)} {level(score)}" for score in view.on(task.name)), "not measured")
     clearly = ", clearly" if ranking.clear else ""
-    return f"best {listed([*map(named, ranking.best)])} {level(seen.scores[task.name, ranking.best[0]])}{clearly}"
+    return f"best {listed([*map(named, ranking.best)])} {level(view.scores[task.name, ranking.best[0]])}{clearly}"
 
 
 def key(result: SuiteResult) -> list[str]:

@@ -80,16 +80,16 @@ _COMPARED = [
 
 def page(result: SuiteResult) -> Page:
     """The page of a suite."""
-    seen = Overview(result)
+    view = Overview(result)
     pnd = any(score.measure.startswith("PND") for score in result.scores)
     tasks: list[Section | None] = [_notes("Notes on tasks", [(task.name, task.notes) for task in result.tasks], every="all tasks")]
-    tasks += [task_section(seen, task, position) for position, task in enumerate(result.tasks)]
+    tasks += [task_section(view, task, position) for position, task in enumerate(result.tasks)]
     tasks.append(Terms(terms=[_INTERVALS, *(_COMPARED if result.pairings else []), *([PND] if pnd else [])]))
-    measured = [_matrix_section(seen), _over_all(seen)] if result.tasks and result.models else []
+    measured = [_matrix_section(view), _over_all(view)] if result.tasks and result.models else []
     return Page(
         record=result,
         name="suite",
-        headline=words.headline(seen),
+        headline=words.headline(view),
         tone=words.tone(result),
         reservations=words.reservations(result),
         sections=[*measured, Group(id="tasks", title="Task by task", sections=tasks) if result.tasks else None],
@@ -103,13 +103,13 @@ def page(result: SuiteResult) -> Page:
 
 def exports(result: SuiteResult) -> dict[str, Callable[[], str]]:
     """The tables beside the page."""
-    seen = Overview(result)
-    return {"table.csv": lambda: _long(seen).to_csv(), "table.md": lambda: _markdown(seen), "table.tex": lambda: _latex(seen)}
+    view = Overview(result)
+    return {"table.csv": lambda: _long(view).to_csv(), "table.md": lambda: _markdown(view), "table.tex": lambda: _latex(view)}
 
 
 def terminal(result: SuiteResult) -> list[Table]:
     """Models on every task, then over all tasks."""
-    seen = Overview(result)
+    view = Overview(result)
     two = ""
     if result.mixed:
         others = counted(len(result.beside_best), "task")
@@ -118,49 +118,49 @@ def terminal(result: SuiteResult) -> list[Table]:
             f"best, "
             f"on the other {others}."
         )
-    caption = " ".join(filter(None, [words.headline(seen), two, words.about_ranks(result)]))
-    return [_by_task(seen), Table(columns=_standing_columns(seen, page=False), rows=result.analysis.models, caption=[caption])]
+    caption = " ".join(filter(None, [words.headline(view), two, words.about_ranks(result)]))
+    return [_by_task(view), Table(columns=_standing_columns(view, page=False), rows=result.analysis.models, caption=[caption])]
 
 
-def _by_task(seen: Overview) -> Table:
+def _by_task(view: Overview) -> Table:
     """A row for each task, and below it one for each model."""
     rows: list[tuple[Cell, ...]] = []
-    for task in seen.result.tasks:
-        scores = seen.on(task.name)
-        ranking = seen.rankings[task.name]
-        if len(seen.scores) > MOST_ROWS and ranking.against in ranking.best:
+    for task in view.result.tasks:
+        scores = view.on(task.name)
+        ranking = view.rankings[task.name]
+        if len(view.scores) > MOST_ROWS and ranking.against in ranking.best:
             scores = [score for score in scores if score.model in ranking.not_worse]
         details = f"{task.measure}{', lower is better' * task.lower_is_better}{', listed candidates' * (task.kind == 'triplets')}"
         rows.append(
-            (Cell(task.name, bold=True), Cell(details, tone="muted"), Cell(short(words.beside(seen, task.name)), tone="muted"), Cell(""))
+            (Cell(task.name, bold=True), Cell(details, tone="muted"), Cell(short(words.beside(view, task.name)), tone="muted"), Cell(""))
         )
-        rows += [_in_terminal(seen, score) for score in scores]
-        if left_out := len(seen.on(task.name)) - len(scores):
+        rows += [_in_terminal(view, score) for score in scores]
+        if left_out := len(view.on(task.name)) - len(scores):
             rows.append((Cell(f"  and {left_out} more"), Cell(""), Cell(""), Cell("")))
     heads = ("task, model", "value [95 %]", "difference [95 %]", "verdict")
     kinds: tuple[ColumnKind, ...] = ("name", "number", "number", "text")
     columns = [Column(head, itemgetter(at), kind) for at, (head, kind) in enumerate(zip(heads, kinds, strict=True))]
-    return Table(title=seen.result.title, columns=columns, rows=rows)
+    return Table(title=view.result.title, columns=columns, rows=rows)
 
 
-def _in_terminal(seen: Overview, score: Score) -> tuple[Cell, ...]:
-    best = score.model in seen.rankings[score.task].best
+def _in_terminal(view: Overview, score: Score) -> tuple[Cell, ...]:
+    best = score.model in view.rankings[score.task].best
     cells = (Cell(f"  {score.model}", bold=best), Cell(words.level(score), bold=best))
-    pairing = seen.pairings.get((score.task, score.model))
+    pairing = view.pairings.get((score.task, score.model))
     if pairing is not None:
         shown = " ".join(filter(None, texts.paired_difference(pairing.change)))
         return (*cells, Cell(shown), Cell(texts.marked(pairing.verdict), tone=pairing.verdict.replace(" ", "-"), badge=True))
     if not score.is_proof:
         return (*cells, Cell(DASH), Cell("trained on it", tone="muted", badge=True))
-    if seen.rankings[score.task].against != score.model:
+    if view.rankings[score.task].against != score.model:
         return (*cells, Cell(""), Cell(""))
-    clear = seen.rankings[score.task].clear
-    return (*cells, Cell(DASH), Cell("baseline" if score.model == seen.result.baseline else "clearly best" if clear else "best"))
+    clear = view.rankings[score.task].clear
+    return (*cells, Cell(DASH), Cell("baseline" if score.model == view.result.baseline else "clearly best" if clear else "best"))
 
 
-def _matrix(seen: Overview, *, with_rank: bool) -> Table:
+def _matrix(view: Overview, *, with_rank: bool) -> Table:
     """Models by tasks."""
-    result = seen.result
+    result = view.result
     groups = by_kind(result.tasks)
 
     def name(model: SuiteModel) -> Cell:
@@ -169,12 +169,12 @@ def _matrix(seen: Overview, *, with_rank: bool) -> Table:
         return Cell(cut(model.name, limit=80), [] if with_rank else below)
 
     def column(task: SuiteTask) -> Column:
-        below = [words.measure(seen, task), direction(task.lower_is_better), words.beside(seen, task.name)]
+        below = [words.measure(view, task), direction(task.lower_is_better), words.beside(view, task.name)]
         if with_rank:
             below = [", ".join(filter(None, below[:2])), *filter(None, below[2:])]
         head = texts.cut_name(task.name, limit=200 if with_rank else 32)
         first = first_click(task.lower_is_better)
-        return Column(head, lambda model: _value(seen, task, model), "number", below, first, full=task.name, group=words.KINDS[task.kind])
+        return Column(head, lambda model: _value(view, task, model), "number", below, first, full=task.name, group=words.KINDS[task.kind])
 
     ranks = {standing.model: standing.mean_rank for standing in result.analysis.models}
     columns = [Column("model", name, "name"), *(column(task) for _, tasks in groups for task in tasks)]
@@ -183,11 +183,11 @@ def _matrix(seen: Overview, *, with_rank: bool) -> Table:
     return Table(columns=columns, rows=result.models, sortable=True, look="matrix")
 
 
-def _value(seen: Overview, task: SuiteTask, model: SuiteModel) -> Cell:
-    score = seen.scores.get((task.name, model.name))
+def _value(view: Overview, task: SuiteTask, model: SuiteModel) -> Cell:
+    score = view.scores.get((task.name, model.name))
     if score is None:
         return Cell(DASH, tone="muted")
-    mark = seen.mark(task.name, model.name)
+    mark = view.mark(task.name, model.name)
     # On paper, many columns leave no room for an interval on a single line.
     bounds = texts.value_bounds(score.interval).replace(NO_BREAK, " ")
     return Cell(
@@ -205,20 +205,20 @@ def _rank(rank: float | None) -> Cell:
     return Cell(DASH if rank is None else f"{rank:.1f}", value=rank)
 
 
-def _matrix_section(seen: Overview) -> Group:
+def _matrix_section(view: Overview) -> Group:
     return Group(
         id="models-by-tasks",
         title="Models by tasks",
-        lead=f"The main measure of each task with its 95{NO_BREAK}% interval. {words.references(seen.result)}",
+        lead=f"The main measure of each task with its 95{NO_BREAK}% interval. {words.references(view.result)}",
         sections=[
-            _matrix(seen, with_rank=False),
-            Notes(title="", notes=[("marks", "; ".join([*words.key(seen.result), "– not measured"]))]),
+            _matrix(view, with_rank=False),
+            Notes(title="", notes=[("marks", "; ".join([*words.key(view.result), "– not measured"]))]),
         ],
     )
 
 
-def _over_all(seen: Overview) -> Group:
-    result = seen.result
+def _over_all(view: Overview) -> Group:
+    result = view.result
     means = (
         " Within a kind, where all tasks have one measure, plain means stand beside them: each task counts equally, and since tasks are "
         "no random "
@@ -239,7 +239,7 @@ def _over_all(seen: Overview) -> Group:
         Column("before queries", lambda model: repr(model.query_prompt) if model.query_prompt else DASH, "code"),
         Column("before documents", lambda model: repr(model.document_prompt) if model.document_prompt else DASH, "code"),
     ]
-    standings = Table(columns=_standing_columns(seen, page=True), rows=result.analysis.models, sortable=True)
+    standings = Table(columns=_standing_columns(view, page=True), rows=result.analysis.models, sortable=True)
     return Group(
         id="over-all",
         title="Over all tasks" if result.pairings else "Models",
@@ -252,9 +252,9 @@ def _over_all(seen: Overview) -> Group:
     )
 
 
-def _standing_columns(seen: Overview, *, page: bool) -> list[Column]:
+def _standing_columns(view: Overview, *, page: bool) -> list[Column]:
     """Counts of each model; the page adds means by kind."""
-    result = seen.result
+    result = view.result
     than = [f"than {texts.named(result.baseline or '')}"] if result.mixed and page else []
     others = len(result.beside_best)
 
@@ -311,16 +311,16 @@ def _of(key: str) -> Callable[[dict[str, Any]], Any]:
     return lambda row: row.get(key)
 
 
-def _long(seen: Overview) -> Table:
+def _long(view: Overview) -> Table:
     """A line for each measure of each model on each task, then one for each fact: a measure without interval and direction."""
-    tasks = {task.name: task for task in seen.result.tasks}
-    runs = {model.name: words.runs_of(model) for model in seen.result.models}
+    tasks = {task.name: task for task in view.result.tasks}
+    runs = {model.name: words.runs_of(model) for model in view.result.models}
 
     def about(task: SuiteTask, model: str) -> dict[str, Any]:
         return {"task": task.name, "kind": task.kind, "model": model, "unit": task.unit, "units": task.units, "runs": runs[model]}
 
-    rows = [about(tasks[score.task], score.model) | _figures(seen, score) for score in seen.result.scores]
-    rows += [about(tasks[fact.task], fact.model) | {"measure": fact.name, "main": False, "value": fact.value} for fact in seen.result.facts]
+    rows = [about(tasks[score.task], score.model) | _figures(view, score) for score in view.result.scores]
+    rows += [about(tasks[fact.task], fact.model) | {"measure": fact.name, "main": False, "value": fact.value} for fact in view.result.facts]
     return Table(columns=[Column(name, _of(name)) for name in _CSV], rows=rows)
 
 
@@ -331,17 +331,17 @@ _CSV = (
 )
 
 
-def _figures(seen: Overview, score: Score) -> dict[str, Any]:
-    main = seen.scores.get((score.task, score.model)) is score
+def _figures(view: Overview, score: Score) -> dict[str, Any]:
+    main = view.scores.get((score.task, score.model)) is score
     low, high = score.interval or (None, None)
     row: dict[str, Any] = {"measure": score.measure, "similarity": score.similarity, "main": main, "lower_is_better": score.lower_is_better}
     row |= {"value": score.value, "low": low, "high": high}
     if not main:
         return row
-    ranking = seen.rankings[score.task]
+    ranking = view.rankings[score.task]
     against_best = ranking.against in ranking.best or score.model in ranking.best
     row |= {"best": score.model in ranking.best, "not_worse": score.model in ranking.not_worse if against_best else None}
-    pairing = seen.pairings.get((score.task, score.model))
+    pairing = view.pairings.get((score.task, score.model))
     if pairing is None:
         return row | {"not_worse": True if score.model in ranking.best else None}
     change = pairing.change
@@ -351,26 +351,26 @@ def _figures(seen: Overview, score: Score) -> dict[str, Any]:
     return row | {"effect": change.effect, "gained": change.gained, "lost": change.lost, "detectable": change.detectable}
 
 
-def _lines(seen: Overview) -> tuple[list[str], list[str]]:
+def _lines(view: Overview) -> tuple[list[str], list[str]]:
     """Sentences around a table for a note or a paper: what its marks mean, and reservations with all notes."""
-    result = seen.result
+    result = view.result
     notes = gathered([(model.name, model.notes) for model in result.models], every="all models")
     notes += gathered([(task.name, task.notes) for task in result.tasks], every="all tasks")
     marks = [*words.key(result), "95 % intervals in brackets"]
     return marks, [*words.reservations(result), *(f"{texts.cut_name(names, limit=200)}: {note}" for names, note in notes)]
 
 
-def _markdown(seen: Overview) -> str:
+def _markdown(view: Overview) -> str:
     """Models by tasks, for a note or an issue."""
-    marks, notes = _lines(seen)
-    table = _matrix(seen, with_rank=True).to_markdown().rstrip("\n")
-    sentences = [markdown(words.references(seen.result)), f"{markdown('; '.join(marks))}."]
+    marks, notes = _lines(view)
+    table = _matrix(view, with_rank=True).to_markdown().rstrip("\n")
+    sentences = [markdown(words.references(view.result)), f"{markdown('; '.join(marks))}."]
     items = "\n".join(f"- {markdown(cut(note, limit=1000))}" for note in notes)
-    return "\n\n".join([markdown(cut(seen.result.title, limit=200)), markdown(words.headline(seen)), table, *sentences, items]) + "\n"
+    return "\n\n".join([markdown(cut(view.result.title, limit=200)), markdown(words.headline(view)), table, *sentences, items]) + "\n"
 
 
-def _latex(seen: Overview) -> str:
+def _latex(view: Overview) -> str:
     """Models by tasks, for a paper."""
-    marks, notes = _lines(seen)
-    comments = [seen.result.title, words.headline(seen), words.references(seen.result), *marks, *notes]
-    return "".join(f"% {latex(cut(comment, limit=1000))}\n" for comment in comments) + _matrix(seen, with_rank=True).to_latex()
+    marks, notes = _lines(view)
+    comments = [view.result.title, words.headline(view), words.references(view.result), *marks, *notes]
+    return "".join(f"% {latex(cut(comment, limit=1000))}\n" for comment in comments) + _matrix(view, with_rank=True).to_latex()

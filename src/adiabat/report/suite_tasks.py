@@ -45,9 +45,9 @@ def direction(lower_is_better: bool) -> str:
     return "lower is better" if lower_is_better else ""
 
 
-def task_section(seen: Overview, task: SuiteTask, position: int) -> Group:
+def task_section(view: Overview, task: SuiteTask, position: int) -> Group:
     """One task: chart, table, grids, units and all measures."""
-    result = seen.result
+    result = view.result
     sizes = [counted(task.units, task.unit), *([counted(task.documents, "document")] if task.documents else [])]
     sizes += [counted(len(task.languages), "language")] if task.languages else []
     direction = "lower" if task.lower_is_better else "higher"
@@ -55,23 +55,23 @@ def task_section(seen: Overview, task: SuiteTask, position: int) -> Group:
     return Group(
         id=f"task-{position}",
         title=cut(task.name, limit=120),
-        said=words.best_of(seen, task),
-        lead=f"{words.KINDS[task.kind]}; {', '.join(sizes)}; {words.measure(seen, task)} ({direction} is better)",
+        said=words.best_of(view, task),
+        lead=f"{words.KINDS[task.kind]}; {', '.join(sizes)}; {words.measure(view, task)} ({direction} is better)",
         folded=True,
         opened=position == 0,
         sections=[
-            _forest(seen, task, position),
-            _compared(seen, task),
-            *_grids([grid for grid in result.grids if grid.task == task.name], against=seen.rankings[task.name].against),
-            _units(seen, task, units, position) if units else None,
-            _all_measures(seen, task),
+            _forest(view, task, position),
+            _compared(view, task),
+            *_grids([grid for grid in result.grids if grid.task == task.name], against=view.rankings[task.name].against),
+            _units(view, task, units, position) if units else None,
+            _all_measures(view, task),
         ],
     )
 
 
-def _forest(seen: Overview, task: SuiteTask, position: int) -> Figure | None:
+def _forest(view: Overview, task: SuiteTask, position: int) -> Figure | None:
     """Differences to the model that a task compares with; right is better."""
-    pairings = [seen.pairings[task.name, model.name] for model in seen.result.models if (task.name, model.name) in seen.pairings]
+    pairings = [view.pairings[task.name, model.name] for model in view.result.models if (task.name, model.name) in view.pairings]
     rows = [
         ForestRow(short(pairing.model), change.difference, change.difference_interval, pairing.verdict)
         for pairing in pairings
@@ -79,7 +79,7 @@ def _forest(seen: Overview, task: SuiteTask, position: int) -> Figure | None:
     ]
     if not rows:
         return None
-    against = seen.rankings[task.name].against or ""
+    against = view.rankings[task.name].against or ""
     label = f"{texts.cut_name(task.measure, limit=40)} minus that of {short(against)} (right is better)"
     return Figure(
         charts=[forest(f"forest-{position}", rows, label=label, flipped=task.lower_is_better)],
@@ -94,32 +94,32 @@ def _level(score: Score) -> Cell:
     return Cell(texts.value(score.value, decimals=4), [texts.value_bounds(score.interval, decimals=4)], value=score.value)
 
 
-def _compared(seen: Overview, task: SuiteTask) -> Table:
+def _compared(view: Overview, task: SuiteTask) -> Table:
     """Values of the main measure, and each model beside the one that it is compared with."""
-    scores = seen.on(task.name)
-    ranking = seen.rankings[task.name]
+    scores = view.on(task.name)
+    ranking = view.rankings[task.name]
     one_similarity = len({score.similarity for score in scores}) == 1
-    lead = "baseline" if ranking.against == seen.result.baseline else "best"
+    lead = "baseline" if ranking.against == view.result.baseline else "best"
 
     def name(score: Score) -> Cell:
         below = [] if one_similarity else [f"by {score.similarity}"]
-        return Cell(cut(score.model, limit=80), below, bold=score.model in ranking.best or (task.name, score.model) not in seen.pairings)
+        return Cell(cut(score.model, limit=80), below, bold=score.model in ranking.best or (task.name, score.model) not in view.pairings)
 
     def of(cell: Callable[[Any], Cell]) -> Callable[[Score], Cell]:
         def wrapped(score: Score) -> Cell:
-            pairing = seen.pairings.get((task.name, score.model))
+            pairing = view.pairings.get((task.name, score.model))
             return Cell(DASH) if pairing is None else cell(pairing.change)
 
         return wrapped
 
     def verdict(score: Score) -> Cell:
-        pairing = seen.pairings.get((task.name, score.model))
+        pairing = view.pairings.get((task.name, score.model))
         if pairing is None:
             return Cell(lead if score.model == ranking.against else "trained on it" if not score.is_proof else DASH)
         return Cell(texts.marked(pairing.verdict), tone=pairing.verdict.replace(" ", "-"), badge=True)
 
     first = first_click(task.lower_is_better)
-    columns = [Column("model", name, "name"), Column(texts.cut_name(words.measure(seen, task), limit=60), _level, "number", _LEVEL, first)]
+    columns = [Column("model", name, "name"), Column(texts.cut_name(words.measure(view, task), limit=60), _level, "number", _LEVEL, first)]
     if ranking.against is not None:
         columns += [
             Column("difference", of(_difference), "number", _PAIRED, first),
@@ -133,7 +133,7 @@ def _compared(seen: Overview, task: SuiteTask) -> Table:
         columns=columns,
         rows=scores,
         sortable=True,
-        row_class=lambda score: "" if (task.name, score.model) in seen.pairings else "reference",
+        row_class=lambda score: "" if (task.name, score.model) in view.pairings else "reference",
     )
 
 
@@ -214,9 +214,9 @@ def _changes(grid: SuiteGrid) -> Float[np.ndarray, "q d"] | None:
     return 100 * (np.array(grid.grid.after, dtype=np.float64) - np.array(grid.grid.before, dtype=np.float64))
 
 
-def _units(seen: Overview, task: SuiteTask, units: Sequence[UnitRow], position: int) -> Table:
+def _units(view: Overview, task: SuiteTask, units: Sequence[UnitRow], position: int) -> Table:
     """Units on which models differ most, side by side, the best in bold where values are not all alike."""
-    models = [score.model for score in seen.on(task.name)]
+    models = [score.model for score in view.on(task.name)]
 
     def value(row: UnitRow, model: str) -> Cell:
         known = [row.values[name] for name in models if name in row.values]
@@ -259,14 +259,14 @@ class _Figure:
     shown: Cell
 
 
-def _all_measures(seen: Overview, task: SuiteTask) -> Table | None:
+def _all_measures(view: Overview, task: SuiteTask) -> Table | None:
     """All measures and facts; None where there are no more than the main one."""
-    result = seen.result
+    result = view.result
     scores = [score for score in result.scores if score.task == task.name]
     facts = [fact for fact in result.facts if fact.task == task.name]
     rows = [_Figure(score.model, score.measure, direction(score.lower_is_better), score.similarity, _level(score)) for score in scores]
     rows += [_Figure(fact.model, fact.name, "", DASH, Cell(_fact(fact), value=fact.value)) for fact in facts]
-    if len(rows) <= len(seen.on(task.name)):
+    if len(rows) <= len(view.on(task.name)):
         return None
     unit_length = ", ".join(_of_unit_length(scores))
     caption = f"{cut(unit_length, limit=300)}: vectors of unit length, so dot and distance rank as cosine does and are left out."

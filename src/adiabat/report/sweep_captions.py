@@ -34,23 +34,23 @@ CAPTIONS: dict[Kind, str] = {
 """What the figures of a sweep show."""
 
 
-def key(seen: Overview) -> list[str]:
+def key(view: Overview) -> list[str]:
     """What the marks in a table of settings mean."""
     verdicts = ", ".join(f"{sign} {found}" for found, sign in VERDICT_MARKS.items())
-    counts = [len(case.done) for case in seen.cases]
+    counts = [len(case.done) for case in view.cases]
     marks = [f"{verdicts}, by the paired test"]
     if 1 in counts:
         marks.append(f"in brackets the paired 95{NO_BREAK}% interval of one run")
     if max(counts, default=0) > 1:
         marks.append("a to b: the lowest and the highest of several runs, whose mean stands above; behind marks how many runs bear them")
-    if comparisons_of(seen.done, seen.result.tasks):
+    if comparisons_of(view.done, view.result.tasks):
         marks.append("language pairs: better/worse by the paired test, then z by the source's test")
     return marks
 
 
-def no_figures(seen: Overview) -> str:
+def no_figures(view: Overview) -> str:
     """Why there is no figure."""
-    if not any(setting.numeric and len(setting.values) > 1 for setting in seen.settings):
+    if not any(setting.numeric and len(setting.values) > 1 for setting in view.settings):
         return "No setting that is a number varies, so nothing is drawn."
     return "No two settings differ in one number alone, so no curve joins them; the table has them all."
 
@@ -84,10 +84,10 @@ def caption(kind: Kind, series: Series | None) -> str:
     return CAPTIONS[kind] + (" A cross at the lower edge: a run failed there." if failed else "")
 
 
-def undrawn(seen: Overview) -> str:
+def undrawn(view: Overview) -> str:
     """What is said of settings that the figure of costs does not show."""
-    ways = ways_of(seen)
-    without = len(seen.cases) - sum(len(way.cases) for way in ways)
+    ways = ways_of(view)
+    without = len(view.cases) - sum(len(way.cases) for way in ways)
     said = f" Of {len(ways)} ways the {MOST_WAYS} with most settings are drawn." if len(ways) > MOST_WAYS else ""
     return said + (f" {counted(without, 'setting')} left no model, or no gain that is known." if without else "")
 
@@ -107,7 +107,7 @@ class GainTable:
     rows: tuple[tuple[str, ...], ...]
 
 
-def equal_gain(seen: Overview, equal: EqualGain) -> GainTable:
+def equal_gain(view: Overview, equal: EqualGain) -> GainTable:
     """What ways to tune lose at one gain."""
     lead = (
         f"What ways change where the targets gain {_percent(equal.gain)}: at a setting that does, or (≈) between two neighbours in "
@@ -116,11 +116,11 @@ def equal_gain(seen: Overview, equal: EqualGain) -> GainTable:
     )
     if equal.without:
         lead += f" Left out, for no two neighbours lie around this gain: {listed([cut_name(way, limit=60) for way in equal.without])}."
-    head = ("way", *seen.others, f"drift, {DRIFTS[0]}", "largest gain with nothing worse")
+    head = ("way", *view.others, f"drift, {DRIFTS[0]}", "largest gain with nothing worse")
     rows = (
         (
             cost.way or "all runs",
-            *(_about(cost, _percent(cost.changes[task])) for task in seen.others),
+            *(_about(cost, _percent(cost.changes[task])) for task in view.others),
             DASH if cost.drift is None else _about(cost, number(cost.drift)),
             "none" if cost.harmless is None else _percent(cost.harmless),
         )

@@ -168,7 +168,7 @@ class Overview:
 
     def worse(self, case: Case) -> list[str]:
         """Tasks that tuning is not for and that any run of a case made worse."""
-        return [task for task in self.others if (seen := outcome(case, task)) is not None and seen.verdicts["worse"]]
+        return [task for task in self.others if (view := outcome(case, task)) is not None and view.verdicts["worse"]]
 
     def harmless(self, case: Case) -> bool:
         """Whether no run of a case made a task worse that tuning is not for, as far as that is known of all of them."""
@@ -176,8 +176,8 @@ class Overview:
 
     def judged(self, case: Case, task: str) -> bool:
         """Whether every run of a case has a verdict on a task."""
-        seen = outcome(case, task)
-        return seen is not None and seen.verdicts.total() == len(case.runs)
+        view = outcome(case, task)
+        return view is not None and view.verdicts.total() == len(case.runs)
 
     def gain(self, case: Case) -> float | None:
         """Mean improvement of the targets in percent.
@@ -185,9 +185,9 @@ class Overview:
         Returns:
             Over runs and targets; None where a target has none.
         """
-        seen = [outcome(case, task) for task in self.result.targets]
-        means = [one.mean for one in seen if one is not None and one.percent and one.mean is not None]
-        return fmean(means) if seen and len(means) == len(seen) else None
+        view = [outcome(case, task) for task in self.result.targets]
+        means = [one.mean for one in view if one is not None and one.percent and one.mean is not None]
+        return fmean(means) if view and len(means) == len(view) else None
 
 
 def is_number(value: Value) -> TypeGuard[int | float]:
@@ -204,11 +204,11 @@ def overview_of(result: SweepResult) -> Overview:
     """Sort the runs of a sweep."""
     names = [*result.varied, *([VARIANT] if any(run.variant for run in result.runs) else [])]
     values = [tuple(_value(run, name) for name in names) for run in result.runs]
-    settings = (Setting(name, _label(name, names), _distinct([row[place] for row in values])) for place, name in enumerate(names))
+    settings = (Setting(name, _label(name, names), _distinct([row[index] for row in values])) for index, name in enumerate(names))
     sorted_runs: dict[tuple[Key, ...], list[int]] = {}
-    for place, row in enumerate(values):
-        sorted_runs.setdefault(tuple(map(key_of, row)), []).append(place)
-    cases = (Case(values[places[0]], tuple(result.runs[place] for place in places)) for places in sorted_runs.values())
+    for index, row in enumerate(values):
+        sorted_runs.setdefault(tuple(map(key_of, row)), []).append(index)
+    cases = (Case(values[places[0]], tuple(result.runs[index] for index in places)) for places in sorted_runs.values())
     return Overview(result, tuple(settings), tuple(cases))
 
 

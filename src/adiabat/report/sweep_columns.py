@@ -27,39 +27,39 @@ def _column(group: Group, name: str, below: str, cell: Callable[[Case], Cell], *
     return Column(head, cell, "number" if number else "name", [cut_name(below, limit=60)] if below else [], first, full=name, group=group)
 
 
-def columns_of(seen: Overview) -> list[Column]:
+def columns_of(view: Overview) -> list[Column]:
     """All columns of the table of a sweep."""
-    return [*setting_columns(seen), *map(_task_column(seen), seen.ordered), *_pair_columns(seen), *_training_columns(seen)]
+    return [*setting_columns(view), *map(_task_column(view), view.ordered), *_pair_columns(view), *_training_columns(view)]
 
 
-def setting_columns(seen: Overview) -> list[Column]:
+def setting_columns(view: Overview) -> list[Column]:
     """What tells the rows of a sweep apart."""
-    columns = [_setting_column(seen, place) for place in range(len(seen.settings))]
+    columns = [_setting_column(view, index) for index in range(len(view.settings))]
     columns = columns or [_column("setting", "setting", "", lambda _: Cell("as configured"), number=False)]
-    if not _told(seen, "learning_rate"):
+    if not _told(view, "learning_rate"):
         columns.append(_mean_column("setting", "learning rate taken", lambda run: run.learning_rate, rate, every=True))
-    if not _told(seen, "batch_size"):
+    if not _told(view, "batch_size"):
         columns.append(_mean_column("setting", "batch size taken", lambda run: run.batch_size, rate, every=True))
-    if any(len(case.runs) > 1 for case in seen.cases):
+    if any(len(case.runs) > 1 for case in view.cases):
         columns.append(_column("setting", "runs", "", _runs))
     return columns
 
 
-def _told(seen: Overview, name: str) -> bool:
+def _told(view: Overview, name: str) -> bool:
     """Whether what runs took is what the grid says, or the same for all: a rate may be scaled, and variants may set either."""
-    taken: set[float] = {getattr(run, name) for run in seen.result.runs}
-    said = [next((value for key, value in run.varied.items() if key.rpartition(".")[2] == name), None) for run in seen.result.runs]
+    taken: set[float] = {getattr(run, name) for run in view.result.runs}
+    said = [next((value for key, value in run.varied.items() if key.rpartition(".")[2] == name), None) for run in view.result.runs]
     if not any(map(is_number, said)):
         return len(taken) < 2
-    pairs = zip(seen.result.runs, said, strict=True)
+    pairs = zip(view.result.runs, said, strict=True)
     return all(is_number(value) and math.isclose(getattr(run, name), value, rel_tol=1e-6) for run, value in pairs)
 
 
-def _setting_column(seen: Overview, place: int) -> Column:
-    setting = seen.settings[place]
+def _setting_column(view: Overview, index: int) -> Column:
+    setting = view.settings[index]
 
     def cell(case: Case) -> Cell:
-        value = case.values[place]
+        value = case.values[index]
         return Cell(cut_name(setting_value(value), limit=TEXT_LENGTH), value=float(value) if is_number(value) else setting_value(value))
 
     return _column("setting", setting.label, "", cell, number=setting.numeric)
@@ -70,10 +70,10 @@ def _runs(case: Case) -> Cell:
     return Cell(f"{done} of {every}" if done < every else str(every), value=float(done))
 
 
-def _task_column(seen: Overview) -> Callable[[str], Column]:
+def _task_column(view: Overview) -> Callable[[str], Column]:
     def column(task: str) -> Column:
-        group: Group = "target" if task in seen.result.targets else "other tasks"
-        main = measures_of(seen.result, task)[:1]
+        group: Group = "target" if task in view.result.targets else "other tasks"
+        main = measures_of(view.result, task)[:1]
         return _column(group, task, ", ".join(filter(None, main[0])) if main else "not measured", lambda case: outcome_cell(case, task))
 
     return column
@@ -92,14 +92,14 @@ def outcome_cell(case: Case, task: str, measured: Measured | None = None) -> Cel
     return Cell(gain(found), [gain_bounds(found)], value=found.mean, sign=verdict_marks(found), sign_tone=tone)
 
 
-def _pair_columns(seen: Overview) -> list[Column]:
-    return [_pair_column(seen, compared) for compared in comparisons_of(seen.done, seen.result.tasks)]
+def _pair_columns(view: Overview) -> list[Column]:
+    return [_pair_column(view, compared) for compared in comparisons_of(view.done, view.result.tasks)]
 
 
-def _pair_column(seen: Overview, compared: Compared) -> Column:
+def _pair_column(view: Overview, compared: Compared) -> Column:
     task, comparison, similarity = compared
-    alone = len({other for other, *_ in comparisons_of(seen.done, seen.result.tasks)}) == 1
-    told = ", ".join(filter(None, [similarity, _of_pairs(seen, compared)]))
+    alone = len({other for other, *_ in comparisons_of(view.done, view.result.tasks)}) == 1
+    told = ", ".join(filter(None, [similarity, _of_pairs(view, compared)]))
 
     def cell(case: Case) -> Cell:
         counts = pair_counts(case.done, compared)
@@ -112,17 +112,17 @@ def _pair_column(seen: Overview, compared: Compared) -> Column:
     return _column("language pairs, better/worse", comparison if alone else f"{task}: {comparison}", told, cell)
 
 
-def _of_pairs(seen: Overview, compared: Compared) -> str:
-    counts = pair_counts(seen.done, compared)
+def _of_pairs(view: Overview, compared: Compared) -> str:
+    counts = pair_counts(view.done, compared)
     return "" if counts is None else f"of {counts.pairs}"
 
 
-def _training_columns(seen: Overview) -> list[Column]:
+def _training_columns(view: Overview) -> list[Column]:
     columns = [
         _mean_column("training", "steps", lambda run: run.steps, count),
         _mean_column("training", "best epoch", lambda run: run.best_epoch, count),
     ]
-    return [*columns, _column("training", "failed", "", _failure, number=False)] if seen.failed else columns
+    return [*columns, _column("training", "failed", "", _failure, number=False)] if view.failed else columns
 
 
 def _mean_column(
@@ -140,32 +140,32 @@ def _failure(case: Case) -> Cell:
     return Cell(cut_name("; ".join(reasons), limit=TEXT_LENGTH))
 
 
-def measure_columns(seen: Overview) -> list[Column]:
+def measure_columns(view: Overview) -> list[Column]:
     """All measures of all tasks, the main ones too."""
-    every = [(task, measured) for task in seen.ordered for measured in measures_of(seen.result, task)]
+    every = [(task, measured) for task in view.ordered for measured in measures_of(view.result, task)]
     if len(every) <= len({task for task, _ in every}):
         return []
-    return [*setting_columns(seen), *(_measure_column(seen, task, measured) for task, measured in every)]
+    return [*setting_columns(view), *(_measure_column(view, task, measured) for task, measured in every)]
 
 
-def _measure_column(seen: Overview, task: str, measured: Measured) -> Column:
-    group: Group = "target" if task in seen.result.targets else "other tasks"
+def _measure_column(view: Overview, task: str, measured: Measured) -> Column:
+    group: Group = "target" if task in view.result.targets else "other tasks"
     return _column(group, task, ", ".join(filter(None, measured)), lambda case: outcome_cell(case, task, measured))
 
 
-def drift_columns(seen: Overview, group: str | None = None) -> list[Column]:
+def drift_columns(view: Overview, group: str | None = None) -> list[Column]:
     """Drift of the probes, or of one group of them.
 
     Args:
         group: Such as a language; None takes all probes.
     """
-    names = list(dict.fromkeys(name for run in seen.done for name in _means(run, group)))
-    return [*setting_columns(seen), *(_drift_column(name, group) for name in names)] if names else []
+    names = list(dict.fromkeys(name for run in view.done for name in _means(run, group)))
+    return [*setting_columns(view), *(_drift_column(name, group) for name in names)] if names else []
 
 
-def drift_groups(seen: Overview) -> list[str]:
+def drift_groups(view: Overview) -> list[str]:
     """Groups of probes."""
-    return list(dict.fromkeys(name for run in seen.done if run.drift is not None for name in run.drift.groups))
+    return list(dict.fromkeys(name for run in view.done if run.drift is not None for name in run.drift.groups))
 
 
 def _means(run: SweepRun, group: str | None) -> dict[str, float]:

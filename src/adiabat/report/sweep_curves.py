@@ -135,28 +135,28 @@ class Series:
     alone: int = 0
 
 
-def series_of(seen: Overview) -> list[Series]:
+def series_of(view: Overview) -> list[Series]:
     """Settings that figures are drawn against."""
-    found = (_sweep(seen, place) for place, setting in enumerate(seen.settings) if setting.numeric and len(setting.numbers) > 1)
+    found = (_sweep(view, index) for index, setting in enumerate(view.settings) if setting.numeric and len(setting.numbers) > 1)
     return [series for series in found if series is not None]
 
 
-def _sweep(seen: Overview, place: int) -> Series | None:
-    others = [other for other in range(len(seen.settings)) if other != place and len(seen.settings[other].values) > 1]
-    tied = [other for other in others if _go_together(seen.cases, other, place)]
+def _sweep(view: Overview, index: int) -> Series | None:
+    others = [other for other in range(len(view.settings)) if other != index and len(view.settings[other].values) > 1]
+    tied = [other for other in others if _go_together(view.cases, other, index)]
     apart = [other for other in others if other not in tied]
     groups: dict[tuple[Key, ...], list[Case]] = {}
-    numbered = [case for case in seen.cases if is_number(case.values[place])]
+    numbered = [case for case in view.cases if is_number(case.values[index])]
     for case in numbered:
         groups.setdefault(tuple(key_of(case.values[other]) for other in apart), []).append(case)
-    lines = [cases for cases in groups.values() if len({key_of(case.values[place]) for case in cases}) > 1]
+    lines = [cases for cases in groups.values() if len({key_of(case.values[index]) for case in cases}) > 1]
     if not lines:
         return None
     shown = lines if len(lines) <= MOST_COMBINATIONS else [max(lines, key=lambda cases: sum(len(case.runs) for case in cases))]
-    labels = line_labels(seen, apart, lines)
-    combinations = (Combination(label, _placed(cases, place)) for label, cases in zip(labels, lines, strict=True) if cases in shown)
-    setting, alone = seen.settings[place], len(numbered) - sum(map(len, lines))
-    return Series(setting, scale_of(setting), tuple(combinations), len(lines), tuple(seen.settings[other].label for other in tied), alone)
+    labels = line_labels(view, apart, lines)
+    combinations = (Combination(label, _placed(cases, index)) for label, cases in zip(labels, lines, strict=True) if cases in shown)
+    setting, alone = view.settings[index], len(numbered) - sum(map(len, lines))
+    return Series(setting, scale_of(setting), tuple(combinations), len(lines), tuple(view.settings[other].label for other in tied), alone)
 
 
 def _go_together(cases: Sequence[Case], one: int, other: int) -> bool:
@@ -165,8 +165,8 @@ def _go_together(cases: Sequence[Case], one: int, other: int) -> bool:
     return len(both) == len({first for first, _ in both}) == len({second for _, second in both})
 
 
-def _placed(cases: Sequence[Case], place: int) -> tuple[tuple[float, Case], ...]:
-    return tuple(sorted(((_number(case.values[place]), case) for case in cases), key=lambda placed: placed[0]))
+def _placed(cases: Sequence[Case], index: int) -> tuple[tuple[float, Case], ...]:
+    return tuple(sorted(((_number(case.values[index]), case) for case in cases), key=lambda placed: placed[0]))
 
 
 def _number(value: Value) -> float:
@@ -188,13 +188,13 @@ def scale_of(setting: Setting) -> Scale:
     return "linear" if not wide else "log" if len(above) == len(values) else "symlog"
 
 
-def improvements(seen: Overview, series: Series) -> list[Panel]:
+def improvements(view: Overview, series: Series) -> list[Panel]:
     """Improvement of the main measure of each task in percent."""
-    return [_filled(Panel(one.label, _task_curves(seen, one), one.failed, percent=True)) for one in series.combinations]
+    return [_filled(Panel(one.label, _task_curves(view, one), one.failed, percent=True)) for one in series.combinations]
 
 
-def _task_curves(seen: Overview, one: Combination) -> tuple[Curve, ...]:
-    roles: list[tuple[str, Role]] = [(task, "target" if task in seen.result.targets else "other") for task in seen.ordered]
+def _task_curves(view: Overview, one: Combination) -> tuple[Curve, ...]:
+    roles: list[tuple[str, Role]] = [(task, "target" if task in view.result.targets else "other") for task in view.ordered]
     return tuple(_curve(task, role, one, _improvement_on(task)) for task, role in roles)
 
 
@@ -208,9 +208,9 @@ def _improvement_on(task: str) -> Measure:
     return of
 
 
-def pairs(seen: Overview, series: Series) -> list[tuple[Compared, list[Panel]]]:
+def pairs(view: Overview, series: Series) -> list[tuple[Compared, list[Panel]]]:
     """Language pairs improved and worsened, by the paired test and by the source's z-test."""
-    return [(compared, [_pair_panel(one, compared) for one in series.combinations]) for compared in comparisons_of(seen.done, seen.ordered)]
+    return [(compared, [_pair_panel(one, compared) for one in series.combinations]) for compared in comparisons_of(view.done, view.ordered)]
 
 
 def _pair_panel(one: Combination, compared: Compared) -> Panel:
@@ -234,9 +234,9 @@ def _count_of(compared: Compared, name: str) -> Measure:
     return of
 
 
-def drifts(seen: Overview, series: Series) -> list[Panel]:
+def drifts(view: Overview, series: Series) -> list[Panel]:
     """How far what tuned towers find is from what the untuned one finds."""
-    there = dict.fromkeys(name for run in seen.done if run.drift is not None for name in run.drift.means)
+    there = dict.fromkeys(name for run in view.done if run.drift is not None for name in run.drift.means)
     names = [*(name for name in DRIFTS if name in there), *(name for name in there if name not in DRIFTS)]
     return [panel for name in names if (panel := _by_combination(name, series, _drift_of(name))).curves]
 

@@ -53,16 +53,16 @@ HEAD = ("drift by", "limit", "safe by drift up to", "harmless by labels up to", 
 """Columns of the table, behind that of the ladder where there are several."""
 
 
-def judged(seen: Overview) -> list[Judged]:
+def judged(view: Overview) -> list[Judged]:
     """Hold the limits that are made of noise against what labels say."""
-    setting = rate_of(seen)
-    if setting is None or not seen.others:
+    setting = rate_of(view)
+    if setting is None or not view.others:
         return []
-    place = [one.name for one in seen.settings].index(setting.name)
-    limits = {measure: limit for measure, limit in limits_of(seen.result.noise).items() if limit > 0 and measure != UNLIMITED}
-    ladders = list(_ladders(seen, place))
+    place = [one.name for one in view.settings].index(setting.name)
+    limits = {measure: limit for measure, limit in limits_of(view.result.noise).items() if limit > 0 and measure != UNLIMITED}
+    ladders = list(_ladders(view, place))
     return [
-        Judged(label if len(ladders) > 1 else "", measure, judge([_step(seen, case, place, measure) for case in cases], limit))
+        Judged(label if len(ladders) > 1 else "", measure, judge([_step(view, case, place, measure) for case in cases], limit))
         for label, cases in ladders
         if cases
         for measure, limit in limits.items()
@@ -73,32 +73,32 @@ UNLIMITED = "rotation share"
 """A share of the movement, which does not grow with it."""
 
 
-def _ladders(seen: Overview, place: int) -> Iterator[tuple[str, list[Case]]]:
+def _ladders(view: Overview, place: int) -> Iterator[tuple[str, list[Case]]]:
     """Cases that differ by their rate alone, and whose drift is known."""
     alike: dict[tuple[object, ...], list[Case]] = {}
-    for case in seen.cases:
+    for case in view.cases:
         if is_number(case.values[place]) and (case.failed or any(run.drift is not None for run in case.done)):
             alike.setdefault(tuple(key_of(value) for number, value in enumerate(case.values) if number != place), []).append(case)
     ladders = [cases for cases in alike.values() if len(cases) >= LEAST_RATES]
-    others = [number for number, one in enumerate(seen.settings) if number != place and len(one.values) > 1]
-    yield from zip(line_labels(seen, others, ladders), map(partial(_known, seen, place), ladders), strict=True)
+    others = [number for number, one in enumerate(view.settings) if number != place and len(one.values) > 1]
+    yield from zip(line_labels(view, others, ladders), map(partial(_known, view, place), ladders), strict=True)
 
 
-def _known(seen: Overview, place: int, cases: list[Case]) -> list[Case]:
+def _known(view: Overview, place: int, cases: list[Case]) -> list[Case]:
     """Up to the first rate whose harm is not known of every task and run; one without a model is known to be beyond everything."""
     ladder = sorted(cases, key=lambda case: case.values[place])  # type: ignore[arg-type,return-value]
-    return list(takewhile(lambda case: case.failed or all(seen.judged(case, task) for task in seen.others), ladder))
+    return list(takewhile(lambda case: case.failed or all(view.judged(case, task) for task in view.others), ladder))
 
 
-def _step(seen: Overview, case: Case, place: int, measure: str) -> Step:
+def _step(view: Overview, case: Case, place: int, measure: str) -> Step:
     """A run that left no model has drifted beyond everything."""
     value = case.values[place]
     assert is_number(value)
     found = [run.drift.means[measure] for run in case.done if run.drift is not None]
     if case.failed or not found:
-        return Step(value, math.inf, (*seen.worse(case), "no model"))
+        return Step(value, math.inf, (*view.worse(case), "no model"))
     # As a ladder has it: every seed must stay inside.
-    return Step(value, max(found), tuple(seen.worse(case)))
+    return Step(value, max(found), tuple(view.worse(case)))
 
 
 def _rate(value: float | None) -> str:

@@ -48,40 +48,40 @@ class Picture:
         return "gain of the targets, %" if self.series is None else cut_name(self.series.setting.label, limit=60)
 
 
-def pictures(seen: Overview) -> list[Picture]:
+def pictures(view: Overview) -> list[Picture]:
     """All figures of a sweep, with something to show on each."""
-    drawn = [picture for series in curves.series_of(seen) for picture in against(seen, series)]
-    return [*drawn, *([cost] if (cost := trade_picture(seen)) else [])]
+    drawn = [picture for series in curves.series_of(view) for picture in against(view, series)]
+    return [*drawn, *([cost] if (cost := trade_picture(view)) else [])]
 
 
-def trade_picture(seen: Overview) -> Picture | None:
+def trade_picture(view: Overview) -> Picture | None:
     """What gains of the targets cost.
 
     Returns:
         The figure; None where no two settings have a gain, or nothing beside it.
     """
-    panels = [panel for panel in trades(seen) if any(curve.points for curve in panel.curves)]
+    panels = [panel for panel in trades(view) if any(curve.points for curve in panel.curves)]
     return Picture("trade", "trade", "Gain of the targets, and what it costs", tuple(panels)) if panels else None
 
 
-def against(seen: Overview, series: Series) -> list[Picture]:
+def against(view: Overview, series: Series) -> list[Picture]:
     """The figures of one setting, with something to show on each."""
-    return [picture for picture in _against(seen, series) if any(panel.curves for panel in picture.panels)]
+    return [picture for picture in _against(view, series) if any(panel.curves for panel in picture.panels)]
 
 
-def _against(seen: Overview, series: Series) -> Iterator[Picture]:
+def _against(view: Overview, series: Series) -> Iterator[Picture]:
     slug = re.sub(r"[^a-z0-9]+", "-", series.setting.label.lower()).strip("-") or "setting"
     against = f"against {series.setting.label}"
-    yield Picture(f"improvement-{slug}", "improvement", f"Improvement {against}", tuple(curves.improvements(seen, series)), series)
-    yield from _pair_pictures(seen, series, slug)
-    yield Picture(f"drift-{slug}", "drift", f"Drift {against}", tuple(curves.drifts(seen, series)), series)
+    yield Picture(f"improvement-{slug}", "improvement", f"Improvement {against}", tuple(curves.improvements(view, series)), series)
+    yield from _pair_pictures(view, series, slug)
+    yield Picture(f"drift-{slug}", "drift", f"Drift {against}", tuple(curves.drifts(view, series)), series)
     yield Picture(f"validation-{slug}", "validation", f"Training {against}", tuple(curves.validations(series)), series)
 
 
-def _pair_pictures(seen: Overview, series: Series, slug: str) -> Iterator[Picture]:
+def _pair_pictures(view: Overview, series: Series, slug: str) -> Iterator[Picture]:
     """All comparisons of a grid side by side; where there are several combinations, those side by side for each comparison."""
     by_task: dict[str, list[tuple[str, list[Panel]]]] = {}
-    for (task, comparison, similarity), panels in curves.pairs(seen, series):
+    for (task, comparison, similarity), panels in curves.pairs(view, series):
         by_task.setdefault(task, []).append((", ".join(filter(None, [comparison, similarity])), panels))
     shown: list[tuple[str, Sequence[Panel]]] = []
     for task, compared in by_task.items():
@@ -90,8 +90,8 @@ def _pair_pictures(seen: Overview, series: Series, slug: str) -> Iterator[Pictur
             shown.append((title, [replace(panel, title=told) for told, (panel,) in compared]))
         else:
             shown += [(f"{title}, {told}", own) for told, own in compared]
-    for place, (title, every) in enumerate(shown, start=1):
-        yield Picture(f"pairs-{slug}" + f"-{place}" * (len(shown) > 1), "pairs", title, tuple(every), series)
+    for index, (title, every) in enumerate(shown, start=1):
+        yield Picture(f"pairs-{slug}" + f"-{index}" * (len(shown) > 1), "pairs", title, tuple(every), series)
 
 
 def chart_of(picture: Picture) -> charts.Chart:
@@ -108,9 +108,9 @@ def _styles(picture: Picture) -> dict[str, tuple[str, str]]:
     styles: dict[str, tuple[str, str]] = {}
     for among, roles_among in ((_TARGETS, {"target"}), (_OTHERS, {"other", "combination"})):
         labels = [label for label, role in roles.items() if role in roles_among]
-        for place, label in enumerate(labels):
+        for index, label in enumerate(labels):
             # Colours and markers come round at different times, so that many curves still differ.
-            styles[label] = (among[place % len(among)][0], among[(place + place // len(among)) % len(among)][1])
+            styles[label] = (among[index % len(among)][0], among[(index + index // len(among)) % len(among)][1])
     return styles | {label: _SIDES[role] for label, role in roles.items() if role in _SIDES}
 
 

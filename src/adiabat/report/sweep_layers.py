@@ -65,9 +65,9 @@ class LayerTable:
     rows: tuple[MostChanged, ...]
 
 
-def most_changed(seen: Overview) -> tuple[list[LayerTable], str]:
+def most_changed(view: Overview) -> tuple[list[LayerTable], str]:
     """The most changed tensors of each setting by each measure."""
-    tables = [LayerTable(measure, tuple(_rows(seen.cases, measure))) for measure in MEASURES]
+    tables = [LayerTable(measure, tuple(_rows(view.cases, measure))) for measure in MEASURES]
     tables = [table for table in tables if table.rows]
     cut = prefix_of([name for table in tables for row in table.rows for name, _ in row.tensors])
     return [_shortened(table, cut) for table in tables], cut
@@ -103,7 +103,7 @@ def prefix_of(names: Sequence[str]) -> str:
     found: Counter[str] = Counter()
     for name in dict.fromkeys(names):
         parts = name.split(".")
-        place = next((place for place, part in enumerate(parts) if part.isdecimal()), 0)
-        if place:
-            found[".".join(parts[:place]) + "."] += 1
+        index = next((index for index, part in enumerate(parts) if part.isdecimal()), 0)
+        if index:
+            found[".".join(parts[:index]) + "."] += 1
     return found.most_common(1)[0][0] if found else ""

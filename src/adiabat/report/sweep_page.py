@@ -78,29 +78,29 @@ _JUDGED = (
 
 def page(result: SweepResult) -> Page:
     """The page of a sweep."""
-    seen = overview_of(result)
-    varied = [f"{setting.label} ({len(setting.values)})" for setting in seen.settings if len(setting.values) > 1]
+    view = overview_of(result)
+    varied = [f"{setting.label} ({len(setting.values)})" for setting in view.settings if len(setting.values) > 1]
     seeds = len({run.seed for run in result.runs})
-    layers, prefix = most_changed(seen)
+    layers, prefix = most_changed(view)
     return Page(
         record=result,
         name="sweep",
-        headline=words.headline(seen),
-        tone=words.tone(seen),
-        reservations=words.reservations(seen),
+        headline=words.headline(view),
+        tone=words.tone(view),
+        reservations=words.reservations(view),
         about=[
             ("tuned from" if result.verb == "tune" else "trained from", result.model),
             ("varied", ", ".join(varied) or "nothing"),
-            ("runs", f"{len(result.runs)}, of {counted(len(seen.cases), 'setting')} and {counted(seeds, 'seed')}"),
+            ("runs", f"{len(result.runs)}, of {counted(len(view.cases), 'setting')} and {counted(seeds, 'seed')}"),
         ],
         sections=[
             *([] if result.ranking is None else ranking_groups(result.ranking)),
-            _settings(seen),
-            *_figures(seen),
-            _trade(seen),
-            _layers(seen, layers, prefix) if layers else None,
-            _drift(seen),
-            _runs(seen, has_layers=bool(layers)),
+            _settings(view),
+            *_figures(view),
+            _trade(view),
+            _layers(view, layers, prefix) if layers else None,
+            _drift(view),
+            _runs(view, has_layers=bool(layers)),
         ],
         facts=[
             *(("made", result.created), ("seeds of the runs", ", ".join(map(str, sorted({run.seed for run in result.runs}))))),
@@ -113,53 +113,53 @@ def page(result: SweepResult) -> Page:
 
 def exports(result: SweepResult) -> dict[str, Callable[[], str]]:
     """The tables and figures beside the page."""
-    seen = overview_of(result)
+    view = overview_of(result)
     tables = {"table.csv": sweep_csv, "table.md": sweep_markdown, "table.tex": sweep_latex}
-    files: dict[str, Callable[[], str]] = {name: (lambda write=write: write(seen)) for name, write in tables.items()}  # type: ignore[misc]
-    return {**files, **{f"figures/{chart.name}.svg": chart.file for chart in map(figures.chart_of, figures.pictures(seen))}}
+    files: dict[str, Callable[[], str]] = {name: (lambda write=write: write(view)) for name, write in tables.items()}  # type: ignore[misc]
+    return {**files, **{f"figures/{chart.name}.svg": chart.file for chart in map(figures.chart_of, figures.pictures(view))}}
 
 
-def _table(seen: Overview, columns: Sequence[Column], **parts: Any) -> Table | None:
+def _table(view: Overview, columns: Sequence[Column], **parts: Any) -> Table | None:
     """A row for each setting; None where there is nothing to show."""
-    return Table(columns=columns, rows=seen.cases, sortable=True, look="matrix", **parts) if columns and seen.cases else None
+    return Table(columns=columns, rows=view.cases, sortable=True, look="matrix", **parts) if columns and view.cases else None
 
 
-def _settings(seen: Overview) -> Group | None:
-    if not seen.cases:
+def _settings(view: Overview) -> Group | None:
+    if not view.cases:
         return None
-    best = words.best_of(seen) if len(seen.cases) > 1 else None
-    harmless = " without making another task measurably worse" * bool(seen.others)
-    shaded = [f"shaded: the one that gained most on the target{'s' * (len(seen.result.targets) > 1)}{harmless}"] if best is not None else []
+    best = words.best_of(view) if len(view.cases) > 1 else None
+    harmless = " without making another task measurably worse" * bool(view.others)
+    shaded = [f"shaded: the one that gained most on the target{'s' * (len(view.result.targets) > 1)}{harmless}"] if best is not None else []
     table = _table(
-        seen,
-        columns_of(seen),
-        caption=["; ".join([*captions.key(seen), *shaded, "– not measured"])],
+        view,
+        columns_of(view),
+        caption=["; ".join([*captions.key(view), *shaded, "– not measured"])],
         row_class=lambda case: "safe" if case is best else "",
     )
-    measures = measure_columns(seen)
+    measures = measure_columns(view)
     return Group(
         id="settings-table",
         title="Settings and what they changed",
         lead="A row is a setting; tasks show the improvement of their main measure on the untuned tower.",
-        sections=[table, _table(seen, measures, id="all-measures", title="All measures", folded=True)],
+        sections=[table, _table(view, measures, id="all-measures", title="All measures", folded=True)],
     )
 
 
-def _figures(seen: Overview) -> list[Group]:
+def _figures(view: Overview) -> list[Group]:
     """The figures of each setting that things are drawn against."""
     groups = []
-    for position, series in enumerate(curves.series_of(seen)):
+    for position, series in enumerate(curves.series_of(view)):
         about = captions.about_series(series)
         groups.append(
             Group(
                 id=f"against-{position}",
                 title=f"Against {cut(series.setting.label, limit=80)}",
                 lead=f"{cut(series.setting.name, limit=120)}{'. ' if about else ''}{about}",
-                sections=[_figure(picture) for picture in figures.against(seen, series)],
+                sections=[_figure(picture) for picture in figures.against(view, series)],
             )
         )
-    if not groups and seen.cases and figures.trade_picture(seen) is None:
-        return [Group(id="figures", title="Figures", lead=captions.no_figures(seen), sections=[])]
+    if not groups and view.cases and figures.trade_picture(view) is None:
+        return [Group(id="figures", title="Figures", lead=captions.no_figures(view), sections=[])]
     return groups
 
 
@@ -170,17 +170,17 @@ def _figure(picture: figures.Picture, more: str = "") -> Figure:
     return Figure(charts=[chart], title=title, caption=caption, label=f"{title}; the table above holds the numbers")
 
 
-def _trade(seen: Overview) -> Group | None:
+def _trade(view: Overview) -> Group | None:
     """What gains cost: the figure, and ways to tune beside each other at one gain."""
-    drawn, equal = figures.trade_picture(seen), at_equal_gain(seen)
+    drawn, equal = figures.trade_picture(view), at_equal_gain(view)
     if drawn is None:
         return None
     table = None
     if equal is not None:
-        words_of = captions.equal_gain(seen, equal)
+        words_of = captions.equal_gain(view, equal)
         columns = [_text_column(position, head) for position, head in enumerate(words_of.head)]
         table = Table(title="At equal gain", lead=words_of.lead, columns=columns, rows=words_of.rows)
-    return Group(id="trade", title="What gains cost", sections=[_figure(drawn, captions.undrawn(seen)), table])
+    return Group(id="trade", title="What gains cost", sections=[_figure(drawn, captions.undrawn(view)), table])
 
 
 def _text_column(position: int, head: str, *, numbers: bool = True) -> Column:
@@ -188,7 +188,7 @@ def _text_column(position: int, head: str, *, numbers: bool = True) -> Column:
     return Column(cut(head, limit=60), lambda row: cut(row[position], limit=120), kind)  # type: ignore[arg-type]
 
 
-def _layers(seen: Overview, layers: Sequence[LayerTable], prefix: str) -> Group:
+def _layers(view: Overview, layers: Sequence[LayerTable], prefix: str) -> Group:
     names = f" Names are shown without {cut(prefix, limit=120)}" if prefix else ""
 
     def table(layer: LayerTable) -> Table:
@@ -196,7 +196,7 @@ def _layers(seen: Overview, layers: Sequence[LayerTable], prefix: str) -> Group:
             first, *more = [f"{cut(name, limit=120)} {rate(value)}" for name, value in row.tensors]
             return Cell(first, more)
 
-        columns = [Column(cut(case_head(seen), limit=60), lambda row: cut(case_cell(seen, row.case), limit=120), "name")]
+        columns = [Column(cut(case_head(view), limit=60), lambda row: cut(case_cell(view, row.case), limit=120), "name")]
         return Table(
             title=layer.measure.title, lead=layer.measure.formula, columns=[*columns, Column("tensors", tensors, "code")], rows=layer.rows
         )
@@ -212,12 +212,12 @@ def _layers(seen: Overview, layers: Sequence[LayerTable], prefix: str) -> Group:
     )
 
 
-def _drift(seen: Overview) -> Group | None:
-    columns = drift_columns(seen)
-    if not columns or not seen.cases:
+def _drift(view: Overview) -> Group | None:
+    columns = drift_columns(view)
+    if not columns or not view.cases:
         return None
-    probes = max((run.drift.probes for run in seen.done if run.drift is not None), default=0)
-    judged = drift.judged(seen)
+    probes = max((run.drift.probes for run in view.done if run.drift is not None), default=0)
+    judged = drift.judged(view)
     judgements = None
     if judged:
         heads = (*(["runs with"] if judged[0].ladder else []), *drift.HEAD)
@@ -228,22 +228,22 @@ def _drift(seen: Overview) -> Group | None:
             columns=[_text_column(position, head, numbers=False) for position, head in enumerate(heads)],
             rows=[judgement.cells() for judgement in judged],
         )
-    groups: list[Section | None] = [_table(seen, drift_columns(seen, group), title=cut(group, limit=80)) for group in drift_groups(seen)]
+    groups: list[Section | None] = [_table(view, drift_columns(view, group), title=cut(group, limit=80)) for group in drift_groups(view)]
     return Group(
         id="drift",
         title="Drift of probes",
         lead=f"Means over {probes} probe texts without labels: 0 where the tuned tower finds what the untuned one did. ±: one standard "
         f"error.",
         sections=[
-            _table(seen, columns),
+            _table(view, columns),
             judgements,
             Group(title=f"By group of probes ({len(groups)})", folded=True, sections=groups) if groups else None,
         ],
     )
 
 
-def _runs(seen: Overview, *, has_layers: bool) -> Group | None:
-    runs = seen.result.runs
+def _runs(view: Overview, *, has_layers: bool) -> Group | None:
+    runs = view.result.runs
     if not runs:
         return None
 
@@ -266,7 +266,7 @@ def _runs(seen: Overview, *, has_layers: bool) -> Group | None:
         Column("time", lambda run: Cell(duration(run.seconds), value=run.seconds), "number", (), "descending"),
         Column("device", lambda run: cut(run.device or DASH, limit=60), "name"),
     ]
-    every = {task: list(dict.fromkeys(note for run in seen.done if (own := run.task(task)) for note in own.notes)) for task in seen.ordered}
+    every = {task: list(dict.fromkeys(note for run in view.done if (own := run.task(task)) for note in own.notes)) for task in view.ordered}
     notes = gathered(list(every.items()), every="all tasks")
     table = Table(columns=columns, rows=runs, sortable=True)
     return Group(
@@ -290,13 +290,13 @@ def _best(run: SweepRun, points: dict[int, Any], shown: Callable[[Any], str]) ->
 
 def terminal(result: SweepResult) -> list[Table]:
     """The ranking of trained variants, or settings by tasks and language pairs, then runs that failed."""
-    seen = overview_of(result)
+    view = overview_of(result)
     failures = [Column("failed", lambda run: run.name, "name"), Column("reason", lambda run: cut_name(run.reason, limit=300), "name")]
-    failed = [Table(columns=failures, rows=seen.failed[:MOST_ROWS])] if seen.failed else []
+    failed = [Table(columns=failures, rows=view.failed[:MOST_ROWS])] if view.failed else []
     if result.verb == "train" and result.ranking is not None:
         return [*ranking_tables(result.ranking, result.title), *failed]
-    shown = seen.ordered[:MOST_TASKS]
-    left_out = [(len(seen.cases) - MOST_ROWS, "setting"), (len(seen.ordered) - MOST_TASKS, "task")]
+    shown = view.ordered[:MOST_TASKS]
+    left_out = [(len(view.cases) - MOST_ROWS, "setting"), (len(view.ordered) - MOST_TASKS, "task")]
     more = [f"and {counted(count, what)} more in the report" for count, what in left_out if count > 0]
     key = f"{'* a target of tuning; ' * bool(result.targets)}improvement of the main measure"
 
@@ -305,14 +305,14 @@ def terminal(result: SweepResult) -> list[Table]:
         return Column(head, lambda case: _short(outcome_cell(case, task)), "number")
 
     columns = [
-        Column(case_head(seen), lambda case: case_cell(seen, case), "name"),
+        Column(case_head(view), lambda case: case_cell(view, case), "name"),
         *map(task_column, shown),
         Column("runs", _count, "number"),
     ]
-    tables = [Table(title=result.title, columns=columns, rows=seen.cases[:MOST_ROWS], caption=["; ".join([key, *more])])]
-    tables += [_pairs(seen)] if comparisons_of(seen.done, result.tasks) else []
+    tables = [Table(title=result.title, columns=columns, rows=view.cases[:MOST_ROWS], caption=["; ".join([key, *more])])]
+    tables += [_pairs(view)] if comparisons_of(view.done, result.tasks) else []
     tables += failed
-    return [*tables[:-1], replace(tables[-1], caption=[*tables[-1].caption, words.headline(seen)])]
+    return [*tables[:-1], replace(tables[-1], caption=[*tables[-1].caption, words.headline(view)])]
 
 
 def _short(cell: Cell) -> Cell:
@@ -326,20 +326,20 @@ def _count(case: Case) -> Cell:
     return Cell(f"{done} of {every}" if done else "failed", tone="bad")
 
 
-def _pairs(seen: Overview) -> Table:
+def _pairs(view: Overview) -> Table:
     """Language pairs by the paired test and by the z-test, a block for each comparison."""
     rows: list[tuple[Cell, str, str]] = []
-    for compared in comparisons_of(seen.done, seen.result.tasks):
+    for compared in comparisons_of(view.done, view.result.tasks):
         task, *by = compared
         rows.append((Cell(f"{task}: {', '.join(filter(None, by))}", bold=True), "", ""))
-        for case in seen.cases[:MOST_ROWS]:
+        for case in view.cases[:MOST_ROWS]:
             counts = pair_counts(case.done, compared)
             paired, z = (
                 (DASH, DASH) if counts is None else (sides(counts.improved, counts.worsened), sides(counts.improved_z, counts.worsened_z))
             )
-            rows.append((Cell(f"  {case_cell(seen, case)}"), paired, z))
+            rows.append((Cell(f"  {case_cell(view, case)}"), paired, z))
     columns = [
-        Column(case_head(seen), lambda row: row[0], "name"),
+        Column(case_head(view), lambda row: row[0], "name"),
         Column("improved/worsened", lambda row: Cell(row[1]), "number"),
         Column("by the z-test", lambda row: Cell(row[2]), "number"),
     ]

@@ -38,33 +38,33 @@ def combination_label(labels: Sequence[str], values: Sequence[Value]) -> str:
     return ", ".join(f"{label} {setting_value(value)}" for label, value in zip(labels, values, strict=True))
 
 
-def line_labels(seen: Overview, places: Sequence[int], lines: Sequence[Sequence[Case]]) -> list[str]:
+def line_labels(view: Overview, places: Sequence[int], lines: Sequence[Sequence[Case]]) -> list[str]:
     """What tells lines of cases apart."""
-    telling = [place for place in places if len(lines) == 1 or len({key_of(cases[0].values[place]) for cases in lines}) > 1]
-    labels = [seen.settings[place].label for place in telling]
-    return [combination_label(labels, [cases[0].values[place] for place in telling]) for cases in lines]
+    telling = [index for index in places if len(lines) == 1 or len({key_of(cases[0].values[index]) for cases in lines}) > 1]
+    labels = [view.settings[index].label for index in telling]
+    return [combination_label(labels, [cases[0].values[index] for index in telling]) for cases in lines]
 
 
-def case_label(seen: Overview, case: Case) -> str:
+def case_label(view: Overview, case: Case) -> str:
     """A case in one line, by the settings that differ in the sweep."""
-    first, *others = [combination_label([seen.settings[place].label], [case.values[place]]) for place in _differing(seen)] or [ONLY]
+    first, *others = [combination_label([view.settings[index].label], [case.values[index]]) for index in _differing(view)] or [ONLY]
     return " with ".join(filter(None, [first, " and ".join(filter(None, [", ".join(others[:-1]), *others[-1:]]))]))
 
 
-def case_head(seen: Overview) -> str:
+def case_head(view: Overview) -> str:
     """What stands over cells that `case_cell` fills."""
-    differing = _differing(seen)
-    return seen.settings[differing[0]].label if len(differing) == 1 else "setting"
+    differing = _differing(view)
+    return view.settings[differing[0]].label if len(differing) == 1 else "setting"
 
 
-def case_cell(seen: Overview, case: Case) -> str:
+def case_cell(view: Overview, case: Case) -> str:
     """A case under `case_head`."""
-    differing = _differing(seen)
-    return setting_value(case.values[differing[0]]) if len(differing) == 1 else case_label(seen, case)
+    differing = _differing(view)
+    return setting_value(case.values[differing[0]]) if len(differing) == 1 else case_label(view, case)
 
 
-def _differing(seen: Overview) -> list[int]:
-    return [place for place, setting in enumerate(seen.settings) if len(setting.values) > 1]
+def _differing(view: Overview) -> list[int]:
+    return [index for index, setting in enumerate(view.settings) if len(setting.values) > 1]
 
 
 def gain(found: Outcome) -> str:
