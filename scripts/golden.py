@@ -111,7 +111,7 @@ class Job:
 
 TUNED, TRAINED = "tune model store pairs.jsonl --out OUT --config tune.toml", "train train.toml --out OUT"
 GUARD = "guard.use=true guard.probes=probes.txt guard.depth=10 guard.most=0.6 guard.then=back"
-LADDER = "ladder.low=1e-5 ladder.high=1e-1 ladder.count=3 ladder.steps=4 ladder.looks=2 guard.depth=10"
+RATES = "rate_search.low=1e-5 rate_search.high=1e-1 rate_search.count=3 rate_search.steps=4 rate_search.looks=2 guard.depth=10"
 CACHED = "towers.projection_width=8 memory.cached=true memory.chunk_tokens=64 memory.loss_tile=3"
 FROZEN, DISTILL = "towers.kind=asymmetric towers.frozen=document", "--teacher other --student model --out OUT --config distill.toml"
 BASELINE, RETAIN = "--baseline model --out OUT", "--retain store listed.jsonl --retain grid nli.jsonl --config measure.toml"
@@ -139,7 +139,7 @@ JOBS = {
     "mine": Job("mine pairs.jsonl corpus.jsonl --out OUT.jsonl --source fused --model model --store store", "mine.depth=20"),
     "inspect": Job("inspect pairs.jsonl --model model --json"),
     "sweep": Job("sweep sweep.toml --out OUT", "job.store=store", 10),
-    "safe-rate": Job("safe-rate model store pairs.jsonl --out OUT --probes probes.txt --config tune.toml", LADDER, 2),
+    "safe-rate": Job("safe-rate model store pairs.jsonl --out OUT --probes probes.txt --config tune.toml", RATES, 2),
     "sweep-data": Job("sweep data.toml --out OUT", stop=5),
     "sweep-backbones": Job("sweep backbones.toml --out OUT", stop=5),
     "scaling": Job("scaling scaling.toml --out OUT", stop=20),

@@ -18,12 +18,12 @@ from tests.tiny import save_tiny
 
 Verb = Callable[..., Said]
 
-SHORT = ("--set", "ladder.count=3", "--set", "ladder.steps=4", "--set", "ladder.looks=2", "--set", "tune.batch_size=4")
+SHORT = ("--set", "rate_search.count=3", "--set", "rate_search.steps=4", "--set", "rate_search.looks=2", "--set", "tune.batch_size=4")
 
 
 @pytest.fixture
 def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Verb:
-    """A verb with a small ladder in the test's directory."""
+    """A verb with a small search in the test's directory."""
     monkeypatch.chdir(tmp_path)
     without_pages(monkeypatch)
     write_problem(tmp_path)
@@ -45,9 +45,9 @@ def test_the_verb_leaves_a_page_and_prints_what_it_found(verb: Verb) -> None:
     found = read_result(Path("out/result.json"), SafeRate)
     assert (found.model, found.probes, found.rates) == ("model", 680, [1e-8, 3.16e-7, 1e-5])
     assert found.settings["tune"]["learning_rate"] == "safe"
-    assert {one.name for one in Path("out").iterdir()} >= {"config.toml", "rungs.jsonl", "report.html", "table.csv", "figures"}
+    assert {one.name for one in Path("out").iterdir()} >= {"config.toml", "trials.parquet", "report.html", "table.csv", "figures"}
     assert {one.suffix for one in Path("out/figures").iterdir()} == {".svg"}
-    assert f"{found.rungs[0].rate:g}, seed 0: " in said.err
+    assert f"{found.trials[0].rate:g}, seed 0: " in said.err
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ def test_a_file_for_tune_serves_whatever_rate_it_names(verb: Verb) -> None:
     found = json.loads(said.out)
     assert (found["probes"], found["settings"]["tune"]["margin"]) == (20, 0.3)
     again = verb(*SHORT, "--config", "tune.toml", "--probes", "probes.txt", "--json", "--resume")
-    assert json.loads(again.out)["rungs"] == found["rungs"]
+    assert json.loads(again.out)["trials"] == found["trials"]
     assert "seed 0:" not in again.err
 
 
 def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
     mistakes = (
         (("--probes", "nowhere.txt"), "nowhere.txt must exist, got no such file"),
-        (("--set", "ladder.low=1"), "ladder.low must be below ladder.high, got 1 and 1e-05; exchange them"),
-        (("--set", "ladder.count=1"), "ladder.count must be >= 2, got 1; the default is 10"),
-        (("--set", "ladder.count=100000000"), "ladder.count must be <= 1000, got 100000000; the default is 10"),
+        (("--set", "rate_search.low=1"), "rate_search.low must be below rate_search.high, got 1 and 1e-05; exchange them"),
+        (("--set", "rate_search.count=1"), "rate_search.count must be >= 2, got 1; the default is 10"),
+        (("--set", "rate_search.count=100000000"), "rate_search.count must be <= 1000, got 100000000; the default is 10"),
         (("--set", "guard.use=true", "--set", "guard.most=loud"), "guard.most must be a number > 0, or \"noise\", got 'loud'"),
         (("--set", "tune.learning_rate=1e-6"), "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out"),
         (("--set", "tune . learning_rate=1e-6"), "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out"),
@@ -111,18 +111,18 @@ def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
         assert not Path("out").exists()
 
 
-def test_a_ladder_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_tune(verb: Verb) -> None:
+def test_a_search_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_tune(verb: Verb) -> None:
     tight = ("--set", "guard.measure=turn", "--set", "guard.most=1e-12")
     said = verb(*SHORT, *tight)
     assert said.code == 0, said.err
     assert read_result(Path("out/result.json"), SafeRate).rate is None
     said = verb(*SHORT, "--set", "guard.use=true", *tight, "--set", "tune.learning_rate=safe", "--out", "job", name="tune")
     assert said.code == 2
-    assert "one rate of the ladder must stay within the band" in said.err
+    assert "one rate of the search must stay within the band" in said.err
 
 
 def test_the_function_gives_what_the_verb_writes(verb: Verb) -> None:
     verb(*SHORT)
     written = read_result(Path("out/result.json"), SafeRate)
     settings = checked(TuneSettings, written.settings)
-    assert adiabat.safe_rate("model", "own", "triplets.jsonl", "out", settings=settings, resume=True).rungs == written.rungs
+    assert adiabat.safe_rate("model", "own", "triplets.jsonl", "out", settings=settings, resume=True).trials == written.trials

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from adiabat.results.rate_search_result import Rung, SafeRate
+from adiabat.results.rate_search_result import RateTrial, SafeRate
 
 MEASURES = {"overlap loss": 1.0, "margins": 0.6, "turn": 0.2, "rotation share": 4.0}
 """What drift by each is, in that by the first."""
@@ -12,9 +12,9 @@ LIMIT = 0.0458
 RATES = (1e-8, 2.15e-8, 4.64e-8, 1e-7, 2.15e-7, 4.64e-7, 1e-6, 2.15e-6, 4.64e-6, 1e-5)
 
 
-def make_rung(
+def make_trial(
     rate: float, *, seed: int = 0, steps: int = 1000, looks: int = 20, limit: float = LIMIT, factor: float = 1.0, power: float = 0.8
-) -> Rung:
+) -> RateTrial:
     """A run whose drift is ``factor 2000 rate t^power``, to the first look beyond the limit."""
     at: list[int] = []
     drift: list[float] = []
@@ -27,28 +27,30 @@ def make_rung(
     reason = (
         "" if left is None else f"the drift of the probes (overlap loss) is {drift[-1]:.3g}, beyond what stays within noise, {limit:.3g}"
     )
-    return rung_of(rate, at, drift, left_at=left, reason=reason, seed=seed)
+    return trial_of(rate, at, drift, left_at=left, reason=reason, seed=seed)
 
 
-def rung_of(rate: float, steps: list[int], drift: list[float], *, left_at: int | None = None, reason: str = "", seed: int = 0) -> Rung:
+def trial_of(
+    rate: float, steps: list[int], drift: list[float], *, left_at: int | None = None, reason: str = "", seed: int = 0
+) -> RateTrial:
     """A run with this drift by the first measure."""
     every = {name: [share * value for value in drift] for name, share in MEASURES.items()}
-    return Rung(rate, seed, steps, every, left_at, reason, 12.5, "cpu")
+    return RateTrial(rate, seed, steps, every, left_at, reason, 12.5, "cpu")
 
 
-def make_diverged(rate: float, *, looked: int = 0, left_at: int = 3, seed: int = 0) -> Rung:
+def make_diverged(rate: float, *, looked: int = 0, left_at: int = 3, seed: int = 0) -> RateTrial:
     """A run whose loss was no number any more, after as many looks."""
     steps = [50 * (place + 1) for place in range(looked)]
-    return rung_of(rate, steps, [0.01] * looked, left_at=left_at, reason="the loss must be a finite number, got nan", seed=seed)
+    return trial_of(rate, steps, [0.01] * looked, left_at=left_at, reason="the loss must be a finite number, got nan", seed=seed)
 
 
-def make_safe_rate(rungs: list[Rung], rate: float | None, **parts: Any) -> SafeRate:
+def make_safe_rate(trials: list[RateTrial], rate: float | None, **parts: Any) -> SafeRate:
     """A search with these runs; the limit is made of noise unless `noise` is given as empty."""
     told: dict[str, Any] = {
         "title": "The largest safe rate for tuning ade on squad",
         "command": "adiabat safe-rate ade store squad --out runs/safe",
         "created": "2026-01-02T03:04:05Z",
-        "seconds": sum(rung.seconds for rung in rungs),
+        "seconds": sum(trial.seconds for trial in trials),
         "seed": 0,
         "versions": {"python": "3.11.0", "device": "cpu"},
         "model": "ade",
@@ -58,41 +60,41 @@ def make_safe_rate(rungs: list[Rung], rate: float | None, **parts: Any) -> SafeR
         "probes": 680,
         "steps": 1000,
         "rates": list(RATES),
-        "rungs": rungs,
-        "settings": {"ladder": {"steps": 1000}},
+        "trials": trials,
+        "settings": {"rate_search": {"steps": 1000}},
         "inputs": {"model": "ade", "store_sha256": "ab12"},
     }
     return SafeRate(rate=rate, **(told | parts))
 
 
 def full_search(**parts: Any) -> SafeRate:
-    """Down the ladder from 1e-5 to 4.64e-8, the first rate that stays inside."""
-    return make_safe_rate([make_rung(rate) for rate in reversed(RATES) if rate >= 4.64e-8], 4.64e-8, **parts)
+    """Down the search from 1e-5 to 4.64e-8, the first rate that stays inside."""
+    return make_safe_rate([make_trial(rate) for rate in reversed(RATES) if rate >= 4.64e-8], 4.64e-8, **parts)
 
 
 def seeds_search() -> SafeRate:
     """Two seeds: 1e-7 stays inside with the first alone, 4.64e-8 with both."""
     factors = {(2.15e-7, 0): 1.0, (1e-7, 0): 0.88, (1e-7, 1): 1.1, (4.64e-8, 0): 1.0, (4.64e-8, 1): 1.3}
-    return make_safe_rate([make_rung(rate, seed=seed, factor=factor) for (rate, seed), factor in factors.items()], 4.64e-8)
+    return make_safe_rate([make_trial(rate, seed=seed, factor=factor) for (rate, seed), factor in factors.items()], 4.64e-8)
 
 
 def top_search() -> SafeRate:
     """One run, of the highest rate, which stays inside."""
-    note = "even the highest rate of the ladder stays inside: larger ones may be safe too, see ladder.high"
-    return make_safe_rate([make_rung(1e-8)], 1e-8, rates=[1e-9, 1e-8], notes=[note])
+    note = "even the highest rate of the search stays inside: larger ones may be safe too, see rate_search.high"
+    return make_safe_rate([make_trial(1e-8)], 1e-8, rates=[1e-9, 1e-8], notes=[note])
 
 
 def unsafe_search() -> SafeRate:
     """No rate stays inside; the limit was given."""
-    rungs = [make_rung(rate, limit=0.001) for rate in (1e-6, 1e-7, 1e-8)]
-    return make_safe_rate(rungs, None, limit=0.001, noise={}, rates=[1e-8, 1e-7, 1e-6], notes=["even the lowest leaves the band"])
+    trials = [make_trial(rate, limit=0.001) for rate in (1e-6, 1e-7, 1e-8)]
+    return make_safe_rate(trials, None, limit=0.001, noise={}, rates=[1e-8, 1e-7, 1e-6], notes=["even the lowest leaves the band"])
 
 
 def diverged_search() -> SafeRate:
     """The highest rates ran away, one before its first look and one in its first step; drift of the lowest stays 0."""
-    rungs = [make_diverged(1e-4, left_at=0), make_diverged(1e-5, left_at=3), make_diverged(1e-6, looked=2, left_at=120), make_rung(1e-7)]
-    still = rung_of(1e-8, list(range(50, 1001, 50)), [0.0] * 20)
-    return make_safe_rate([*rungs, still], 1e-8, rates=[1e-8, 1e-7, 1e-6, 1e-5, 1e-4])
+    trials = [make_diverged(1e-4, left_at=0), make_diverged(1e-5, left_at=3), make_diverged(1e-6, looked=2, left_at=120), make_trial(1e-7)]
+    still = trial_of(1e-8, list(range(50, 1001, 50)), [0.0] * 20)
+    return make_safe_rate([*trials, still], 1e-8, rates=[1e-8, 1e-7, 1e-6, 1e-5, 1e-4])
 
 
 EVERY = {"full": full_search, "seeds": seeds_search, "top": top_search, "unsafe": unsafe_search, "diverged": diverged_search}

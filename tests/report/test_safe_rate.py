@@ -10,7 +10,7 @@ from rich.console import Console
 
 from adiabat.report import pages
 from adiabat.report import rate_search_headline as words
-from adiabat.results.rate_search_result import Rung, SafeRate
+from adiabat.results.rate_search_result import RateTrial, SafeRate
 from tests.report.html_page import Page
 from tests.report.sample_safe_rates import (
     EVERY,
@@ -19,11 +19,11 @@ from tests.report.sample_safe_rates import (
     diverged_search,
     full_search,
     make_diverged,
-    make_rung,
     make_safe_rate,
-    rung_of,
+    make_trial,
     seeds_search,
     top_search,
+    trial_of,
     unsafe_search,
 )
 
@@ -47,7 +47,7 @@ def printed(result: SafeRate, width: int = 80) -> str:
 
 
 def one_run(drift: list[float], steps: list[int] = STEPS) -> SafeRate:
-    return make_safe_rate([rung_of(1e-8, steps, drift)], 1e-8)
+    return make_safe_rate([trial_of(1e-8, steps, drift)], 1e-8)
 
 
 # --- Sentences ---
@@ -62,10 +62,10 @@ def one_run(drift: list[float], steps: list[int] = STEPS) -> SafeRate:
             "Up to 4.64e-8 the answers stay within noise for 1,000 steps with each of 2 seeds; "
             "at 1e-7, drift is beyond it after 800 with 1 of 2 seeds.",
         ),
-        ("top", "Even the highest rate of the ladder, 1e-8, stays within noise for 1,000 steps."),
+        ("top", "Even the highest rate of the search, 1e-8, stays within noise for 1,000 steps."),
         (
             "unsafe",
-            "No rate of the ladder stays within the limit of 0.001 for 1,000 steps: "
+            "No rate of the search stays within the limit of 0.001 for 1,000 steps: "
             "even at the lowest, 1e-8, drift is beyond it after 150.",
         ),
     ],
@@ -77,12 +77,12 @@ def test_the_head_line_says_the_verdict(search: str, sentence: str) -> None:
 
 
 def test_the_next_rate_is_said_to_have_diverged_where_it_did() -> None:
-    result = make_safe_rate([make_diverged(1e-7, looked=1, left_at=70), make_rung(1e-8)], 1e-8)
+    result = make_safe_rate([make_diverged(1e-7, looked=1, left_at=70), make_trial(1e-8)], 1e-8)
     assert words.headline(result).endswith("; at 1e-7, a run diverged after 70.")
 
 
 def test_only_a_last_look_beyond_the_limit_is_a_band_that_was_left() -> None:
-    assert [words.ended(diverged_search(), rung) for rung in diverged_search().rungs] == [*["diverged"] * 3, "left", "inside"]
+    assert [words.ended(diverged_search(), trial) for trial in diverged_search().trials] == [*["diverged"] * 3, "left", "inside"]
 
 
 def test_a_limit_of_noise_is_taken_apart_and_a_given_one_said_to_be_given() -> None:
@@ -123,12 +123,12 @@ def test_nothing_is_said_of_the_pace_where_no_rate_is_safe() -> None:
 def test_one_seed_is_called_one_and_several_have_their_spread() -> None:
     assert words.about_seeds(full_search()) == "That is one seed: another may drift more or less."
     assert words.about_seeds(seeds_search()) == "With 2 seeds at 4.64e-8, drift at the end is 0.0233 to 0.0303."
-    grown = make_safe_rate([make_rung(1e-7, factor=0.8), make_rung(1e-7, seed=1, factor=1.2)], 1e-7)
+    grown = make_safe_rate([make_trial(1e-7, factor=0.8), make_trial(1e-7, seed=1, factor=1.2)], 1e-7)
     assert words.about_seeds(grown).endswith(", of which 1 left the band with a seed that this search no longer asks for.")
 
 
 def test_notes_stand_among_the_reservations_as_sentences() -> None:
-    assert "Even the highest rate of the ladder stays inside: larger ones may be safe too, see ladder.high." in words.reservations(
+    assert "Even the highest rate of the search stays inside: larger ones may be safe too, see rate_search.high." in words.reservations(
         top_search()
     )
 
@@ -155,13 +155,13 @@ def test_the_csv_holds_every_run_unrounded() -> None:
     rows = list(csv.DictReader(io.StringIO(csv_of(diverged_search()))))
     assert [row["ended"] for row in rows] == ["diverged", "diverged", "diverged", "left", "inside"]
     assert (rows[0]["last_look"], rows[0]["drift: overlap loss"], rows[0]["left_at"]) == ("", "", "0")
-    left = diverged_search().rungs[3]
+    left = diverged_search().trials[3]
     assert (rows[3]["drift: turn"], rows[3]["left_at"]) == (repr(left.drift["turn"][-1]), "900")
     assert (rows[4]["rate"], rows[4]["left_at"], rows[4]["drift: margins"]) == ("1e-08", "", "0.0")
 
 
 def test_no_device_becomes_a_formula_in_a_spreadsheet() -> None:
-    (row,) = csv.DictReader(io.StringIO(csv_of(make_safe_rate([replace(make_rung(1e-8), device="=1+1")], 1e-8))))
+    (row,) = csv.DictReader(io.StringIO(csv_of(make_safe_rate([replace(make_trial(1e-8), device="=1+1")], 1e-8))))
     assert row["device"] == "'=1+1"
 
 
@@ -191,6 +191,6 @@ def test_a_page_shows_noise_where_the_limit_is_made_of_it_and_the_runs_of_the_sa
 
 
 def test_the_samples_are_what_their_names_say() -> None:
-    left: list[Rung] = [rung for rung in full_search().rungs if rung.left_at is not None]
-    assert [rung.rate for rung in left] == sorted(RATES[3:], reverse=True)
-    assert all(rung.drift["overlap loss"][-1] > LIMIT for rung in left)
+    left: list[RateTrial] = [trial for trial in full_search().trials if trial.left_at is not None]
+    assert [trial.rate for trial in left] == sorted(RATES[3:], reverse=True)
+    assert all(trial.drift["overlap loss"][-1] > LIMIT for trial in left)

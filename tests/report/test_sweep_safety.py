@@ -22,7 +22,7 @@ def drifted(run: SweepRun, overlap: float) -> SweepRun:
     return replace(run, drift=Drift(600, {OVERLAP_LOSS: overlap, MARGINS: 2 * overlap, ROTATION_SHARE: 0.1}, {}))
 
 
-def ladder(overlaps: list[float], others: list[float], **varied: float) -> list[SweepRun]:
+def series(overlaps: list[float], others: list[float], **varied: float) -> list[SweepRun]:
     return [
         drifted(make_run({RATE: rate, **varied}, make_tasks(3.0, other)), overlap)
         for rate, overlap, other in zip(RATES, overlaps, others, strict=True)
@@ -38,7 +38,7 @@ def sweep(runs: list[SweepRun], **parts: object) -> SweepResult:
     [([0.01, 0.02, 0.04, 0.05], 5e-8, "hit"), ([0.01, 0.05, 0.06, 0.07], 1e-8, "early"), ([0.01, 0.02, 0.03, 0.04], 1e-7, "late")],
 )
 def test_the_limit_of_noise_is_held_against_the_first_damage(overlaps: list[float], safe: float, agreement: str) -> None:
-    found = {one.measure: one.found for one in judged(overview_of(sweep(ladder(overlaps, OTHERS))))}
+    found = {one.measure: one.found for one in judged(overview_of(sweep(series(overlaps, OTHERS))))}
     # A share of the movement has no limit.
     assert set(found) == {OVERLAP_LOSS, MARGINS}
     one = found[OVERLAP_LOSS]
@@ -48,14 +48,14 @@ def test_the_limit_of_noise_is_held_against_the_first_damage(overlaps: list[floa
 
 
 def test_a_run_that_failed_has_drifted_beyond_everything() -> None:
-    runs = ladder([0.01, 0.02, 0.03, 0.04], [0.5, 0.2, 0.1, 0.1])
+    runs = series([0.01, 0.02, 0.03, 0.04], [0.5, 0.2, 0.1, 0.1])
     runs[3] = replace(runs[3], status="failed", drift=None, tasks=[])
     one = judged(overview_of(sweep(runs)))[0].found
     assert (one.safe, one.harmless, one.harmed) == (5e-8, 5e-8, ("no model",))
 
 
 def test_a_ladder_ends_where_harm_is_not_known() -> None:
-    runs = ladder([0.01, 0.02, 0.03, 0.04], [0.5, 0.2, 0.1, 0.1])
+    runs = series([0.01, 0.02, 0.03, 0.04], [0.5, 0.2, 0.1, 0.1])
     unknown = replace(runs[2].tasks[1], changes=[replace(runs[2].tasks[1].main, verdict=None)])
     runs[2] = replace(runs[2], tasks=[runs[2].tasks[0], unknown])
     one = judged(overview_of(sweep(runs)))[0].found
@@ -65,23 +65,23 @@ def test_a_ladder_ends_where_harm_is_not_known() -> None:
 
 
 def test_each_margin_has_a_ladder_of_its_own() -> None:
-    runs = ladder([0.01, 0.02, 0.04, 0.05], OTHERS, **{MARGIN: 0.1}) + ladder([0.05, 0.06, 0.07, 0.08], OTHERS, **{MARGIN: 0.3})
+    runs = series([0.01, 0.02, 0.04, 0.05], OTHERS, **{MARGIN: 0.1}) + series([0.05, 0.06, 0.07, 0.08], OTHERS, **{MARGIN: 0.3})
     found = judged(overview_of(sweep(runs, varied=[RATE, MARGIN])))
-    assert [(one.ladder, one.measure) for one in found[::2]] == [("margin 0.1", OVERLAP_LOSS), ("margin 0.3", OVERLAP_LOSS)]
+    assert [(one.series, one.measure) for one in found[::2]] == [("margin 0.1", OVERLAP_LOSS), ("margin 0.3", OVERLAP_LOSS)]
     assert [one.found.agreement for one in found[::2]] == ["hit", "early"]
     assert found[2].found.safe is None
     assert found[2].cells()[3] == "no rate"
 
 
 def test_nothing_is_judged_without_noise_other_tasks_or_rates() -> None:
-    runs = ladder([0.01, 0.02, 0.04, 0.05], OTHERS)
+    runs = series([0.01, 0.02, 0.04, 0.05], OTHERS)
     assert judged(overview_of(replace(sweep(runs), noise={}))) == []
     assert judged(overview_of(sweep(runs[:2]))) == []
     assert judged(overview_of(sweep(runs, targets=["msmarco", "arxiv"]))) == []
 
 
 def test_the_page_has_the_table_with_a_cell_for_each_column() -> None:
-    seen = overview_of(sweep(ladder([0.01, 0.02, 0.04, 0.05], OTHERS)))
+    seen = overview_of(sweep(series([0.01, 0.02, 0.04, 0.05], OTHERS)))
     table = plain(pages.files(seen.result)["report.html"]()).split('id="judged"')[1].split("</table>")[0]
     assert table.count("<th ") == len(HEAD)
     row = table.split("<tbody>")[1].split("</tr>")[0]

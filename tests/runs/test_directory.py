@@ -152,7 +152,7 @@ def test_the_job_of_another_verb_is_told_as_that(tmp_path: Path) -> None:
     directory.open_job(tmp_path / "job", trained, resume=False, rules=Rules())
     with pytest.raises(JobError) as caught:
         open_job(tmp_path / "job", description(), resume=True)
-    told = "and without [guard] and [ladder] and [rehearsal] and [tune] in its config.toml; choose another --out"
+    told = "and without [guard] and [rate_search] and [rehearsal] and [tune] in its config.toml; choose another --out"
     assert str(caught.value).endswith(told)
     assert "must hold a job of the same verb, got one with [batches] and " in str(caught.value)
 

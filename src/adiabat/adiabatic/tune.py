@@ -43,7 +43,7 @@ from adiabat.training.run_record import finish_run, layer_changes, record_of, re
 RateSearch = Callable[[TuningContext, Mapping[str, str], Path, TuneSettings, Watch], TuneSettings]
 """Replaces ``tune.learning_rate = "safe"`` by the rate that a search found, which leaves its files in the folder given."""
 
-LADDER = "ladder"
+RATE_SEARCH = "rate-search"
 """Folder of that search in a job."""
 
 
@@ -114,7 +114,7 @@ class TuningRun:
         job = open_job(out, _description(context, inputs, objective, settings), resume=resume, rules=RULES)
         if settings.tune.learning_rate == "safe":
             assert find_rate is not None
-            settings = find_rate(context, inputs, job.folder / LADDER, settings, watch)
+            settings = find_rate(context, inputs, job.folder / RATE_SEARCH, settings, watch)
         loop = _loop(objective, settings, job, watch)
         _say_what_is_tuned(watch, objective, frozen, settings)
         return cls(context, settings, job, objective, loop)
@@ -222,7 +222,7 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
     objective, description = run.objective, read_description(run.job)
     inputs = description["job"]
     searched = description["tune"]["learning_rate"] == "safe"
-    notes = (f"the learning rate is the largest safe one that {LADDER}/report.html found",) if searched else ()
+    notes = (f"the learning rate is the largest safe one that {RATE_SEARCH}/report.html found",) if searched else ()
     settings = run.settings.model_copy(update={"tune": run.context.compared(run.settings.tune)})
     record = record_of(
         run.job,

@@ -33,7 +33,7 @@ def safe_rate(
         resume: Continue an interrupted search; rates and seeds may have been added.
         settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings safe-rate`` lists them.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
-        **options: Single settings, such as ``ladder={"low": 1e-7, "high": 1e-4}`` or ``device="cuda"``.
+        **options: Single settings, such as ``rate_search={"low": 1e-7, "high": 1e-4}`` or ``device="cuda"``.
 
     Returns:
         The result, with a row for each trial.
@@ -45,7 +45,7 @@ def safe_rate(
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
         >>> rates = {"low": 1e-7, "high": 1e-6, "count": 2, "steps": 2, "looks": 1}
-        >>> result = adiabat.safe_rate("demo", store, "train.jsonl", "search", ladder=rates, guard={"use": True, "depth": 10})
+        >>> result = adiabat.safe_rate("demo", store, "train.jsonl", "search", rate_search=rates, guard={"use": True, "depth": 10})
         >>> len(result.rates)
         2
     """

@@ -108,7 +108,7 @@ def _require_free(table: Mapping[str, Any], probes: str | None) -> None:
     tune, guard = (section if isinstance(section := table.get(name), Mapping) else {} for name in ("tune", "guard"))
     if "learning_rate" in tune:
         raise ConfigError(
-            "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out, and see ladder.low and ladder.high"
+            "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out, and see rate_search.low and rate_search.high"
         )
     if guard.get("use") is False:
         raise ConfigError("guard.use must be true for safe-rate, which looks at drift, got false by --set; leave it out")

@@ -46,7 +46,7 @@ class TuneSection(Section):
         "idle_epochs": Need("keep", ("both",)),
     }
     learning_rate: Annotated[float | Literal["safe"], PlainValidator(positive_or("safe"))] = 5e-8
-    """``safe``: the largest one whose drift stays within the guard's limit, found by `LadderSection` before the run."""
+    """``safe``: the largest one whose drift stays within the guard's limit, found by `RateSearchSection` before the run."""
     batch_size: PositiveInt = 14
     """Queries per optimiser step."""
     loss: TuneLoss = TripletTuning()
@@ -128,8 +128,8 @@ class RehearsalSection(Section):
     texts_per_step: PositiveInt = 14
 
 
-class LadderSection(Section):
-    """``[ladder]``: short runs that find the largest rate whose drift stays within the guard's limit.
+class RateSearchSection(Section):
+    """``[rate_search]``: short runs that find the largest rate whose drift stays within the guard's limit.
 
     The highest rate comes first; a run ends as soon as it leaves the band, and the first rate that stays inside to its end is the answer.
     """
@@ -148,7 +148,7 @@ class LadderSection(Section):
     @model_validator(mode="after")
     def _ascends(self) -> Self:
         if not self.low < self.high:
-            raise PlacedError("low", f"must be below ladder.high, got {self.low:g} and {self.high:g}; exchange them")
+            raise PlacedError("low", f"must be below rate_search.high, got {self.low:g} and {self.high:g}; exchange them")
         if told := repeated(self.rates, self.low, self.high):
             raise PlacedError("count", told)
         return self
@@ -167,7 +167,7 @@ class TuneSettings(Section):
     tune: TuneSection = TuneSection()
     guard: GuardSection = GuardSection()
     rehearsal: RehearsalSection = RehearsalSection()
-    ladder: LadderSection = LadderSection()
+    rate_search: RateSearchSection = RateSearchSection()
     run: StepsRunSection = StepsRunSection()
 
     @model_validator(mode="after")
@@ -185,15 +185,17 @@ class TuneSettings(Section):
         return self.guard.model_copy(update={"use": True, "most": self.guard.most or "noise"})
 
     @model_validator(mode="after")
-    def _ladder_is_climbed(self) -> Self:
-        rate, warmup, steps = self.tune.learning_rate, self.tune.warmup_steps, self.ladder.steps
+    def _rates_are_searched(self) -> Self:
+        rate, warmup, steps = self.tune.learning_rate, self.tune.warmup_steps, self.rate_search.steps
         if rate == "safe" and warmup >= steps:
             raise ValueError(
-                f"tune.warmup_steps must be below ladder.steps = {steps}, got {warmup}: no run would come to its rate; "
-                "take more ladder.steps"
+                f"tune.warmup_steps must be below rate_search.steps = {steps}, got {warmup}: no run would come to its rate; "
+                "take more rate_search.steps"
             )
-        idle = [name for name, value in defaults_of(LadderSection).items() if rate != "safe" and getattr(self.ladder, name) != value]
+        idle = [
+            name for name, value in defaults_of(RateSearchSection).items() if rate != "safe" and getattr(self.rate_search, name) != value
+        ]
         if idle:
-            told = [f"ladder.{name} has no effect with tune.learning_rate = {rate:g}" for name in idle]
+            told = [f"rate_search.{name} has no effect with tune.learning_rate = {rate:g}" for name in idle]
             raise ValueError(f"{'; '.join(told)}; leave it out, or set tune.learning_rate to safe")
         return self

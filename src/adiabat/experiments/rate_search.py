@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from adiabat.adiabatic.drift import MEASURES
 from adiabat.adiabatic.negatives import mined_negatives_note
@@ -16,17 +17,17 @@ from adiabat.adiabatic.stored_loss import DriftingDocuments
 from adiabat.adiabatic.tune_checks import LATER, WORDS, inputs_of, require_named
 from adiabat.adiabatic.tune_setup import check_settings, make_loop, prepared_tower, writing
 from adiabat.adiabatic.tuning_context import TuningContext
-from adiabat.config.tuning import LadderSection, TuneSettings
+from adiabat.config.tuning import RateSearchSection, TuneSettings
 from adiabat.core.errors import ConfigError, DivergedError, JobError
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.models.device import device_name, device_of
 from adiabat.models.towers import DualEncoder
-from adiabat.results.rate_search_result import Rung, SafeRate
+from adiabat.results.rate_search_result import RateTrial, SafeRate
 from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
-from adiabat.runs.row_files import Rows, json_rows
+from adiabat.runs.row_files import Rows, parquet_rows
 from adiabat.runs.run_config import FREE_RUNS, Rules, is_described, require_same
 from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import read_log
@@ -36,7 +37,7 @@ from adiabat.training.passes import side_passes
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class PlannedTrial:
     """A run that is to be made.
 
     Attributes:
@@ -47,7 +48,9 @@ class Attempt:
     rate: float
     seed: int
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """Unique in the search; its row has the same."""
         return f"rate {self.rate:g}, seed {self.seed}"
 
     def settings(self, settings: TuneSettings) -> TuneSettings:
@@ -55,49 +58,49 @@ class Attempt:
         tune, run = settings.tune.model_copy(update={"learning_rate": self.rate}), settings.run.model_copy(update={"seed": self.seed})
         return settings.model_copy(update={"tune": tune, "guard": settings.watched, "run": run})
 
-    def folder(self, ladder: Path) -> Path:
+    def folder(self, search: Path) -> Path:
         """Where it is made."""
-        return ladder / "rungs" / f"{self.rate:g}-seed-{self.seed}"
+        return search / "trials" / f"{self.rate:g}-seed-{self.seed}"
 
 
-def make_rung(attempt: Attempt, context: TuningContext, settings: TuneSettings, ladder: Path, watch: Watch) -> Rung:
+def make_trial(planned: PlannedTrial, context: TuningContext, settings: TuneSettings, search: Path, watch: Watch) -> RateTrial:
     """Make a run, which ends when its drift leaves the band, or its steps are done."""
-    own = attempt.settings(settings)
+    own = planned.settings(settings)
     objective = context.drifting(prepared_tower(context.model.query, own)[0], own)
-    loop = _loop(attempt, objective, settings, ladder, watch)
+    loop = _loop(planned, objective, settings, search, watch)
     try:
         with side_passes(objective.encoder, precision=settings.run.precision) as objective.passes:
             reason = loop.run(resume=True).position.outside
     except DivergedError as fault:
         reason = fault.what
-    return _rung(attempt, loop, reason)
+    return _trial(planned, loop, reason)
 
 
-def clear_rung(attempt: Attempt, ladder: Path) -> None:
+def clear_trial(planned: PlannedTrial, search: Path) -> None:
     """Remove what a run needs no more once its row is written; its log stays."""
-    shutil.rmtree(Job(attempt.folder(ladder)).checkpoints, ignore_errors=True)
+    shutil.rmtree(Job(planned.folder(search)).checkpoints, ignore_errors=True)
 
 
-def _loop(attempt: Attempt, objective: DriftingDocuments, settings: TuneSettings, ladder: Path, watch: Watch) -> Loop:
-    steps, folder = settings.ladder.steps, attempt.folder(ladder)
-    every = -(-steps // settings.ladder.looks)
+def _loop(planned: PlannedTrial, objective: DriftingDocuments, settings: TuneSettings, search: Path, watch: Watch) -> Loop:
+    steps, folder = settings.rate_search.steps, planned.folder(search)
+    every = -(-steps // settings.rate_search.looks)
     # No model is left, so that no weights are kept to come back to.
     limits = Limits(every, None, None, max_steps=steps, keep="last", **writing(settings))
 
     def show(position: Position) -> None:
         drift = position.best.loss if position.best else 0.0
-        watch.progress(f"{attempt}: drift {drift:.3g} of {objective.guard.most:.3g}", position.step, steps)
+        watch.progress(f"{planned.name}: drift {drift:.3g} of {objective.guard.most:.3g}", position.step, steps)
 
     folder.mkdir(parents=True, exist_ok=True)
-    return make_loop(objective, attempt.settings(settings), folder, limits=limits, watch=show, note=watch.note)
+    return make_loop(objective, planned.settings(settings), folder, limits=limits, watch=show, note=watch.note)
 
 
-def _rung(attempt: Attempt, loop: Loop, reason: str | None) -> Rung:
+def _trial(planned: PlannedTrial, loop: Loop, reason: str | None) -> RateTrial:
     rows = [row for row in read_log(loop.log.path) if row["step"]]
     looks = [row for row in rows if f"validation_{MEASURES[0]}" in row]
-    return Rung(
-        rate=attempt.rate,
-        seed=attempt.seed,
+    return RateTrial(
+        rate=planned.rate,
+        seed=planned.seed,
         steps=[int(row["step"]) for row in looks],
         drift={name: [float(row[f"validation_{name}"]) for row in looks] for name in MEASURES},
         left_at=loop.position.step if reason else None,
@@ -108,7 +111,7 @@ def _rung(attempt: Attempt, loop: Loop, reason: str | None) -> Rung:
 
 
 SEARCH = "search"
-"""Table of a description by which one tells that it is of a ladder."""
+"""Table of a description by which one tells that it is of a search."""
 
 
 def safe_rate(
@@ -125,11 +128,11 @@ def safe_rate(
 ) -> SafeRate:
     """Find the largest rate whose drift stays within the guard's limit.
 
-    The directory holds ``config.toml`` (as resolved), ``rungs.jsonl`` (a row for each run), ``rungs/RATE-seed-N/log.jsonl``,
+    The directory holds ``config.toml`` (as resolved), ``trials.parquet`` (a row for each run), ``trials/RATE-seed-N/log.jsonl``,
     ``result.json``, ``report.html`` and figures. No model is left behind.
     """
     check_settings(settings)
-    _check_ladder(settings)
+    _check_settings(settings)
     inputs = inputs_of(model_name, store_path, data_path)
     require_named(inputs, settings)
     begun = is_described(out, SEARCH)
@@ -143,29 +146,38 @@ def safe_rate(
     _claim(context, inputs, out, settings, begun=begun)
     if note := _mined_note(context, settings):
         watch.note(note)
-    return climb(context, inputs, out, settings=settings, command=command, watch=watch)
+    return search_rates(context, inputs, out, settings=settings, command=command, watch=watch)
 
 
-def climb(
+def search_rates(
     context: TuningContext, inputs: Mapping[str, str], folder: Path, *, settings: TuneSettings, command: str = "", watch: Watch = SILENT
 ) -> SafeRate:
-    """Make the runs of a ladder that are still to be made."""
+    """Make the runs of a search that are still to be made."""
     folder.mkdir(exist_ok=True)
     with sole_writer(folder):
-        measure = settings.watched.measure
-        rows = json_rows(
-            folder / "rungs.jsonl",
-            Rung,
-            key=lambda rung: Attempt(rung.rate, rung.seed),
-            sound=lambda rung: measure in rung.drift and all(len(values) == len(rung.steps) for values in rung.drift.values()),
-        )
-        rate = _Ladder(context, settings, folder, rows, watch).climb()
+        rows = _rows_at(folder / "trials.parquet", settings.watched.measure)
+        rate = _Search(context, settings, folder, rows, watch).find()
         found = _result(context, settings, inputs, rows.every, rate, command)
         write_report(found, folder)
     return found
 
 
-def _check_ladder(settings: TuneSettings) -> None:
+def _rows_at(path: Path, measure: str) -> Rows[str, RateTrial]:
+    """The trials that are over."""
+
+    def fault(row: RateTrial) -> str:
+        complete = measure in row.drift and all(len(values) == len(row.steps) for values in row.drift.values())
+        return "" if complete else f"{row.name} without a drift for each look"
+
+    def columns(row: RateTrial) -> dict[str, Any]:
+        last = {f"drift: {name}": values[-1] if values else None for name, values in row.drift.items()}
+        about = {"seconds": row.seconds, "device": row.device, "reason": row.reason}
+        return {"trial": row.name, "rate": row.rate, "seed": row.seed, "left_at": row.left_at, **last, **about}
+
+    return parquet_rows(path, RateTrial, key=lambda row: row.name, columns=columns, of="a rate search", fault=fault)
+
+
+def _check_settings(settings: TuneSettings) -> None:
     if settings.tune.learning_rate != "safe":
         raise ConfigError(f"tune.learning_rate must be safe where the rate is looked for, got {settings.tune.learning_rate:g}")
 
@@ -177,73 +189,73 @@ def _claim(context: TuningContext, inputs: Mapping[str, str], folder: Path, sett
     if begun:
         require_same(Job(folder), description, rules=RULES)
     with claimed_for_jobs(folder, lambda: description, begun=begun):
-        # Runs are made under a lock of their own, as where a ladder stands within a job.
+        # Runs are made under a lock of their own, as where a search stands within a job.
         pass
 
 
 def rate_for_run(context: TuningContext, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
     """Search for the largest safe rate before a run, and give the run's settings at that rate."""
-    return at_safe_rate(settings, climb(context, inputs, folder, settings=settings, watch=watch))
+    return at_safe_rate(settings, search_rates(context, inputs, folder, settings=settings, watch=watch))
 
 
 def at_safe_rate(settings: TuneSettings, found: SafeRate) -> TuneSettings:
     """Settings of a run at the rate that was found, guarded by the same limit."""
     if found.rate is None:
         raise JobError(
-            f"one rate of the ladder must stay within the band (drift {found.limit:.3g}), got none: the lowest, {found.rates[0]:g}, leaves "
-            "it; lower ladder.low, take fewer ladder.steps, or give a larger guard.most, and start anew"
+            f"one rate of the search must stay within the band (drift {found.limit:.3g}), got none: the lowest, {found.rates[0]:g}, leaves "
+            "it; lower rate_search.low, take fewer rate_search.steps, or give a larger guard.most, and start anew"
         )
     tune = settings.tune.model_copy(update={"learning_rate": found.rate})
     guard = settings.watched.model_copy(update={"most": found.limit})
-    return settings.model_copy(update={"tune": tune, "guard": guard, "ladder": LadderSection()})
+    return settings.model_copy(update={"tune": tune, "guard": guard, "rate_search": RateSearchSection()})
 
 
 @dataclass(frozen=True, slots=True)
-class _Ladder:
+class _Search:
     context: TuningContext
     settings: TuneSettings
     folder: Path
-    rows: Rows[Attempt, Rung]
+    rows: Rows[str, RateTrial]
     watch: Watch
 
-    def climb(self) -> float | None:
+    def find(self) -> float | None:
         """Down from the highest rate to the first that is safe."""
         for done in self.rows.every:
-            clear_rung(Attempt(done.rate, done.seed), self.folder)
-        downwards = sorted({*self.settings.ladder.rates, *(rung.rate for rung in self.rows.every)}, reverse=True)
+            clear_trial(PlannedTrial(done.rate, done.seed), self.folder)
+        downwards = sorted({*self.settings.rate_search.rates, *(trial.rate for trial in self.rows.every)}, reverse=True)
         return next(filter(self._is_safe, downwards), None)
 
     def _is_safe(self, rate: float) -> bool:
         # A seed that is asked for no more has left all the same.
-        if any(rung.rate == rate and rung.left_at is not None for rung in self.rows.every):
+        if any(trial.rate == rate and trial.left_at is not None for trial in self.rows.every):
             return False
         first = self.settings.run.seed
-        return all(self._stays(Attempt(rate, seed)) for seed in range(first, first + self.settings.ladder.seeds))
+        return all(self._stays(PlannedTrial(rate, seed)) for seed in range(first, first + self.settings.rate_search.seeds))
 
-    def _stays(self, attempt: Attempt) -> bool:
-        if attempt not in self.rows:
-            self._make(attempt)
-        return self.rows[attempt].left_at is None
+    def _stays(self, planned: PlannedTrial) -> bool:
+        if planned.name not in self.rows:
+            self._make(planned)
+        return self.rows[planned.name].left_at is None
 
-    def _make(self, attempt: Attempt) -> None:
-        rung = make_rung(attempt, self.context, self.settings, self.folder, self.watch)
-        self.rows.add(rung)
-        ended = f"stays inside for {rung.steps[-1]:,}" if rung.left_at is None else f"leaves the band by {rung.left_at:,}"
-        self.watch.note(f"{attempt}: {ended} of {self.settings.ladder.steps:,} steps")
-        clear_rung(attempt, self.folder)
+    def _make(self, planned: PlannedTrial) -> None:
+        trial = make_trial(planned, self.context, self.settings, self.folder, self.watch)
+        self.rows.add(trial)
+        ended = f"stays inside for {trial.steps[-1]:,}" if trial.left_at is None else f"leaves the band by {trial.left_at:,}"
+        self.watch.note(f"{planned.name}: {ended} of {self.settings.rate_search.steps:,} steps")
+        clear_trial(planned, self.folder)
 
 
 def _result(
-    context: TuningContext, settings: TuneSettings, inputs: Mapping[str, str], rungs: list[Rung], rate: float | None, command: str
+    context: TuningContext, settings: TuneSettings, inputs: Mapping[str, str], trials: list[RateTrial], rate: float | None, command: str
 ) -> SafeRate:
-    guard, section = context.guard(settings), settings.ladder
-    rates = sorted({*section.rates, *(one.rate for one in rungs)})
+    guard, section = context.guard(settings), settings.rate_search
+    rates = sorted({*section.rates, *(one.rate for one in trials)})
     assert guard.most is not None
     return SafeRate(
         title=f"The largest safe rate for tuning {inputs['model']} on {context.examples(settings.data)[0].name}",
         command=command,
         created=now(),
-        seconds=sum(one.seconds for one in rungs),
+        seconds=sum(one.seconds for one in trials),
         seed=settings.run.seed,
         versions=versions(device_name(device_of(settings.run.device))),
         model=inputs["model"],
@@ -254,7 +266,7 @@ def _result(
         steps=section.steps,
         rates=rates,
         rate=rate,
-        rungs=rungs,
+        trials=trials,
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs={**inputs, "store_sha256": context.store.manifest.sha256},
         notes=[*_notes(rates, rate), *filter(None, [_mined_note(context, settings)])],
@@ -267,14 +279,14 @@ def _mined_note(context: TuningContext, settings: TuneSettings) -> str | None:
 
 def _notes(rates: Sequence[float], rate: float | None) -> list[str]:
     if rate == rates[-1]:
-        return ["even the highest rate of the ladder stays inside: larger ones may be safe too, see ladder.high"]
-    return [] if rate is not None else ["even the lowest rate of the ladder leaves the band: see ladder.low"]
+        return ["even the highest rate of the search stays inside: larger ones may be safe too, see rate_search.high"]
+    return [] if rate is not None else ["even the lowest rate of the search leaves the band: see rate_search.low"]
 
 
 def _rules() -> Rules:
-    """Rungs are known by rate and seed, so that a ladder may grow."""
+    """Trials are known by rate and seed, so that a search may grow."""
     places = (f"{SEARCH}.{name}" for name in ("model", "store", "data"))
-    grown = ("ladder.low", "ladder.high", "ladder.count", "ladder.seeds")
+    grown = ("rate_search.low", "rate_search.high", "rate_search.count", "rate_search.seeds")
     words = {f"{SEARCH}.{name.removeprefix('job.')}": told for name, told in WORDS.items()}
     later = frozenset(f"{SEARCH}.{name.removeprefix('job.')}" for name in LATER)
     return Rules(free=frozenset((*places, *grown, *FREE_RUNS)), words=words, defaults=TuneSettings().model_dump(), later=later)

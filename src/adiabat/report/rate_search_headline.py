@@ -6,7 +6,7 @@ from typing import Literal
 from adiabat.core.text import DASH, counted, integer, share
 from adiabat.report.format import number, setting
 from adiabat.report.page import Tone
-from adiabat.results.rate_search_result import Rung, SafeRate
+from adiabat.results.rate_search_result import RateTrial, SafeRate
 
 MEANINGS = {
     "overlap loss": "1 minus the rank-biased overlap of the documents found: 0 where the lists are equal, 1 where they share nothing",
@@ -22,19 +22,19 @@ FAR = 100
 Ended = Literal["inside", "left", "diverged"]
 
 
-def ended(result: SafeRate, rung: Rung) -> Ended:
+def ended(result: SafeRate, trial: RateTrial) -> Ended:
     """How a run ended."""
-    if rung.left_at is None:
+    if trial.left_at is None:
         return "inside"
-    drift = rung.drift[result.measure]
+    drift = trial.drift[result.measure]
     return "left" if drift and drift[-1] > result.limit else "diverged"
 
 
-def ending(result: SafeRate, rung: Rung) -> str:
+def ending(result: SafeRate, trial: RateTrial) -> str:
     """The same in words."""
-    if rung.left_at is None:
+    if trial.left_at is None:
         return "stays inside"
-    return f"{ended(result, rung)} after {integer(rung.left_at)}"
+    return f"{ended(result, trial)} after {integer(trial.left_at)}"
 
 
 def drift_value(value: float) -> str:
@@ -53,18 +53,18 @@ def drift_range(values: list[float]) -> str:
     return " to ".join(ends)
 
 
-def safe_runs(result: SafeRate) -> list[Rung]:
+def safe_runs(result: SafeRate) -> list[RateTrial]:
     """Runs of the largest safe rate."""
-    return [rung for rung in result.rungs if rung.rate == result.rate]
+    return [trial for trial in result.trials if trial.rate == result.rate]
 
 
-def last(rung: Rung, measure: str) -> float | None:
+def last(trial: RateTrial, measure: str) -> float | None:
     """Drift at the last look.
 
     Returns:
         None where there was no look.
     """
-    values = rung.drift.get(measure)
+    values = trial.drift.get(measure)
     return values[-1] if values else None
 
 
@@ -72,12 +72,12 @@ def headline(result: SafeRate) -> str:
     """Up to which rate the answers stay where they were, and what happens above it."""
     stays = f"{_within(result)} for {counted(result.steps, 'step')}"
     if result.rate is None:
-        return f"No rate of the ladder stays {stays}{_fate(result, min(result.rates), before=': even at the lowest, ')}."
-    seeds = len({rung.seed for rung in safe_runs(result)})
+        return f"No rate of the search stays {stays}{_fate(result, min(result.rates), before=': even at the lowest, ')}."
+    seeds = len({trial.seed for trial in safe_runs(result)})
     stays += f" with each of {seeds} seeds" * (seeds > 1)
     if result.rate == max(result.rates):
-        return f"Even the highest rate of the ladder, {setting(result.rate)}, stays {stays}."
-    above = min((rung.rate for rung in result.rungs if rung.rate > result.rate), default=math.inf)
+        return f"Even the highest rate of the search, {setting(result.rate)}, stays {stays}."
+    above = min((trial.rate for trial in result.trials if trial.rate > result.rate), default=math.inf)
     return f"Up to {setting(result.rate)} the answers stay {stays}{_fate(result, above, before='; at ')}."
 
 
@@ -87,8 +87,8 @@ def _within(result: SafeRate) -> str:
 
 def _fate(result: SafeRate, of: float, *, before: str) -> str:
     """What became of a rate that is not safe: of its runs, the one that ended first."""
-    runs = [rung for rung in result.rungs if rung.rate == of]
-    ends = [(rung.left_at, ended(result, rung)) for rung in runs if rung.left_at is not None]
+    runs = [trial for trial in result.trials if trial.rate == of]
+    ends = [(trial.left_at, ended(result, trial)) for trial in runs if trial.left_at is not None]
     if not ends:
         return ""
     step, how = min(ends)
@@ -152,7 +152,7 @@ def about_seeds(result: SafeRate) -> str:
         return ""
     if len(runs) == 1:
         return "That is one seed: another may drift more or less."
-    values = [value for rung in runs if (value := last(rung, result.measure)) is not None]
-    left = sum(rung.left_at is not None for rung in runs)
+    values = [value for trial in runs if (value := last(trial, result.measure)) is not None]
+    left = sum(trial.left_at is not None for trial in runs)
     beside = f", of which {left} left the band with a seed that this search no longer asks for" * bool(left)
     return f"With {len(runs)} seeds at {setting(runs[0].rate)}, drift at the end is {drift_range(values)}{beside}."

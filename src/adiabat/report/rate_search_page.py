@@ -15,7 +15,7 @@ from adiabat.report.charts import Chart, Line, Panel, curves
 from adiabat.report.format import cut_name, number, setting
 from adiabat.report.page import Figure, Group, Page, Terms
 from adiabat.report.tables import Cell, Column, Table
-from adiabat.results.rate_search_result import Rung, SafeRate
+from adiabat.results.rate_search_result import RateTrial, SafeRate
 
 _RATES = LinearSegmentedColormap.from_list("low-high", ["#3f95dc", "#8071c4", "#b0508f", "#b0481f"])
 """From the lowest rate to the highest ever darker, all of them seen on light and dark pages alike."""
@@ -44,12 +44,12 @@ _TERMS = [
 
 def page(result: SafeRate) -> Page:
     """The page of a search."""
-    ladder = " to ".join(setting(rate) for rate in dict.fromkeys([min(result.rates), max(result.rates)]))
+    span = " to ".join(setting(rate) for rate in dict.fromkeys([min(result.rates), max(result.rates)]))
     figures = [
         Figure(charts=[chart], title=title, caption=caption, label=f"{title}; the table of runs holds the numbers")
         for chart, title, caption in _charts(result)
     ]
-    devices = dict.fromkeys(rung.device for rung in result.rungs if rung.device)
+    devices = dict.fromkeys(trial.device for trial in result.trials if trial.device)
     return Page(
         record=result,
         name="safe-rate",
@@ -58,14 +58,14 @@ def page(result: SafeRate) -> Page:
         reservations=words.reservations(result),
         about=[
             ("tuned from", result.model),
-            ("ladder", f"{counted(len(result.rates), 'rate')}, {ladder}"),
+            ("rates", f"{counted(len(result.rates), 'rate')}, {span}"),
             ("probes", counted(result.probes, "text")),
         ],
         sections=[
             Group(
                 id="figures",
                 title="How far the answers moved",
-                lead="Probe texts without labels, looked at while each rate of the ladder tunes. All axes are logarithmic.",
+                lead="Probe texts without labels, looked at while each rate of the search tunes. All axes are logarithmic.",
                 sections=figures,
             ),
             _runs(result),
@@ -91,28 +91,28 @@ def terminal(result: SafeRate) -> list[Table]:
     made = "made of noise" if result.noise else "as given"
     limit = f"drift by {cut_name(result.measure, limit=40)}; the limit is {words.limit(result)}, {made}"
 
-    def style(rung: Rung) -> str:
-        return "bad" if words.ended(result, rung) == "diverged" else "safe" if rung.rate == result.rate else ""
+    def style(trial: RateTrial) -> str:
+        return "bad" if words.ended(result, trial) == "diverged" else "safe" if trial.rate == result.rate else ""
 
     columns = [
-        Column("rate", lambda rung: setting(rung.rate)),
-        Column("seed", lambda rung: rung.seed, "number"),
-        Column("steps", lambda rung: integer(rung.steps[-1]) if rung.steps else DASH, "number"),
-        Column("drift", lambda rung: _drift(words.last(rung, result.measure)), "number"),
-        Column("band", lambda rung: words.ending(result, rung)),
-        Column("time", lambda rung: duration(rung.seconds), "number"),
+        Column("rate", lambda trial: setting(trial.rate)),
+        Column("seed", lambda trial: trial.seed, "number"),
+        Column("steps", lambda trial: integer(trial.steps[-1]) if trial.steps else DASH, "number"),
+        Column("drift", lambda trial: _drift(words.last(trial, result.measure)), "number"),
+        Column("band", lambda trial: words.ending(result, trial)),
+        Column("time", lambda trial: duration(trial.seconds), "number"),
     ]
     caption = [limit, words.headline(result), *filter(None, [words.pace(result)])]
     return [Table(title=result.title, columns=columns, rows=_ordered(result), caption=caption, row_class=style)]
 
 
-def _ordered(result: SafeRate) -> list[Rung]:
-    return sorted(result.rungs, key=lambda rung: (-rung.rate, rung.seed))
+def _ordered(result: SafeRate) -> list[RateTrial]:
+    return sorted(result.trials, key=lambda trial: (-trial.rate, trial.seed))
 
 
 def _measures_of(result: SafeRate) -> list[str]:
     """Measures of drift that some run was looked at by."""
-    return list(dict.fromkeys([result.measure, *chain.from_iterable(rung.drift for rung in result.rungs)]))
+    return list(dict.fromkeys([result.measure, *chain.from_iterable(trial.drift for trial in result.trials)]))
 
 
 def _drift(value: float | None) -> str:
@@ -120,20 +120,20 @@ def _drift(value: float | None) -> str:
 
 
 def _runs(result: SafeRate) -> Group:
-    def steps(rung: Rung) -> str:
-        return f"{integer(rung.steps[-1])}, {counted(len(rung.steps), 'look')}" if rung.steps else "no look"
+    def steps(trial: RateTrial) -> str:
+        return f"{integer(trial.steps[-1])}, {counted(len(trial.steps), 'look')}" if trial.steps else "no look"
 
-    def band(rung: Rung) -> Cell:
-        diverged = words.ended(result, rung) == "diverged"
-        return Cell(words.ending(result, rung), [rung.reason] if diverged else [], tone="bad" if diverged else "")
+    def band(trial: RateTrial) -> Cell:
+        diverged = words.ended(result, trial) == "diverged"
+        return Cell(words.ending(result, trial), [trial.reason] if diverged else [], tone="bad" if diverged else "")
 
     def drift(name: str) -> Column:
-        return Column(cut_name(name, limit=40), lambda rung: _drift(words.last(rung, name)), "number")
+        return Column(cut_name(name, limit=40), lambda trial: _drift(words.last(trial, name)), "number")
 
-    columns = [Column("rate", lambda rung: setting(rung.rate)), Column("seed", lambda rung: rung.seed, "number")]
+    columns = [Column("rate", lambda trial: setting(trial.rate)), Column("seed", lambda trial: trial.seed, "number")]
     columns += [Column("steps", steps, "number"), *map(drift, _measures_of(result))]
-    columns += [Column("band", band), Column("time", lambda rung: duration(rung.seconds), "number")]
-    table = Table(columns=columns, rows=_ordered(result), row_class=lambda rung: "safe" if rung.rate == result.rate else "")
+    columns += [Column("band", band), Column("time", lambda trial: duration(trial.seconds), "number")]
+    table = Table(columns=columns, rows=_ordered(result), row_class=lambda trial: "safe" if trial.rate == result.rate else "")
     shaded = "" if result.rate is None else " Shaded: the largest safe rate."
     return Group(
         id="runs",
@@ -146,22 +146,22 @@ def _runs(result: SafeRate) -> Group:
 
 def _seeds(result: SafeRate) -> Table | None:
     """Rates of which there are several runs; None where there are none."""
-    runs: dict[float, list[Rung]] = {}
-    for rung in _ordered(result):
-        runs.setdefault(rung.rate, []).append(rung)
+    runs: dict[float, list[RateTrial]] = {}
+    for trial in _ordered(result):
+        runs.setdefault(trial.rate, []).append(trial)
     several = [(rate, group) for rate, group in runs.items() if len(group) > 1]
 
-    def each(row: tuple[float, list[Rung]]) -> str:
-        return ", ".join(f"{_drift(words.last(rung, result.measure))} (seed {rung.seed})" for rung in row[1])
+    def each(row: tuple[float, list[RateTrial]]) -> str:
+        return ", ".join(f"{_drift(words.last(trial, result.measure))} (seed {trial.seed})" for trial in row[1])
 
-    def spread(row: tuple[float, list[Rung]]) -> str:
-        return words.drift_range([value for rung in row[1] if (value := words.last(rung, result.measure)) is not None])
+    def spread(row: tuple[float, list[RateTrial]]) -> str:
+        return words.drift_range([value for trial in row[1] if (value := words.last(trial, result.measure)) is not None])
 
     columns = [
         Column("rate", lambda row: setting(row[0])),
         Column("each", each),
         Column("lowest to highest", spread, "number"),
-        Column("stay inside", lambda row: f"{sum(rung.left_at is None for rung in row[1])} of {len(row[1])}", "number"),
+        Column("stay inside", lambda row: f"{sum(trial.left_at is None for trial in row[1])} of {len(row[1])}", "number"),
     ]
     lead = f"Drift at the end, {result.measure}."
     return Table(id="seeds", title="Several seeds of one rate", lead=lead, columns=columns, rows=several) if several else None
@@ -169,7 +169,7 @@ def _seeds(result: SafeRate) -> Table | None:
 
 def _measures(result: SafeRate) -> Group:
     def safe(name: str) -> str:
-        return words.drift_range([value for rung in words.safe_runs(result) if (value := words.last(rung, name)) is not None])
+        return words.drift_range([value for trial in words.safe_runs(result) if (value := words.last(trial, name)) is not None])
 
     def name(measure: str) -> Cell:
         tag = "limited" if measure == result.measure else ""
@@ -207,17 +207,17 @@ def _charts(result: SafeRate) -> list[tuple[Chart, str, str]]:
 
 def _drift_panel(result: SafeRate) -> Panel:
     """Drift by the measure that is limited, run by run; drift 0 stands at the lower edge, a diverged run's end at the upper one."""
-    every = [value for rung in result.rungs for value in [*rung.drift[result.measure], result.limit] if value > 0]
+    every = [value for trial in result.trials for value in [*trial.drift[result.measure], result.limit] if value > 0]
     low, high = min(every, default=result.limit) / 1.7, max(every, default=result.limit) * 1.7
     lines, marks = [], dict[str, list[tuple[float, float | None]]]()
-    for rung in _ordered(result):
-        drift = rung.drift[result.measure]
-        points = [(float(step), value or low) for step, value in zip(rung.steps, drift, strict=True)]
-        ending = words.ended(result, rung)
+    for trial in _ordered(result):
+        drift = trial.drift[result.measure]
+        points = [(float(step), value or low) for step, value in zip(trial.steps, drift, strict=True)]
+        ending = words.ended(result, trial)
         if ending == "diverged":
-            points.append((max(float(rung.left_at or 0), 1.0), high))
-        width = 2.6 if rung.rate == result.rate else 1.4
-        lines.append(Line(points, _label(result, rung), _colour(result, rung), ".", width=width))
+            points.append((max(float(trial.left_at or 0), 1.0), high))
+        width = 2.6 if trial.rate == result.rate else 1.4
+        lines.append(Line(points, _label(result, trial), _colour(result, trial), ".", width=width))
         marks.setdefault("drift 0" if ending == "inside" and drift[-1] == 0 else _ENDINGS[ending], []).append(points[-1])
         marks.setdefault("drift 0", []).extend(point for point, value in zip(points, drift, strict=False) if value == 0)
     limit = (result.limit, f"limit {words.limit(result)}", INK)
@@ -228,15 +228,15 @@ def _drift_panel(result: SafeRate) -> Panel:
 
 def _steps_panel(result: SafeRate) -> Panel:
     """Steps until each run left the band, by its rate."""
-    every = [float(step) for rung in result.rungs for step in (*rung.steps, rung.left_at or 0) if step > 0]
+    every = [float(step) for trial in result.trials for step in (*trial.steps, trial.left_at or 0) if step > 0]
     low = min([*every, result.steps / 2]) / 2
     lines, marks = [], dict[str, list[tuple[float, float | None]]]()
-    for rung in _ordered(result):
-        top = float(rung.steps[-1]) if rung.left_at is None else max(float(rung.left_at), low)
-        marks.setdefault(_ENDINGS[words.ended(result, rung)], []).append((rung.rate, top))
-        if rung.left_at is not None:
-            inside = max((step for step in rung.steps if step < rung.left_at), default=0)
-            lines.append(Line([(rung.rate, max(inside, low)), (rung.rate, top)], "", _colour(result, rung), "", width=1.2))
+    for trial in _ordered(result):
+        top = float(trial.steps[-1]) if trial.left_at is None else max(float(trial.left_at), low)
+        marks.setdefault(_ENDINGS[words.ended(result, trial)], []).append((trial.rate, top))
+        if trial.left_at is not None:
+            inside = max((step for step in trial.steps if step < trial.left_at), default=0)
+            lines.append(Line([(trial.rate, max(inside, low)), (trial.rate, top)], "", _colour(result, trial), "", width=1.2))
     wanted = (float(result.steps), f"wanted {integer(result.steps)}", INK)
     lines += _marks(marks)
     return Panel(lines, "learning rate", "optimiser steps", log="xy", across=[wanted], x_tick=setting, y_tick=_count, ticks=_ticks(result))
@@ -252,20 +252,20 @@ def _marks(marks: dict[str, list[tuple[float, float | None]]]) -> list[Line]:
     return [Line(points, name, INK, _SIGNS[name], "", hollow=name in hollow) for name, points in marks.items() if points]
 
 
-def _label(result: SafeRate, rung: Rung) -> str:
-    several = sum(other.rate == rung.rate for other in result.rungs) > 1
-    return setting(rung.rate) + f", seed {rung.seed}" * several
+def _label(result: SafeRate, trial: RateTrial) -> str:
+    several = sum(other.rate == trial.rate for other in result.trials) > 1
+    return setting(trial.rate) + f", seed {trial.seed}" * several
 
 
-def _colour(result: SafeRate, rung: Rung) -> str:
-    rates = [other.rate for other in result.rungs] + result.rates
+def _colour(result: SafeRate, trial: RateTrial) -> str:
+    rates = [other.rate for other in result.trials] + result.rates
     span = math.log(max(rates) / min(rates))
-    return to_hex(_RATES(math.log(rung.rate / min(rates)) / span if span else 0.0))
+    return to_hex(_RATES(math.log(trial.rate / min(rates)) / span if span else 0.0))
 
 
 def _ticks(result: SafeRate) -> list[float]:
     """Rates that can bear a label without touching another, the largest safe one before all others, then both ends."""
-    rates = sorted({rung.rate for rung in result.rungs})
+    rates = sorted({trial.rate for trial in result.trials})
     room = math.log(rates[-1] / rates[0] * 1.6**2) / 9
     labelled: list[float] = []
     for rate in [result.rate or rates[0], rates[0], rates[-1], *rates]:
@@ -281,11 +281,16 @@ def _count(value: float) -> str:
 def _long(result: SafeRate) -> Table:
     """One line for each run: looks, the end, and drift at the last look by each measure, unrounded."""
 
-    def figures(rung: Rung) -> dict[str, Any]:
-        row: dict[str, Any] = {"rate": rung.rate, "seed": rung.seed, "looks": len(rung.steps), "last_look": max(rung.steps, default=None)}
-        row |= {"ended": words.ended(result, rung), "left_at": rung.left_at}
-        row |= {f"drift: {name}": words.last(rung, name) for name in _measures_of(result)}
-        return row | {"seconds": rung.seconds, "device": rung.device, "reason": rung.reason}
+    def figures(trial: RateTrial) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "rate": trial.rate,
+            "seed": trial.seed,
+            "looks": len(trial.steps),
+            "last_look": max(trial.steps, default=None),
+        }
+        row |= {"ended": words.ended(result, trial), "left_at": trial.left_at}
+        row |= {f"drift: {name}": words.last(trial, name) for name in _measures_of(result)}
+        return row | {"seconds": trial.seconds, "device": trial.device, "reason": trial.reason}
 
-    rows = [figures(rung) for rung in _ordered(result)]
+    rows = [figures(trial) for trial in _ordered(result)]
     return Table(columns=[Column(name, itemgetter(name)) for name in (rows[0] if rows else {})], rows=rows)

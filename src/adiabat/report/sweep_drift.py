@@ -1,4 +1,4 @@
-"""Where drift leaves the band beside where labelled damage begins, for each ladder of rates and measure of drift."""
+"""Where drift leaves the band beside where labelled damage begins, for each series of rates and measure of drift."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from adiabat.report.sweep_wording import rate_of
 from adiabat.results.drift_judgement import Judgement, Step, judge, limits_of
 
 LEAST_RATES = 3
-"""Of a ladder: with fewer, where damage begins is no more than which of two rates is worse."""
+"""Of a series: with fewer, where damage begins is no more than which of two rates is worse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,12 @@ class Judged:
     """One limit beside the labels.
 
     Attributes:
-        ladder: The other settings of its runs, in words; "" where they are the only ones.
+        series: The other settings of its runs, in words; "" where they are the only ones.
         measure: Of drift.
         found: The judgement.
     """
 
-    ladder: str
+    series: str
     measure: str
     found: Judgement
 
@@ -38,7 +38,7 @@ class Judged:
         ends = high is not None and math.isfinite(high)
         bracket = f"{wording.number(low)} to {wording.number(high)}" if high is not None and ends else f"from {wording.number(low)}"
         return [
-            *([self.ladder] if self.ladder else []),
+            *([self.series] if self.series else []),
             self.measure,
             wording.number(found.limit),
             _rate(found.safe),
@@ -50,7 +50,7 @@ class Judged:
 
 
 HEAD = ("drift by", "limit", "safe by drift up to", "harmless by labels up to", "then worse", "drift is", "limits that hit")
-"""Columns of the table, behind that of the ladder where there are several."""
+"""Columns of the table, behind that of the series where there are several."""
 
 
 def judged(view: Overview) -> list[Judged]:
@@ -60,10 +60,10 @@ def judged(view: Overview) -> list[Judged]:
         return []
     place = [one.name for one in view.settings].index(setting.name)
     limits = {measure: limit for measure, limit in limits_of(view.result.noise).items() if limit > 0 and measure != UNLIMITED}
-    ladders = list(_ladders(view, place))
+    series = list(_rate_series(view, place))
     return [
-        Judged(label if len(ladders) > 1 else "", measure, judge([_step(view, case, place, measure) for case in cases], limit))
-        for label, cases in ladders
+        Judged(label if len(series) > 1 else "", measure, judge([_step(view, case, place, measure) for case in cases], limit))
+        for label, cases in series
         if cases
         for measure, limit in limits.items()
     ]
@@ -73,21 +73,21 @@ UNLIMITED = "rotation share"
 """A share of the movement, which does not grow with it."""
 
 
-def _ladders(view: Overview, place: int) -> Iterator[tuple[str, list[Case]]]:
+def _rate_series(view: Overview, place: int) -> Iterator[tuple[str, list[Case]]]:
     """Cases that differ by their rate alone, and whose drift is known."""
     alike: dict[tuple[object, ...], list[Case]] = {}
     for case in view.cases:
         if is_number(case.values[place]) and (case.failed or any(run.drift is not None for run in case.done)):
             alike.setdefault(tuple(key_of(value) for number, value in enumerate(case.values) if number != place), []).append(case)
-    ladders = [cases for cases in alike.values() if len(cases) >= LEAST_RATES]
+    series = [cases for cases in alike.values() if len(cases) >= LEAST_RATES]
     others = [number for number, one in enumerate(view.settings) if number != place and len(one.values) > 1]
-    yield from zip(line_labels(view, others, ladders), map(partial(_known, view, place), ladders), strict=True)
+    yield from zip(line_labels(view, others, series), map(partial(_known, view, place), series), strict=True)
 
 
 def _known(view: Overview, place: int, cases: list[Case]) -> list[Case]:
     """Up to the first rate whose harm is not known of every task and run; one without a model is known to be beyond everything."""
-    ladder = sorted(cases, key=lambda case: case.values[place])  # type: ignore[arg-type,return-value]
-    return list(takewhile(lambda case: case.failed or all(view.judged(case, task) for task in view.others), ladder))
+    series = sorted(cases, key=lambda case: case.values[place])  # type: ignore[arg-type,return-value]
+    return list(takewhile(lambda case: case.failed or all(view.judged(case, task) for task in view.others), series))
 
 
 def _step(view: Overview, case: Case, place: int, measure: str) -> Step:
@@ -97,7 +97,7 @@ def _step(view: Overview, case: Case, place: int, measure: str) -> Step:
     found = [run.drift.means[measure] for run in case.done if run.drift is not None]
     if case.failed or not found:
         return Step(value, math.inf, (*view.worse(case), "no model"))
-    # As a ladder has it: every seed must stay inside.
+    # As a series has it: every seed must stay inside.
     return Step(value, max(found), tuple(view.worse(case)))
 
 

@@ -220,7 +220,7 @@ def _drift(view: Overview) -> Group | None:
     judged = drift.judged(view)
     judgements = None
     if judged:
-        heads = (*(["runs with"] if judged[0].ladder else []), *drift.HEAD)
+        heads = (*(["runs with"] if judged[0].series else []), *drift.HEAD)
         judgements = Table(
             id="judged",
             title="Without labels, and with them",

@@ -1,4 +1,4 @@
-"""How far a tower may drift, without labels; and does that agree with what labels say of a ladder of rates?"""
+"""How far a tower may drift, without labels; and does that agree with what labels say of a series of rates?"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ HEADROOM = 0.1
 """Share by which drift may raise the noise that is there anyway."""
 
 Agreement = Literal["hit", "early", "late", "untested"]
-"""The drift leaves its band just where damage begins, at a lower rate, or at a higher one; or both do so beyond an end of the ladder."""
+"""The drift leaves its band just where damage begins, at a lower rate, or at a higher one; or both do so beyond an end of the series."""
 
 
 def limits_of(noise: Mapping[str, float]) -> dict[str, float]:
@@ -49,7 +49,7 @@ class Judgement:
         limit: Of the drift.
         safe: The largest rate up to which every drift is within the limit; None where the lowest is beyond it.
         harmless: The largest rate up to which no task is measurably worse; None where one is at the lowest.
-        harmed: Tasks that are worse at the next rate; none where damage does not begin on the ladder.
+        harmed: Tasks that are worse at the next rate; none where damage does not begin on the series.
         bracket: Limits that would have been a hit: from the first, up to but without the second, None where nothing ends them.
     """
 
@@ -80,12 +80,12 @@ def judge(steps: Sequence[Step], limit: float) -> Judgement:
     Raises:
         ValueError: If there are no steps, or a rate comes twice.
     """
-    ladder = sorted(steps, key=lambda step: step.rate)
-    if not ladder or len({step.rate for step in ladder}) < len(ladder):
-        raise ValueError(f"steps must be one for each rate, and at least one, got rates {[step.rate for step in ladder]}")
-    safe = list(takewhile(lambda step: step.drift <= limit, ladder))
-    harmless = list(takewhile(lambda step: not step.harmed, ladder))
-    beyond = ladder[len(harmless) :]
+    series = sorted(steps, key=lambda step: step.rate)
+    if not series or len({step.rate for step in series}) < len(series):
+        raise ValueError(f"steps must be one for each rate, and at least one, got rates {[step.rate for step in series]}")
+    safe = list(takewhile(lambda step: step.drift <= limit, series))
+    harmless = list(takewhile(lambda step: not step.harmed, series))
+    beyond = series[len(harmless) :]
     return Judgement(
         limit=limit,
         safe=safe[-1].rate if safe else None,

@@ -10,8 +10,8 @@ from adiabat.results.record import Record
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
-    """One run of a ladder.
+class RateTrial:
+    """One run of a search.
 
     Attributes:
         rate: Its learning rate, before any scaling with the batch size.
@@ -33,6 +33,11 @@ class Rung:
     seconds: float
     device: str
 
+    @property
+    def name(self) -> str:
+        """Unique in the search."""
+        return f"rate {self.rate:g}, seed {self.seed}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafeRate(Record):
@@ -45,12 +50,12 @@ class SafeRate(Record):
         noise: Measure to what `adiabat.adiabatic.drift` found; empty where the limit was given as a number.
         probes: How many texts.
         steps: For which a rate must stay inside.
-        rates: Of the whole ladder, ascending.
+        rates: All of the search, ascending.
         rate: The largest that stayed inside with every seed; None where none did.
-        rungs: Runs that were made, in their order.
+        trials: Runs that were made, in their order.
     """
 
-    ROWS: ClassVar[str] = "rungs"
+    ROWS: ClassVar[str] = "trials"
 
     model: str
     measure: str
@@ -60,7 +65,7 @@ class SafeRate(Record):
     steps: int
     rates: list[float]
     rate: float | None
-    rungs: list[Rung]
+    trials: list[RateTrial]
     kind: Literal["rate-search"] = "rate-search"
 
     def lasts(self) -> float | None:
@@ -69,7 +74,7 @@ class SafeRate(Record):
         Returns:
             Of its runs, the earliest; None where no rate is safe, or the looks are too few to tell.
         """
-        expected = [expected_leave(one.steps, one.drift[self.measure], self.limit) for one in self.rungs if one.rate == self.rate]
+        expected = [expected_leave(one.steps, one.drift[self.measure], self.limit) for one in self.trials if one.rate == self.rate]
         return min((steps for steps in expected if steps is not None), default=None)
 
 

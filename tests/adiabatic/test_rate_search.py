@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -14,10 +16,10 @@ from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, JobError
 from adiabat.core.progress import Watch
-from adiabat.experiments import rate_search as ladder
+from adiabat.experiments import rate_search as rate_search_module
 from adiabat.experiments.rate_search import safe_rate
 from adiabat.models.loading import load
-from adiabat.results.rate_search_result import Rung, SafeRate
+from adiabat.results.rate_search_result import RateTrial, SafeRate
 from adiabat.runs.run_config import read_description
 from adiabat.runs.run_dir import Job
 from adiabat.training.limits import InterruptionError
@@ -26,21 +28,21 @@ from tests.adiabatic.problem import Problem, run, settings_of
 from tests.jobs import log_of, weights_of
 from tests.runs.before import forget
 
-LADDER = {"low": 3e-5, "high": 3e-2, "count": 4, "steps": 9, "looks": 3}
+RATES = {"low": 3e-5, "high": 3e-2, "count": 4, "steps": 9, "looks": 3}
 """Rates a factor of ten apart, with three looks at each."""
 
 
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ladder, "write_report", lambda result, folder: None)
+    monkeypatch.setattr(rate_search_module, "write_report", lambda result, folder: None)
 
 
-def laddered(problem: Problem, *, rate: Any = "safe", most: float | None = None, **settings: Any) -> TuneSettings:
-    """Settings of a ladder, or of one run with the same guard."""
+def searched(problem: Problem, *, rate: Any = "safe", most: float | None = None, **settings: Any) -> TuneSettings:
+    """Settings of a search, or of one run with the same guard."""
     table = settings_of(tune={"learning_rate": 1.0}).model_dump(exclude_defaults=True)
     tune = {**table["tune"], "learning_rate": rate, **settings.pop("tune", {})}
     guard = {"use": True, "probes": str(problem.data.with_name("probes.txt")), "depth": 10, "measure": TURN}
-    own = {"ladder": {**LADDER, **settings.pop("ladder", {})}} if rate == "safe" else {}
+    own = {"rate_search": {**RATES, **settings.pop("rate_search", {})}} if rate == "safe" else {}
     return checked(TuneSettings, {**table, **own, "tune": tune, "guard": guard | ({} if most is None else {"most": most}), **settings})
 
 
@@ -59,18 +61,18 @@ def search(problem: Problem, out: Path, settings: TuneSettings, *, resume: bool 
     )
 
 
-def timeless(rungs: list[Rung]) -> list[Rung]:
+def timeless(trials: list[RateTrial]) -> list[RateTrial]:
     """All of them, but the seconds."""
-    return [replace(one, seconds=0.0) for one in rungs]
+    return [replace(one, seconds=0.0) for one in trials]
 
 
 @pytest.fixture(scope="module")
 def whole(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> dict[float, list[float]]:
     """Rate to its drift at every look, by ordinary jobs that nothing ends early."""
     found = {}
-    for rate in laddered(problem).ladder.rates:
+    for rate in searched(problem).rate_search.rates:
         out = tmp_path_factory.mktemp("whole") / "job"
-        run(problem, out, laddered(problem, rate=rate, tune={"batches_per_epoch": 3, "max_epochs": 3, "keep": "last"}))
+        run(problem, out, searched(problem, rate=rate, tune={"batches_per_epoch": 3, "max_epochs": 3, "keep": "last"}))
         found[rate] = [row[f"validation_{TURN}"] for row in log_of(out) if row["step"] and "validation_loss" in row]
     return found
 
@@ -80,11 +82,11 @@ def test_the_answer_is_that_of_whole_runs_at_every_rate(problem: Problem, whole:
     for place, rate in enumerate(rates[:-1]):
         # Between the furthest that this rate goes, and what the next one reaches.
         most = (max(whole[rate]) + max(whole[rates[place + 1]])) / 2
-        found = search(problem, tmp_path / f"{place}", laddered(problem, most=most))
+        found = search(problem, tmp_path / f"{place}", searched(problem, most=most))
         assert found.rate == rate
         assert found.limit == most
-        assert [one.rate for one in found.rungs] == rates[: place - 1 : -1] if place else rates[::-1]
-        for one in found.rungs:
+        assert [one.rate for one in found.trials] == rates[: place - 1 : -1] if place else rates[::-1]
+        for one in found.trials:
             beyond = [look for look, drift in enumerate(whole[one.rate]) if drift > most]
             assert one.left_at == (3 * (beyond[0] + 1) if beyond else None)
             assert one.steps == [3, 6, 9][: len(one.steps)]
@@ -93,28 +95,28 @@ def test_the_answer_is_that_of_whole_runs_at_every_rate(problem: Problem, whole:
 
 
 def test_the_limit_is_made_of_what_the_last_full_stop_does(problem: Problem, tmp_path: Path) -> None:
-    found = search(problem, tmp_path / "out", laddered(problem))
+    found = search(problem, tmp_path / "out", searched(problem))
     assert found.noise[TURN] > 0
     assert found.limit == pytest.approx(found.noise[TURN] * (1.1**2 - 1) ** 0.5)
-    assert found.rate == max(one.rate for one in found.rungs if one.left_at is None)
+    assert found.rate == max(one.rate for one in found.trials if one.left_at is None)
 
 
 def test_no_rate_is_safe_where_the_lowest_leaves_too(problem: Problem, tmp_path: Path) -> None:
-    found = search(problem, tmp_path / "out", laddered(problem, most=1e-9))
+    found = search(problem, tmp_path / "out", searched(problem, most=1e-9))
     assert found.rate is None
-    assert [one.left_at for one in found.rungs] == [3] * 4
+    assert [one.left_at for one in found.trials] == [3] * 4
     assert found.lasts() is None
-    assert found.notes == ["even the lowest rate of the ladder leaves the band: see ladder.low"]
+    assert found.notes == ["even the lowest rate of the search leaves the band: see rate_search.low"]
 
 
 def test_a_rate_is_safe_if_it_is_with_every_seed(problem: Problem, whole: dict[float, list[float]], tmp_path: Path) -> None:
     rates = sorted(whole)
     most = (max(whole[rates[1]]) + max(whole[rates[2]])) / 2
-    found = search(problem, tmp_path / "out", laddered(problem, most=most, ladder={"seeds": 3}))
+    found = search(problem, tmp_path / "out", searched(problem, most=most, rate_search={"seeds": 3}))
     assert found.rate == rates[1]
     # What left the band with one seed needs no second.
-    assert [(one.rate, one.seed) for one in found.rungs] == [(rates[3], 0), (rates[2], 0), (rates[1], 0), (rates[1], 1), (rates[1], 2)]
-    assert len({tuple(one.drift[TURN]) for one in found.rungs if one.rate == rates[1]}) == 3
+    assert [(one.rate, one.seed) for one in found.trials] == [(rates[3], 0), (rates[2], 0), (rates[1], 0), (rates[1], 1), (rates[1], 2)]
+    assert len({tuple(one.drift[TURN]) for one in found.trials if one.rate == rates[1]}) == 3
 
 
 def cut_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -134,7 +136,7 @@ def cut_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_search_that_was_cut_short_goes_on_where_it_was(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = laddered(problem, most=0.05, run={"checkpoint_seconds": 1e-6, "log_every": 3})
+    settings = searched(problem, most=0.05, run={"checkpoint_seconds": 1e-6, "log_every": 3})
     expected = search(problem, tmp_path / "straight", settings)
     taken = cut_after(7, monkeypatch)
     with pytest.raises(InterruptionError):
@@ -142,97 +144,98 @@ def test_a_search_that_was_cut_short_goes_on_where_it_was(problem: Problem, tmp_
     with pytest.raises(JobError, match="holds a search for a safe rate already; go on with it by --resume"):
         search(problem, tmp_path / "cut", settings)
     found = search(problem, tmp_path / "cut", settings, resume=True)
-    assert timeless(found.rungs) == timeless(expected.rungs)
+    assert timeless(found.trials) == timeless(expected.trials)
     assert taken.count(-1) == 1
     # Every step was taken once.
-    assert len(taken) - 1 == sum(one.steps[-1] for one in expected.rungs)
+    assert len(taken) - 1 == sum(one.steps[-1] for one in expected.trials)
     assert not list((tmp_path / "cut").rglob("checkpoints"))
 
 
-def test_a_ladder_may_grow_and_nothing_else_may_change(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = search(problem, tmp_path / "out", laddered(problem, most=1e-9, ladder={"low": 3e-4, "count": 3}))
+def test_a_search_may_grow_and_nothing_else_may_change(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = search(problem, tmp_path / "out", searched(problem, most=1e-9, rate_search={"low": 3e-4, "count": 3}))
     with pytest.raises(JobError, match="tune.loss.margin was 0.3, is 0.2"):
-        search(problem, tmp_path / "out", laddered(problem, most=1e-9, tune={"loss": {"margin": 0.2}}), resume=True)
+        search(problem, tmp_path / "out", searched(problem, most=1e-9, tune={"loss": {"margin": 0.2}}), resume=True)
     begun: list[float] = []
     begin = Loop._begin
     monkeypatch.setattr(Loop, "_begin", lambda self: (begun.append(self.learning_rate), begin(self))[1])
-    grown = search(problem, tmp_path / "out", laddered(problem, most=1e-9), resume=True)
+    grown = search(problem, tmp_path / "out", searched(problem, most=1e-9), resume=True)
     assert begun == [3e-5]
-    assert grown.rungs[:3] == first.rungs
+    assert grown.trials[:3] == first.trials
 
 
 @pytest.mark.parametrize("looks", [3, 9])
 def test_a_run_that_diverges_has_left_the_band(problem: Problem, tmp_path: Path, looks: int) -> None:
     """With a look at every step it is the vectors of the probes that are no numbers, with one at every third the loss before."""
-    found = search(problem, tmp_path / "out", laddered(problem, most=3.0, ladder={"low": 3e-4, "high": 1e30, "count": 2, "looks": looks}))
+    found = search(
+        problem, tmp_path / "out", searched(problem, most=3.0, rate_search={"low": 3e-4, "high": 1e30, "count": 2, "looks": looks})
+    )
     assert found.rate == 3e-4
-    assert found.rungs[0].left_at is not None
-    assert ("vectors of the probes must be finite" if looks == 9 else "must be a finite number") in found.rungs[0].reason
+    assert found.trials[0].left_at is not None
+    assert ("vectors of the probes must be finite" if looks == 9 else "must be a finite number") in found.trials[0].reason
 
 
-def rows_without_checksums(path: Path) -> list[dict[str, Any]]:
-    """As an earlier version wrote them."""
-    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return [{key: value for key, value in row.items() if key != "checksum"} for row in rows]
+def change_row(path: Path, number: int, **changes: Any) -> None:
+    """Change a row in the file of rows."""
+    table = pq.read_table(path).to_pylist()
+    table[number]["record"] = json.dumps({**json.loads(table[number]["record"]), **changes})
+    pq.write_table(pa.Table.from_pylist(table), path)
 
 
 def test_a_seed_that_left_has_left_whoever_asks_for_it(problem: Problem, tmp_path: Path) -> None:
-    two = laddered(problem, most=3.0, ladder={"low": 3e-4, "high": 3e-3, "count": 2, "seeds": 2})
+    two = searched(problem, most=3.0, rate_search={"low": 3e-4, "high": 3e-3, "count": 2, "seeds": 2})
     found = search(problem, tmp_path / "out", two)
     assert found.rate == 3e-3
-    rows = tmp_path / "out" / "rungs.jsonl"
-    first, second = rows_without_checksums(rows)
-    rows.write_text("".join(json.dumps(one) + "\n" for one in (first, {**second, "left_at": 9})), encoding="utf-8")
-    one = laddered(problem, most=3.0, ladder={"low": 3e-4, "high": 3e-3, "count": 2})
+    change_row(tmp_path / "out" / "trials.parquet", 1, left_at=9)
+    one = searched(problem, most=3.0, rate_search={"low": 3e-4, "high": 3e-3, "count": 2})
     assert search(problem, tmp_path / "out", one, resume=True).rate == 3e-4
 
 
 @pytest.mark.parametrize("drift", [{}, {"overlap loss": [0.1]}, {"turn": []}])
 def test_a_row_that_lacks_what_was_looked_at_is_told(problem: Problem, tmp_path: Path, drift: dict[str, list[float]]) -> None:
-    settings = laddered(problem, most=3.0)
+    settings = searched(problem, most=3.0)
     search(problem, tmp_path / "out", settings)
-    rows = tmp_path / "out" / "rungs.jsonl"
-    first, *others = rows_without_checksums(rows)
-    rows.write_text("".join(json.dumps(one) + "\n" for one in ({**first, "drift": drift}, *others)), encoding="utf-8")
-    with pytest.raises(JobError, match=r"rungs.jsonl:1 must be a row of a finished run, got: some of it is missing; remove the line"):
+    change_row(tmp_path / "out" / "trials.parquet", 0, drift=drift)
+    with pytest.raises(JobError, match=r"trials.parquet must be the rows of a rate search, got: rate 0.03, seed 0 without a drift"):
         search(problem, tmp_path / "out", settings, resume=True)
 
 
 def test_a_rate_that_stayed_inside_stays_the_answer_on_another_grid(problem: Problem, tmp_path: Path) -> None:
-    assert search(problem, tmp_path / "out", laddered(problem, most=3.0)).rate == 3e-2
-    again = search(problem, tmp_path / "out", laddered(problem, most=3.0, ladder={"low": 1e-4, "high": 1e-3, "count": 2}), resume=True)
+    assert search(problem, tmp_path / "out", searched(problem, most=3.0)).rate == 3e-2
+    again = search(problem, tmp_path / "out", searched(problem, most=3.0, rate_search={"low": 1e-4, "high": 1e-3, "count": 2}), resume=True)
     assert again.rate == 3e-2
     assert again.rates == [1e-4, 1e-3, 3e-2]
 
 
-def test_a_ladder_needs_a_rate_to_find_and_steps_behind_the_warm_up(problem: Problem, tmp_path: Path) -> None:
+def test_a_search_needs_a_rate_to_find_and_steps_behind_the_warm_up(problem: Problem, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tune.learning_rate must be safe where the rate is looked for, got 0.001"):
-        search(problem, tmp_path / "out", laddered(problem, rate=1e-3))
-    with pytest.raises(ConfigError, match=r"tune.warmup_steps must be below ladder.steps = 9, got 9: no run would come to its rate"):
-        search(problem, tmp_path / "out", laddered(problem, tune={"warmup_steps": 9}))
-    with pytest.raises(ConfigError, match=r"ladder.count must leave values that differ in three digits, got 10 from 1e-08 to 1.01e-08"):
-        laddered(problem, ladder={"low": 1e-8, "high": 1.01e-8, "count": 10})
+        search(problem, tmp_path / "out", searched(problem, rate=1e-3))
+    with pytest.raises(ConfigError, match=r"tune.warmup_steps must be below rate_search.steps = 9, got 9: no run would come to its rate"):
+        search(problem, tmp_path / "out", searched(problem, tune={"warmup_steps": 9}))
+    with pytest.raises(
+        ConfigError, match=r"rate_search.count must leave values that differ in three digits, got 10 from 1e-08 to 1.01e-08"
+    ):
+        searched(problem, rate_search={"low": 1e-8, "high": 1.01e-8, "count": 10})
     assert not (tmp_path / "out").exists()
 
 
 def test_a_job_with_a_safe_rate_is_one_with_that_rate_and_limit(problem: Problem, tmp_path: Path) -> None:
-    found = search(problem, tmp_path / "search", laddered(problem))
+    found = search(problem, tmp_path / "search", searched(problem))
     results = [
-        run(problem, tmp_path / "safe", laddered(problem)),
-        run(problem, tmp_path / "number", laddered(problem, rate=found.rate, most=found.limit)),
+        run(problem, tmp_path / "safe", searched(problem)),
+        run(problem, tmp_path / "number", searched(problem, rate=found.rate, most=found.limit)),
     ]
     safe, number = (load(tmp_path / name / "model").query for name in ("safe", "number"))
     assert weights_of(safe) == weights_of(number)
     assert log_of(tmp_path / "safe") == log_of(tmp_path / "number")
     assert read_description(Job(tmp_path / "safe"))["tune"]["learning_rate"] == "safe"
-    said = "the learning rate is the largest safe one that ladder/report.html found"
+    said = "the learning rate is the largest safe one that rate-search/report.html found"
     assert [one.training is not None and said in one.training.notes for one in results] == [True, False]
 
 
 def test_a_search_goes_on_with_the_same_probes_alone(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "probes.txt"
     own.write_text("".join(f"probe {number} of nothing\n" for number in range(24)), encoding="utf-8")
-    settings = laddered(problem, most=0.05)
+    settings = searched(problem, most=0.05)
     settings = settings.model_copy(update={"guard": settings.guard.model_copy(update={"probes": str(own)})})
     cut_after(2, monkeypatch)
     with pytest.raises(InterruptionError):
@@ -243,7 +246,7 @@ def test_a_search_goes_on_with_the_same_probes_alone(problem: Problem, tmp_path:
 
 
 def test_a_job_whose_description_is_older_than_the_digests_of_probes_goes_on(problem: Problem, tmp_path: Path) -> None:
-    settings = laddered(problem, rate=1e-3)
+    settings = searched(problem, rate=1e-3)
     whole = run(problem, tmp_path / "job", settings)
     forget(Job(tmp_path / "job"), "job.probes", "job.probed_vectors")
     again = run(problem, tmp_path / "job", settings, resume=True)
@@ -258,21 +261,21 @@ def test_a_job_whose_description_is_older_than_the_digests_of_probes_goes_on(pro
 def test_other_settings_are_told_before_the_data_are_read(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_after(2, monkeypatch)
     with pytest.raises(InterruptionError):
-        search(problem, tmp_path / "search", laddered(problem, most=0.05))
+        search(problem, tmp_path / "search", searched(problem, most=0.05))
     monkeypatch.setattr(TuningContext, "examples", lambda self, section: pytest.fail("read"))
     with pytest.raises(JobError, match=r"guard.most was 0.05, is 0.06"):
-        search(problem, tmp_path / "search", laddered(problem, most=0.06), resume=True)
+        search(problem, tmp_path / "search", searched(problem, most=0.06), resume=True)
 
 
-def test_a_job_that_was_cut_short_in_its_ladder_goes_on(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = laddered(problem, run={"checkpoint_seconds": 1e-6})
+def test_a_job_that_was_cut_short_in_its_search_goes_on(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = searched(problem, run={"checkpoint_seconds": 1e-6})
     run(problem, tmp_path / "straight", settings)
     taken = cut_after(5, monkeypatch)
     with pytest.raises(InterruptionError):
         run(problem, tmp_path / "cut", settings)
     assert not (tmp_path / "cut" / "log.jsonl").exists()
     run(problem, tmp_path / "cut", settings, resume=True)
-    # The ladder's second run went on behind its second step.
+    # The search's second run went on behind its second step.
     assert taken[:7] == [0, 1, 2, 0, 1, -1, 2]
     one, other = (load(tmp_path / name / "model").query for name in ("straight", "cut"))
     assert weights_of(one) == weights_of(other)
@@ -280,13 +283,13 @@ def test_a_job_that_was_cut_short_in_its_ladder_goes_on(problem: Problem, tmp_pa
 
 def test_a_job_without_any_safe_rate_says_what_to_do(problem: Problem, tmp_path: Path) -> None:
     with pytest.raises(
-        JobError, match=r"one rate of the ladder must stay within the band .* got none: the lowest, 3e-05, leaves it; lower"
+        JobError, match=r"one rate of the search must stay within the band .* got none: the lowest, 3e-05, leaves it; lower"
     ):
-        run(problem, tmp_path / "job", laddered(problem, most=1e-9))
+        run(problem, tmp_path / "job", searched(problem, most=1e-9))
 
 
 def test_torch_draws_are_left_as_they_were(problem: Problem, tmp_path: Path) -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    search(problem, tmp_path / "out", laddered(problem, most=1e-9))
+    search(problem, tmp_path / "out", searched(problem, most=1e-9))
     assert torch.equal(before, torch.get_rng_state())
