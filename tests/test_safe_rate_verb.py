@@ -73,12 +73,12 @@ def test_a_beir_folder_which_lists_no_negatives_takes_the_hardest_of_the_store_a
 
 
 def test_a_file_for_tune_serves_whatever_rate_it_names(verb: Verb) -> None:
-    Path("tune.toml").write_text("[tune]\nlearning_rate = 5e-8\nmargin = 0.3\n", encoding="utf-8")
+    Path("tune.toml").write_text("[tune]\nlearning_rate = 5e-8\nloss.margin = 0.3\n", encoding="utf-8")
     Path("probes.txt").write_text("".join(f"probe {number}\n" for number in range(20)), encoding="utf-8")
     said = verb(*SHORT, "--config", "tune.toml", "--probes", "probes.txt", "--json")
     assert said.code == 0, said.err
     found = json.loads(said.out)
-    assert (found["probes"], found["settings"]["tune"]["margin"]) == (20, 0.3)
+    assert (found["probes"], found["settings"]["tune"]["loss"]["margin"]) == (20, 0.3)
     again = verb(*SHORT, "--config", "tune.toml", "--probes", "probes.txt", "--json", "--resume")
     assert json.loads(again.out)["trials"] == found["trials"]
     assert "seed 0:" not in again.err

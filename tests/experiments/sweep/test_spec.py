@@ -1,14 +1,17 @@
 """Which runs a sweep consists of, and what they are called."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from adiabat.config.reader import checked
-from adiabat.config.sweeps import TuneSweepSettings
+from adiabat.config.budgets import ScalingSettings
+from adiabat.config.reader import checked, read_settings, read_table
+from adiabat.config.sweeps import SweepSettings, TuneSweepSettings, sweep_kind
 from adiabat.core.errors import ConfigError
 from adiabat.evaluation.score_files import run_folder_name
 from adiabat.experiments.grid import plan_runs
+from adiabat.experiments.sweep_rows import rows_at
 
 
 def sweep_of(**tables: Any) -> TuneSweepSettings:
@@ -129,3 +132,18 @@ def test_what_has_no_effect_on_a_run_is_no_value_of_it() -> None:
     taught = {"rehearsal": {"use": True, "texts": "a.txt"}, "grid": {"rehearsal": {"weight": [1.0]}}}
     runs = plan_runs(sweep_of(variants=[{"name": "plain"}, {"name": "taught", **taught}]))
     assert [run.varied["rehearsal.weight"] for run in runs] == [None, 1.0]
+
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.mark.parametrize("path", sorted((BENCHMARKS / "sweeps").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_specs_of_published_sweeps_load_and_their_rows_are_read(path: Path) -> None:
+    kind = sweep_kind(read_table(path, SweepSettings))
+    assert plan_runs(read_settings(kind, path))
+    assert rows_at(path.with_suffix("") / "runs.parquet").every
+
+
+@pytest.mark.parametrize("path", sorted((BENCHMARKS / "scaling").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_specs_of_published_scaling_experiments_load(path: Path) -> None:
+    assert read_settings(ScalingSettings, path).scaling.budgets
