@@ -14,6 +14,11 @@ def test_a_former_module_gives_the_names_of_the_present_one(former: str, present
     assert getattr(importlib.import_module(former), name) is getattr(module, name)
 
 
+def test_a_renamed_function_is_found_by_its_former_name() -> None:
+    former = importlib.import_module("adiabat.store.lexical")
+    assert former.build_lexical is importlib.import_module("adiabat.store.bm25").build_bm25
+
+
 def test_other_modules_of_a_former_room_are_missing() -> None:
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("adiabat.model.never")

@@ -7,6 +7,9 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+RENAMED = {"build_lexical": "build_bm25"}
+"""Former and present names of functions in these modules."""
+
 FORMER = {
     "adiabat.errors": "adiabat.core.errors",
     "adiabat.model.directory": "adiabat.models.loading",
@@ -22,7 +25,8 @@ class _Former(Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Give the module the names of the present one."""
         if module.__name__ in FORMER:
-            vars(module)["__getattr__"] = import_module(FORMER[module.__name__]).__getattribute__
+            present = import_module(FORMER[module.__name__])
+            vars(module)["__getattr__"] = lambda name: getattr(present, RENAMED.get(name, name))
 
 
 class FormerNames(MetaPathFinder):
