@@ -26,7 +26,11 @@ class _Former(Loader):
         """Give the module the names of the present one."""
         if module.__name__ in FORMER:
             present = import_module(FORMER[module.__name__])
-            vars(module)["__getattr__"] = lambda name: getattr(present, RENAMED.get(name, name))
+
+            def find(name: str) -> object:
+                return getattr(present, RENAMED.get(name, name))
+
+            vars(module)["__getattr__"] = find
 
 
 class FormerNames(MetaPathFinder):

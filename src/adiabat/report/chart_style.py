@@ -2,7 +2,8 @@
 
 Text stays text, so that any script is drawn by the reader's fonts. Colours are drawn as fixed values and then replaced by the page's CSS
 variables with the fixed value as the fallback: the picture follows light and dark, and still stands alone. Nothing here or in the
-drawing code uses pyplot's state between calls, and the same figure gives the same bytes.
+drawing code uses pyplot's state between calls, and the same figure gives the same bytes. matplotlib is imported when something is
+drawn: tables on the terminal need none of it.
 """
 
 import io
@@ -10,15 +11,17 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import matplotlib
 import numpy as np
 from jaxtyping import Float
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm
-from matplotlib.figure import Figure
 
 from adiabat.core.text import printable
+
+if TYPE_CHECKING:
+    from matplotlib.colors import Colormap, Normalize
+    from matplotlib.figure import Figure
 
 INK, MUTED, RULE, PAPER = "#1c2127", "#5d6773", "#d8dde3", "#fefefd"
 GOOD, BAD, ACCENT = "#1f6fb4", "#ad4605", "#6a5196"
@@ -32,6 +35,8 @@ _LARGEST_SCALE = 1.5
 
 def drawing() -> AbstractContextManager[None]:
     """The project's drawing settings, for as long as the context lasts."""
+    import matplotlib
+
     return matplotlib.rc_context(
         {
             "svg.fonttype": "none",
@@ -54,7 +59,7 @@ def drawing() -> AbstractContextManager[None]:
     )
 
 
-def saved(draw: Callable[[], Figure]) -> str:
+def saved(draw: "Callable[[], Figure]") -> str:
     """A figure as a file that stands alone, with colours and fonts of its own."""
     vectors = io.StringIO()
     with drawing(), _without_glyphs():
@@ -71,8 +76,10 @@ def _without_glyphs() -> Iterator[None]:
         yield
 
 
-def inline_svg(figure: Figure, *, name: str) -> str:
+def inline_svg(figure: "Figure", *, name: str) -> str:
     """The figure as an SVG element for inlining: no prolog, no style sheet, ids of its own, the page's fonts and colours."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     figure.patch.set_visible(False)
     for axes in figure.axes:
         if not axes.collections:
@@ -109,35 +116,57 @@ def _inlined_tag(tag: str, name: str) -> str:
     return tag
 
 
-_DIVERGING = LinearSegmentedColormap.from_list(
-    "worse-better", ["#9c3d02", "#e08a4a", "#f6d9c0", "#f5f5f4", "#c6dbef", "#5b9bd0", "#12508a"], N=61
-)
-
 LEAST_REACH = 1.0
 """Percent, or points, at which a heat map's colours are full, at least, so that changes of nearly nothing look like nothing."""
 
 
-def colours(cells: Float[np.ndarray, "..."], *, compared: bool) -> tuple[Colormap, Normalize]:
-    """How numbers become colours.
+@dataclass(frozen=True, slots=True)
+class ColourScale:
+    """Colours of numbers: those of a cell, and of the text in it."""
+
+    map: "Colormap"
+    norm: "Normalize"
+
+    def colour(self, value: float) -> str:
+        """Hexadecimal colour of a value."""
+        from matplotlib.colors import to_hex
+
+        return to_hex(self.map(self.norm(value)))
+
+    def text_colour(self, value: float) -> str:
+        """Black or white, whichever contrasts more with the cell (cells keep their colours in the dark scheme)."""
+        if not np.isfinite(value):
+            return MUTED
+        red, green, blue, _ = (
+            channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in self.map(self.norm(value))
+        )
+        luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+        # The contrasts 1.05 / (luminance + 0.05) and (luminance + 0.05) / 0.05 meet at 0.179; both are above 4.5 there.
+        return "#ffffff" if luminance < 0.179 else "#000000"
+
+
+def heat_scale(cells: Float[np.ndarray, "..."], *, compared: bool) -> ColourScale:
+    """The colours of a heat map.
 
     Args:
         cells: All that share the scale; NaN where there is no value.
     """
+    import matplotlib
+    from matplotlib.colors import LinearSegmentedColormap, Normalize, TwoSlopeNorm
+
     finite = cells[np.isfinite(cells)]
     if compared:
         reach = max(float(np.abs(finite).max(initial=0.0)), LEAST_REACH)
-        return _DIVERGING, TwoSlopeNorm(0, -reach, reach)
+        shades = ["#9c3d02", "#e08a4a", "#f6d9c0", "#f5f5f4", "#c6dbef", "#5b9bd0", "#12508a"]
+        return ColourScale(LinearSegmentedColormap.from_list("worse-better", shades, N=61), TwoSlopeNorm(0, -reach, reach))
     low, high = float(finite.min(initial=1.0)), float(finite.max(initial=0.0))
-    return matplotlib.colormaps["cividis"].resampled(61), Normalize(low, high if high > low else low + 0.01)
+    return ColourScale(matplotlib.colormaps["cividis"].resampled(61), Normalize(low, high if high > low else low + 0.01))
 
 
-def legible(value: float, colour_map: Colormap, scale: Normalize) -> str:
-    """Black or white, whichever contrasts more with the cell (cells keep their colours in the dark scheme)."""
-    if not np.isfinite(value):
-        return MUTED
-    red, green, blue, _ = (
-        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in colour_map(scale(value))
-    )
-    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    # The contrasts 1.05 / (luminance + 0.05) and (luminance + 0.05) / 0.05 meet at 0.179; both are above 4.5 there.
-    return "#ffffff" if luminance < 0.179 else "#000000"
+_SHADES = np.array([[0x3F, 0x95, 0xDC], [0x80, 0x71, 0xC4], [0xB0, 0x50, 0x8F], [0xB0, 0x48, 0x1F]])
+
+
+def shade(share: float) -> str:
+    """Colour of a curve among many, from the smallest (0) to the largest (1), visible on light and dark pages alike."""
+    channels = [round(float(np.interp(3 * share, range(4), _SHADES[:, channel]))) for channel in range(3)]
+    return f"#{channels[0]:02x}{channels[1]:02x}{channels[2]:02x}"

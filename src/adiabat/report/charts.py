@@ -5,17 +5,18 @@ Legends stand beside the axes, so that they cover no curve.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from adiabat.core.text import cut_middle
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg, saved
 from adiabat.report.format import cut_name, difference_tick, number
 from adiabat.results.evaluation_result import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 WIDE, NARROW = 7.4, 4.0
 """Inches: of a picture over the whole column, and of one over half of it or a telephone."""
@@ -33,7 +34,7 @@ class Chart:
     """A picture by name, drawn when it is asked for."""
 
     name: str
-    draw: Callable[[], Figure]
+    draw: "Callable[[], Figure]"
 
     def inline(self) -> str:
         """As an element of a page, in its colours."""
@@ -85,8 +86,10 @@ def forest(
         flipped: Whether lower values stand on the right.
         zero: Whether a line stands at 0.
     """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    def draw() -> Figure:
+    def draw() -> "Figure":
         figure = Figure(figsize=(NARROW if narrow else WIDE, 0.75 + (0.48 if narrow else 0.36) * len(rows)), layout="constrained")
         axes = figure.add_subplot()
         for position, row in enumerate(rows):
@@ -112,7 +115,7 @@ def forest(
     return Chart(name, draw)
 
 
-def _draw_row(axes: Axes, position: int, row: ForestRow, *, narrow: bool) -> None:
+def _draw_row(axes: "Axes", position: int, row: ForestRow, *, narrow: bool) -> None:
     colour = VERDICT_COLOURS[row.verdict]
     axes.plot(row.interval, [position] * 2, color=colour, linewidth=2.2, solid_capstyle="round", zorder=2)
     face = PAPER if row.verdict == "no evidence" else colour
@@ -204,8 +207,9 @@ class Panel:
 
 def curves(name: str, panels: Sequence[Panel], *, width: float = WIDE, height: float = 3.0, columns: int = 2) -> Chart:
     """Panels side by side with one legend beside them."""
+    from matplotlib.figure import Figure
 
-    def draw() -> Figure:
+    def draw() -> "Figure":
         across = min(columns, len(panels))
         down = -(-len(panels) // across)
         figure = Figure(figsize=(width, height * down), layout="constrained")
@@ -217,7 +221,9 @@ def curves(name: str, panels: Sequence[Panel], *, width: float = WIDE, height: f
     return Chart(name, draw)
 
 
-def _draw_panel(axes: Axes, panel: Panel) -> None:
+def _draw_panel(axes: "Axes", panel: Panel) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
     axes.set_xscale("log" if "x" in panel.log else "linear")
     axes.set_yscale("log" if "y" in panel.log else "linear")
     if panel.linear_to:
@@ -256,7 +262,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_axisbelow(True)
 
 
-def _draw_line(axes: Axes, line: Line) -> None:
+def _draw_line(axes: "Axes", line: Line) -> None:
     xs = np.array([x for x, _ in line.points], dtype=np.float64)
     ys = np.array([np.nan if y is None else y for _, y in line.points], dtype=np.float64)
     for x, ends in zip(xs, line.intervals, strict=False):
@@ -276,7 +282,7 @@ def _draw_line(axes: Axes, line: Line) -> None:
     )
 
 
-def _add_legend(figure: Figure, *, beside: bool) -> None:
+def _add_legend(figure: "Figure", *, beside: bool) -> None:
     """One entry for each label, right of the axes, or below them where the picture is narrow."""
     entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     if entries:
@@ -288,8 +294,10 @@ def _add_legend(figure: Figure, *, beside: bool) -> None:
 
 def bars(name: str, rows: Sequence[tuple[str, float]], *, label: str) -> Chart:
     """Bars with their values, the first on top."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    def draw() -> Figure:
+    def draw() -> "Figure":
         figure = Figure(figsize=(WIDE, 0.7 + 0.25 * len(rows)), layout="constrained")
         axes = figure.add_subplot()
         widths = [value for _, value in rows]
@@ -326,8 +334,10 @@ def histogram(
     name: str, edges: Sequence[float], spreads: Sequence[Spread], *, label: str, width: float, band: tuple[float, float] | None = None
 ) -> Chart:
     """Distributions over the same bins, with medians at the foot."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    def draw() -> Figure:
+    def draw() -> "Figure":
         figure = Figure(figsize=(width, 3.0), layout="constrained")
         axes = figure.add_subplot()
         if band:
@@ -360,8 +370,9 @@ Points = Sequence[tuple[float, float]]
 
 def scatter(name: str, panels: Sequence[tuple[str, Sequence[tuple[str, Points]]]]) -> Chart:
     """Maps of points without axes: title of each panel, then label and points of each group, the last on top."""
+    from matplotlib.figure import Figure
 
-    def draw() -> Figure:
+    def draw() -> "Figure":
         figure = Figure(figsize=(WIDE, 4.0) if len(panels) > 1 else (4.8, 4.9), layout="constrained")
         for position, (title, groups) in enumerate(panels, start=1):
             axes = figure.add_subplot(1, len(panels), position)

@@ -18,10 +18,9 @@ import jinja2
 import numpy as np
 from jaxtyping import Bool, Float
 from markupsafe import Markup
-from matplotlib.colors import to_hex
 
 from adiabat.core.text import DASH, cut, printable
-from adiabat.report.chart_style import colours, legible
+from adiabat.report.chart_style import heat_scale
 from adiabat.report.charts import Chart
 from adiabat.report.format import signed
 from adiabat.report.tables import Cell, Column, Section, Table
@@ -225,15 +224,15 @@ def heat_cells(
         lower_is_better: Whether negative changes are better.
         decimals: Of the texts.
     """
-    colour_map, scale = colours(among, compared=compared)
+    scale = heat_scale(among, compared=compared)
     direction = -1 if compared and lower_is_better else 1
 
     def cell(value: float, is_marked: bool) -> HeatCell:
         if not np.isfinite(value):
-            return HeatCell(DASH, "transparent", legible(value, colour_map, scale), is_marked)
+            return HeatCell(DASH, "transparent", scale.text_colour(value), is_marked)
         text = signed(value, decimals=decimals) if compared else f"{value:.{decimals}f}"
         shown = direction * value
-        return HeatCell(text, to_hex(colour_map(scale(shown))), legible(shown, colour_map, scale), is_marked)
+        return HeatCell(text, scale.colour(shown), scale.text_colour(shown), is_marked)
 
     return [list(map(cell, *row)) for row in zip(values.tolist(), marked.tolist(), strict=True)]
 

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.colors import to_hex
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, integer, share
 from adiabat.report import format as texts
 from adiabat.report import ranking_headline as words
-from adiabat.report.chart_style import colours, legible
+from adiabat.report.chart_style import heat_scale
 from adiabat.report.charts import SERIES, ForestRow, Line, Panel, curves, forest, short
 from adiabat.report.page import Figure, Group, HeatCell, HeatMap, Notes, Terms
 from adiabat.report.tables import Cell, Column, Table
@@ -196,12 +195,9 @@ def _heat_map(ranking: Ranking) -> HeatMap:
     rows: list[Standing | Start] = [*ranking.standings, *ranking.starts]
     scores = np.array([[level.score for level in row.tasks] for row in rows])
     gaps = 100 * (scores - scores[: len(ranking.standings)].max(axis=0))
-    colour_map, scale = colours(gaps, compared=True)
+    scale = heat_scale(gaps, compared=True)
     cells = [
-        [
-            HeatCell(f"{score:.3f}", to_hex(colour_map(scale(gap))), legible(gap, colour_map, scale), marked=False)
-            for score, gap in zip(*row, strict=True)
-        ]
+        [HeatCell(f"{score:.3f}", scale.colour(gap), scale.text_colour(gap), marked=False) for score, gap in zip(*row, strict=True)]
         for row in zip(scores.tolist(), gaps.tolist(), strict=True)
     ]
     return HeatMap(

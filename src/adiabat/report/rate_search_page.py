@@ -6,19 +6,14 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from matplotlib.colors import LinearSegmentedColormap, to_hex
-
 from adiabat.core.text import DASH, counted, duration, integer
 from adiabat.report import rate_search_headline as words
-from adiabat.report.chart_style import INK
+from adiabat.report.chart_style import INK, shade
 from adiabat.report.charts import Chart, Line, Panel, curves
 from adiabat.report.format import cut_name, number, setting
 from adiabat.report.page import Figure, Group, Page, Terms
 from adiabat.report.tables import Cell, Column, Table
 from adiabat.results.rate_search_result import RateTrial, SafeRate
-
-_RATES = LinearSegmentedColormap.from_list("low-high", ["#3f95dc", "#8071c4", "#b0508f", "#b0481f"])
-"""From the lowest rate to the highest ever darker, all of them seen on light and dark pages alike."""
 
 _TERMS = [
     (
@@ -260,7 +255,7 @@ def _label(result: SafeRate, trial: RateTrial) -> str:
 def _colour(result: SafeRate, trial: RateTrial) -> str:
     rates = [other.rate for other in result.trials] + result.rates
     span = math.log(max(rates) / min(rates))
-    return to_hex(_RATES(math.log(trial.rate / min(rates)) / span if span else 0.0))
+    return shade(math.log(trial.rate / min(rates)) / span if span else 0.0)
 
 
 def _ticks(result: SafeRate) -> list[float]:

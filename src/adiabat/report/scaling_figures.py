@@ -6,10 +6,9 @@ from itertools import groupby, pairwise
 from typing import Literal
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap, to_hex
 
 from adiabat.core.text import cut_middle, integer
-from adiabat.report.chart_style import MUTED
+from adiabat.report.chart_style import MUTED, shade
 from adiabat.report.charts import Chart, Line, Panel, curves
 from adiabat.report.format import number
 from adiabat.results.scaling_result import KindRecord, LineRecord, ScalingResult, ScalingRun
@@ -31,8 +30,6 @@ METHODS: tuple[Method, ...] = ("full", "freezing", "bias", "lora")
 
 _HUES = (("#1f6fb4", "o"), ("#a67c00", "s"), ("#c2568f", "^"), ("#1b8a5a", "D"))
 """Mid-tones, to be seen on light and dark pages alike; markers tell methods apart without colour."""
-
-_SHADES = LinearSegmentedColormap.from_list("small-large", ["#3f95dc", "#8071c4", "#b0508f", "#b0481f"])
 
 
 SIZE, TOKENS, BUDGET = "size, parameters", "tokens", "budget, FLOP"
@@ -60,7 +57,7 @@ def figures(result: ScalingResult) -> list[tuple[Chart, str, str]]:
 
 def _curve(label: str, points: Sequence[tuple[float, float]], hue: int | float, look: Look = "marked") -> Line:
     """A line of the colour of its method, by number, or of its budget, by a share of the way from light to dark."""
-    colour, marker = _HUES[hue] if isinstance(hue, int) else (to_hex(_SHADES(hue)), "D" if look == "point" else "o")
+    colour, marker = _HUES[hue] if isinstance(hue, int) else (shade(hue), "D" if look == "point" else "o")
     style = {"marked": "-", "line": "-", "dashed": "--", "hollow": "", "point": ""}[look]
     return Line(points, label, colour, "" if look in ("line", "dashed") else marker, style, width=1.3, hollow=look == "hollow")
 
