@@ -1,13 +1,10 @@
 """Settings: every key can be reached, every fault is told at once and in plain words, nothing is ignored on the quiet."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 import adiabat
 from adiabat.config.dual_training import TrainSettings
@@ -105,10 +102,6 @@ def test_an_unknown_key_near_none_is_answered_with_what_there_is() -> None:
     assert fault(SearchSettings, "run.xyz=1") == "unknown key run.xyz; the keys here are run.device"
 
 
-def test_a_search_that_draws_nothing_at_random_takes_no_seed() -> None:
-    assert fault(SearchSettings, "run.seed=1").startswith("unknown key run.seed")
-
-
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(
@@ -137,33 +130,19 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
             for value, shown in (("fast", "'fast'"), ("true", "true"), ("inf", "inf"), ("0", "0"), ("nan", "nan"))
         ),
         ("tune.loss.margin=fast", "tune.loss.margin must be a number, got 'fast'; the default is 0.1"),
-        ("tune.loss.margin=true", "tune.loss.margin must be a number, got true; the default is 0.1"),
         ("tune.loss.margin=inf", "tune.loss.margin must be a finite number, got inf; the default is 0.1"),
         ("tune.loss.margin=1e300", "tune.loss.margin must be <= 1000000, got 1e+300; the default is 0.1"),
-        ("tune.pull=1e39", "tune.pull must be <= 1000000, got 1e+39; the default is 0.0"),
-        ("tune.loss={kind='in_batch_softmax', temperature=1e-320}", "tune.loss.temperature must be >= 1e-06, got 1e-320"),
         ("run.seed=99999999999999999999", "run.seed must be <= 4294967295, got 99999999999999999999; the default is 0"),
-        ("tune.loss={kind='in_batch_softmax', temperature=0}", "tune.loss.temperature must be >= 1e-06, got 0; the default is 0.05"),
         ("guard.most=0", 'guard.most must be a number > 0, or "noise", got 0'),
         ("tune.batch_size=1.5", "tune.batch_size must be a whole number, got 1.5; the default is 14"),
-        ("tune.batch_size=true", "tune.batch_size must be a whole number, got true; the default is 14"),
-        ("tune.batch_size='14'", "tune.batch_size must be a whole number, got '14'; the default is 14"),
         ("tune.dropout=yes", "tune.dropout must be true or false, got 'yes'; the default is false"),
-        ("tune.dropout=1", "tune.dropout must be true or false, got 1; the default is false"),
         ("tune.freeze=embeddings", "tune.freeze must be a list, got 'embeddings'; the default is ['embeddings']"),
-        ("tune.freeze=[1]", "tune.freeze must be text (in quotes), got 1; the default is ['embeddings']"),
         ("tune.loss=hinge", "tune.loss must be one of triplet, in_batch_softmax, store_softmax, got 'hinge'; write one of them"),
-        ("tune=3", "tune must be a table of settings, got 3"),
-        ("tune.loss.margin.x=3", "tune.loss.margin must be a number, got {'x': 3}; the default is 0.1"),
-        ("data.split=2024", "data.split must be text (in quotes), got 2024"),
         ("data.split=", "data.split must be text that is not empty, got ''"),
         ("data.validation_fraction=1", "data.validation_fraction must be < 1, got 1; the default is 0.1"),
-        ('tune.schedule={kind="exponential", gamma=2}', "tune.schedule.gamma must be <= 1, got 2; the default is 0.98"),
-        ("tune.method=lorra", "tune.method must be one of full, bias, lora, got 'lorra'; did you mean lora?"),
         ("tune.loss={margin=0.1, temperature=0.1}", "tune.loss.temperature belongs to in_batch_softmax, store_softmax; kind is triplet"),
         ("tune.loss={kind='store_softmax', distance='euclidean'}", "tune.loss.distance must be 'cosine' or 'dot', got 'euclidean'"),
         ("tune.method=3", "tune.method must be a table of settings, got 3"),
-        ("run.keep_checkpoints=1", "run.keep_checkpoints must be >= 2, got 1"),
         ("tune.warmup_steps=1000001", "tune.warmup_steps must be at most max_epochs x batches_per_epoch = 1000000, got 1000001"),
     ],
 )
@@ -194,19 +173,16 @@ def test_what_is_no_assignment_is_refused(assignment: str) -> None:
         (lambda path: None, ".*x.toml must be a TOML file of settings, got no such file; check the path"),
         (lambda path: path.mkdir(), ".*x.toml must be a readable TOML file of settings, got: Is a directory"),
         (lambda path: path.write_bytes(b"\xff\xfa"), ".*x.toml must be a readable TOML file of settings, got: .*utf-8"),
+        (lambda path: path.write_bytes("[tune]".encode("utf-16")), "x.toml must be UTF-8, got UTF-16; convert it"),
+        (lambda path: path.write_bytes(b"\xfe\xff" + "[tune]".encode("utf-16-be")), "x.toml must be UTF-8, got UTF-16; convert it"),
         (lambda path: path.write_text("[tune]\nmargin = \n"), r"x.toml must be TOML: .*\(at line 2, column 10\)"),
     ],
-    ids=["missing", "folder", "bytes", "not TOML"],
+    ids=["missing", "folder", "bytes", "UTF-16", "UTF-16 of the other order", "not TOML"],
 )
 def test_a_file_that_cannot_be_read_is_named(spoil: Callable[[Path], object], told: str, tmp_path: Path) -> None:
     spoil(tmp_path / "x.toml")
     with pytest.raises(ConfigError, match=told):
         read_settings(TuneSettings, tmp_path / "x.toml")
-
-
-def test_settings_do_not_change_after_they_were_read() -> None:
-    with pytest.raises(ValidationError, match="frozen"):
-        TuneSettings().tune.batch_size = 3
 
 
 @pytest.mark.parametrize(
@@ -222,19 +198,9 @@ def test_embed_hands_its_data_settings_to_the_reader(assignment: str, told: str,
         adiabat.embed("demo", tmp_path / "c.jsonl", tmp_path / "out", settings=read_settings(EmbedSettings, None, [assignment]))
 
 
-def test_what_was_resolved_reads_back_as_itself() -> None:
-    settings = read_settings(TuneSettings, None, ['tune.freeze=["embeddings", "blocks[0]"]', "data.split=train", "encoder.query_prompt=''"])
-    assert checked(TuneSettings, settings.model_dump(mode="json", exclude_none=True)) == settings
-
-
 def test_a_long_value_is_shown_in_short() -> None:
     assert shown("x" * 1000) == f"'{'x' * 76}..."
     assert (shown(True), shown((1, "a")), shown(2e-5)) == ("true", "[1, 'a']", "2e-05")
-
-
-def test_settings_need_no_torch() -> None:
-    code = "import sys, adiabat.config; print(sorted({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_a_model_that_was_trained_from_settings_has_them_but_for_what_code_may_run() -> None:

@@ -29,19 +29,11 @@ def test_a_table_of_tasks_becomes_what_its_kind_says() -> None:
         ({"kind": "stss", "data": "x"}, f"tasks.kind of number 1 must be one of {KINDS}, got 'stss'; did you mean sts?"),
         ({"data": "x"}, f"tasks.kind of number 1 must be one of {KINDS}, got none; write one of them"),
         ({"kind": "sts"}, "tasks.data of number 1 must be given, got none"),
-        ({"kind": "sts", "data": 3}, "tasks.data of number 1 must be text (in quotes), got 3"),
         ({"kind": "sts", "data": "x", "scre": "y"}, "unknown key tasks.scre; did you mean tasks.score?"),
-        ({"kind": "sts", "data": "x", "where": {"split": 3}}, "tasks.where.split of number 1 must be text (in quotes), got 3"),
-        ({"kind": "retrieval", "data": "x", "columns": {"qery": "y"}}, "unknown key tasks.columns.qery; did you mean tasks.columns.query?"),
-        ({"kind": "clustering", "data": "x", "restarts": 0}, "tasks.restarts of number 1 must be > 0, got 0; the default is 10"),
         (
             {"kind": "triplets", "data": "x", "drop_same_id": False},
             "tasks.drop_same_id of number 1 must be left out with kind = triplets, whose queries rank what they list, got false; "
             "leave it out",
-        ),
-        (
-            {"kind": "classification", "data": "x", "test": "y", "test_where": {"n": 1}},
-            "tasks.test_where.n of number 1 must be text (in quotes), got 1",
         ),
         ({"kind": "sts", "name": "mine", "data": ""}, "tasks.data of number 1 (mine) must be text that is not empty, got ''"),
     ],
@@ -87,21 +79,11 @@ def test_rows_of_one_table_that_are_told_apart_will_do(rows: dict[str, Any]) -> 
     assert dict(task.test_where) == rows.get("test_where", {})
 
 
-def test_what_is_compared_is_said_by_the_kind_of_a_task_alone() -> None:
-    assert "measure.negatives" in told({"measure": {"negatives": "auto"}})
-
-
 def test_faults_of_several_tasks_and_models_are_told_at_once() -> None:
     message = told({"tasks": [{"kind": "sts"}, {"kind": "no"}], "models": [{"model": "demo"}], "measure": {"resamples": 5}})
     assert message.startswith("4 faults: ")
     assert "tasks.kind of number 2 must be one of" in message
     assert "models.name of number 1 must be given, got none" in message
-
-
-def test_a_single_table_is_told_to_double_its_brackets() -> None:
-    assert (
-        told({"tasks": {"kind": "sts"}}) == "tasks must be a list of tables, got the single table [tasks]; double its brackets: [[tasks]]"
-    )
 
 
 @pytest.mark.parametrize("key", ["tasks", "models"])

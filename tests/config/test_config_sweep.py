@@ -11,12 +11,10 @@ from adiabat.core.errors import ConfigError
 
 
 def sweep_of(**tables: Any) -> TuneSweepSettings:
-    """Settings, checked."""
     return checked(TuneSweepSettings, tables)
 
 
 def fault(**tables: Any) -> str:
-    """What is said of wrong ones."""
     with pytest.raises(ConfigError) as caught:
         sweep_of(**tables)
     return str(caught.value)
@@ -36,11 +34,6 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
     ("tables", "told"),
     [
         ({"grid": {"tune": {"learning_rat": [1.0]}}}, "unknown key grid.tune.learning_rat; did you mean grid.tune.learning_rate?"),
-        ({"grid": {"learning_rate": [1.0]}}, "unknown key grid.learning_rate; did you mean grid.tune.learning_rate?"),
-        (
-            {"grid": {"optimiser": {"name": ["sgd"]}}},
-            "unknown key grid.optimiser.name; the tables are grid.data, grid.data.columns, grid.guard, grid.rehearsal, grid.tune",
-        ),
         (
             {"grid": {"encoder": {"max_tokens": [8]}}},
             "grid.encoder.max_tokens must be a setting that may vary from run to run; what may vary are keys of tune and data",
@@ -49,7 +42,6 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
             {"grid": {"tune": {"weight_decay": 0.1}}},
             "grid.tune.weight_decay must be a list of values, or a table with low and high, got 0.1",
         ),
-        ({"grid": {"tune": {"weight_decay": []}}}, "grid.tune.weight_decay must be a list of values"),
         ({"grid": {"tune": {"weight_decay": [0.1, 0.2, 0.1]}}}, "grid.tune.weight_decay must name each value once, got 0.1 more than once"),
         ({"grid": {"tune": {"weight_decay": [-1.0, 0.1]}}}, "tune.weight_decay must be"),
         (
@@ -78,12 +70,6 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
             {"variants": [{"name": "a", "tune": {"weight_decay": 0.1}}], "grid": {"tune": {"weight_decay": [0.2]}}},
             "tune.weight_decay must be set by grid or by variants, got both",
         ),
-        ({"variants": [{"name": "a", "tune": {"weight_decay": -0.1}}]}, "tune.weight_decay must be"),
-        ({"variants": [{"name": "a", "grid": {"tune": {"weight_decai": [0.1]}}}]}, "did you mean variants.grid.tune.weight_decay?"),
-        (
-            {"variants": [{"name": "a", "grid": {"tune": {"weight_decay": 0.1}}}]},
-            "variants.grid.tune.weight_decay must be a list of values",
-        ),
         ({"variants": [{"name": "a", "grid": {"tune": {"weight_decay": [0.1, -0.1]}}}]}, "tune.weight_decay must be"),
         (
             {"variants": [{"name": "a", "tune": {"weight_decay": 0.1}, "grid": {"tune": {"weight_decay": [0.2]}}}]},
@@ -94,15 +80,7 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
             "tune.weight_decay must be set by grid or by variants, got both",
         ),
         ({"sweep": {"seeds": [1, 1]}}, "sweep.seeds must be a list that names each seed once"),
-        ({"sweep": {"engine": "dask"}}, "sweep.engine must be"),
-        ({"sweep": {"seeds": []}}, "sweep.seeds must be a list that is not empty, got []"),
-        ({"sweep": {"seeds": [2**32]}}, "sweep.seeds must be <= 4294967295, got 4294967296"),
-        ({"sweep": {"targets": ["a", "a"]}}, "sweep.targets must be a list that names each task once, got ['a', 'a']"),
         ({"grid": {"tune": {"weight_decay": {}}}}, "grid.tune.weight_decay: low must be given, got none; high must be given, got none"),
-        (
-            {"variants": [{"name": "a", "grid": {"tune": {"weight_decay": {}}}}]},
-            "variants.grid.tune.weight_decay: low must be given, got none",
-        ),
         ({"variants": [{"name": "a"}, {"name": "b"}]}, "variants must differ, got 'a' and 'b', which set the same; leave one out"),
         (
             {
@@ -111,11 +89,6 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
             },
             "tune.weight_decay has no effect where every variant sets it; leave it out",
         ),
-        (
-            {"probes": {"use": False, "depth": 10}},
-            "probes.depth has no effect with probes.use = false; leave it out, or set probes.use to true",
-        ),
-        ({"foo": {"bar": 1}}, "unknown key foo.bar; the tables are data, data.columns, encoder, grid, guard, job, measure, probes"),
         (
             {"tasks": [{"kind": "retrieval", "name": "a", "data": "x"}, {"kind": "nli_grid", "name": "a", "data": "y"}]},
             "tasks must have names of their own, got 'a' more than once; rename them",
@@ -126,25 +99,9 @@ def test_what_is_wrong_is_told(tables: dict[str, Any], told: str) -> None:
     assert told in fault(**tables)
 
 
-@pytest.mark.parametrize(
-    ("tables", "told"),
-    [
-        (
-            {"rehearsal": {"weight": 2.0}},
-            "rehearsal.weight has no effect with rehearsal.use = false; leave it out, or set rehearsal.use to true",
-        ),
-        ({"sweep": {"seeds": [-1]}}, "sweep.seeds must be >= 0, got -1; the default is [0]"),
-        (
-            {"grid": {"tune": {"foo": [1]}}, "tune": {"foo": 2}},
-            "2 faults: unknown key tune.foo; ",
-        ),
-    ],
-)
-def test_what_is_wrong_is_told_once(tables: dict[str, Any], told: str) -> None:
-    assert fault(**tables).startswith(told)
-
-
-def test_faults_of_grid_and_tables_come_together() -> None:
+def test_each_fault_of_grid_and_tables_is_told_once_and_all_together() -> None:
+    assert fault(grid={"tune": {"foo": [1]}}, tune={"foo": 2}).startswith("2 faults: unknown key tune.foo; ")
+    assert fault(rehearsal={"weight": 2.0}).startswith("rehearsal.weight has no effect with rehearsal.use = false")
     said = fault(grid={"tune": {"weight_decai": [1.0]}}, tune={"batch_size": 0})
     assert "grid.tune.weight_decai" in said
     assert "tune.batch_size" in said

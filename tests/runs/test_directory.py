@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomli_w
 from pydantic import ValidationError
 
 from adiabat.adiabatic.tune_checks import RULES
@@ -45,37 +44,13 @@ def test_a_job_is_described_by_all_its_settings(tmp_path: Path) -> None:
     )
 
 
-def test_the_files_of_a_job_lie_in_its_directory() -> None:
-    job = Job(Path("runs/one"))
-    paths = (job.config, job.log, job.checkpoints, job.model, job.result, job.report)
-    assert [str(path.relative_to(job.folder)) for path in paths] == [
-        "config.toml",
-        "log.jsonl",
-        "checkpoints",
-        "model",
-        "result.json",
-        "report.html",
-    ]
-
-
-def test_an_empty_directory_may_be_used(tmp_path: Path) -> None:
-    assert is_job(open_job(tmp_path, description(), resume=False).folder)
-
-
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_directory_with_other_files_is_refused_and_left_as_it_is(tmp_path: Path, resume: bool) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
+@pytest.mark.parametrize(("name", "text"), [("notes.txt", "mine"), ("config.toml", "[server]\nport = 1\n")])
+def test_a_directory_with_other_files_is_refused_and_left_as_it_is(tmp_path: Path, name: str, text: str, resume: bool) -> None:
+    (tmp_path / name).write_text(text)
     with pytest.raises(JobError, match="--out must be a new or empty directory, .* holds other files; choose another"):
         open_job(tmp_path, description(), resume=resume)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
-@pytest.mark.parametrize("resume", [False, True])
-def test_a_configuration_that_describes_no_job_counts_as_other_files(tmp_path: Path, resume: bool) -> None:
-    (tmp_path / "config.toml").write_text("[server]\nport = 1\n")
-    assert not is_job(tmp_path)
-    with pytest.raises(JobError, match="holds other files"):
-        open_job(tmp_path, description(), resume=resume)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: text}
 
 
 def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
@@ -226,7 +201,7 @@ def test_a_place_without_a_job_is_told_to_whoever_resumes(tmp_path: Path, made: 
     told = require_fitting(folder, description(), resume=True, rules=RULES)
     assert told == f"--resume found no job to go on with, {folder} {why}: beginning a new one from the start"
     assert require_fitting(folder, description(), resume=False) is None
-    open_job(folder, description(), resume=False)
+    assert is_job(open_job(folder, description(), resume=made).folder)
     assert require_fitting(folder, description(), resume=True, rules=RULES) is None
 
 
@@ -246,22 +221,16 @@ def test_a_description_that_an_editor_gave_a_byte_order_mark_is_read(tmp_path: P
     assert read_description(job)["tune"]["loss"]["margin"] == 0.2
 
 
-def test_a_job_of_the_former_format_is_refused_by_its_number(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text("# SHA-256 of the lines below: 00\n[job]\nmodel = 'demo'\n", encoding="utf-8")
-    with pytest.raises(JobError, match="config.toml must have format 2, got format 1"):
-        open_job(tmp_path, description(), resume=True)
-
-
-def test_resuming_where_there_is_no_job_yet_begins_one(tmp_path: Path) -> None:
-    assert is_job(open_job(tmp_path / "new", description(), resume=True).folder)
-
-
-@pytest.mark.parametrize("text", [b"[job", b"\xff\xfe", b"job = [1,"])
-def test_a_damaged_description_is_one_line(tmp_path: Path, text: bytes) -> None:
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        *((text, "be undamaged, got .*; put back what stood there") for text in (b"[job", b"\xff\xfe", b"job = [1,")),
+        (b"# SHA-256 of the lines below: 00\n[job]\nmodel = 'demo'\n", "have format 2, got format 1"),
+    ],
+)
+def test_a_damaged_or_former_description_is_one_line(tmp_path: Path, text: bytes, told: str) -> None:
     (tmp_path / "config.toml").write_bytes(text)
-    with pytest.raises(
-        JobError, match="config.toml must be undamaged, got .*; put back what stood there, .* or start anew in another directory"
-    ):
+    with pytest.raises(JobError, match=f"config.toml must {told}"):
         open_job(tmp_path, description(), resume=True)
 
 
@@ -279,13 +248,7 @@ def test_looking_whether_a_directory_is_free_writes_nothing(tmp_path: Path) -> N
     require_free(tmp_path / "new", resume=False)
     require_free(tmp_path, resume=True)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_and_a_plain_model_are_no_jobs(tmp_path: Path) -> None:
-    assert not is_job(tmp_path / "missing")
     assert not is_job(tmp_path)
-    (tmp_path / "config.toml").write_text(tomli_w.dumps({"job": {"model": "m"}}))
-    assert is_job(tmp_path)
 
 
 def log_of(job: Job, *validations: tuple[float, int]) -> None:
