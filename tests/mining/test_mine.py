@@ -13,7 +13,6 @@ from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import AdiabatError, ConfigError, DataError
 from adiabat.core.files import read_json, write_json
 from adiabat.core.progress import Watch
-from adiabat.core.text import NO_BREAK
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
@@ -190,18 +189,6 @@ def test_a_judge_with_a_store_decides_as_one_that_encodes(here: Here, store: Sto
     assert judged[0].report["judged"] >= judged[0].report["dropped"]["judge"]["candidates"] + judged[0].report["negatives"]
 
 
-def test_rows_with_too_few_negatives_may_be_dropped(here: Here) -> None:
-    lines(Path("pairs.jsonl"), [*PAIRS, {"query": "zebra", "pos": ["d1"]}])
-    kept, dropped = here("kept.jsonl"), here("dropped.jsonl", mine={"too_few": "drop"})
-    assert (len(rows_of(kept)), len(rows_of(dropped))) == (20, 20)
-    assert kept.report["too_few"] == dropped.report["too_few"] == dropped.report["without"] == 1
-    lines(Path("pairs.jsonl"), [{"query": "zebra", "pos": ["d1"]}])
-    with pytest.raises(DataError, match="must hold at least one query, got none with a negative; lower the margins"):
-        here("zebra.jsonl")
-    with pytest.raises(DataError, match="must hold at least one query, got none with mine.negatives_per_query = 90"):
-        here("none.jsonl", mine={"too_few": "drop", "negatives_per_query": 90})
-
-
 @pytest.mark.parametrize("ids", [True, False], ids=["ids", "texts"])
 def test_negatives_by_the_positives_resemble_them(here: Here, ids: bool) -> None:
     # What is asked for shares words with one document, and its answer with others.
@@ -217,7 +204,7 @@ def test_negatives_by_the_positives_resemble_them(here: Here, ids: bool) -> None
     assert {*by_query["neg"], *by_positive["neg"]} <= set(either["neg"])
 
 
-def test_queries_without_any_negative_are_kept_apart_and_said(here: Here) -> None:
+def test_queries_without_any_negative_are_written_apart_or_dropped(here: Here) -> None:
     lines(Path("pairs.jsonl"), [*PAIRS, {"query": "zebra", "pos": ["d1"]}])
     mining = here()
     assert mining.without_negatives == Path("mined.without-negatives.jsonl")
@@ -229,12 +216,17 @@ def test_queries_without_any_negative_are_kept_apart_and_said(here: Here) -> Non
         1,
         "mined.without-negatives.jsonl",
     )
-    assert any("1 with none (in mined.without-negatives.jsonl)" in line.replace(NO_BREAK, " ") for line in mining.lines)
     dropped = here("dropped.jsonl", mine={"too_few": "drop"})
-    assert (dropped.without_negatives, dropped.report["without_negatives"]) == (None, None)
+    assert (dropped.without_negatives, dropped.report["without_negatives"], len(rows_of(dropped))) == (None, None, 20)
+    assert mining.report["too_few"] == dropped.report["too_few"] == dropped.report["without"] == 1
+    with pytest.raises(DataError, match="must hold at least one query, got none with mine.negatives_per_query = 90"):
+        here("none.jsonl", mine={"too_few": "drop", "negatives_per_query": 90})
     mining.out.unlink()
     with pytest.raises(DataError, match=r"must be a new file, mined\.without-negatives\.jsonl exists"):
         here()
+    lines(Path("pairs.jsonl"), [{"query": "zebra", "pos": ["d1"]}])
+    with pytest.raises(DataError, match="must hold at least one query, got none with a negative; lower the margins"):
+        here("zebra.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -252,20 +244,15 @@ def test_queries_without_any_negative_are_kept_apart_and_said(here: Here) -> Non
         ({"out": "gone/mined.jsonl"}, "--out must be in a folder that exists, got gone/mined.jsonl"),
         ({"index": Path("store")}, "--index must be a folder of its own, store is a store"),
         ({"index": Path("pairs.jsonl")}, "--index must be a folder of its own, pairs.jsonl is a file"),
+        ({"corpus": "faulty.jsonl"}, "2 faults"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_left(here: Here, store: Store, arguments: dict[str, Any], message: str) -> None:
+    lines(Path("faulty.jsonl"), [*DOCUMENTS, DOCUMENTS[0], {"_id": "x", "text": ""}])
     before = listing(Path())
     with pytest.raises(AdiabatError, match=message):
         here(**arguments)
     assert listing(Path()) == before
-
-
-def test_faults_of_the_corpus_leave_nothing(here: Here) -> None:
-    lines(Path("corpus.jsonl"), [*DOCUMENTS, DOCUMENTS[0], {"_id": "x", "text": ""}])
-    with pytest.raises(DataError, match="2 faults"):
-        here()
-    assert sorted(path.name for path in Path().iterdir()) == ["corpus.jsonl", "pairs.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +264,6 @@ def test_faults_of_the_corpus_leave_nothing(here: Here) -> None:
         ({"judge": {"store": "s"}}, "judge.store has no effect without judge.model"),
         ({"judge": {"model": "m", "relative": True}}, "judge.relative has no effect with judge.margin = 0"),
         ({"judge": {"model": "m", "relative": True, "margin": 1.5}}, "judge.margin must be <= 1 where judge.relative is true, got 1.5"),
-        ({"mine": {"near_duplicate": 1.5}}, "mine.near_duplicate must be <= 1, got 1.5"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(table: dict[str, Any], message: str) -> None:

@@ -63,14 +63,11 @@ def test_copies_parts_and_wholes_are_near(copy: str) -> None:
     assert overlap(copy, PASSAGE) == pytest.approx(overlap(PASSAGE, copy))
 
 
-def test_a_short_answer_is_not_a_copy_of_every_text_that_holds_it() -> None:
+def test_short_and_empty_texts_are_not_copies_of_every_text_that_holds_them() -> None:
     assert overlap("Paris", "Paris is the capital of France, and has been so for most of its history.") < 0.1
     assert overlap("Paris", "paris") == 1.0
     assert overlap("yes", "yes") == 1.0
     assert overlap("yes", "yes indeed") == 0.0
-
-
-def test_empty_and_short_texts() -> None:
     assert shingles([]) == []
     assert [len(hashes) for hashes in shingles(["", "a", "abcde", "x" * 40])] == [0, 1, 1, 36]
     empty, full = shingles(["", PASSAGE])

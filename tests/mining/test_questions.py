@@ -38,6 +38,10 @@ def test_ids_and_texts_are_told_apart_by_the_corpus(tmp_path: Path, corpus: Writ
     by_text = asked(tmp_path, [{"query": "a", "pos": "an answer"}], corpus)
     assert not by_text.holds_ids
     assert document_rows(["text of D1"], corpus, holds_ids=False).tolist() == [-1]
+    assert not asked(tmp_path, [{"query": "a", "pos": ["d1", "an answer", "another"]}], corpus).holds_ids
+    # A negative that is dropped need not be in the corpus.
+    queries = asked(tmp_path, [{"query": "a", "pos": "D1", "neg": ["nowhere"]}], corpus, listed=False)
+    assert queries.examples[0].negatives == ()
 
 
 def test_missing_documents_may_be_left_out_and_queries_with_them(tmp_path: Path, corpus: WrittenCorpus) -> None:
@@ -111,12 +115,6 @@ def test_missing_documents_are_named_with_their_location(
     with pytest.raises(DataError) as caught:
         asked(tmp_path, rows, corpus, **settings)
     assert all(fact in str(caught.value) for fact in facts)
-
-
-def test_texts_that_look_like_ids_and_dropped_negatives_need_not_be_in_the_corpus(tmp_path: Path, corpus: WrittenCorpus) -> None:
-    assert not asked(tmp_path, [{"query": "a", "pos": ["d1", "an answer", "another"]}], corpus).holds_ids
-    queries = asked(tmp_path, [{"query": "a", "pos": "D1", "neg": ["nowhere"]}], corpus, listed=False)
-    assert queries.examples[0].negatives == ()
 
 
 def test_data_without_usable_queries_are_refused(tmp_path: Path, corpus: WrittenCorpus) -> None:

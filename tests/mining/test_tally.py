@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from adiabat.core.text import NO_BREAK
 from adiabat.data.records import Example
 from adiabat.mining.filters import PASSED, REASONS, code_of
 from adiabat.mining.miner import MinedQuery
-from adiabat.mining.mining_counts import EXAMPLES, SHARE_EDGES, MiningCounts, summary_lines
+from adiabat.mining.mining_counts import EXAMPLES, SHARE_EDGES, MiningCounts
 from tests.mining.world import mined, miner_of
 
 CORPUS = {f"d{number}": f"word{number % 5} word{number % 7} common text {number}" for number in range(60)}
@@ -78,12 +77,3 @@ def test_counting_goes_on_from_what_was_written_down(tmp_path: Path) -> None:
     for one in every[11:]:
         later.add(one, wanted=3, written=True)
     assert later.to_json() == tally_of(every).to_json()
-
-
-def test_people_read_what_was_dropped_and_why(tmp_path: Path) -> None:
-    report = tally_of(queries(tmp_path)).report()
-    lines = [line.replace(NO_BREAK, " ") for line in summary_lines(report, wanted=3)]
-    dropped = report["dropped"]["rank"]
-    assert f"25 of 25 queries written, {report['negatives']} negatives (0 of them listed by the data)" in lines
-    assert f"  {dropped['candidates']} dropped of 25 queries: it is among the first ranks, which are skipped" in lines
-    assert any(line.startswith("mean scores: positives ") for line in lines)

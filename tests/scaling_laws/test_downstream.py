@@ -22,8 +22,6 @@ def test_ties_and_noise_as_scipy_has_them() -> None:
     assert found is not None
     assert found.value == pytest.approx(spearmanr(loss, score).statistic)
     assert found.low < found.value < found.high < 0
-
-
-def test_too_few_that_differ_say_nothing() -> None:
+    # Too few that differ say nothing.
     assert rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0])) is None
     assert rank_correlation(np.arange(9.0), np.ones(9)) is None

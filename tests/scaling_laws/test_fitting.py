@@ -102,29 +102,18 @@ def test_an_outlier_moves_the_fit_little() -> None:
     assert np.abs(found / points.loss - 1).max() < 0.005
 
 
-def rows(points: Points, keep: np.ndarray) -> Points:
-    return points.taken(np.flatnonzero(keep))
-
-
-def test_too_few_runs_sizes_tokens_and_shares_are_all_told() -> None:
+def test_runs_that_do_not_decide_a_law_are_refused_with_all_that_they_lack() -> None:
     points = grid(by_share, shares=(1.0, 0.5))
     assert list(missing(SHARE, points)) == ["at least 3 shares of trained parameters at one size, got 2"]
-    few = rows(points, np.isin(points.size, SIZES[:2]) & (points.share == 1.0)).taken(np.arange(5))
+    few = points.taken(np.flatnonzero(np.isin(points.size, SIZES[:2]) & (points.share == 1.0))[:5])
     with pytest.raises(DataError, match="at least 9 runs, got 5 and at least 3 sizes, got 1 and at least 3 shares .*, got 1$"):
         fit(SHARE, few)
-
-
-def test_runs_of_one_budget_cannot_tell_sizes_from_tokens() -> None:
     with pytest.raises(DataError, match="must have several budgets, got sizes and tokens that follow from one another$"):
         fit(SIZE_AND_TOKENS, grid(by_size_and_tokens, budgets=BUDGETS[:1]))
-
-
-def test_whole_steps_do_not_make_several_budgets_of_one() -> None:
+    # Whole steps scatter the tokens of a budget, which makes no second one of it.
     twice = grid(by_size_and_tokens, budgets=np.repeat(BUDGETS[:1], 2), noise=0.01)
     scattered = twice.tokens * np.random.default_rng(0).uniform(0.97, 1.03, len(twice))
-    assert list(missing(SIZE_AND_TOKENS, Points(twice.size, scattered, twice.share, twice.loss))) == [
-        "several budgets, got sizes and tokens that follow from one another"
-    ]
+    assert len(list(missing(SIZE_AND_TOKENS, Points(twice.size, scattered, twice.share, twice.loss)))) == 1
     assert list(missing(SIZE_AND_TOKENS, grid(by_size_and_tokens, budgets=BUDGETS[:2]))) == []
 
 
@@ -144,7 +133,7 @@ def test_draws_of_too_few_sizes_are_drawn_again(monkeypatch: pytest.MonkeyPatch)
     every = grid(by_size_and_tokens, noise=0.01)
     # Of the third size there is one run, which a draw lacks in one case of three.
     alone = np.flatnonzero(every.size == SIZES[2])[0]
-    points = rows(every, np.isin(every.size, SIZES[:2]) | (np.arange(len(every)) == alone))
+    points = every.taken(np.flatnonzero(np.isin(every.size, SIZES[:2]) | (np.arange(len(every)) == alone)))
     generator, drawn = np.random.default_rng(3), list[int]()
 
     class Noted:

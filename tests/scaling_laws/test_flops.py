@@ -5,20 +5,17 @@ import pytest
 from adiabat.scaling_laws.flops import PassedParameters, training_flops
 
 
-def test_training_everything_takes_six_operations_a_parameter_and_token() -> None:
-    assert training_flops(PassedParameters(100, 100, 100), 7.0) == 6 * 100 * 7
-
-
-def test_freezing_leading_blocks_takes_two_forwards_and_four_behind_them() -> None:
-    assert training_flops(PassedParameters(100, 40, 40), 1_000.0) == (2 * 100 + 4 * 40) * 1_000
-
-
-def test_updating_a_small_part_saves_a_third_at_most() -> None:
-    whole, part = (training_flops(PassedParameters(100, 100, updated), 10.0) for updated in (100, 1))
-    assert part == 2 * 10 * 201
-    assert part / whole == pytest.approx(2 / 3, rel=0.01)
-
-
-def test_no_tokens_and_nothing_trained_cost_nothing_more() -> None:
-    assert training_flops(PassedParameters(100, 100, 100), 0.0) == 0
-    assert training_flops(PassedParameters(100, 0, 0), 10.0) == 2 * 100 * 10
+@pytest.mark.parametrize(
+    ("passed", "tokens", "flops"),
+    [
+        (PassedParameters(100, 100, 100), 7.0, 6 * 100 * 7),
+        (PassedParameters(100, 40, 40), 1_000.0, (2 * 100 + 4 * 40) * 1_000),
+        # Updating a small part saves a third at most.
+        (PassedParameters(100, 100, 1), 10.0, 2 * 10 * 201),
+        (PassedParameters(100, 100, 100), 0.0, 0),
+        (PassedParameters(100, 0, 0), 10.0, 2 * 100 * 10),
+    ],
+    ids=["full", "frozen blocks", "small part", "no tokens", "nothing trained"],
+)
+def test_operations_by_hand(passed: PassedParameters, tokens: float, flops: float) -> None:
+    assert training_flops(passed, tokens) == flops

@@ -20,6 +20,7 @@ def test_a_line_is_that_of_least_squares() -> None:
     line = line_through(x, y)
     slope, intercept = np.polyfit(np.log(x), np.log(y), 1)
     assert (line.slope, line.intercept) == pytest.approx((slope, intercept))
+    assert line_through(np.array([1.0, 2.0]), np.ones(2)) == Line(0.0, 0.0)
 
 
 def test_lines_meet_where_they_are_equal() -> None:
@@ -53,9 +54,6 @@ def test_a_frontier_holds_its_line_within_the_interval() -> None:
     # The best of a budget stays within its noise, however few runs of that budget there are.
     assert beyond[1] / beyond[0] < 1.1
     assert frontier(budget, loss).again == []
-
-
-def test_one_budget_makes_no_frontier() -> None:
     with pytest.raises(DataError, match="^runs of a frontier must have at least 2 budgets, got 1; sweep over more$"):
         frontier(np.array([1e15, 1e15]), np.array([0.5, 0.6]))
 
@@ -120,18 +118,23 @@ def test_a_profile_finds_the_size_at_which_it_is_least() -> None:
     assert constant + linear * at + quadratic * at**2 == pytest.approx(math.log(parabola(np.array([3e7]), 7e6)[0]))
 
 
-@pytest.mark.parametrize("losses", [parabola(SIZES, 1e3), parabola(SIZES, 1e10), 1 / parabola(SIZES, 7e6)])
-def test_a_profile_that_only_falls_rises_or_bulges_has_no_optimum(losses: np.ndarray) -> None:
+STRAIGHT = 30 * SIZES**-0.3
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        parabola(SIZES, 1e3),
+        parabola(SIZES, 1e10),
+        1 / parabola(SIZES, 7e6),
+        STRAIGHT * np.array([1, 1, 1, 1 + 1e-12]),
+        STRAIGHT,
+        np.ones(4),
+    ],
+    ids=["falls", "rises", "bulges", "all but straight", "straight", "equal"],
+)
+def test_a_profile_without_a_minimum_has_no_optimum(losses: np.ndarray) -> None:
     assert profiles(np.full(4, 1e15), SIZES, losses)[0].optimum is None
-
-
-def test_a_straight_profile_and_one_of_equal_losses_have_no_optimum() -> None:
-    straight = 30 * SIZES**-0.3
-    assert profiles(np.full(4, 1e15), SIZES, straight * np.array([1, 1, 1, 1 + 1e-12]))[0].optimum is None
-    assert profiles(np.full(4, 1e15), SIZES, straight)[0].optimum is None
-    equal = profiles(np.full(4, 1e15), SIZES, np.ones(4))[0]
-    assert (equal.optimum, len(equal.coefficients)) == (None, 3)
-    assert line_through(np.array([1.0, 2.0]), np.ones(2)) == Line(0.0, 0.0)
 
 
 def test_two_sizes_make_no_profile_and_of_each_size_the_best_counts() -> None:

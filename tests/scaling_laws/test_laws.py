@@ -69,14 +69,3 @@ def test_nothing_frozen_leaves_nothing_of_the_term_of_shares() -> None:
     columns = columns_of(base, powers, np.array([0.3, 0.4, 0.5]))
     assert columns[0, 3] == pytest.approx(0, abs=1e-100)
     assert np.isfinite(columns).all()
-
-
-def test_coefficients_are_counted() -> None:
-    assert [law.coefficients for law in (SIZE_AND_TOKENS, ONE_SHARE, SHARE)] == [5, 6, 8]
-
-
-def test_rows_are_taken_in_their_order() -> None:
-    some = ROWS.taken(np.array([2, 0, 0]))
-    assert len(some) == 3
-    assert some.size.tolist() == [1e9, 1e6, 1e6]
-    assert some.share.tolist() == [0.5, 1.0, 1.0]

@@ -46,20 +46,15 @@ def test_a_run_that_tells_the_same_again_comes_after_one_that_tells_something_el
 def test_what_is_dear_must_tell_more() -> None:
     one, other = orthogonal(1001, 2)
     runs = np.stack([2 * one + other, one, other])
-    cheap = _greedy_gains(runs, np.full(2, 0.01), np.array([10.0, 1.0]), 1)
-    assert cheap[0][0] == 1
-    assert _greedy_gains(runs, np.full(2, 0.01), np.array([2.0, 1.0]), 1)[0][0] == 0
-
-
-def test_runs_that_tell_nothing_are_not_proposed() -> None:
-    one, other = orthogonal(1001, 2)
-    assert _greedy_gains(np.stack([one, other]), np.array([0.01]), np.array([1.0]), 3) == []
+    for cost, first in ((10.0, 1), (2.0, 0)):
+        assert _greedy_gains(runs, np.full(2, 0.01), np.array([cost, 1.0]), 1)[0][0] == first
 
 
 POSSIBLE = [(option, float(budget)) for option in OPTIONS for budget in BUDGETS[:3]]
 
 
-def test_nothing_is_proposed_where_nothing_is_open() -> None:
+def test_nothing_is_proposed_where_runs_tell_nothing_or_nothing_is_open() -> None:
+    assert _greedy_gains(orthogonal(1001, 2), np.array([0.01]), np.array([1.0]), 3) == []
     assert _greedy_gains(np.full((3, 10), 0.5), np.zeros(2), np.ones(2), 2) == []
     # A run whose loss is known exactly tells nothing either, and is no division by zero.
     draws = np.stack([np.linspace(0, 1, 10), np.full(10, 0.5), np.linspace(0, 1, 10)])

@@ -67,9 +67,7 @@ def true_best(budget: float, data_tokens: float = math.inf) -> Option:
 
 def test_operations_and_shares_of_options_by_hand() -> None:
     one = option(1000.0, "lora")
-    assert one.size == 1000
-    assert one.share == 50 / 1050
-    assert one.flops_per_token == 2 * (1050 + 1050 + 50)
+    assert (one.size, one.share, one.flops_per_token) == (1000, 50 / 1050, 2 * (1050 + 1050 + 50))
 
 
 @pytest.mark.parametrize("budget", [1.5e15, 1e17, 6e18])
@@ -180,10 +178,11 @@ def test_methods_of_equal_losses_are_ahead_half_of_the_time(fits: list[KindFit])
     assert recommend([full, other], dict.fromkeys(both, BUDGETS[-1])).sure == 0.5
 
 
-def test_only_one_method_has_no_runner_up(fits: list[KindFit]) -> None:
+def test_only_one_method_has_no_runner_up_and_no_method_nothing_to_choose(fits: list[KindFit]) -> None:
     found = recommend(fits, dict.fromkeys([one for one in OPTIONS if one.way.method == "full"], 1e17))
-    assert found.runner_up is None
-    assert found.sure == 1.0
+    assert (found.runner_up, found.sure) == (None, 1.0)
+    with pytest.raises(ConfigError, match=r"^options must hold one of a method that has a law, got none; allow more memory"):
+        recommend(fits, {})
 
 
 def test_too_few_runs_for_a_law_are_told() -> None:
@@ -202,8 +201,3 @@ def test_runs_without_a_loss_are_left_out_and_none_with_one_is_an_error() -> Non
     assert len(points_of(runs)) == len(SIZES)
     with pytest.raises(DataError, match=r"^runs must have at least one with a loss above 0, got 4 runs without; look at why they failed$"):
         fit_kinds(failed)
-
-
-def test_options_of_methods_without_a_law_leave_nothing_to_choose(fits: list[KindFit]) -> None:
-    with pytest.raises(ConfigError, match=r"^options must hold one of a method that has a law, got none; allow more memory"):
-        recommend(fits, {})
