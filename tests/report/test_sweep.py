@@ -11,13 +11,11 @@ from adiabat.results.sweep_result import SweepResult
 from tests.report.html_page import NASTY
 from tests.report.html_page import Page as Shown
 from tests.report.sample_sweeps import (
-    ARABIC,
     RATE,
     RATES,
     even_sweep,
     failed_sweep,
     full_sweep,
-    grid_of,
     make_failed,
     make_grid,
     make_run,
@@ -55,11 +53,9 @@ def test_a_full_sweep_has_every_part() -> None:
     }
     assert parts <= set(shown.ids())
     assert len(shown.ids()) == len(set(shown.ids()))
-    assert "5e-8 is the largest at which no run made another task measurably worse" in shown.text
     assert "learning rate (4)" in shown.text
     assert "12, of 4 settings and 3 seeds" in shown.text
     assert "failed: the loss is not finite" in shown.text
-    assert "a to b: the lowest and the highest of several runs" in shown.text
     assert "Names are shown without encoder.layer." in shown.text
     assert len(shown.tags("svg")) == 5
 
@@ -98,26 +94,3 @@ def test_every_text_of_the_user_is_escaped() -> None:
     assert len(shown.tags("script")) == 1
     assert shown.tags("img") == []
     assert "{{ 7 * 7 }}" in shown.text
-
-
-def test_names_that_run_right_to_left_stand_by_themselves() -> None:
-    html = render_sweep(even_sweep([ARABIC], targets=(ARABIC,)))
-    assert f'<span dir="auto" title="{ARABIC}">{ARABIC}</span>' in html
-    assert f"\N{FIRST STRONG ISOLATE}{ARABIC}\N{POP DIRECTIONAL ISOLATE}" in html
-
-
-def test_two_settings_are_drawn_one_after_the_other() -> None:
-    shown = Shown(render_sweep(grid_of(learning_rate=RATES[:2], margin=[0.1, 0.2])))
-    assert {"against-0", "against-1"} <= set(shown.ids())
-    assert "Each of the 2 combinations of the other settings is drawn by itself." in shown.text
-    assert "Against margin" in shown.text
-
-
-def test_settings_that_are_no_numbers_have_a_table_and_no_figures() -> None:
-    shown = Shown(render_sweep(grid_of(optimizer=["adamw", "sgd"])))
-    assert "No setting that is a number varies, so nothing is drawn." in shown.text
-    assert "optimizer (2)" in shown.text
-    scattered = make_sweep([make_run({RATE: rate, "tune.freeze": [str(rate)]}) for rate in (1e-8, 2e-8)], varied=(RATE, "tune.freeze"))
-    for drawn in (simple_sweep(), scattered):
-        assert "nothing is drawn" not in render_sweep(drawn)
-        assert "no curve joins them" not in render_sweep(drawn)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from adiabat.report.sweep_analysis import block_prefix, changed, most_changed
 from adiabat.report.sweep_cases import overview_of
-from adiabat.report.sweep_layers import MEASURES, changed, most_changed, prefix_of
 from adiabat.results.evaluation_result import LayerChange
 from tests.report.sample_sweeps import RATE, full_sweep, make_failed, make_layers, make_run, make_sweep, simple_sweep
 
@@ -13,15 +13,14 @@ from tests.report.sample_sweeps import RATE, full_sweep, make_failed, make_layer
 def top_of(*layers: LayerChange, runs: int = 1) -> list[list[tuple[str, float]]]:
     made = [make_run({RATE: 1e-8}, layers=list(layers), seed=seed) for seed in range(runs)]
     tables, _ = most_changed(overview_of(make_sweep(made)))
-    return [list(table.rows[0].tensors) for table in tables]
+    return [list(table.rows[0][1]) for table in tables]
 
 
 def test_the_two_tensors_of_each_measure_are_those_worked_by_hand() -> None:
     """At 1e-8: 0.output grows from 2 to 2.02, 1.output shrinks from 1 to 0.9, 0.key hardly changes, 1.key not at all."""
     tables, prefix = most_changed(overview_of(simple_sweep()))
     assert prefix == "encoder.layer."
-    assert [table.measure.title for table in tables] == [measure.title for measure in MEASURES]
-    first = [table.rows[0].tensors for table in tables]
+    first = [table.rows[0][1] for table in tables]
     assert first[0] == (("0.attention.self.key.weight", 3.001), ("0.output.dense.weight", pytest.approx(2.02)))
     assert first[1] == (("1.output.dense.bias", pytest.approx(0.1 / 1.9)), ("0.output.dense.weight", pytest.approx(0.02 / 4.02)))
     assert first[2] == (("1.output.dense.bias", pytest.approx(5e-4)), ("0.attention.self.key.weight", pytest.approx(2e-4)))
@@ -30,7 +29,7 @@ def test_the_two_tensors_of_each_measure_are_those_worked_by_hand() -> None:
 def test_a_tensor_that_did_not_change_is_never_named() -> None:
     """It has the largest weight of all."""
     tables, _ = most_changed(overview_of(full_sweep()))
-    names = {name for table in tables for row in table.rows for name, _ in row.tensors}
+    names = {name for table in tables for _, tensors in table.rows for name, _ in tensors}
     assert "1.attention.self.key.weight" not in names
     assert len(names) == 3
 
@@ -62,7 +61,7 @@ def test_values_are_means_over_the_runs_that_changed_the_tensor() -> None:
 
     runs = [make_run({RATE: 1e-8}, layers=layers(*relatives), seed=seed) for seed, relatives in enumerate([(0.1, 0.3), (0.2, 0.0)])]
     tables, _ = most_changed(overview_of(make_sweep(runs)))
-    assert tables[2].rows[0].tensors == (("b", 0.3), ("a", pytest.approx(0.15)))
+    assert tables[2].rows[0][1] == (("b", 0.3), ("a", pytest.approx(0.15)))
 
 
 def test_a_sweep_that_changed_nothing_has_no_table() -> None:
@@ -84,7 +83,7 @@ def test_a_sweep_that_changed_nothing_has_no_table() -> None:
     ],
 )
 def test_what_stands_before_the_number_of_the_block_is_left_out(names, prefix) -> None:
-    assert prefix_of(names) == prefix
+    assert block_prefix(names) == prefix
 
 
 def test_names_without_the_prefix_stay_whole() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from adiabat.report import pages
-from adiabat.report import sweep_captions as captions
 from adiabat.report import sweep_figures as plots
+from adiabat.report.sweep_analysis import at_equal_gain, methods_of
 from adiabat.report.sweep_cases import overview_of
-from adiabat.report.sweep_gain_tradeoff import at_equal_gain, trades, ways_of
+from adiabat.report.sweep_figures import trades
+from adiabat.report.sweep_page import equal_gain_table
 from adiabat.results.sweep_result import Drift, SweepResult, Value
 from tests.report.html_page import texts
 from tests.report.sample_sweeps import RATE, grid_of, make_failed, make_run, make_sweep, make_tasks, plain, simple_sweep
@@ -40,7 +41,7 @@ WAYS = {
 
 
 def test_a_way_goes_along_the_number_that_its_cases_differ_by() -> None:
-    rate, pulled, _ = ways_of(overview_of(remedies(WAYS)))
+    rate, pulled, _ = methods_of(overview_of(remedies(WAYS)))
     assert (rate.label, rate.line, [case.values[0] for case in rate.cases]) == ("rate", True, [1e-8, 2e-8, 1e-7])
     assert (pulled.label, pulled.line, [case.values[1] for case in pulled.cases]) == ("pulled", True, [1.0, 10.0])
 
@@ -50,7 +51,7 @@ def test_at_equal_gain_ways_are_read_between_their_nearest_runs() -> None:
     equal = at_equal_gain(overview_of(remedies(WAYS)))
     assert equal is not None
     assert (equal.gain, equal.without) == (5.0, ("small",))
-    assert [(cost.way, cost.changes, cost.drift) for cost in equal.costs] == [
+    assert [(cost.method, cost.changes, cost.drift) for cost in equal.costs] == [
         ("pulled", {"arxiv": -2.0}, pytest.approx(0.16)),
         ("rate", {"arxiv": pytest.approx(-3.0)}, pytest.approx(0.25)),
     ]
@@ -71,7 +72,7 @@ def test_where_a_way_comes_back_to_a_gain_its_place_of_least_drift_counts() -> N
     equal = at_equal_gain(overview_of(remedies({"back": there_and_back, "plain": plain_way})))
     assert equal is not None
     assert equal.gain == 3.0
-    assert next(cost for cost in equal.costs if cost.way == "back").changes == {"arxiv": pytest.approx(-2.0)}
+    assert next(cost for cost in equal.costs if cost.method == "back").changes == {"arxiv": pytest.approx(-2.0)}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_without_two_ways_to_the_same_gain_there_is_nothing_to_compare(result: S
 
 
 def test_what_differs_by_two_numbers_is_no_line_and_not_compared() -> None:
-    (way,) = ways_of(overview_of(with_other(grid_of(learning_rate=[1e-8, 2e-8], margin=[0.1, 0.2]))))
+    (way,) = methods_of(overview_of(with_other(grid_of(learning_rate=[1e-8, 2e-8], margin=[0.1, 0.2]))))
     assert not way.line
     panel, *_ = trades(overview_of(with_other(grid_of(learning_rate=[1e-8, 2e-8], margin=[0.1, 0.2]))))
     assert [(len(curve.points), curve.means) for curve in panel.curves] == [(4, ())]
@@ -102,7 +103,7 @@ def with_other(result: SweepResult) -> SweepResult:
 def test_no_limit_is_beyond_every_limit() -> None:
     values: list[Value] = [None, 0.1, 0.05]
     runs = [make_run({"guard.most": value}, make_tasks(gain, -1.0)) for value, gain in zip(values, (3.0, 2.0, 1.0), strict=True)]
-    (way,) = ways_of(overview_of(make_sweep(runs, varied=("guard.most",))))
+    (way,) = methods_of(overview_of(make_sweep(runs, varied=("guard.most",))))
     assert ([case.values[0] for case in way.cases], way.line, way.label) == ([0.05, 0.1, None], True, "")
 
 
@@ -110,7 +111,6 @@ def test_the_figure_joins_ways_and_has_a_panel_for_the_drift() -> None:
     picture = plots.trade_picture(overview_of(remedies(WAYS)))
     assert picture is not None
     assert [panel.title for panel in picture.panels] == ["arxiv", "drift: overlap loss"]
-    assert picture.across == "gain of the targets, %"
     assert [[x for x, _ in curve.means] for curve in picture.panels[0].curves if len(curve.means) == 3] == [[2.0, 4.0, 6.0]]
     assert {"rate", "pulled", "small"} <= set(texts(plots.chart_of(picture).inline()))
 
@@ -120,26 +120,16 @@ def test_more_ways_than_a_figure_tells_apart_are_counted() -> None:
     picture = plots.trade_picture(overview_of(result))
     assert picture is not None
     assert [len(panel.curves) for panel in picture.panels] == [8, 8]
-    assert "Of 9 ways the 8 with most settings are drawn." in pages.files(result)["report.html"]()
+    assert "8 of 9 methods are drawn" in pages.files(result)["report.html"]()
 
 
 def test_the_table_tells_what_is_interpolated_and_who_is_left_out() -> None:
     seen = overview_of(remedies(WAYS))
-    equal = at_equal_gain(seen)
-    assert equal is not None
-    table = captions.equal_gain(seen, equal)
-    assert "Left out, for no two neighbours lie around this gain: small." in table.lead
-    assert table.head == ("way", "arxiv", "drift, overlap loss", "largest gain with nothing worse")
-    rows = [[plain(cell) for cell in row] for row in table.rows]
+    table = equal_gain_table(seen)
+    assert table is not None
+    assert "small" in table.lead
+    rows = [[plain(cell.text) for cell in row] for _, row in table.cells()]
     assert rows == [["pulled", "−2.00 %", "0.1600", "+3.00 %"], ["rate", "≈ −3.00 %", "≈ 0.2500", "+2.00 %"]]
-
-
-def test_what_does_harm_at_every_gain_is_told_so() -> None:
-    harmful = {name: [(1e-8, 0.0, 2.0, -3.0, 0.1), (2e-8, 0.0, 4.0, -5.0, 0.2)] for name in ("one", "other")}
-    seen = overview_of(remedies(harmful))
-    equal = at_equal_gain(seen)
-    assert equal is not None
-    assert [row[-1] for row in captions.equal_gain(seen, equal).rows] == ["none", "none"]
 
 
 def test_ways_of_one_setting_and_of_several_numbers_are_left_out_by_name() -> None:
@@ -159,17 +149,19 @@ def test_seeds_are_taken_together_and_evidence_in_any_is_evidence() -> None:
     seen = overview_of(make_sweep(runs))
     equal = at_equal_gain(seen)
     assert equal is not None
-    assert [(cost.changes, cost.drift, cost.between) for cost in equal.costs] == [({"arxiv": -1.5}, None, False)] * 2
+    assert [(cost.changes, cost.drift, cost.interpolated) for cost in equal.costs] == [({"arxiv": -1.5}, None, False)] * 2
     (panel,) = trades(seen)
     assert {point.open for curve in panel.curves for point in curve.points} == {False}
-    assert captions.equal_gain(seen, equal).rows[0][2] == "–"
+    table = equal_gain_table(seen)
+    assert table is not None
+    assert table.cells()[0][1][2].text == "–"
 
 
 def test_a_task_without_percent_has_no_panel_and_a_setting_without_a_model_is_counted() -> None:
     runs = [make_run({RATE: rate}, make_tasks(2.0, None)) for rate in (1e-8, 2e-8)]
     assert trades(overview_of(make_sweep(runs))) == []
-    seen = overview_of(make_sweep([*simple_sweep().runs, make_failed({RATE: 1e-6})]))
-    assert plain(captions.undrawn(seen)) == " 1 setting left no model, or no gain that is known."
+    page = pages.files(make_sweep([*simple_sweep().runs, make_failed({RATE: 1e-6})]))["report.html"]()
+    assert "1 setting without a known gain" in plain(page)
 
 
 def test_settings_of_exactly_one_gain_keep_their_intervals() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from adiabat.report import sweep_values as values
+from adiabat.report import sweep_cases as cases
+from adiabat.report import sweep_headline as texts
 from adiabat.report.sweep_cases import Outcome, overview_of
 from adiabat.results.evaluation_result import Verdict
 from tests.report.sample_sweeps import MARGIN, RATE, make_change, make_run, make_sweep, plain
@@ -29,7 +30,7 @@ from tests.report.sample_sweeps import MARGIN, RATE, make_change, make_run, make
     ],
 )
 def test_a_setting_is_shown_as_it_is_written(value, shown) -> None:
-    assert values.setting_value(value) == shown
+    assert cases.setting_value(value) == shown
 
 
 def test_a_case_is_told_by_what_differs() -> None:
@@ -37,13 +38,13 @@ def test_a_case_is_told_by_what_differs() -> None:
         return overview_of(make_sweep([make_run({RATE: rate, MARGIN: margin}) for rate, margin in pairs], varied=(RATE, MARGIN)))
 
     both = runs((1e-8, 0.1), (2e-8, 0.2))
-    assert values.case_label(both, both.cases[0]) == "learning rate 1e-8 with margin 0.1"
-    assert (values.case_head(both), values.case_cell(both, both.cases[1])) == ("setting", "learning rate 2e-8 with margin 0.2")
+    assert cases.case_label(both, both.cases[0]) == "learning rate 1e-8 with margin 0.1"
+    assert (cases.case_head(both), cases.case_cell(both, both.cases[1])) == ("setting", "learning rate 2e-8 with margin 0.2")
     one = runs((1e-8, 0.1), (1e-8, 0.2))
-    assert values.case_label(one, one.cases[0]) == "margin 0.1"
-    assert (values.case_head(one), values.case_cell(one, one.cases[0])) == ("margin", "0.1")
+    assert cases.case_label(one, one.cases[0]) == "margin 0.1"
+    assert (cases.case_head(one), cases.case_cell(one, one.cases[0])) == ("margin", "0.1")
     none = runs((1e-8, 0.1))
-    assert values.case_label(none, none.cases[0]) == values.case_cell(none, none.cases[0]) == "the only setting"
+    assert cases.case_label(none, none.cases[0]) == cases.case_cell(none, none.cases[0]) == "the only setting"
 
 
 @pytest.mark.parametrize(
@@ -61,22 +62,22 @@ def test_a_case_is_told_by_what_differs() -> None:
 )
 def test_an_outcome_is_a_mean_with_bounds_and_verdicts(improvements, gain, bounds, marks, words) -> None:
     found = Outcome(tuple(map(make_change, improvements)))
-    assert (plain(values.gain(found)), plain(values.gain_bounds(found))) == (gain, bounds)
-    assert (values.verdict_marks(found), values.verdict_words(found)) == (marks, words)
+    assert (plain(texts.gain(found)), plain(texts.gain_bounds(found))) == (gain, bounds)
+    assert (texts.verdict_marks(found), texts.verdict_words(found)) == (marks, words)
 
 
 def test_what_was_not_compared_is_a_dash() -> None:
     change = make_change(1.0)
     parts = {"improvement": None, "difference": None, "difference_interval": None, "verdict": None}
     found = Outcome((type(change)(**{**{name: getattr(change, name) for name in change.__slots__}, **parts}),))
-    assert (values.gain(found), values.gain_bounds(found), values.verdict_marks(found)) == ("–", "", "")
-    assert values.verdict_words(found) == "no verdict"
+    assert (texts.gain(found), texts.gain_bounds(found), texts.verdict_marks(found)) == ("–", "", "")
+    assert texts.verdict_words(found) == "no verdict"
 
 
 def test_marks_come_from_better_to_worse() -> None:
     order: list[Verdict] = ["better", "no evidence", "worse"]
     found = Outcome(tuple(map(make_change, [-5.0, 0.0, 5.0, 6.0])))
-    assert values.verdict_marks(found) == "▲2 ○1 ▼1"
+    assert texts.verdict_marks(found) == "▲2 ○1 ▼1"
     assert [verdict for verdict in order if found.verdicts[verdict]] == order
 
 
@@ -84,7 +85,7 @@ def test_marks_come_from_better_to_worse() -> None:
     ("improved", "worsened", "shown"), [(222.0, 0.0, "222/0"), (221.5, 0.5, "221.5/0.5"), (1200.0, None, "–"), (None, 1.0, "–")]
 )
 def test_counts_of_language_pairs_stand_side_by_side(improved, worsened, shown) -> None:
-    assert values.sides(improved, worsened) == shown
+    assert texts.sides(improved, worsened) == shown
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_counts_of_language_pairs_stand_side_by_side(improved, worsened, shown) 
     ],
 )
 def test_any_number_is_shown_with_three_digits(number, shown) -> None:
-    assert values.rate(number) == shown
+    assert cases.rate(number) == shown
 
 
 def test_a_setting_of_another_table_than_that_of_tuning_says_which() -> None:

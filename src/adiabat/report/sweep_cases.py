@@ -1,4 +1,4 @@
-"""A sweep by its settings: runs that differ by nothing but the seed are one case, and their changes and counts are taken together."""
+"""A sweep by its settings: runs that differ by their seed alone are one case, and their changes and counts are averaged."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeGuard
 
+from adiabat.core.text import MINUS
+from adiabat.report import format as formats
 from adiabat.results.evaluation_result import Change, GridComparison, Verdict
 from adiabat.results.sweep_result import SweepResult, SweepRun, Value
 
 VARIANT = "variant"
-"""What the overlay of a run is called beside the settings that a grid varies."""
+"""Name of the overlay of a run beside the settings that a grid varies."""
 
 Key = tuple[bool, object]
 Measured = tuple[str, str]
@@ -25,8 +27,8 @@ class Setting:
 
     Attributes:
         name: Dotted, or ``variant``.
-        label: In words, as columns and axes have it.
-        values: Each once; numbers from the lowest up, and then None, which is where the setting has no effect; others as they come.
+        label: For columns and axes.
+        values: Each once; numbers ascending, then None, where the setting has no effect; others in the order of the runs.
     """
 
     name: str
@@ -40,18 +42,13 @@ class Setting:
 
     @property
     def numbers(self) -> list[float]:
-        """Its values that are."""
+        """Its numeric values."""
         return [float(value) for value in self.values if is_number(value)]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All runs of one combination of settings; they differ by their seeds.
-
-    Attributes:
-        values: Of the settings, in their order.
-        runs: At least one.
-    """
+    """All runs of one combination of settings; they differ by their seeds."""
 
     values: tuple[Value, ...]
     runs: tuple[SweepRun, ...]
@@ -69,11 +66,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the runs of a case changed, by one measure of one task.
-
-    Attributes:
-        changes: One for each run that was measured; at least one.
-    """
+    """Changes of the measured runs of a case, at least one, by one measure of one task."""
 
     changes: tuple[Change, ...]
 
@@ -85,17 +78,17 @@ class Outcome:
     @property
     def values(self) -> list[float]:
         """Improvement, or difference, of each run that has one."""
-        own = [change.improvement if self.percent else change.difference for change in self.changes]
-        return [value for value in own if value is not None]
+        values = [change.improvement if self.percent else change.difference for change in self.changes]
+        return [value for value in values if value is not None]
 
     @property
     def mean(self) -> float | None:
-        """Over runs; None where nothing was compared."""
+        """Over runs; None without a comparison."""
         return fmean(self.values) if self.values else None
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The paired 95 % interval of a single run; of several, the lowest value and the highest."""
+        """The paired 95 % interval of a single run; the lowest and the highest value of several."""
         if len(self.changes) > 1:
             return (min(self.values), max(self.values)) if self.values else None
         (change,) = self.changes
@@ -108,22 +101,14 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The one that all runs have; None where they disagree, or have none."""
-        found = {change.verdict for change in self.changes}
-        return next(iter(found)) if len(found) == 1 else None
+        """The verdict that all runs share; None where they disagree, or have none."""
+        verdicts = {change.verdict for change in self.changes}
+        return next(iter(verdicts)) if len(verdicts) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """Language pairs of a grid that changed, as means over runs.
-
-    Attributes:
-        pairs: How many there are.
-        improved: By the paired test; None where it was not made.
-        worsened: Likewise.
-        improved_z: By the source's z-test; None where no errors are counted.
-        worsened_z: Likewise.
-    """
+    """Language pairs of a grid that changed, as means over runs; None without the paired test, or without the source's z-test."""
 
     pairs: int
     improved: float | None
@@ -138,8 +123,8 @@ class Overview:
 
     Attributes:
         result: Of the sweep.
-        settings: That it varies; those of the grid in their order, then its overlays.
-        cases: In the order in which their first runs come.
+        settings: Those of the grid in their order, then the overlays.
+        cases: In the order of their first runs.
     """
 
     result: SweepResult
@@ -148,7 +133,7 @@ class Overview:
 
     @property
     def others(self) -> list[str]:
-        """Tasks that tuning is not for."""
+        """Tasks that are no targets of tuning."""
         return [task for task in self.result.tasks if task not in self.result.targets]
 
     @property
@@ -167,124 +152,162 @@ class Overview:
         return [run for run in self.result.runs if run.status != "done"]
 
     def worse(self, case: Case) -> list[str]:
-        """Tasks that tuning is not for and that any run of a case made worse."""
-        return [task for task in self.others if (view := outcome(case, task)) is not None and view.verdicts["worse"]]
+        """Other tasks that any run of a case made worse."""
+        return [task for task in self.others if (changed := outcome(case, task)) is not None and changed.verdicts["worse"]]
 
     def harmless(self, case: Case) -> bool:
-        """Whether no run of a case made a task worse that tuning is not for, as far as that is known of all of them."""
+        """Whether every run of a case has a verdict on all other tasks, and none is worse."""
         return all(self.judged(case, task) for task in self.others) and not case.failed and not self.worse(case)
 
     def judged(self, case: Case, task: str) -> bool:
         """Whether every run of a case has a verdict on a task."""
-        view = outcome(case, task)
-        return view is not None and view.verdicts.total() == len(case.runs)
+        changed = outcome(case, task)
+        return changed is not None and changed.verdicts.total() == len(case.runs)
 
     def gain(self, case: Case) -> float | None:
-        """Mean improvement of the targets in percent.
-
-        Returns:
-            Over runs and targets; None where a target has none.
-        """
-        view = [outcome(case, task) for task in self.result.targets]
-        means = [one.mean for one in view if one is not None and one.percent and one.mean is not None]
-        return fmean(means) if view and len(means) == len(view) else None
+        """Mean improvement in percent over runs and targets; None where a target has none."""
+        outcomes = [outcome(case, task) for task in self.result.targets]
+        means = [changed.mean for changed in outcomes if changed is not None and changed.percent and changed.mean is not None]
+        return fmean(means) if outcomes and len(means) == len(outcomes) else None
 
 
 def is_number(value: Value) -> TypeGuard[int | float]:
-    """Whether a setting can stand on an axis."""
+    """Whether a value has a position on an axis."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def key_of(value: Value) -> Key:
-    """What tells a value from others."""
+    """A hashable key, which tells True from 1."""
     return isinstance(value, bool), tuple(value) if isinstance(value, list) else value
 
 
+def grouped(cases: Sequence[Case], indices: Sequence[int]) -> list[list[Case]]:
+    """Cases with equal values of some settings together."""
+    groups: dict[tuple[Key, ...], list[Case]] = {}
+    for case in cases:
+        groups.setdefault(tuple(key_of(case.values[index]) for index in indices), []).append(case)
+    return list(groups.values())
+
+
 def overview_of(result: SweepResult) -> Overview:
-    """Sort the runs of a sweep."""
+    """Sort the runs of a sweep into cases."""
     names = [*result.varied, *([VARIANT] if any(run.variant for run in result.runs) else [])]
-    values = [tuple(_value(run, name) for name in names) for run in result.runs]
-    settings = (Setting(name, _label(name, names), _distinct([row[index] for row in values])) for index, name in enumerate(names))
-    sorted_runs: dict[tuple[Key, ...], list[int]] = {}
-    for index, row in enumerate(values):
-        sorted_runs.setdefault(tuple(map(key_of, row)), []).append(index)
-    cases = (Case(values[places[0]], tuple(result.runs[index] for index in places)) for places in sorted_runs.values())
-    return Overview(result, tuple(settings), tuple(cases))
-
-
-def _value(run: SweepRun, name: str) -> Value:
-    return run.variant if name == VARIANT else run.varied.get(name)
+    single = [Case(tuple(run.variant if name == VARIANT else run.varied.get(name) for name in names), (run,)) for run in result.runs]
+    settings = (Setting(name, _label(name, names), _distinct([case.values[index] for case in single])) for index, name in enumerate(names))
+    groups = grouped(single, range(len(names)))
+    return Overview(result, tuple(settings), tuple(Case(cases[0].values, tuple(case.runs[0] for case in cases)) for cases in groups))
 
 
 def _distinct(values: Sequence[Value]) -> tuple[Value, ...]:
-    once = {key_of(value): value for value in values}.values()
-    numbers, none = [value for value in once if is_number(value)], [value for value in once if value is None]
-    return (*sorted(numbers), *none) if len(numbers) + len(none) == len(once) else tuple(once)
+    distinct = {key_of(value): value for value in values}.values()
+    numbers, none = [value for value in distinct if is_number(value)], [value for value in distinct if value is None]
+    return (*sorted(numbers), *none) if len(numbers) + len(none) == len(distinct) else tuple(distinct)
 
 
 def _label(name: str, names: Sequence[str]) -> str:
-    """The last part of a dotted name; with its table where that is not ``tune``; all of it where another ends alike."""
+    """The last word of a dotted name, behind its table unless that is ``tune``; the whole name where another ends alike."""
     table, _, last = name.rpartition(".")
-    alone = sum(other.rpartition(".")[2] == last for other in names) == 1
-    shown = name if not alone else last if table in ("", "tune") else f"{table} {last}"
-    return shown.replace("_", " ")
+    unique = sum(other.rpartition(".")[2] == last for other in names) == 1
+    label = name if not unique else last if table in ("", "tune") else f"{table} {last}"
+    return label.replace("_", " ")
 
 
 def outcome(case: Case, task: str, measured: Measured | None = None) -> Outcome | None:
-    """What a case changed on a task.
-
-    Args:
-        measured: Measure and similarity; None is the main one.
-
-    Returns:
-        None where no run was measured by it.
-    """
-    found = [own for run in case.done if (own := run.task(task)) is not None]
+    """Changes of a case on a task by a measure, by default the main one; None without measured runs."""
+    outcomes = [outcome for run in case.done if (outcome := run.task(task)) is not None]
     if measured is None:
-        changes = [own.main for own in found]
+        changes = [outcome.main for outcome in outcomes]
     else:
-        changes = [change for own in found for change in own.changes if (change.measure, change.similarity) == measured]
+        changes = [change for outcome in outcomes for change in outcome.changes if (change.measure, change.similarity) == measured]
     return Outcome(tuple(changes)) if changes else None
 
 
 def measures_of(result: SweepResult, task: str) -> list[Measured]:
-    """What a task was measured by.
-
-    Returns:
-        The main one first; empty where no run was measured.
-    """
-    found = (own for run in result.runs if (own := run.task(task)) is not None)
-    return list(dict.fromkeys((change.measure, change.similarity) for own in found for change in own.changes))
+    """Measures of a task, the main one first; empty without measured runs."""
+    outcomes = (outcome for run in result.runs if (outcome := run.task(task)) is not None)
+    return list(dict.fromkeys((change.measure, change.similarity) for outcome in outcomes for change in outcome.changes))
 
 
 def comparisons_of(runs: Sequence[SweepRun], tasks: Sequence[str]) -> list[Compared]:
     """All comparisons of language grids."""
-    found = ((task, grid) for task in tasks for grid, _ in _grids(runs, task))
-    return list(dict.fromkeys((task, grid.comparison, grid.similarity) for task, grid in found))
+    return list(dict.fromkeys((task, grid.comparison, grid.similarity) for task in tasks for grid in _grids(runs, task)))
 
 
 def pair_counts(runs: Sequence[SweepRun], compared: Compared) -> PairCounts | None:
-    """Language pairs that runs improved and worsened.
-
-    Returns:
-        Means over the runs that were measured; None where none was.
-    """
+    """Language pairs that runs improved and worsened, as means over measured runs; None without them."""
     task, *by = compared
-    found = [(grid, side) for grid, side in _grids(runs, task) if [grid.comparison, grid.similarity] == by]
-    if not found:
+    grids = [grid for grid in _grids(runs, task) if [grid.comparison, grid.similarity] == by]
+    if not grids:
         return None
     counts = ("improved", "worsened", "improved_z", "worsened_z")
-    return PairCounts(found[0][1], *(_mean_count([getattr(grid, name) for grid, _ in found]) for name in counts))
+    return PairCounts(sum(map(len, grids[0].after)), *(_mean_count([getattr(grid, name) for grid in grids]) for name in counts))
 
 
-def _grids(runs: Sequence[SweepRun], task: str) -> Iterator[tuple[GridComparison, int]]:
-    """Grids of a task with the number of their cells."""
+def _grids(runs: Sequence[SweepRun], task: str) -> Iterator[GridComparison]:
     for run in runs:
-        own = run.task(task)
-        if own is not None and run.status == "done":
-            yield from ((grid, sum(map(len, grid.after))) for grid in own.grids)
+        if run.status == "done" and (outcome := run.task(task)) is not None:
+            yield from outcome.grids
 
 
 def _mean_count(counts: Sequence[int | None]) -> float | None:
     known = [count for count in counts if count is not None]
     return fmean(known) if len(known) == len(counts) else None
+
+
+def rate_setting(view: Overview) -> Setting | None:
+    """The learning rate; None where it does not vary, or some of its values are no numbers."""
+    rates = (setting for setting in view.settings if setting.name.endswith("learning_rate") and setting.numeric)
+    return next((rate for rate in rates if len(rate.values) > 1), None)
+
+
+def setting_value(value: Value) -> str:
+    """The value of a setting as in a configuration, lists as ``embeddings + blocks[0]``, and ``none`` for empty ones."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return formats.setting(value)
+    if isinstance(value, list):
+        return " + ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value) or "none"
+
+
+def combination_label(settings: Sequence[Setting], values: Sequence[Value]) -> str:
+    """Several settings in one line."""
+    return ", ".join(f"{setting.label} {setting_value(value)}" for setting, value in zip(settings, values, strict=True))
+
+
+def line_labels(view: Overview, indices: Sequence[int], lines: Sequence[Sequence[Case]]) -> list[str]:
+    """A label for each line of cases, by the settings that differ between lines."""
+    differing = [index for index in indices if len(lines) == 1 or len({key_of(cases[0].values[index]) for cases in lines}) > 1]
+    settings = [view.settings[index] for index in differing]
+    return [combination_label(settings, [cases[0].values[index] for index in differing]) for cases in lines]
+
+
+def case_label(view: Overview, case: Case) -> str:
+    """A case in one line, by the settings that differ in the sweep."""
+    labels = [combination_label([view.settings[index]], [case.values[index]]) for index in _differing(view)] or ["the only setting"]
+    return " with ".join(filter(None, [labels[0], " and ".join(filter(None, [", ".join(labels[1:-1]), *labels[1:][-1:]]))]))
+
+
+def case_head(view: Overview) -> str:
+    """Head of a column of `case_cell`."""
+    differing = _differing(view)
+    return view.settings[differing[0]].label if len(differing) == 1 else "setting"
+
+
+def case_cell(view: Overview, case: Case) -> str:
+    """A case under `case_head`."""
+    differing = _differing(view)
+    return setting_value(case.values[differing[0]]) if len(differing) == 1 else case_label(view, case)
+
+
+def _differing(view: Overview) -> list[int]:
+    return [index for index, setting in enumerate(view.settings) if len(setting.values) > 1]
+
+
+def rate(value: float) -> str:
+    """A number of any order of magnitude with three digits, for an axis or a cell."""
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        return f"{float(f'{value:.3g}'):,g}".replace("-", MINUS)
+    digits, _, exponent = f"{value:.2e}".partition("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}".replace("-", MINUS)

@@ -4,107 +4,111 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from adiabat.core.text import DASH, counted, cut, duration, integer
-from adiabat.report import sweep_captions as captions
-from adiabat.report import sweep_curves as curves
-from adiabat.report import sweep_drift as drift
+from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
 from adiabat.report import sweep_figures as figures
-from adiabat.report import sweep_wording as words
-from adiabat.report.charts import Chart
-from adiabat.report.format import cut_name, number
+from adiabat.report.format import cut_name, number, signed
 from adiabat.report.page import Figure, Group, Notes, Page, Terms, gathered
 from adiabat.report.ranking_section import ranking_groups, ranking_tables
-from adiabat.report.sweep_cases import Case, Overview, comparisons_of, overview_of, pair_counts
-from adiabat.report.sweep_columns import columns_of, drift_columns, drift_groups, measure_columns, outcome_cell
-from adiabat.report.sweep_exports import sweep_csv, sweep_latex, sweep_markdown
-from adiabat.report.sweep_gain_tradeoff import at_equal_gain
-from adiabat.report.sweep_layers import LayerTable, most_changed
-from adiabat.report.sweep_values import case_cell, case_head, rate, sides
+from adiabat.report.sweep_analysis import DRIFTS, Cost, DriftLimit, Series, at_equal_gain, drift_limits, methods_of, most_changed, series_of
+from adiabat.report.sweep_cases import Case, Overview, case_cell, case_head, comparisons_of, overview_of, pair_counts, rate
+from adiabat.report.sweep_headline import best_of, headline, reservations, sides, tone
+from adiabat.report.sweep_tables import (
+    columns_of,
+    drift_columns,
+    layer_tensors,
+    legend,
+    measure_columns,
+    outcome_cell,
+    run_count,
+    sweep_csv,
+    sweep_latex,
+    sweep_markdown,
+)
 from adiabat.report.tables import Cell, Column, Section, Table
 from adiabat.results.sweep_result import SweepResult, SweepRun
 
 OPEN_ROWS = 12
-"""Runs up to which their table stands open when the page is loaded."""
+"""Runs up to which their table is open when the page is loaded."""
 
 OPEN_NOTES = 5
-"""Notes that stand open when the page is loaded; more of them are folded."""
+"""Notes that are open when the page is loaded; more of them are folded."""
 
 MOST_TASKS = 4
-"""Tasks that stand side by side in the terminal; more of them are on the page."""
+"""Tasks side by side in the terminal; more of them are on the page."""
 
 MOST_ROWS = 60
-"""Settings up to which the terminal shows all; of more, the first."""
+"""Settings in the terminal; more of them are on the page."""
+
+CAPTIONS: dict[figures.Kind, str] = {
+    "improvement": f"Main measures. Markers are runs, lines means over seeds; bars: paired 95{NO_BREAK}% intervals. Open: no evidence.",
+    "pairs": "Solid: by the paired test, corrected over all pairs; dashed: by the source's z-test.",
+    "drift": f"0 is the untuned tower. Bars: 95{NO_BREAK}% over probes.",
+    "trade": f"Markers are settings; the untuned tower is at 0. Bars: paired 95{NO_BREAK}% intervals. Open: no evidence.",
+    "validation": "Optimiser steps of the runs, and the epoch whose weights were kept; 0 is the start.",
+}
+"""How to read each figure."""
 
 _TERMS = [
     (
         "Improvement",
         "Of the main measure, in percent of what the untuned tower scores; above zero is better, also where a lower value is. Where the "
-        "untuned "
-        "tower scores 0 the plain difference stands.",
+        "untuned tower scores 0 the plain difference stands.",
     ),
     (
         "Verdict",
         "Tuned and untuned tower answered the same queries, and are compared query by query. Better and worse: the paired "
-        "95\N{NO-BREAK SPACE}% interval "
-        "leaves zero out and p is below 0.05, for this run and this task alone. No evidence is not proof of equality; the interval says "
-        "how large "
-        "a loss may be.",
+        "95\N{NO-BREAK SPACE}% interval leaves zero out and p is below 0.05, for this run and this task alone. No "
+        "evidence is not proof of equality.",
     ),
     (
         "Several seeds",
         "The value is their mean, and the two figures below it are the lowest and the highest; that is no interval. A task counts as "
-        "worse where it "
-        "is in any run.",
+        "worse where it is in any run.",
     ),
     (
         "Language pairs",
         "Cells of a language grid: better/worse by the paired test after Benjamini–Hochberg over the cells. The z-test is the source’s: "
-        "it takes "
-        "pairs of texts for independent, though many share a text, and compares two proportions.",
+        "it takes pairs of texts for independent, though many share a text, and compares two proportions.",
+    ),
+    (
+        "Drift limits",
+        "A limit from noise lets drift raise the noise by about a tenth. It is a hit if drift leaves it at the rate where labels first "
+        "show damage, each task by itself at 5\N{NO-BREAK SPACE}%; targets do not count. Untested: the rates end before both begin, or "
+        "both begin below the lowest.",
     ),
 ]
-_LAYERS = (
-    "Most changed tensors",
-    "By the source’s two measures, whose largest weights say nothing of all others, and by the Frobenius norm, which weighs them all.",
-)
-_JUDGED = (
-    "The limit lets drift raise the noise by about a tenth: what the untuned tower finds for the same probes moves, too, when only the "
-    "mark at their "
-    "end comes or goes. A limit is a hit if drift leaves it at the rate where labels first show damage, each task by itself at "
-    "5\N{NO-BREAK SPACE}%; targets do "
-    "not count. Untested: the rates end before both begin, or both begin below the lowest."
-)
 
 
 def page(result: SweepResult) -> Page:
     """The page of a sweep."""
     view = overview_of(result)
     varied = [f"{setting.label} ({len(setting.values)})" for setting in view.settings if len(setting.values) > 1]
-    seeds = len({run.seed for run in result.runs})
-    layers, prefix = most_changed(view)
+    seeds = sorted({run.seed for run in result.runs})
     return Page(
         record=result,
         name="sweep",
-        headline=words.headline(view),
-        tone=words.tone(view),
-        reservations=words.reservations(view),
+        headline=headline(view),
+        tone=tone(view),
+        reservations=reservations(view),
         about=[
             ("tuned from" if result.verb == "tune" else "trained from", result.model),
             ("varied", ", ".join(varied) or "nothing"),
-            ("runs", f"{len(result.runs)}, of {counted(len(view.cases), 'setting')} and {counted(seeds, 'seed')}"),
+            ("runs", f"{len(result.runs)}, of {counted(len(view.cases), 'setting')} and {counted(len(seeds), 'seed')}"),
         ],
         sections=[
             *([] if result.ranking is None else ranking_groups(result.ranking)),
             _settings(view),
-            *_figures(view),
+            *(_against(view, series, index) for index, series in enumerate(series_of(view))),
             _trade(view),
-            _layers(view, layers, prefix) if layers else None,
+            _layers(view),
             _drift(view),
-            _runs(view, has_layers=bool(layers)),
+            _runs(view),
         ],
         facts=[
-            *(("made", result.created), ("seeds of the runs", ", ".join(map(str, sorted({run.seed for run in result.runs}))))),
-            *(("seed of the statistics", str(result.seed)), ("time in all", duration(result.seconds))),
+            ("made", result.created),
+            ("seeds of the runs", ", ".join(map(str, seeds))),
+            ("seed of the statistics", str(result.seed)),
+            ("time in all", duration(result.seconds)),
             ("devices", ", ".join(dict.fromkeys(run.device for run in result.runs if run.device))),
         ],
         tables=[("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings)],
@@ -114,101 +118,116 @@ def page(result: SweepResult) -> Page:
 def exports(result: SweepResult) -> dict[str, Callable[[], str]]:
     """The tables and figures beside the page."""
     view = overview_of(result)
-    tables = {"table.csv": sweep_csv, "table.md": sweep_markdown, "table.tex": sweep_latex}
-    files: dict[str, Callable[[], str]] = {name: (lambda write=write: write(view)) for name, write in tables.items()}  # type: ignore[misc]
-    return {**files, **{f"figures/{chart.name}.svg": chart.file for chart in map(figures.chart_of, figures.pictures(view))}}
+    return {
+        "table.csv": lambda: sweep_csv(view),
+        "table.md": lambda: sweep_markdown(view),
+        "table.tex": lambda: sweep_latex(view),
+        **{f"figures/{chart.name}.svg": chart.file for chart in map(figures.chart_of, figures.pictures(view))},
+    }
 
 
-def _table(view: Overview, columns: Sequence[Column], **parts: Any) -> Table | None:
-    """A row for each setting; None where there is nothing to show."""
-    return Table(columns=columns, rows=view.cases, sortable=True, look="matrix", **parts) if columns and view.cases else None
+def _case_table(view: Overview, columns: Sequence[Column], **options: Any) -> Table | None:
+    """A row for each setting; None without columns or rows."""
+    return Table(columns=columns, rows=view.cases, sortable=True, look="matrix", **options) if columns and view.cases else None
 
 
 def _settings(view: Overview) -> Group | None:
     if not view.cases:
         return None
-    best = words.best_of(view) if len(view.cases) > 1 else None
-    harmless = " without making another task measurably worse" * bool(view.others)
-    shaded = [f"shaded: the one that gained most on the target{'s' * (len(view.result.targets) > 1)}{harmless}"] if best is not None else []
-    table = _table(
+    best = best_of(view) if len(view.cases) > 1 else None
+    shaded = [] if best is None else [f"shaded: the largest gain on targets{', with no other task measurably worse' * bool(view.others)}"]
+    table = _case_table(
         view,
         columns_of(view),
-        caption=["; ".join([*captions.key(view), *shaded, "– not measured"])],
+        caption=["; ".join([*legend(view), *shaded, "– not measured"])],
         row_class=lambda case: "safe" if case is best else "",
     )
-    measures = measure_columns(view)
     return Group(
         id="settings-table",
         title="Settings and what they changed",
         lead="A row is a setting; tasks show the improvement of their main measure on the untuned tower.",
-        sections=[table, _table(view, measures, id="all-measures", title="All measures", folded=True)],
+        sections=[table, _case_table(view, measure_columns(view), id="all-measures", title="All measures", folded=True)],
     )
 
 
-def _figures(view: Overview) -> list[Group]:
-    """The figures of each setting that things are drawn against."""
-    groups = []
-    for position, series in enumerate(curves.series_of(view)):
-        about = captions.about_series(series)
-        groups.append(
-            Group(
-                id=f"against-{position}",
-                title=f"Against {cut(series.setting.label, limit=80)}",
-                lead=f"{cut(series.setting.name, limit=120)}{'. ' if about else ''}{about}",
-                sections=[_figure(picture) for picture in figures.against(view, series)],
-            )
-        )
-    if not groups and view.cases and figures.trade_picture(view) is None:
-        return [Group(id="figures", title="Figures", lead=captions.no_figures(view), sections=[])]
-    return groups
+def _against(view: Overview, series: Series, index: int) -> Group:
+    """The figures against one setting."""
+    label = cut_name(series.combinations[0].label, limit=200)
+    lead = [cut(series.setting.name, limit=120)]
+    if series.of > len(series.combinations):
+        lead.append(f"drawn: 1 of {series.of} combinations, {label}")
+    elif len(series.combinations) == 1 and label:
+        lead.append(f"drawn for {label}")
+    lead += [f"varies with {', '.join(series.tied)}"] if series.tied else []
+    lead += [f"not drawn: {counted(series.alone, 'setting')} with other settings of their own"] if series.alone else []
+    return Group(
+        id=f"against-{index}",
+        title=f"Against {cut(series.setting.label, limit=80)}",
+        lead="; ".join(lead),
+        sections=list(map(_figure, figures.against(view, series))),
+    )
 
 
-def _figure(picture: figures.Picture, more: str = "") -> Figure:
-    title = cut(picture.title, limit=200)
-    chart: Chart = figures.chart_of(picture)
-    caption = captions.caption(picture.kind, picture.series) + more
-    return Figure(charts=[chart], title=title, caption=caption, label=f"{title}; the table above holds the numbers")
+def _figure(picture: figures.Picture) -> Figure:
+    title, caption = cut(picture.title, limit=200), CAPTIONS[picture.kind]
+    if picture.series is not None and any(group.failed for group in picture.series.combinations):
+        caption += " A cross at the lower edge: a run failed there."
+    return Figure(charts=[figures.chart_of(picture)], title=title, caption=caption, label=f"{title}; the table above holds the numbers")
 
 
 def _trade(view: Overview) -> Group | None:
-    """What gains cost: the figure, and ways to tune beside each other at one gain."""
-    drawn, equal = figures.trade_picture(view), at_equal_gain(view)
-    if drawn is None:
+    """Costs of gains: the figure, and methods beside each other at one gain."""
+    picture = figures.trade_picture(view)
+    if picture is None:
         return None
-    table = None
-    if equal is not None:
-        words_of = captions.equal_gain(view, equal)
-        columns = [_text_column(position, head) for position, head in enumerate(words_of.head)]
-        table = Table(title="At equal gain", lead=words_of.lead, columns=columns, rows=words_of.rows)
-    return Group(id="trade", title="What gains cost", sections=[_figure(drawn, captions.undrawn(view)), table])
+    methods = methods_of(view)
+    drawn, unknown = min(len(methods), figures.MOST_METHODS), len(view.cases) - sum(len(method.cases) for method in methods)
+    limits = [f"{drawn} of {len(methods)} methods are drawn"] * (drawn < len(methods))
+    limits += [f"{counted(unknown, 'setting')} without a known gain"] if unknown else []
+    return Group(id="trade", title="What gains cost", lead="; ".join(limits), sections=[_figure(picture), equal_gain_table(view)])
 
 
-def _text_column(position: int, head: str, *, numbers: bool = True) -> Column:
-    kind = "number" if position and numbers else "name"
-    return Column(cut(head, limit=60), lambda row: cut(row[position], limit=120), kind)  # type: ignore[arg-type]
+def equal_gain_table(view: Overview) -> Table | None:
+    """Methods beside each other at one gain, if they share one."""
+    equal = at_equal_gain(view)
+    if equal is None:
+        return None
+
+    def read(cost: Cost, text: str) -> str:
+        return f"≈{NO_BREAK}{text}" if cost.interpolated and text != DASH else text
+
+    def change(task: str) -> Column:
+        return Column(cut(task, limit=60), lambda cost: read(cost, _percent(cost.changes[task])), "number")
+
+    without = (
+        f" Left out, for they do not reach it: {', '.join(cut_name(label, limit=60) for label in equal.without)}." if equal.without else ""
+    )
+    columns = [
+        Column("method", lambda cost: cut(cost.method or "all runs", limit=120), "name"),
+        *map(change, view.others),
+        Column(f"drift, {DRIFTS[0]}", lambda cost: DASH if cost.drift is None else read(cost, number(cost.drift)), "number"),
+        Column("largest gain with nothing worse", lambda cost: _percent(cost.harmless, "none"), "number"),
+    ]
+    lead = f"Where the targets gain {_percent(equal.gain)}; ≈: interpolated between two settings. No interval is known.{without}"
+    return Table(title="At equal gain", lead=lead, columns=columns, rows=equal.costs)
 
 
-def _layers(view: Overview, layers: Sequence[LayerTable], prefix: str) -> Group:
+def _percent(value: float | None, missing: str = DASH) -> str:
+    return missing if value is None else f"{signed(value, decimals=2)}{NO_BREAK}%"
+
+
+def _layers(view: Overview) -> Group | None:
+    layers, prefix = most_changed(view)
+    if not layers:
+        return None
     names = f" Names are shown without {cut(prefix, limit=120)}" if prefix else ""
-
-    def table(layer: LayerTable) -> Table:
-        def tensors(row: Any) -> Cell:
-            first, *more = [f"{cut(name, limit=120)} {rate(value)}" for name, value in row.tensors]
-            return Cell(first, more)
-
-        columns = [Column(cut(case_head(view), limit=60), lambda row: cut(case_cell(view, row.case), limit=120), "name")]
-        return Table(
-            title=layer.measure.title, lead=layer.measure.formula, columns=[*columns, Column("tensors", tensors, "code")], rows=layer.rows
-        )
-
     return Group(
         id="layers",
         title="Most changed tensors",
         folded=True,
         said=counted(len(layers[0].rows), "setting"),
-        lead=f"The two that come first at each setting, by three measures; values are means over seeds, of tensors that tuning "
-        f"changed.{names}",
-        sections=[Group(title="", sections=list(map(table, layers)), side_by_side=True)],
+        lead=f"By two measures of the source and the Frobenius norm; means over seeds, of tensors that tuning changed.{names}",
+        sections=[layer_tensors(view, layer) for layer in layers],
     )
 
 
@@ -217,42 +236,63 @@ def _drift(view: Overview) -> Group | None:
     if not columns or not view.cases:
         return None
     probes = max((run.drift.probes for run in view.done if run.drift is not None), default=0)
-    judged = drift.judged(view)
-    judgements = None
-    if judged:
-        heads = (*(["runs with"] if judged[0].series else []), *drift.HEAD)
-        judgements = Table(
-            id="judged",
-            title="Without labels, and with them",
-            lead=_JUDGED,
-            columns=[_text_column(position, head, numbers=False) for position, head in enumerate(heads)],
-            rows=[judgement.cells() for judgement in judged],
-        )
-    groups: list[Section | None] = [_table(view, drift_columns(view, group), title=cut(group, limit=80)) for group in drift_groups(view)]
+    names = dict.fromkeys(name for run in view.done if run.drift is not None for name in run.drift.groups)
+    groups: list[Section | None] = [_case_table(view, drift_columns(view, name), title=cut(name, limit=80)) for name in names]
     return Group(
         id="drift",
         title="Drift of probes",
-        lead=f"Means over {probes} probe texts without labels: 0 where the tuned tower finds what the untuned one did. ±: one standard "
-        f"error.",
+        lead=f"Means over {probes} probe texts without labels: 0 is no change of results. ±: one standard error.",
         sections=[
-            _table(view, columns),
-            judgements,
+            _case_table(view, columns),
+            drift_limit_table(view),
             Group(title=f"By group of probes ({len(groups)})", folded=True, sections=groups) if groups else None,
         ],
     )
 
 
-def _runs(view: Overview, *, has_layers: bool) -> Group | None:
+def drift_limit_table(view: Overview) -> Table | None:
+    """Limits on drift beside the labels, if there are any."""
+    limits = drift_limits(view)
+
+    def bracket(limit: DriftLimit) -> str:
+        low, high = limit.judgement.bracket
+        if high is None or high == float("inf"):
+            return f"from {number(low)}"
+        return f"{number(low)} to {number(high)}" if low < high else "none"
+
+    columns = [
+        *([Column("runs with", lambda limit: cut(limit.series, limit=120), "name")] if limits and limits[0].series else []),
+        Column("drift by", lambda limit: limit.measure, "name"),
+        Column("limit", lambda limit: number(limit.judgement.limit), "name"),
+        Column("safe by drift up to", lambda limit: _rate(limit.judgement.safe), "name"),
+        Column("harmless by labels up to", lambda limit: _rate(limit.judgement.harmless), "name"),
+        Column("then worse", lambda limit: cut(", ".join(limit.judgement.harmed) or "nothing", limit=120), "name"),
+        Column("drift is", lambda limit: limit.judgement.agreement, "name"),
+        Column("limits that hit", bracket, "name"),
+    ]
+    return Table(id="judged", title="Drift limits beside labels", columns=columns, rows=limits) if limits else None
+
+
+def _rate(value: float | None) -> str:
+    return "no rate" if value is None else rate(value)
+
+
+def _runs(view: Overview) -> Group | None:
     runs = view.result.runs
     if not runs:
         return None
 
-    def done(shown: Callable[[SweepRun], str]) -> Callable[[SweepRun], str]:
-        return lambda run: shown(run) if run.status == "done" else DASH
+    def done(text: Callable[[SweepRun], str]) -> Callable[[SweepRun], str]:
+        return lambda run: text(run) if run.status == "done" else DASH
 
     def ended(run: SweepRun) -> Cell:
         failed = run.status != "done"
         return Cell(f"{'failed: ' * failed}{cut(run.reason or DASH, limit=300)}", tone="bad" if failed else "")
+
+    def validation(run: SweepRun, points: dict[int, Any], text: Callable[[Any], str]) -> str:
+        if 0 not in points or run.best_epoch not in points:
+            return DASH
+        return f"{text(points[0])} \N{RIGHTWARDS ARROW} {text(points[run.best_epoch])}"
 
     columns = [
         Column("run", lambda run: cut(run.name, limit=120), "name"),
@@ -260,14 +300,15 @@ def _runs(view: Overview, *, has_layers: bool) -> Group | None:
         Column("steps", done(lambda run: integer(run.steps)), "number"),
         Column("epochs", done(lambda run: integer(run.epochs)), "number"),
         Column("best epoch", done(lambda run: integer(run.best_epoch)), "number"),
-        Column("loss", lambda run: _best(run, dict(run.validation_loss), number), "number"),
-        Column("errors", lambda run: _best(run, dict(run.validation_errors), integer), "number"),
+        Column("loss", lambda run: validation(run, dict(run.validation_loss), number), "number"),
+        Column("errors", lambda run: validation(run, dict(run.validation_errors), integer), "number"),
         Column("trained weights", done(lambda run: integer(run.trainable)), "number"),
         Column("time", lambda run: Cell(duration(run.seconds), value=run.seconds), "number", (), "descending"),
         Column("device", lambda run: cut(run.device or DASH, limit=60), "name"),
     ]
-    every = {task: list(dict.fromkeys(note for run in view.done if (own := run.task(task)) for note in own.notes)) for task in view.ordered}
-    notes = gathered(list(every.items()), every="all tasks")
+    outcomes = [(task, run.task(task)) for task in view.ordered for run in view.done]
+    notes = {task: list(dict.fromkeys(n for name, o in outcomes if name == task and o for n in o.notes)) for task in view.ordered}
+    by_task = gathered(list(notes.items()), every="all tasks")
     table = Table(columns=columns, rows=runs, sortable=True)
     return Group(
         id="runs",
@@ -275,17 +316,10 @@ def _runs(view: Overview, *, has_layers: bool) -> Group | None:
         lead="Every run by itself. Loss and errors are of validation, at the start and at the epoch that was kept.",
         sections=[
             Group(title=counted(len(runs), "run"), folded=True, opened=len(runs) <= OPEN_ROWS, sections=[table]),
-            Notes(title="Notes on tasks", notes=notes, shown=OPEN_NOTES) if notes else None,
-            Terms(terms=[*_TERMS, *([_LAYERS] if has_layers else [])]),
+            Notes(title="Notes on tasks", notes=by_task, shown=OPEN_NOTES) if by_task else None,
+            Terms(terms=_TERMS),
         ],
     )
-
-
-def _best(run: SweepRun, points: dict[int, Any], shown: Callable[[Any], str]) -> str:
-    """A figure of the validation at the start and at the best epoch."""
-    if 0 not in points or run.best_epoch not in points:
-        return DASH
-    return f"{shown(points[0])} \N{RIGHTWARDS ARROW} {shown(points[run.best_epoch])}"
 
 
 def terminal(result: SweepResult) -> list[Table]:
@@ -295,35 +329,26 @@ def terminal(result: SweepResult) -> list[Table]:
     failed = [Table(columns=failures, rows=view.failed[:MOST_ROWS])] if view.failed else []
     if result.verb == "train" and result.ranking is not None:
         return [*ranking_tables(result.ranking, result.title), *failed]
-    shown = view.ordered[:MOST_TASKS]
-    left_out = [(len(view.cases) - MOST_ROWS, "setting"), (len(view.ordered) - MOST_TASKS, "task")]
-    more = [f"and {counted(count, what)} more in the report" for count, what in left_out if count > 0]
+    omitted = [(len(view.cases) - MOST_ROWS, "setting"), (len(view.ordered) - MOST_TASKS, "task")]
+    more = [f"and {counted(count, name)} more in the report" for count, name in omitted if count > 0]
     key = f"{'* a target of tuning; ' * bool(result.targets)}improvement of the main measure"
 
     def task_column(task: str) -> Column:
         head = f"{cut_name(task, limit=10)}{' *' * (task in result.targets)}"
-        return Column(head, lambda case: _short(outcome_cell(case, task)), "number")
+        return Column(head, lambda case: replace(outcome_cell(case, task), sub=()), "number")
+
+    def runs(case: Case) -> Cell:
+        return Cell(run_count(case) if case.done else "failed", tone="bad" if case.failed else "")
 
     columns = [
         Column(case_head(view), lambda case: case_cell(view, case), "name"),
-        *map(task_column, shown),
-        Column("runs", _count, "number"),
+        *map(task_column, view.ordered[:MOST_TASKS]),
+        Column("runs", runs, "number"),
     ]
     tables = [Table(title=result.title, columns=columns, rows=view.cases[:MOST_ROWS], caption=["; ".join([key, *more])])]
     tables += [_pairs(view)] if comparisons_of(view.done, result.tasks) else []
     tables += failed
-    return [*tables[:-1], replace(tables[-1], caption=[*tables[-1].caption, words.headline(view)])]
-
-
-def _short(cell: Cell) -> Cell:
-    return Cell(cell.text, sign=cell.sign, sign_tone=cell.sign_tone)
-
-
-def _count(case: Case) -> Cell:
-    done, every = len(case.done), len(case.runs)
-    if done == every:
-        return Cell(str(every))
-    return Cell(f"{done} of {every}" if done else "failed", tone="bad")
+    return [*tables[:-1], replace(tables[-1], caption=[*tables[-1].caption, headline(view)])]
 
 
 def _pairs(view: Overview) -> Table:
@@ -334,10 +359,9 @@ def _pairs(view: Overview) -> Table:
         rows.append((Cell(f"{task}: {', '.join(filter(None, by))}", bold=True), "", ""))
         for case in view.cases[:MOST_ROWS]:
             counts = pair_counts(case.done, compared)
-            paired, z = (
-                (DASH, DASH) if counts is None else (sides(counts.improved, counts.worsened), sides(counts.improved_z, counts.worsened_z))
-            )
-            rows.append((Cell(f"  {case_cell(view, case)}"), paired, z))
+            paired = DASH if counts is None else sides(counts.improved, counts.worsened)
+            by_z = DASH if counts is None else sides(counts.improved_z, counts.worsened_z)
+            rows.append((Cell(f"  {case_cell(view, case)}"), paired, by_z))
     columns = [
         Column(case_head(view), lambda row: row[0], "name"),
         Column("improved/worsened", lambda row: Cell(row[1]), "number"),

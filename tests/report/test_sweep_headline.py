@@ -2,20 +2,13 @@
 
 from dataclasses import replace
 
-import pytest
-
-from adiabat.report import sweep_captions as captions
-from adiabat.report.sweep_cases import overview_of
-from adiabat.report.sweep_curves import MOST_COMBINATIONS, series_of
-from adiabat.report.sweep_wording import best_of, headline, rate_of, reservations, tone
+from adiabat.report.sweep_cases import overview_of, rate_setting
+from adiabat.report.sweep_headline import best_of, headline, reservations, tone
 from tests.report.sample_sweeps import (
-    ARABIC,
     MARGIN,
     RATE,
-    even_sweep,
     failed_sweep,
     full_sweep,
-    grid_of,
     make_failed,
     make_run,
     make_sweep,
@@ -59,11 +52,6 @@ def test_the_rate_that_gains_most_need_not_be_the_largest() -> None:
     told = said(simple_sweep({1e-8: (2.0, 0.0), 2e-8: (6.0, 0.0), 5e-8: (4.0, 0.0), 1e-7: (9.0, -5.0)}))
     assert "5e-8 is the largest at which" in told
     assert "Without such harm, 2e-8 gained most on the target: msmarco +6.0 %" in told
-
-
-def test_where_no_rate_does_harm_that_is_said() -> None:
-    told = said(simple_sweep({1e-8: (1.5, 0.2), 2e-8: (3.0, 2.0)}))
-    assert "At no learning rate of 2, up to 2e-8, did a run make another task measurably worse. 2e-8 gained most on the target" in told
 
 
 def test_where_even_the_smallest_rate_does_harm_that_is_said() -> None:
@@ -127,16 +115,6 @@ def test_a_gain_without_evidence_is_told_as_such_and_is_no_good_news() -> None:
     assert toned(result) == "plain"
 
 
-def test_language_pairs_stand_beside_their_task() -> None:
-    assert "xnli +1.4 % (better; of 225 language pairs 194 better, 6 worse)" in said(full_sweep())
-
-
-def test_only_the_first_tasks_are_named() -> None:
-    tasks = ["msmarco", *(f"other {place}" for place in range(7))]
-    told = said(even_sweep(tasks, rates=(1e-8, 2e-8), improvement=0.5))
-    assert "other 3 +0.5 % (no evidence) and 3 more in the table." in told
-
-
 # --- Head line: anything else ---
 
 
@@ -188,11 +166,6 @@ def test_several_targets_are_taken_in_the_mean() -> None:
     assert "1e-8 gained most on the targets in the mean: msmarco +2.0 % [+1.0, +3.0] (better), arxiv +5.0 %" in said(result)
 
 
-def test_names_that_run_right_to_left_are_set_apart() -> None:
-    result = even_sweep([ARABIC], rates=[1e-8], improvement=3.0, targets=(ARABIC,))
-    assert f"\N{FIRST STRONG ISOLATE}{ARABIC}\N{POP DIRECTIONAL ISOLATE} +3.0" in said(result)
-
-
 # --- Reservations ---
 
 
@@ -228,69 +201,12 @@ def test_intervals_that_leave_no_room_for_a_loss_are_not_called_a_risk() -> None
     assert "room for a loss" not in reserved(simple_sweep({1e-8: (3.0, 2.0), 2e-8: (3.0, 2.0)}))
 
 
-# --- Beside tables and figures ---
-
-
-def test_the_key_explains_only_what_is_there() -> None:
-    one, several = " ".join(captions.key(overview_of(simple_sweep()))), " ".join(captions.key(overview_of(full_sweep())))
-    assert "in brackets" in one
-    assert "lowest and the highest" not in one
-    assert "language pairs" not in one
-    assert "in brackets" not in several
-    assert "lowest and the highest" in several
-    assert "language pairs" in several
-
-
-@pytest.mark.parametrize(
-    ("rates", "margin_values", "told"),
-    [
-        ([1e-8, 2e-8], [0.1], ""),
-        ([1e-8, 2e-8], [0.1, 0.2], "Each of the 2 combinations of the other settings is drawn by itself."),
-        (
-            [1e-8, 2e-8],
-            [0.1 * place for place in range(1, MOST_COMBINATIONS + 2)],
-            "Of 7 combinations of the other settings, which are more",
-        ),
-    ],
-)
-def test_what_a_figure_leaves_out_is_said(rates, margin_values, told) -> None:
-    series = series_of(overview_of(grid_of(learning_rate=rates, margin=margin_values)))[0]
-    assert captions.about_series(series).startswith(told)
-    assert bool(captions.about_series(series)) == bool(told)
-
-
-def test_settings_that_go_along_and_settings_left_alone_are_named() -> None:
-    pairs = [(7, 2.5e-8), (14, 5e-8)]
-    tied = make_sweep([make_run({"tune.batch_size": size, RATE: rate}) for size, rate in pairs], varied=("tune.batch_size", RATE))
-    assert captions.about_series(series_of(overview_of(tied))[0]) == "With it goes: learning rate."
-    lonely = make_sweep(
-        [make_run({RATE: rate, MARGIN: margin}) for rate, margin in ((1e-8, 0.1), (2e-8, 0.1), (2e-8, 0.2))], varied=(RATE, MARGIN)
-    )
-    assert plain(captions.about_series(series_of(overview_of(lonely))[0])) == (
-        "Drawn for margin 0.1. 1 setting shares the rest with no other: in the table alone."
-    )
-
-
-def test_why_there_is_no_figure_is_said() -> None:
-    words = overview_of(grid_of(optimizer=["adamw", "sgd"]))
-    assert captions.no_figures(words) == "No setting that is a number varies, so nothing is drawn."
-    apart = [make_run({RATE: rate, "tune.x": name}) for rate, name in ((1e-8, "a"), (2e-8, "b"), (1e-8, "c"))]
-    result = make_sweep(apart, varied=(RATE, "tune.x"))
-    assert captions.no_figures(overview_of(result)).startswith("No two settings differ in one number alone")
-
-
-def test_captions_mention_failed_runs_only_where_there_are_some() -> None:
-    for result, mentioned in ((full_sweep(), True), (simple_sweep(), False)):
-        (series,) = series_of(overview_of(result))
-        assert [("a run failed there" in captions.caption(kind, series)) for kind in captions.CAPTIONS] == [mentioned] * 5
-
-
 def test_the_best_setting_is_found_and_the_rate_is_a_number() -> None:
     seen = overview_of(simple_sweep())
     assert best_of(seen) is seen.cases[2]
-    assert rate_of(seen) is seen.settings[0]
-    assert rate_of(overview_of(margins((1.0, 1.0), (2.0, 2.0)))) is None
-    assert rate_of(overview_of(make_sweep([run_at(1e-8, 1.0, 1.0)]))) is None
+    assert rate_setting(seen) is seen.settings[0]
+    assert rate_setting(overview_of(margins((1.0, 1.0), (2.0, 2.0)))) is None
+    assert rate_setting(overview_of(make_sweep([run_at(1e-8, 1.0, 1.0)]))) is None
 
 
 def test_rates_that_only_some_variants_have_are_no_ladder() -> None:
