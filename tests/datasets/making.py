@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from adiabat.config.reader import read_settings
+from adiabat.config.section import Section
 from adiabat.core.errors import ConfigError, DataError
 
 
@@ -18,6 +20,16 @@ def rows(path: Path) -> list[dict[str, Any]]:
 def made(out: Path) -> dict[str, Any]:
     record: dict[str, Any] = json.loads((out / "made.json").read_text(encoding="utf-8"))
     return record
+
+
+def maker(make: Callable[..., object], kind: type[Section]) -> Callable[..., dict[str, Any]]:
+    """A function that makes a data set of a source by assignments of settings, and returns its record."""
+
+    def run(source: Path, out: Path, *settings: str) -> dict[str, Any]:
+        make(source, out, read_settings(kind, None, settings))
+        return made(out)
+
+    return run
 
 
 def fault(make: Callable[..., object], source: Path, out: Path, *settings: str) -> str:

@@ -93,25 +93,6 @@ def test_a_damaged_manifest_is_refused(copied, content):
         demo_file(DEMO_TEST.name)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "rest"),
-    [
-        ("Tides rise.", "They fall."),
-        ("Is it so?", "It is."),
-        ("We follow Smith et al. and J. R. Jones (see Fig. 3 and e.g. Ref. 4) here.", "Then we stop."),
-        ("The rate is 3.5 per cent.", "It fell."),
-        ("Let $x = 1. Y$ be given.", "Then we stop."),
-        ("Brackets (as in A. They stay) end here.", "Then we stop."),
-        ('He said "no."', "We agree."),
-        ("It costs \\$5 a day.", "$n$ days are left."),
-        ("Two parts are given: 1. Theory, 2. Practice.", "Both are short."),
-        ("One sentence only.", ""),
-    ],
-)
-def test_a_first_sentence_ends_where_a_reader_ends_it(maker, sentence, rest):
-    assert maker.first_sentence(f"{sentence} {rest}".strip()) == (sentence, rest)
-
-
 def test_jensen_shannon_is_what_its_definition_says(maker):
     texts = ["the cat sat on the mat", "the dog sat", "the dog sat", "no shared words"]
     left, right, again, apart = (maker.word_shares(text) for text in texts)

@@ -3,12 +3,11 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.config.dataset_settings import HotpotqaSettings
-from adiabat.config.reader import read_settings
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet, text_id
 from adiabat.datasets.hotpotqa import make_hotpotqa
-from tests.datasets.making import corpus, fault, made, names, rows, triplets
+from tests.datasets.making import corpus, fault, maker, names, rows, triplets
 
 
 def question(number: int, *, level: str = "hard", passages: int = 10, positives: int = 2, **more: Any) -> dict[str, Any]:
@@ -31,9 +30,7 @@ def hotpot(path: Path, *elements: Any) -> Path:
     return path
 
 
-def make(source: Path, out: Path, *settings: str) -> dict[str, Any]:
-    make_hotpotqa(source, out, read_settings(HotpotqaSettings, None, settings))
-    return made(out)
+make = maker(make_hotpotqa, HotpotqaSettings)
 
 
 def test_supporting_paragraphs_are_positives_and_the_others_negatives(tmp_path: Path) -> None:

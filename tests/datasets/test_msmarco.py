@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from adiabat.config.dataset_settings import MsmarcoSection, MsmarcoSettings
-from adiabat.config.reader import read_settings
 from adiabat.datasets.msmarco import make_msmarco, split_of
-from tests.datasets.making import corpus, fault, made, names, triplets
+from tests.datasets.making import corpus, fault, maker, names, triplets
 
 SMALL = ("msmarco.train=3", "msmarco.dev=2", "msmarco.test=4")
 
@@ -24,9 +23,7 @@ def write(path: Path, samples: list[Any]) -> Path:
     return path
 
 
-def make(source: Path, out: Path, *settings: str) -> dict[str, Any]:
-    make_msmarco(source, out, read_settings(MsmarcoSettings, None, settings))
-    return made(out)
+make = maker(make_msmarco, MsmarcoSettings)
 
 
 def test_first_next_and_last_samples_make_the_three_files(tmp_path: Path) -> None:

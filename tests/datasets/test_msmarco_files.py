@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 
 from adiabat.config.dataset_settings import MsmarcoSettings
-from adiabat.config.reader import read_settings
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Document
 from adiabat.datasets.msmarco import make_msmarco
-from tests.datasets.making import fault, made, rows
+from tests.datasets.making import fault, maker, rows
 
 PASSAGES = {number: f'passage {number}, with "a quote' for number in range(30)}
 TABLES: dict[str, list[Any]] = {
@@ -37,9 +36,7 @@ def write(path: Path, cells: list[Any]) -> None:
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
 
 
-def make(source: Path, out: Path, *settings: str) -> dict[str, Any]:
-    make_msmarco(source, out, read_settings(MsmarcoSettings, None, settings))
-    return made(out)
+make = maker(make_msmarco, MsmarcoSettings)
 
 
 def test_splits_are_the_publishers_and_documents_go_by_passage_id(folder: Path, tmp_path: Path) -> None:

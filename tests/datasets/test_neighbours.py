@@ -66,9 +66,7 @@ def test_a_divergence_worked_by_hand() -> None:
     assert divergences(["aa bb", "aa cc"])[1] == pytest.approx(0.5 * math.log(2), abs=1e-15)
     # p = (3/4, 1/4), q = (1/4, 3/4), middle (1/2, 1/2): 3/4 ln 3/2 + 1/4 ln 1/2.
     assert divergences(["aa aa aa bb", "bb aa bb bb"])[1] == pytest.approx(0.75 * math.log(1.5) + 0.25 * math.log(0.5), abs=1e-15)
-
-
-def test_equal_distributions_are_at_zero_and_disjoint_ones_at_ln_2() -> None:
+    # Equal distributions are at 0, disjoint ones at ln 2.
     found = divergences(["aa bb", "BB aa", "aa bb aa bb", "cc dd", "", "12 $x^2$ a"])
     assert found[:3] == pytest.approx([0, 0, 0], abs=1e-15)
     assert min(found) >= 0
@@ -93,14 +91,6 @@ def test_words_are_runs_of_letters_of_any_script_in_lower_case() -> None:
     assert WORD.findall("the x 2D state-of-the-art".lower()) == ["the", "state", "of", "the", "art"]
 
 
-def test_shares_of_each_text_add_up_to_one() -> None:
-    bags = count_words(["aa bb aa", "", "cc"])
-    words, shares, lengths = bags.shares(np.array([2, 1, 0]))
-    assert words.tolist() == [2, 0, 1]
-    assert shares.tolist() == [1, 2 / 3, 1 / 3]
-    assert lengths.tolist() == [1, 0, 2]
-
-
 @pytest.mark.parametrize("k", [1, 3, 20, 59, 70])
 def test_the_nearest_are_those_of_a_plain_sort_ties_by_row(k: int) -> None:
     texts = texts_at_random(60, seed=1, words=6)
@@ -118,15 +108,10 @@ def test_the_size_of_blocks_changes_nothing(block_size: int) -> None:
     assert set(expected.ravel().tolist()) <= set(candidates.tolist())
 
 
-def test_where_there_are_fewer_candidates_the_last_is_repeated() -> None:
+def test_copies_come_first_by_row_and_the_last_is_repeated_where_candidates_are_few() -> None:
     bags = count_words(["aa bb", "aa bb", "aa cc", "dd"])
     assert nearest(bags, np.array([0]), np.arange(4), 6).tolist() == [[1, 2, 3, 3, 3, 3]]
     assert nearest(bags, np.array([0]), np.array([0, 3]), 3, block_size=1).tolist() == [[3, 3, 3]]
-
-
-def test_copies_of_a_text_come_first_by_row_and_never_the_text_itself() -> None:
-    bags = count_words(["aa bb"] * 5)
-    assert nearest(bags, np.arange(5), np.arange(5), 4).tolist() == [[1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 3, 4], [0, 1, 2, 4], [0, 1, 2, 3]]
 
 
 def test_categories_go_sort_by_size_equal_ones_by_name() -> None:

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from adiabat.config.dataset_settings import Repeats, SquadSettings
-from adiabat.config.reader import read_settings
 from adiabat.data.records import text_id
 from adiabat.datasets.arxiv import sentence_spans
 from adiabat.datasets.squad import Answer, make_squad, sentence_roles
-from tests.datasets.making import corpus, fault, made, names, rows, triplets
+from tests.datasets.making import corpus, fault, maker, names, rows, triplets
 
 CONTEXT = "The mill was built by Dr. Ada Moor in 1801. It burnt down in 1850. Moor had left. Nobody rebuilt it! The river is quiet."
 S = ["The mill was built by Dr. Ada Moor in 1801.", "It burnt down in 1850.", "Moor had left.", "Nobody rebuilt it!", "The river is quiet."]
@@ -32,9 +31,7 @@ def paragraph(*questions: dict[str, Any], context: str = CONTEXT) -> dict[str, A
     return {"context": context, "qas": list(questions)}
 
 
-def make(source: Path, out: Path, *settings: str) -> dict[str, Any]:
-    make_squad(source, out, read_settings(SquadSettings, None, settings))
-    return made(out)
+make = maker(make_squad, SquadSettings)
 
 
 def test_the_sentence_of_the_answer_is_positive_and_the_others_are_negative(tmp_path: Path) -> None:

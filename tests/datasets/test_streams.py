@@ -62,6 +62,24 @@ def test_an_array_cut_anywhere_is_an_error_and_never_a_shorter_array(tmp_path: P
             list(json_elements(write(tmp_path / "a.json", text[:length])))
 
 
+WHOLE = gzip.compress(json.dumps(list(range(1000))).encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("cut.json.gz", WHOLE[: len(WHOLE) // 2], "be readable to its end"),
+        ("plain.json.gz", b"[1]", "be readable to its end"),
+        ("a.json", b'["\xe9t\xe9"]', "be UTF-8, got byte 0xe9"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    for read in (read_json, lambda path: list(json_elements(path))):
+        with pytest.raises(DataError, match=f"{name} must {told}"):
+            read(tmp_path / name)
+
+
 def test_an_element_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_READ_BYTES", 1_000)
     monkeypatch.setattr(streams, "_LONGEST_ELEMENT", 5_000)
@@ -70,22 +88,6 @@ def test_an_element_without_end_does_not_fill_the_memory(tmp_path: Path, monkeyp
     with pytest.raises(DataError, match=r'element 1 must be whole JSON, got {"a": "xxx'):
         list(json_elements(path, watch=Watch(progress=lambda label, done, total: told.append(done))))
     assert max(told) <= 32_000
-
-
-def test_a_packed_file_that_is_cut_short_or_not_packed_is_told(tmp_path: Path) -> None:
-    whole = gzip.compress(json.dumps(list(range(1000))).encode())
-    (tmp_path / "cut.json.gz").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "plain.json.gz").write_text("[1]")
-    for name in ("cut.json.gz", "plain.json.gz"):
-        with pytest.raises(DataError, match=rf"{name} must be readable to its end"):
-            list(json_elements(tmp_path / name))
-
-
-def test_bytes_that_are_not_utf8_are_told(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes(b'["\xe9t\xe9"]')
-    for read in (read_json, lambda path: list(json_elements(path))):
-        with pytest.raises(DataError, match=r"a\.json must be UTF-8, got byte 0xe9"):
-            read(tmp_path / "a.json")
 
 
 def test_progress_runs_to_the_size_of_the_packed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,7 @@ from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Document, LanguageGridSet
 from adiabat.datasets.xnli import make_xnli
-from tests.datasets.making import fault, made, names, rows
+from tests.datasets.making import fault, maker, names, rows
 
 COLUMNS = ("language", "gold_label", "sentence1_binary_parse", "sentence1", "sentence2", "promptID", "pairID", "genre", "match")
 LABELS = ("neutral", "contradiction", "entailment")
@@ -42,9 +41,7 @@ def by_language(pairs: int, languages: str = "ar en zh") -> list[str]:
     return [row(pair, language) for language in languages.split() for pair in range(pairs)]
 
 
-def make(source: Path, out: Path, *settings: str) -> dict[str, Any]:
-    make_xnli(source, out, read_settings(XnliSettings, None, settings))
-    return made(out)
+make = maker(make_xnli, XnliSettings)
 
 
 def test_rows_of_one_pair_become_one_row_with_all_languages(tmp_path: Path) -> None:

