@@ -1,14 +1,30 @@
 """What a browser would see of a page."""
 
+import io
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
+
+from rich.console import Console
+
+from adiabat.report import pages
+from adiabat.results.record import Record
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 NASTY = '<script>alert("x")</script><img src=x onerror=alert(1)>{{ 7 * 7 }}</title></style>'
 
 
 HOSTILE = "=cmd|'x'!A1 <b>&amp; *x* _y_ [z](w) `c` \\end{tabular} % $1 #2 ^3 ~4 {5} \"q\"\n| new"
-FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "|x", "%x"]
+
+
+def plain(text: str) -> str:
+    return text.replace("\xa0", " ")
+
+
+def printed(result: Record, width: int = 80) -> str:
+    """The terminal tables of a record."""
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(*(table.to_terminal() for table in pages.terminal(result)))
+    return plain(out.getvalue())
 
 
 def texts(svg: str) -> list[str]:

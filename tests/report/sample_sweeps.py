@@ -10,11 +10,6 @@ from adiabat.results.sweep_result import Drift, SweepResult, SweepRun, TaskOutco
 
 RATE, MARGIN = "tune.learning_rate", "tune.margin"
 RATES = [1e-8, 2e-8, 5e-8, 1e-7]
-ARABIC = "مجموعة"
-
-
-def plain(text: str) -> str:
-    return text.replace("\xa0", " ")
 
 
 def make_change(improvement: float | None, *, half_width: float = 1.0, similarity: str = "cosine", measure: str = "nDCG@10") -> Change:

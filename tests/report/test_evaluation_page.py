@@ -1,27 +1,19 @@
 """Rows and figures of the page of an evaluation, and its table for the terminal."""
 
-import io
 import re
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from adiabat.report import pages
 from adiabat.report.evaluation_page import EXAMPLES_SHOWN
 from adiabat.results.evaluation_result import Hit, Result
-from tests.report.html_page import Page
+from tests.report.html_page import Page, printed
 from tests.report.sample_results import full_result, make_change, make_dataset, make_example, make_grid, make_result, make_tuning
 
 
 def page(result: Result) -> Page:
     return Page(pages.files(result)["report.html"]())
-
-
-def printed(result: Result, width: int = 200) -> str:
-    out = io.StringIO()
-    Console(file=out, width=width, color_system=None).print(*(table.to_terminal() for table in pages.terminal(result)))
-    return out.getvalue().replace("\xa0", " ")
 
 
 def test_an_evaluation_without_a_baseline_shows_values_alone() -> None:
@@ -126,14 +118,9 @@ def test_the_terminal_has_a_row_for_each_data_set_and_fits_80_columns() -> None:
 
 
 def test_the_terminal_without_a_baseline_has_values_and_of_training_the_validation() -> None:
-    text = printed(make_result(make_dataset("cs", "target", None, 0.652), baseline=None))
+    text = printed(make_result(make_dataset("cs", "target", None, 0.652), baseline=None), width=200)
     assert "[0.6420, 0.6620]" in text
     assert "verdict" not in text
-    text = printed(make_result(training=make_tuning()))
+    text = printed(make_result(training=make_tuning()), width=200)
     assert "kept (epoch 2)" in text
     assert re.search(r"errors of 4,000 pairs +2,000 +1,500", text)
-
-
-def test_square_brackets_in_names_are_no_styling() -> None:
-    result = make_result(make_dataset("[red]cs[/red] [/]", "target", 0.5, 0.6))
-    assert "[red]cs[/red] [/]" in printed(replace(result, title="[bold]"))

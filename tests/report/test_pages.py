@@ -15,6 +15,7 @@ from tests.report.sample_results import full_result, make_dataset, make_grid, ma
 from tests.report.sample_safe_rates import full_search, seeds_search
 from tests.report.sample_spaces import make_space
 from tests.report.sample_suites import full_suite
+from tests.report.sample_sweeps import full_sweep
 
 SAMPLES: dict[str, tuple[Callable[[], Record], set[str], int]] = {
     "evaluation": (
@@ -26,6 +27,11 @@ SAMPLES: dict[str, tuple[Callable[[], Record], set[str], int]] = {
     "suite": (full_suite, {"models-by-tasks", "over-all", "tasks", "task-0", "task-3", "task-0-units", "how-to-read", "inputs"}, 4),
     "suite beside a baseline": (lambda: full_suite(baseline="small"), {"models-by-tasks", "over-all", "tasks"}, 4),
     "space": (make_space, {"numbers", "nearness", "ratio", "map", "reading", "how-to-read", "inputs"}, 4),
+    "sweep": (
+        full_sweep,
+        {"settings-table", "all-measures", "against-0", "trade", "layers", "drift", "runs", "how-to-read", "inputs", "settings"},
+        5,
+    ),
     "rate search": (full_search, {"figures", "runs", "measures", "how-to-read", "inputs"}, 2),
     "rate search with seeds": (seeds_search, {"seeds"}, 2),
 }

@@ -2,11 +2,9 @@
 
 import re
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.reader import checked
@@ -24,6 +22,7 @@ from adiabat.runs.finish import write_report
 from adiabat.scaling_laws.frontier import Crossing
 from adiabat.scaling_laws.laws import Method
 from tests.experiments.scaling.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of
+from tests.report.html_page import printed
 
 FAILED = replace(row("full", 2_000_000, 1e12, 0.5), status="failed", reason="<b>power</b> cut", loss=None, validation_loss=None)
 RANKS = [row("lora", 4_000_000, budget, 0.5 + 1 / rank, rank=rank) for budget in BUDGETS for rank in (8, 128)]
@@ -52,13 +51,6 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> ScalingResult:
 
 def html_of(result: ScalingResult) -> str:
     return pages.files(result)["report.html"]()
-
-
-def printed(result: ScalingResult) -> str:
-    console = Console(width=100, file=StringIO())
-    console.print(*(table.to_terminal() for table in pages.terminal(result)))
-    assert isinstance(console.file, StringIO)
-    return console.file.getvalue()
 
 
 @pytest.mark.parametrize("which", ["swept", "planned"])
@@ -176,8 +168,8 @@ def test_runs_that_read_their_data_again_are_told_from_what_can_be_seen(swept: S
 
 
 def test_tables_for_the_terminal(swept: ScalingResult, planned: ScalingResult) -> None:
-    assert "error on the largest" in printed(swept)
-    told = printed(planned)
+    assert "error on the largest" in printed(swept, width=100)
+    told = printed(planned, width=100)
     assert planned.advice is not None
     assert planned.advice.best is not None
     assert planned.advice.best.way.title in told

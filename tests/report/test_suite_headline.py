@@ -3,15 +3,12 @@
 import pytest
 
 from adiabat.report.suite_headline import Overview, headline, tone
+from tests.report.html_page import plain
 from tests.report.sample_suites import make_suite
 
 
 def seen_of(values, **options):
     return Overview(make_suite(values, **options))
-
-
-def plain(text: str) -> str:
-    return text.replace("\xa0", " ")
 
 
 ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
@@ -82,16 +79,6 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
 )
 def test_the_head_line_says_no_more_than_the_comparisons(seen, sentence: str) -> None:
     assert plain(headline(seen)) == sentence
-
-
-def test_a_model_that_shares_no_task_with_the_baseline_is_told_so() -> None:
-    seen = seen_of({"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}}, baseline="a")
-    assert "c has no task in common with it" in plain(headline(seen))
-
-
-def test_braces_in_a_name_are_no_placeholders() -> None:
-    seen = seen_of({"x": {"{a}": 0.6, "b": 0.5}, "y": {"{a}": 0.5, "b": 0.6}})
-    assert headline(seen).startswith("{a} is best on 1 of 2")
 
 
 def test_names_that_run_right_to_left_are_set_apart_in_a_sentence() -> None:

@@ -6,11 +6,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from adiabat.report import pages
 from adiabat.results.suite_result import Fact, SuiteResult
-from tests.report.html_page import Page
+from tests.report.html_page import Page, printed
 from tests.report.sample_suites import full_suite, make_suite
 
 ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
@@ -26,12 +25,6 @@ def table(result: SuiteResult, ending: str) -> str:
 
 def rows_of(result: SuiteResult) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(pages.files(result)["table.csv"]())))
-
-
-def printed(result: SuiteResult, width: int = 80) -> str:
-    out = io.StringIO()
-    Console(file=out, width=width, color_system=None).print(*(one.to_terminal() for one in pages.terminal(result)))
-    return out.getvalue().replace("\xa0", " ")
 
 
 def test_cells_are_marked_as_the_comparisons_say() -> None:
@@ -57,12 +50,6 @@ def test_facts_grids_and_units_stand_on_the_page() -> None:
     text = Page(html_of(replace(full_suite(), facts=[Fact("small", "first", "unknown words", 1204.0)]))).text
     for part in ("unknown words", "1,204", "1 better, 1 worse, 7 no evidence, of 9", "mean of the cells 20.4", "text of query 3", "q3"):
         assert part in text, part
-
-
-def test_grids_without_verdicts_say_why() -> None:
-    result = full_suite()
-    grids = [replace(one, grid=replace(one.grid, verdicts=None, improved=None, worsened=None)) for one in result.grids]
-    assert "Cells of small bear no verdict" in Page(html_of(replace(result, grids=grids))).text
 
 
 def test_a_suite_of_one_model_or_of_nothing_has_page_and_tables() -> None:

@@ -15,7 +15,6 @@ from tests.report.sample_sweeps import (
     failed_sweep,
     full_sweep,
     grid_of,
-    make_grid,
     make_run,
     make_sweep,
     make_task,
@@ -60,13 +59,6 @@ def test_markers_are_open_where_the_verdict_is_no_evidence() -> None:
     assert [point.open for point in target.points] == [True, False, True, False]
     assert [point.open for point in other.points] == [True, True, False, False]
     assert [point.interval for point in target.points] == [pytest.approx((y - 1, y + 1)) for y in (0.5, 3.0, 1.0, -9.0)]
-
-
-def test_without_a_verdict_a_marker_is_open() -> None:
-    result = simple_sweep()
-    runs = [replace(run, tasks=[replace(own, changes=[replace(own.main, verdict=None)]) for own in run.tasks]) for run in result.runs]
-    seen, series = only_series(replace(result, runs=runs))
-    assert all(point.open for curve in curves.improvements(seen, series)[0].curves for point in curve.points)
 
 
 def test_points_go_from_left_to_right_whatever_the_order_of_runs() -> None:
@@ -182,13 +174,6 @@ def test_pairs_are_counted_up_and_down_and_by_the_z_test() -> None:
     ]
     assert panel.ceiling == 225
     assert not any(point.open for curve in panel.curves for point in curve.points)
-
-
-def test_without_a_z_test_there_is_no_curve_of_it() -> None:
-    grid = replace(make_grid(5, 1), improved_z=None, worsened_z=None)
-    runs = [make_run({RATE: rate}, [make_task("xnli", 1.0, grids=[grid])]) for rate in RATES]
-    seen, series = only_series(make_sweep(runs, tasks=("xnli",)))
-    assert [curve.label for curve in curves.pairs(seen, series)[0][1][0].curves] == ["improved", "worsened"]
 
 
 # --- Drift and validation ---

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from adiabat.report.sweep_cases import overview_of, rate_setting
 from adiabat.report.sweep_headline import best_of, headline, reservations, tone
+from tests.report.html_page import plain
 from tests.report.sample_sweeps import (
     MARGIN,
     RATE,
@@ -14,7 +15,6 @@ from tests.report.sample_sweeps import (
     make_sweep,
     make_task,
     make_tasks,
-    plain,
     run_at,
     simple_sweep,
 )

@@ -84,10 +84,3 @@ def test_a_sweep_that_changed_nothing_has_no_table() -> None:
 )
 def test_what_stands_before_the_number_of_the_block_is_left_out(names, prefix) -> None:
     assert block_prefix(names) == prefix
-
-
-def test_names_without_the_prefix_stay_whole() -> None:
-    by_weight = top_of(
-        LayerChange("embeddings.LayerNorm.weight", 0.1, 1.0, 2.0, 0.3), LayerChange("encoder.layer.0.a", 0.1, 1.0, 1.0, 0.0)
-    )[0]
-    assert [name for name, _ in by_weight] == ["embeddings.LayerNorm.weight", "0.a"]

@@ -11,7 +11,8 @@ from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_page import drift_limit_table
 from adiabat.results.drift_judgement import limits_of
 from adiabat.results.sweep_result import Drift, SweepResult, SweepRun
-from tests.report.sample_sweeps import MARGIN, RATE, RATES, make_run, make_sweep, make_tasks, plain
+from tests.report.html_page import plain
+from tests.report.sample_sweeps import MARGIN, RATE, RATES, make_run, make_sweep, make_tasks
 
 OTHERS = [0.5, 0.2, -0.3, -4.0]
 """Percent on the other task: worse at the highest rate alone, for the interval is 1 to each side."""

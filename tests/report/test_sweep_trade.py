@@ -13,8 +13,8 @@ from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_figures import trades
 from adiabat.report.sweep_page import equal_gain_table
 from adiabat.results.sweep_result import Drift, SweepResult, Value
-from tests.report.html_page import texts
-from tests.report.sample_sweeps import RATE, grid_of, make_failed, make_run, make_sweep, make_tasks, plain, simple_sweep
+from tests.report.html_page import plain, texts
+from tests.report.sample_sweeps import RATE, grid_of, make_failed, make_run, make_sweep, make_tasks, simple_sweep
 
 PULL = "tune.pull"
 
@@ -130,13 +130,6 @@ def test_the_table_tells_what_is_interpolated_and_who_is_left_out() -> None:
     assert "small" in table.lead
     rows = [[plain(cell.text) for cell in row] for _, row in table.cells()]
     assert rows == [["pulled", "−2.00 %", "0.1600", "+3.00 %"], ["rate", "≈ −3.00 %", "≈ 0.2500", "+2.00 %"]]
-
-
-def test_ways_of_one_setting_and_of_several_numbers_are_left_out_by_name() -> None:
-    ways = {**WAYS, "alone": [(1e-8, 0.0, 5.0, -1.0, 0.1)], "two": [(1e-8, 1.0, 4.0, -1.0, 0.1), (2e-8, 2.0, 6.0, -1.0, 0.1)]}
-    equal = at_equal_gain(overview_of(remedies(ways)))
-    assert equal is not None
-    assert equal.without == ("small", "alone", "two")
 
 
 def test_seeds_are_taken_together_and_evidence_in_any_is_evidence() -> None:

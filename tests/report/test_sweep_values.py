@@ -5,8 +5,8 @@ import pytest
 from adiabat.report import sweep_cases as cases
 from adiabat.report import sweep_headline as texts
 from adiabat.report.sweep_cases import Outcome, overview_of
-from adiabat.results.evaluation_result import Verdict
-from tests.report.sample_sweeps import MARGIN, RATE, make_change, make_run, make_sweep, plain
+from tests.report.html_page import plain
+from tests.report.sample_sweeps import MARGIN, RATE, make_change, make_run, make_sweep
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,6 @@ def test_what_was_not_compared_is_a_dash() -> None:
     found = Outcome((type(change)(**{**{name: getattr(change, name) for name in change.__slots__}, **parts}),))
     assert (texts.gain(found), texts.gain_bounds(found), texts.verdict_marks(found)) == ("–", "", "")
     assert texts.verdict_words(found) == "no verdict"
-
-
-def test_marks_come_from_better_to_worse() -> None:
-    order: list[Verdict] = ["better", "no evidence", "worse"]
-    found = Outcome(tuple(map(make_change, [-5.0, 0.0, 5.0, 6.0])))
-    assert texts.verdict_marks(found) == "▲2 ○1 ▼1"
-    assert [verdict for verdict in order if found.verdicts[verdict]] == order
 
 
 @pytest.mark.parametrize(

@@ -43,29 +43,25 @@ _COMPARED = [
     (
         "The paired interval and the verdict",
         "The same queries are scored before and after. Queries are drawn anew with replacement many times, each with both of its scores; "
-        "the "
-        f"middle 95{NO_BREAK}% of the resulting changes, corrected for bias and skew (BCa), is the interval. Beside it p says how often a "
-        "change as large comes of exchanging before and after at random, query by query. Interval wholly above zero (as improvement) and p "
-        "below 0.05: better. Wholly below and p below 0.05: worse. Otherwise: no evidence, which is not proof that nothing changed; the "
-        "interval says how much could have. Where fewer than six queries changed, p cannot fall below 0.05 whatever the interval: so few "
-        "could all have changed the same way by chance more often than once in twenty.",
+        f"the middle 95{NO_BREAK}% of the resulting changes, corrected for bias and skew (BCa), is the interval. Beside it p says how "
+        "often a change as large comes of exchanging before and after at random, query by query. Interval wholly above zero (as "
+        "improvement) and p below 0.05: better. Wholly below and p below 0.05: worse. Otherwise: no evidence, which is not proof that "
+        "nothing changed; the interval says how much could have. Where fewer than six queries changed, p cannot fall below 0.05 whatever "
+        "the interval: so few could all have changed the same way by chance more often than once in twenty.",
     ),
     (
         "z, the two-proportion test",
-        "Compares two error shares as if all pairs were independent draws; beyond ±1.96 it calls a change significant, and above zero the "
-        "error share rose. They are not independent: the same queries stand on both sides, and one query gives several pairs. So z can "
-        "be too "
-        "bold where a query has many pairs and too timid where before and after go together. It is of “PND pooled” alone, which counts "
-        "pairs "
-        "as it does; the mean over queries may even have changed the other way. It is shown for comparison with published tables, and the "
-        "paired answer comes first.",
+        "Compares two error shares as if all pairs were independent draws; beyond ±1.96 it calls a change significant, and above zero "
+        "the error share rose. They are not independent: the same queries stand on both sides, and one query gives several pairs. So z "
+        "can be too bold where a query has many pairs and too timid where before and after go together. It is of “PND pooled” alone, "
+        "which counts pairs as it does; the mean over queries may even have changed the other way. It is shown for comparison with "
+        "published tables, and the paired answer comes first.",
     ),
 ]
 _GRIDS = (
     "Language grids",
     "With hundreds of language pairs some would look changed by luck alone. The paired verdicts of the cells are corrected over the "
-    "whole grid "
-    f"(Benjamini–Hochberg at 5{NO_BREAK}%); counts by the z-test are not.",
+    f"whole grid (Benjamini–Hochberg at 5{NO_BREAK}%); counts by the z-test are not.",
 )
 
 
@@ -171,8 +167,7 @@ def _datasets(result: Result, *, compared: bool) -> Group:
         ]
         lead = (
             f"One main measure per data set, before and after on the same queries. Intervals are paired 95{NO_BREAK}% bootstrap "
-            f"intervals over "
-            "queries; they carry the verdict. The z-test comes second: it stands under “All measures”."
+            "intervals over queries; they carry the verdict. The z-test comes second: it stands under “All measures”."
         )
     else:
         columns += [
@@ -229,8 +224,7 @@ def _forest(datasets: Sequence[DatasetResult]) -> Figure | None:
         narrow=forest("forest-narrow", rows, label="improvement, % (right is better)", narrow=True),
         label="Improvement of each data set with its paired 95 percent interval; the table below holds the numbers",
         caption="Filled: the verdict is better or worse. Open: no evidence, though the interval may exclude zero where fewer than six "
-        "queries "
-        "changed. Diamond: target. Circle: retention set.",
+        "queries changed. Diamond: target. Circle: retention set.",
     )
 
 
@@ -274,8 +268,7 @@ def _by_negative(dataset: DatasetResult, position: int, *, compared: bool) -> Gr
         id=f"negatives-{position}",
         title=f"Errors by listed negative: {cut(dataset.name, limit=120)}",
         lead="The share of queries whose relevant document is not strictly closer than the negative that they list first, second, and so "
-        "on: a "
-        "curve from hard to easy where the data is so ordered.",
+        "on: a curve from hard to easy where the data is so ordered.",
         sections=[
             Figure(
                 charts=[curves(f"ladder-{position}", [panel], width=WIDE)],

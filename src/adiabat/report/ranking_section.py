@@ -23,28 +23,21 @@ _TERMS = [
     (
         "Intervals",
         "Queries are drawn anew with replacement within each task, the same ones for all variants, and runs are drawn for each variant "
-        "by itself; the "
-        f"middle 95{NO_BREAK}% of the resulting scores is the interval. Since a few runs say little about how much runs differ, the "
-        f"deviations of all "
-        "runs from their variant’s mean are one pool that all variants draw from, widened as a t distribution widens a normal one. That "
-        "takes runs of "
-        "all variants to differ alike.",
+        f"by itself; the middle 95{NO_BREAK}% of the resulting scores is the interval. Since a few runs say little about how much runs "
+        "differ, the deviations of all runs from their variant’s mean are one pool that all variants draw from, widened as a t "
+        "distribution widens a normal one. That takes runs of all variants to differ alike.",
     ),
     (
         "Simultaneous intervals",
         "The first of many looks better than it is, because it was chosen by these scores. The intervals of differences are wide enough "
-        "for all pairs at "
-        "once: in 19 sweeps of 20 none of them misses its true difference. One that lies wholly below zero says worse. Otherwise: no "
-        "evidence, which is "
-        "not proof of equality; the interval says how large a difference may be. Where fewer than six queries differ, it is no evidence "
-        "whatever the "
-        "interval.",
+        "for all pairs at once: in 19 sweeps of 20 none of them misses its true difference. One that lies wholly below zero says worse. "
+        "Otherwise: no evidence, which is not proof of equality; the interval says how large a difference may be. Where fewer than six "
+        "queries differ, it is no evidence whatever the interval.",
     ),
     (
         "Share of resamples best",
         "In how many resamples no other variant is higher: roughly the probability that the variant is the best of these, as far as "
-        "these queries and "
-        "runs can tell.",
+        "these queries and runs can tell.",
     ),
 ]
 
@@ -158,10 +151,8 @@ def _figure(ranking: Ranking) -> Figure:
         wide=False,
         label="Scores of the variants with intervals, and their differences to the first; the table below holds the numbers",
         caption="Left: dot and line are the mean and its interval, ticks below are single runs; the interval also holds what all "
-        "variants share, such as "
-        "hard queries. Right: the same queries for both, so this is where to see who differs. Filled: measurably lower than the first. "
-        "Open: no evidence "
-        "of a difference.",
+        "variants share, such as hard queries. Right: the same queries for both, so this is where to see who differs. Filled: measurably "
+        "lower than the first. Open: no evidence of a difference.",
     )
 
 

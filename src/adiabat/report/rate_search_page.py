@@ -19,20 +19,17 @@ _TERMS = [
     (
         "Search",
         "The highest rate goes first, and a run ends at the first look that finds drift beyond the limit. The first rate that stays "
-        "inside to the "
-        "last step, with every seed asked for, is the answer; lower ones are taken for safe, seen or not.",
+        "inside to the last step, with every seed asked for, is the answer; lower ones are taken for safe, seen or not.",
     ),
     (
         "Limit",
         "Drift grows smoothly with rate and steps, and nothing happens at the limit itself: it is a choice. One made of noise asks that "
-        "tuning "
-        "move answers by no more than what adds a small share to a movement that is there anyway, and that nobody minds.",
+        "tuning move answers by no more than what adds a small share to a movement that is there anyway, and that nobody minds.",
     ),
     (
         "What it holds for",
         "These settings, these data and this many steps. With another batch size, optimizer or set of trained weights, search anew; a "
-        "longer run may "
-        "need a lower rate.",
+        "longer run may need a lower rate.",
     ),
 ]
 
@@ -186,13 +183,11 @@ def _charts(result: SafeRate) -> list[tuple[Chart, str, str]]:
     """Each chart with title and caption."""
     drift = (
         "A curve is a run; the darker, the higher its rate. The limit is the dashed line: a run ends at the first look beyond it. Bold: "
-        "the largest "
-        "safe rate."
+        "the largest safe rate."
     )
     leave = (
         "Steps after which each run was found beyond the limit; the bar below reaches down to the look before, when it was still inside. "
-        "A run that "
-        "stayed inside lasts at least as long as its triangle stands high."
+        "A run that stayed inside lasts at least as long as its triangle stands high."
     )
     return [
         (curves("drift", [_drift_panel(result)], height=4.6), "Drift against steps", drift),

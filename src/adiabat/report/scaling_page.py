@@ -147,8 +147,7 @@ def _advised(result: ScalingResult, advice: Advice) -> list[Group | None]:
             id="additions",
             title="Runs that would narrow the answer",
             lead="Those that take most off the variance of the difference between the first and the runner-up, for what they cost; add "
-            "them to "
-            "the scaling experiment and resume it.",
+            "them to the scaling experiment and resume it.",
             sections=[Table(columns=additions, rows=advice.additions)],
         )
         if advice.additions
@@ -178,8 +177,7 @@ def _laws(result: ScalingResult) -> Group | None:
             id="laws",
             title="Laws",
             lead="Coefficients with 95 % intervals of runs drawn again. Noise is the spread of single runs about the law; the errors are "
-            "those on the "
-            "largest model and on the largest budget, of the law fitted without them (means of logarithms).",
+            "those on the largest model and on the largest budget, of the law fitted without them (means of logarithms).",
             sections=[section for kind in result.kinds for section in _law(kind)],
         )
         if result.kinds
@@ -233,8 +231,7 @@ def _downstream(result: ScalingResult) -> Group | None:
             id="downstream",
             title="Loss and scores of tasks",
             lead="Spearman's correlation over the runs that have the score, with the 95 % interval of runs drawn again; below 0 where a "
-            "lower loss goes "
-            "with a better score.",
+            "lower loss goes with a better score.",
             sections=[Table(columns=columns, rows=result.downstream)],
         )
         if result.downstream

@@ -24,43 +24,35 @@ _TERMS = [
     (
         "Vectors",
         "All are brought to unit length first. Queries and documents “beside each other” are pairs of a query and one positive, the "
-        "first of "
-        "the highest grade; documents “among themselves” are drawn from the whole store.",
+        "first of the highest grade; documents “among themselves” are drawn from the whole store.",
     ),
     (
         "Intervals",
         "Queries (those that share a positive together) or documents are drawn anew with replacement, the same ones before and after; "
-        "the middle "
-        f"95{NO_BREAK}% of the resulting values is the interval. A pair counts as often as both of its units are drawn together. Each "
-        f"interval "
-        "stands alone: among a dozen, one may leave out zero by chance. Numbers without an interval are no means over a sample: they "
-        "depend on its "
-        "size, which is the same before and after.",
+        f"the middle 95{NO_BREAK}% of the resulting values is the interval. A pair counts as often as both of its units are drawn "
+        "together. Each interval stands alone: among a dozen, one may leave out zero by chance. Numbers without an interval are no means "
+        "over a sample: they depend on its size, which is the same before and after.",
     ),
     (
         "Tower separation",
         "Logistic regression learns on some pairs to tell query vectors from document vectors, and is asked about the others; a pair, "
-        "and all "
-        "queries of one positive, stay on one side. AUC is how often it gives the query the higher score, among vectors judged by the same "
-        "regression: 0.5 is chance, 1 is always. The interval holds the chance of queries, not that of the regression.",
+        "and all queries of one positive, stay on one side. AUC is how often it gives the query the higher score, among vectors judged "
+        "by the same regression: 0.5 is chance, 1 is always. The interval holds the chance of queries, not that of the regression.",
     ),
     (
         "Ratio",
         "Pairs whose denominator is below 0.01 in size are left out and counted. Where similarities scatter around zero, as in spaces "
-        "that are "
-        "well spread, ratios are mostly noise: then read the difference beside them, which needs no division.",
+        "that are well spread, ratios are mostly noise: then read the difference beside them, which needs no division.",
     ),
     (
         "Uniformity and alignment",
         "Of Wang and Isola: the lower the alignment, the nearer a query to its positive; the lower the uniformity, the more evenly "
-        "vectors cover "
-        "the sphere. A good space is low in both; either alone is easy to have.",
+        "vectors cover the sphere. A good space is low in both; either alone is easy to have.",
     ),
     (
         "Anisotropy",
         "The mean cosine of random pairs is 0 where directions are even, 1 where all vectors are one. The share of the first component "
-        "and the "
-        "effective rank say how many directions the rest of the variance takes.",
+        "and the effective rank say how many directions the rest of the variance takes.",
     ),
 ]
 
@@ -188,8 +180,7 @@ def _numbers(result: SpaceResult) -> Group:
         columns += [before, after, Column("difference", difference, "number", [f"[paired 95{NO_BREAK}%]"])]
         lead = (
             f"Before and after on the same queries, documents, pairs and resamples. Intervals are 95{NO_BREAK}% bootstrap intervals; "
-            f"that of the "
-            "difference is paired. Bold: it leaves out zero."
+            "that of the difference is paired. Bold: it leaves out zero."
         )
     else:
         columns.append(after)
@@ -218,8 +209,7 @@ def _nearness(result: SpaceResult) -> Group:
         id="nearness",
         title="How near documents are",
         lead="Each query beside the document of the whole store that is nearest to it, and beside its own positive. Where the two differ "
-        "much, "
-        "other documents stand nearer than the right one.",
+        "much, other documents stand nearer than the right one.",
         sections=[
             Figure(
                 charts=[nearest],
@@ -247,8 +237,7 @@ def _ratio(result: SpaceResult) -> Group | None:
         id="ratio",
         title="Queries beside documents",
         lead="For two queries at random: how alike they are, divided by how alike the first is to the other’s positive. Around 1, a "
-        "query and its "
-        "positive are of one kind to a stranger; away from it, the towers keep to themselves.",
+        "query and its positive are of one kind to a stranger; away from it, the towers keep to themselves.",
         sections=[
             Figure(
                 charts=[_histogram(ratio, label="cos(query, other query) / cos(query, other's positive)", name="ratio", wide=True)],
@@ -285,8 +274,7 @@ def _map(space_map: SpaceMap) -> Group:
         id="map",
         title="Map of both towers",
         lead="The same queries and their positives, placed by t-SNE: near in the plane where near on the sphere. Distances between far "
-        "groups, and "
-        "their sizes, mean little.",
+        "groups, and their sizes, mean little.",
         sections=[
             Figure(
                 charts=[scatter("map", panels)],

@@ -32,38 +32,31 @@ MOST_ROWS = 80
 
 _INTERVALS = (
     "Intervals",
-    "Units (queries, pairs, texts) are drawn anew with replacement many times, the same ones for all models, and where a model has runs of "
-    "several seeds those too. The interval is the bias-corrected and accelerated one of the resulting values; that of a difference is "
-    "paired, "
-    "so it says who differs, while the intervals of values also hold what all models share, such as hard queries, and may overlap where a "
-    "difference is certain.",
+    "Units (queries, pairs, texts) are drawn anew with replacement many times, the same ones for all models, and where a model has runs "
+    "of several seeds those too. The interval is the bias-corrected and accelerated one of the resulting values; that of a difference is "
+    "paired, so it says who differs, while the intervals of values also hold what all models share, such as hard queries, and may "
+    "overlap where a difference is certain.",
 )
 _COMPARED = [
     (
         "p and verdict",
         "p is of the paired difference: how often it would be as large if the two models’ scores of each unit were exchanged at random "
-        "(“sign "
-        "flips”), or, where units have no scores of their own or one of the two has runs of several seeds, from the tails of the "
-        "bootstrap. Signs "
-        "are flipped as often as resamples are drawn; in the cells of a language grid more often, where so many cells ask for smaller p "
-        "than that "
-        "could give; and where few units differ, every way to exchange them is gone through instead. A verdict needs the interval beside "
-        "zero and "
-        "p to hold after Benjamini–Hochberg over the main measures of all tasks and models together; where a task’s models are compared "
-        "with its "
-        "best, which was picked on the same units, p first counts for all pairs of them. No evidence is not proof of equality.",
+        "(“sign flips”), or, where units have no scores of their own or one of the two has runs of several seeds, from the tails of the "
+        "bootstrap. Signs are flipped as often as resamples are drawn; in the cells of a language grid more often, where so many cells "
+        "ask for smaller p than that could give; and where few units differ, every way to exchange them is gone through instead. A "
+        "verdict needs the interval beside zero and p to hold after Benjamini–Hochberg over the main measures of all tasks and models "
+        "together; where a task’s models are compared with its best, which was picked on the same units, p first counts for all pairs of "
+        "them. No evidence is not proof of equality.",
     ),
     (
         "Best, and not measurably worse",
         "The best of a task was picked by the same values that are shown, so its lead is a little flattered, the more so the more models "
-        "there "
-        "are. A model that is not measurably worse may be better.",
+        "there are. A model that is not measurably worse may be better.",
     ),
     (
         "Effect",
         "dz: the mean over the standard deviation of the units’ differences, above zero where the value rose. Gained and lost count the "
-        "units on "
-        "which the model does better and worse.",
+        "units on which the model does better and worse.",
     ),
     (
         "Would show",
@@ -72,8 +65,7 @@ _COMPARED = [
     (
         "Mean rank",
         "1 is the best of a task; equal values share their ranks. The mean is over all tasks that several models did; a model that lacks "
-        "one of "
-        "them has none, for its mean would be over other tasks.",
+        "one of them has none, for its mean would be over other tasks.",
     ),
 ]
 
@@ -115,8 +107,7 @@ def terminal(result: SuiteResult) -> list[Table]:
         others = counted(len(result.beside_best), "task")
         two = (
             f"{words.references(result)} Better, no evidence and worse: beside {texts.named(result.baseline or '')}; not worse: than the "
-            f"best, "
-            f"on the other {others}."
+            f"best, on the other {others}."
         )
     caption = " ".join(filter(None, [words.headline(view), two, words.about_ranks(result)]))
     return [_by_task(view), Table(columns=_standing_columns(view, page=False), rows=result.analysis.models, caption=[caption])]
@@ -221,13 +212,11 @@ def _over_all(view: Overview) -> Group:
     result = view.result
     means = (
         " Within a kind, where all tasks have one measure, plain means stand beside them: each task counts equally, and since tasks are "
-        "no random "
-        "sample the means have no interval."
+        "no random sample the means have no interval."
     )
     lead = (
         "Tasks measure unlike things on unlike scales, so there is no average over all of them. Ranks can be averaged, but say nothing "
-        "of how far "
-        f"apart two models are, and they change with who else was measured.{means * bool(result.analysis.means)}"
+        f"of how far apart two models are, and they change with who else was measured.{means * bool(result.analysis.means)}"
     )
     columns = [
         Column("model", lambda model: cut(model.name, limit=80), "name"),

@@ -85,8 +85,7 @@ def _forest(view: Overview, task: SuiteTask, position: int) -> Figure | None:
         charts=[forest(f"forest-{position}", rows, label=label, flipped=task.lower_is_better)],
         label=f"Differences to {cut(against, limit=60)} with 95 percent intervals; the table below holds the numbers",
         caption="Filled: better or worse after the correction. Open: no evidence, though an interval may leave zero out: it is of one "
-        "comparison, "
-        "the verdict of all of them.",
+        "comparison, the verdict of all of them.",
     )
 
 
@@ -174,17 +173,14 @@ def _grid(grids: Sequence[SuiteGrid], comparison: tuple[str, str], against: str 
     direction = "lower is better" if grids[0].lower_is_better else "higher is better"
     lead = (
         f"Times 100, {direction}; a row is the language of the query, a column that of the document. Values of all models share their "
-        f"colours, from "
-        f"{every.min():.1f} to {every.max():.1f}; so do differences, of which blue is better, orange is worse, full at "
+        f"colours, from {every.min():.1f} to {every.max():.1f}; so do differences, of which blue is better, orange is worse, full at "
         f"{max(float(np.abs(moved).max()), LEAST_REACH):.1f} points, and • marks a cell whose verdict holds after Benjamini–Hochberg "
-        f"over the cells of "
-        "its map."
+        "over the cells of its map."
     )
     if without:
         lead += (
             f" Cells of {', '.join(without)} bear no verdict: where values are means over several runs, exchanging them unit by unit "
-            f"says nothing of "
-            "other seeds."
+            "says nothing of other seeds."
         )
     maps = []
     for grid, value, change in zip(grids, values, changes, strict=True):
