@@ -100,19 +100,14 @@ def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_appended_documents_are_found_and_the_old_ones_keep_their_rows(here: Path, tmp_path: Path) -> None:
-    first, rest = write_lines(tmp_path / "a.jsonl", DOCUMENTS[:10]), write_lines(tmp_path / "b.jsonl", DOCUMENTS[10:])
-    adiabat.embed(here / "model", first, tmp_path / "new")
-    store = adiabat.embed(here / "model", rest, tmp_path / "new", append=True)
-    assert store.rows([document["_id"] for document in DOCUMENTS]).tolist() == list(range(16))
-    np.testing.assert_allclose(store.vectors, Store.open(here / "store").vectors, atol=1e-3)
-
-
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_appending_takes_the_stores_own_dtype_named_or_not(here: Path, tmp_path: Path, dtype: str) -> None:
+def test_appended_documents_are_found_and_the_old_ones_keep_their_rows(here: Path, tmp_path: Path, dtype: str) -> None:
     first, rest = write_lines(tmp_path / "a.jsonl", DOCUMENTS[:10]), write_lines(tmp_path / "b.jsonl", DOCUMENTS[10:])
     adiabat.embed(here / "model", first, tmp_path / "new", dtype=dtype)
-    assert adiabat.embed(here / "model", rest, tmp_path / "new", append=True).dtype == dtype
+    store = adiabat.embed(here / "model", rest, tmp_path / "new", append=True)
+    assert store.dtype == dtype
+    assert store.rows([document["_id"] for document in DOCUMENTS]).tolist() == list(range(16))
+    np.testing.assert_allclose(store.vectors, Store.open(here / "store").vectors, atol=1e-3)
 
 
 def test_documents_that_fill_the_token_limit_are_counted(here: Path, tmp_path: Path) -> None:
@@ -134,15 +129,14 @@ def test_an_evaluation_of_a_job_holds_the_record_of_its_training(here: Path, tmp
     assert result.training.trained_on.split(":")[0] in page
 
 
-def test_a_job_of_which_only_the_model_is_left_is_evaluated_without_a_record(here: Path, tmp_path: Path) -> None:
+def test_a_job_without_a_record_is_evaluated_and_one_with_a_damaged_record_is_refused(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(here / "job", tmp_path / "job")
     (tmp_path / "job" / "result.json").unlink()
     result = adiabat.evaluate(tmp_path / "job", here / "store", here / "pairs.jsonl", resamples=200)
     assert (result.model, result.training) == (str(tmp_path / "job"), None)
-
-
-def test_a_damaged_record_of_a_job_is_told_before_anything_is_measured(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(here / "job", tmp_path / "job")
+    # A damaged record is told before anything is measured.
     (tmp_path / "job" / "result.json").write_text("{", encoding="utf-8")
     monkeypatch.setattr(evaluation, "_measure", lambda *_, **__: 1 / 0)
     with pytest.raises(DataError, match="must be undamaged"):
@@ -169,19 +163,16 @@ def test_a_result_says_by_which_settings_and_from_which_files(here: Path, tmp_pa
     assert store.manifest.sha256 in (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
 
 
-def test_without_an_output_directory_nothing_is_written(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", resamples=200)
-    assert result.training is None
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_retention_sets_come_after_the_target_and_share_an_opened_store(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retention_sets_share_an_opened_store_and_nothing_is_written_without_out(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[str] = []
     plain = Store.open
     monkeypatch.setattr(Store, "open", lambda path: opened.append(str(path)) or plain(path))  # type: ignore[func-returns-value]
     retain = [(here / "store", here / "pairs.jsonl"), (here / "store", here / "pairs.jsonl")]
+    monkeypatch.chdir(tmp_path)
     result = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", retain=retain, resamples=200)
+    assert (result.training, list(tmp_path.iterdir())) == (None, [])
     assert [one.role for one in result.datasets] == ["target", "retain", "retain"]
     assert opened == [str(here / "store")]
 

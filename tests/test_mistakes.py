@@ -100,10 +100,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "examples not JSON": (tune("not_json.jsonl"), ("2 faults", "not_json.jsonl:2", "this is no JSON", "not_json.jsonl:3")),
     "corpus not JSON": (embed("not_json.jsonl"), ("2 faults", "not_json.jsonl:2", "this is no JSON", "not_json.jsonl:3")),
     "lines without their keys": (tune("no_keys.jsonl"), ("12 faults", "no_keys.jsonl:2:", "no_keys.jsonl:11:", "and 2 more")),
-    "lines with other keys": (
-        evaluate("other_keys.jsonl"),
-        ('other_keys.jsonl:1: expected "query" and "positive"', 'data.columns.positive = "reply"'),
-    ),
+    "lines with other keys": (evaluate("other_keys.jsonl"), ("other_keys.jsonl:1:", 'data.columns.positive = "reply"')),
     "unknown document while tuning": (tune("unknown_doc.jsonl"), ("unknown_doc.jsonl:21", "d999", "adiabat embed")),
     "unknown document while evaluating": (evaluate("unknown_doc.jsonl"), ("unknown_doc.jsonl:21", "d999", "data.missing = drop")),
     "empty query in the data": (tune("empty_query.jsonl"), ('empty_query.jsonl:21: "query" must not be empty',)),
@@ -111,15 +108,12 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "store of another encoder, tuning": (tune(model="other"), ("store was built by another encoder", "weights", "rebuild the store")),
     "baseline of another encoder": (
         evaluate("pairs.jsonl", "--baseline", "other"),
-        ("store must be stored by the baseline other too", "weights", "adiabat embed other CORPUS --out DIR", "--baseline-store DIR"),
+        ("stored by the baseline other too", "--baseline-store DIR"),
     ),
-    "store of a baseline without the baseline": (
-        evaluate("pairs.jsonl", "--baseline-store", "store"),
-        ("--baseline-store must come with --baseline", "got store alone"),
-    ),
+    "store of a baseline without the baseline": (evaluate("pairs.jsonl", "--baseline-store", "store"), ("got store alone",)),
     "store of a baseline that needs none": (
         evaluate("pairs.jsonl", "--baseline", "model", "--baseline-store", "store"),
-        ("--baseline-store store must be of use to the baseline",),
+        ("must be of use to the baseline",),
     ),
     "store of another encoder, searching": (search(model="other"), ("store was built by another encoder", "weights")),
     "store of another encoder, embedding": (embed(model="other", out="store"), ("with other settings", "weights", "choose another --out")),
@@ -136,30 +130,21 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "appending to nothing": (embed("corpus.jsonl", "--append"), ("new must be a store",)),
     "another dtype while appending": (
         embed("twice.jsonl", "--append", *setting("store.dtype=float32"), out="store"),
-        ("store.dtype must be left out of an append", "float32"),
+        ("store.dtype must", "float32"),
     ),
-    "texts not kept while importing": (
-        imported("good.npy", *IDS, *setting("store.keep_texts=false")),
-        ("store.keep_texts must be left out of an import",),
-    ),
+    "texts not kept while importing": (imported("good.npy", *IDS, *setting("store.keep_texts=false")), ("store.keep_texts must",)),
     "unknown settings in a file": (tune("pairs.jsonl", "--config", "typo.toml"), ("2 faults", "tune.learning_rate?", "run.seed?")),
     "freezing what is not there": (
         tune("pairs.jsonl", *setting('tune.freeze=["embedings"]')),
-        ('"embedings" must match a parameter', "near names: embeddings"),
+        ('"embedings" must', "near names: embeddings"),
     ),
-    "freezing everything": (
-        tune("pairs.jsonl", *setting('tune.freeze=["embeddings", "blocks[0:2]"]')),
-        ("freeze must leave something to train",),
-    ),
+    "freezing everything": (tune("pairs.jsonl", *setting('tune.freeze=["embeddings", "blocks[0:2]"]')), ("freeze must leave",)),
     "tuning into a job": (tune(out="job"), ("job holds a job already", "--resume")),
     "evaluating into a job": (evaluate(out="job"), ("--out must be a directory of its own, job is a job",)),
     "embedding into a job": (embed(out="job"), ("job must be empty or a store, it holds config.toml",)),
     "tuning into a store": (tune(out="store"), ("--out must be a new or empty directory", "store")),
     "evaluating into a store": (evaluate(out="store"), ("--out must be a directory of its own, store is a store",)),
-    "evaluating over another program's result": (
-        evaluate(out="foreign"),
-        ("--out must hold nothing but an evaluation", "foreign"),
-    ),
+    "evaluating over another program's result": (evaluate(out="foreign"), ("--out must hold nothing but an evaluation", "foreign")),
     "evaluating into a model": (evaluate(out="model"), ("--out must be a directory of its own, model is a model",)),
     "tuning into a file": (tune(out="a_file"), ("a_file",)),
     "embedding into a file": (embed(out="a_file"), ("a_file must be a directory, it is a file",)),
@@ -167,11 +152,8 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a store that was cut short": (search(store="damaged"), ("damaged/vectors.npy must be undamaged", "rebuild the store")),
     "a model without weights": (tune(model="no_weights"), ("no_weights must hold a transformers model", "safetensors")),
     "an unfinished job as model": (search(model="job"), ("job is a job that is not finished", "--resume")),
-    "a model that is nowhere": (
-        embed(model="no-such/model"),
-        ("MODEL must be a directory, a job, `demo` or a hub name, got no-such/model",),
-    ),
-    "a model named by nothing": (embed(model=""), ("MODEL must be a directory, a job, `demo` or a hub name, got nothing",)),
+    "a model that is nowhere": (embed(model="no-such/model"), ("MODEL must be a directory", "got no-such/model")),
+    "a model named by nothing": (embed(model=""), ("MODEL must be a directory", "got nothing")),
     "a model that is a file": (embed(model="corpus.jsonl"), ("MODEL must be a directory", "got corpus.jsonl")),
     "a folder that is no model": (embed(model="notes"), ("notes must be the directory of a model",)),
     "an empty query": (search(""), ("QUERY must hold text",)),
@@ -181,25 +163,13 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a file of unknown kind": (embed("binary"), ("binary must end in .jsonl", "got no ending")),
     "an empty file as corpus": (embed("empty.jsonl"), ("empty.jsonl must hold at least one row",)),
     "a BEIR folder without qrels": (evaluate("no_qrels"), ("no_qrels must hold", "qrels/")),
-    "STORE and DATA swapped": (
-        ("tune", "model", "pairs.jsonl", "store", "--out", "new"),
-        ("STORE must be a store, pairs.jsonl is none and store is one; the order is MODEL STORE DATA",),
-    ),
-    "MODEL and STORE swapped": (
-        ("evaluate", "store", "model", "pairs.jsonl", "--out", "new"),
-        ("model is none and store is one; the order is MODEL STORE DATA",),
-    ),
-    "STORE and QUERY swapped": (
-        ("search", "hello", "store", "--model", "model"),
-        ("hello is none and store is one; the order is STORE QUERY",),
-    ),
+    "STORE and DATA swapped": (("tune", "model", "pairs.jsonl", "store", "--out", "new"), ("the order is MODEL STORE DATA",)),
+    "MODEL and STORE swapped": (("evaluate", "store", "model", "pairs.jsonl", "--out", "new"), ("the order is MODEL STORE DATA",)),
+    "STORE and QUERY swapped": (("search", "hello", "store", "--model", "model"), ("the order is STORE QUERY",)),
     "MODEL and CORPUS swapped": (("embed", "corpus.jsonl", "model", "--out", "new"), ("model is a model; the order is MODEL CORPUS",)),
     "a GPU that is not there": (tune("pairs.jsonl", "--device", "cuda:63"), ("run.device must be a device of this machine", "'cuda:63'")),
     "a device of another name": (evaluate("pairs.jsonl", "--device", "gpu"), ("run.device must be auto, cpu, cuda or cuda:N, got 'gpu'",)),
-    "--retain with one word": (
-        evaluate("pairs.jsonl", "--retain", "store"),
-        ("--retain takes two words, STORE and DATA, got store",),
-    ),
+    "--retain with one word": (evaluate("pairs.jsonl", "--retain", "store"), ("--retain takes two words, STORE and DATA, got store",)),
     "--retain= with one word": (evaluate("pairs.jsonl", "--retain=store"), ("--retain takes two words", "got store")),
     "--retain of a missing store": (evaluate("pairs.jsonl", "--retain", "nowhere", "pairs.jsonl"), ("nowhere must be a store",)),
     "a measure of no meaning": (
@@ -207,13 +177,10 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("measure must be a complete name", "'nGCD@10'"),
     ),
     "a split where there is none": (evaluate("pairs.jsonl", "--split", "dev"), ("split must be left out for pairs.jsonl",)),
-    "validation from too little": (
-        tune("pairs.jsonl", *setting("data.validation_fraction=0.0001")),
-        ("0 of 20 held out", "data.validation_fraction = 0.0001"),
-    ),
+    "validation from too little": (tune("pairs.jsonl", *setting("data.validation_fraction=0.0001")), ("0 of 20 held out",)),
     "more negatives than documents": (
         tune("pairs.jsonl", *setting("tune.negatives=random", "tune.negatives.per_query=99")),
-        ("store must hold at least 100 documents",),
+        ("at least 100 documents",),
     ),
     "a verb that is none": (("tuen",), ("No such command 'tuen'", "adiabat --help")),
     "an option that is none": (embed("corpus.jsonl", "--ot", "x"), ("No such option: --ot", "adiabat embed --help")),
@@ -273,11 +240,7 @@ def small_files(limit: int) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("command", "limit", "left"),
-    [
-        (embed(out="{out}"), 600, ["new.building"]),
-        (tune(out="{out}"), 60_000, ["new"]),
-        (evaluate(out="{out}"), 3_000, []),
-    ],
+    [(embed(out="{out}"), 600, ["new.building"]), (tune(out="{out}"), 60_000, ["new"]), (evaluate(out="{out}"), 3_000, [])],
     ids=["embed", "tune", "evaluate"],
 )
 def test_a_full_disk_is_one_line(command: tuple[str, ...], limit: int, left: list[str], run: Run, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from tests.tiny import save_tiny
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two saved models, data, a suite, and what it came to."""
     folder = tmp_path_factory.mktemp("place")
     write_world(folder)
     for seed, name in enumerate(("one", "two")):
@@ -70,10 +69,7 @@ def test_two_models_are_compared_from_what_was_kept(said, place: Path) -> None:
         (["one", "--suite", "suite.toml", "--set", "measure.measures=['nDGC']"], "measure must be a complete name that ir-measures"),
         (["nowhere", "--suite", "suite.toml"], "nowhere"),
         (["bm25:klingon", "--suite", "suite.toml"], "klingon"),
-        (
-            ["one", "scored", "--suite", "suite.toml"],
-            "scored must be the directory of a model",
-        ),
+        (["one", "scored", "--suite", "suite.toml"], "scored must be the directory of a model"),
         (["one", "suite.toml", "--suite", "suite.toml"], "MODEL must be a directory, a job, `demo` or a hub name"),
     ],
 )

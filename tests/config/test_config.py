@@ -83,13 +83,10 @@ def test_a_bare_word_is_text_and_keeps_a_blank_at_its_end(text: str, value: str)
     ("key", "nearest"),
     [
         ("tune.learning_rat", "tune.learning_rate"),
-        ("tune.lerning_rate", "tune.learning_rate"),
         ("learning_rate", "tune.learning_rate"),
         ("tunes.margin", "tune.loss.margin"),
-        ("tune.margin", "tune.loss.margin"),
         ("model.pooling", "encoder.pooling"),
         ("data.query", "data.columns.query"),
-        ("data.columns.positives", "data.columns.positive"),
         ("sede", "run.seed"),
     ],
 )

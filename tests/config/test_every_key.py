@@ -75,7 +75,6 @@ def test_every_key_is_reached_or_refused_by_name(kind: type[Section]) -> None:
 
 
 def told_of(kind: type[Section], table: dict[str, Any]) -> str:
-    """What is said of wrong settings; nothing of right ones."""
     try:
         checked(kind, table)
     except ConfigError as fault:

@@ -37,7 +37,6 @@ def test_every_flip_of_a_bit_of_a_json_file_is_refused_by_name(tmp_path: Path) -
 
 
 def _loaded(path: Path) -> object:
-    """The JSON of a file; None where it holds none."""
     try:
         return json.loads(path.read_bytes())
     except ValueError:

@@ -26,21 +26,17 @@ def write(path: Path, samples: list[Any]) -> Path:
 make = maker(make_msmarco, MsmarcoSettings)
 
 
-def test_first_next_and_last_samples_make_the_three_files(tmp_path: Path) -> None:
-    record = make(write(tmp_path / "m.jsonl.gz", [sample(number) for number in range(11)]), tmp_path / "out", *SMALL)
+def test_first_next_and_last_samples_make_the_three_files_of_one_pair_or_of_all(tmp_path: Path) -> None:
+    source = write(tmp_path / "m.jsonl.gz", [sample(number) for number in range(11)])
+    record = make(source, tmp_path / "out", *SMALL)
     assert record["examples"] == {"train.jsonl.gz": 3, "dev.jsonl.gz": 2, "test.jsonl.gz": 4}
     queries = {stem: [query for query, _, _ in triplets(tmp_path / "out", stem)] for stem in ("train", "dev", "test")}
     wanted = {"train": range(3), "dev": range(3, 5), "test": range(7, 11)}
     assert queries == {stem: [f"query {number}" for number in numbers] for stem, numbers in wanted.items()}
     assert record["notes"] == ["2 of 11 samples left out: between the last to validate on and the first to measure on"]
-
-
-def test_what_is_tuned_on_has_one_pair_and_what_is_measured_on_has_all(tmp_path: Path) -> None:
-    source = write(tmp_path / "m.jsonl", [sample(number) for number in range(9)])
-    make(source, tmp_path / "out", *SMALL)
     assert triplets(tmp_path / "out", "train")[1] == ("query 1", ["yes 1.a"], ["no 1.0"])
     assert triplets(tmp_path / "out", "dev")[0] == ("query 3", ["yes 3.a"], ["no 3.0"])
-    assert triplets(tmp_path / "out", "test")[0] == ("query 5", ["yes 5.a", "yes 5.b"], ["no 5.0", "no 5.1", "no 5.2"])
+    assert triplets(tmp_path / "out", "test")[0] == ("query 7", ["yes 7.a", "yes 7.b"], ["no 7.0", "no 7.1", "no 7.2"])
     assert len(corpus(tmp_path / "out")) == 5 * 2 + 4 * 5
     make(source, tmp_path / "all", *SMALL, "msmarco.pairs=all")
     assert triplets(tmp_path / "all", "train")[1] == ("query 1", ["yes 1.a", "yes 1.b"], ["no 1.0", "no 1.1", "no 1.2"])

@@ -46,9 +46,7 @@ def test_splits_are_the_publishers_and_documents_go_by_passage_id(folder: Path, 
         {"query_id": "7", "query": "first?", "pos": ["3", "4"], "neg": ["21", "23"]},
         {"query_id": "8", "query": "second?", "pos": ["5"], "neg": ["20", "22", "6"]},
     ]
-    assert rows(tmp_path / "out" / "dev.small.jsonl.gz") == [
-        {"query_id": "11", "query": "ثالث", "pos": ["2"], "neg": ["10", "11", "12"]},
-    ]
+    assert rows(tmp_path / "out" / "dev.small.jsonl.gz") == [{"query_id": "11", "query": "ثالث", "pos": ["2"], "neg": ["10", "11", "12"]}]
     used = (2, 3, 4, 5, 6, 10, 11, 12, 20, 21, 22, 23)
     assert list(read_corpus(tmp_path / "out")) == [Document(str(number), PASSAGES[number]) for number in used]
     assert record["notes"] == ["12 of 30 passages written: those that a query names"]

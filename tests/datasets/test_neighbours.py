@@ -8,16 +8,7 @@ import pytest
 from scipy.spatial.distance import jensenshannon
 
 from adiabat.core.progress import Watch
-from adiabat.datasets.neighbours import (
-    RESOLUTION,
-    WORD,
-    Postings,
-    count_words,
-    groups_of,
-    nearest,
-    nearest_of_groups,
-    sort_by_size,
-)
+from adiabat.datasets.neighbours import RESOLUTION, WORD, Postings, count_words, groups_of, nearest, nearest_of_groups, sort_by_size
 
 LETTERS = "abcdefghij"
 

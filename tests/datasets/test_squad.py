@@ -41,8 +41,7 @@ def test_the_sentence_of_the_answer_is_positive_and_the_others_are_negative(tmp_
 
 
 @pytest.mark.parametrize(
-    ("repeats", "positives", "negatives"),
-    [("positive", [0, 2], [1, 3, 4]), ("negative", [0], [1, 2, 3, 4]), ("drop", [0], [1, 3, 4])],
+    ("repeats", "positives", "negatives"), [("positive", [0, 2], [1, 3, 4]), ("negative", [0], [1, 2, 3, 4]), ("drop", [0], [1, 3, 4])]
 )
 def test_a_sentence_that_repeats_the_answer_is_what_the_setting_says(
     tmp_path: Path, repeats: Repeats, positives: list[int], negatives: list[int]
@@ -53,13 +52,9 @@ def test_a_sentence_that_repeats_the_answer_is_what_the_setting_says(
     assert triplets(tmp_path / "out", "dev") == [wanted]
 
 
-def test_a_split_of_a_word_is_no_repetition() -> None:
+def test_a_part_of_a_word_is_no_repetition_and_an_offset_that_is_off_finds_the_nearest_place() -> None:
     context = "The art is old. Parts of it start late. An art."
-    spans = sentence_spans(context)
-    assert sentence_roles(context, spans, [Answer(4, "art")], repeats="positive") == ([0, 2], [1])
-
-
-def test_an_offset_that_is_off_by_a_little_finds_the_nearest_place() -> None:
+    assert sentence_roles(context, sentence_spans(context), [Answer(4, "art")], repeats="positive") == ([0, 2], [1])
     context = "Moor came. Then Moor left. Then nobody."
     spans = sentence_spans(context)
     assert sentence_roles(context, spans, [Answer(15, "Moor")], repeats="negative") == ([1], [0, 2])

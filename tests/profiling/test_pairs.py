@@ -52,12 +52,7 @@ def plainly(rows: Rows) -> PairCounts:
 
 
 def test_pairs_by_hand():
-    rows: Rows = [
-        ("who?", ["she", "he"], ["it"]),
-        ("why?", ["he"], ["she", "he"]),
-        ("who?", ["she"], ["he"]),
-        ("she", ["she"], []),
-    ]
+    rows: Rows = [("who?", ["she", "he"], ["it"]), ("why?", ["he"], ["she", "he"]), ("who?", ["she"], ["he"]), ("she", ["she"], [])]
     counts, quoted = counted(rows)
     assert counts == PairCounts(
         pairs=5,

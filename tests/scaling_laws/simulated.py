@@ -13,17 +13,14 @@ BUDGETS = np.array(published.BUDGETS)
 
 
 def by_size_and_tokens(size: np.ndarray, tokens: np.ndarray, share: np.ndarray) -> Any:
-    """``L(N, D)``."""
     return 0.2 + 126 / size**0.3 + 707 / tokens**0.35
 
 
 def by_one_share(size: np.ndarray, tokens: np.ndarray, share: np.ndarray) -> Any:
-    """``L(S, N, D)`` at S = 1."""
     return 0.15 + (2 * np.log(tokens) + 80) / size**0.3 + 700 / tokens**0.35
 
 
 def by_share(size: np.ndarray, tokens: np.ndarray, share: np.ndarray) -> Any:
-    """``L(S, N, D)``."""
     return 0.15 + (2 * np.log(tokens) + 80) / size**0.3 + (300 * (1 - share) ** 2 + 700) / tokens**0.35
 
 

@@ -11,7 +11,6 @@ from tests.scaling_laws.simulated import BUDGETS, by_size_and_tokens, grid
 
 @pytest.fixture(scope="module")
 def ensemble() -> Ensemble:
-    """Of the whole grid with one percent of noise."""
     points = grid(by_size_and_tokens, noise=0.01)
     return Ensemble.of(fit(SIZE_AND_TOKENS, points), points, resamples=40, seed=1)
 

@@ -12,7 +12,6 @@ NOWHERE = Centre(0.0, 0.0)
 
 
 def predicted(law: Law, exponents: list[float], weights: list[float], centre: Centre) -> np.ndarray:
-    """Of the three runs above."""
     found: np.ndarray = columns_of(*law.basis(ROWS, centre), np.array(exponents)) @ np.array(weights)
     return found
 

@@ -23,7 +23,6 @@ def better_when_small(size: float, tokens: float) -> float:
 
 
 def worse_when_small(size: float, tokens: float) -> float:
-    """Adapters: much worse everywhere."""
     return float(0.4 + 150 / size**0.3 + 1500 / tokens**0.35)
 
 
@@ -54,7 +53,6 @@ OPTIONS = [option(size, method) for method in BOTH for size in SIZES]
 
 @pytest.fixture(scope="module")
 def fits() -> list[KindFit]:
-    """Of a whole sweep of two methods."""
     return fit_kinds(swept(BOTH), resamples=12)
 
 
