@@ -66,13 +66,11 @@ def test_a_beir_folder_is_counted_by_the_texts_of_its_documents(tmp_path):
     assert [(counts.role, counts.texts, counts.distinct) for counts in found.texts] == [("query", 2, 2), ("document", 4, 2)]
     assert found.examples[0].texts == (("query", "one?"), ("positive", "text of 0"), ("positive", "text of 1"))
     assert "set/qrels/train.tsv:4" in sentence_of(found, "negatives that answer")
-
-
-def test_documents_that_the_corpus_lacks_are_told_with_their_place(tmp_path):
-    found = inspected(beir(tmp_path / "set", "q1\td0\t1\nq2\td9\t1\n"))
+    # Documents that the corpus lacks are told with their place.
+    found = inspected(beir(tmp_path / "less", "q1\td0\t1\nq2\td9\t1\n"))
     assert found.pairs is not None
     assert found.pairs.missing_documents == 1
-    assert f'1 of 2 entries are not: {tmp_path}/set/qrels/train.tsv:3 "two?"' in sentence_of(found, "missing documents")
+    assert f'1 of 2 entries are not: {tmp_path}/less/qrels/train.tsv:3 "two?"' in sentence_of(found, "missing documents")
     assert [finding.kind for finding in found.faults] == ["missing documents"]
 
 

@@ -18,6 +18,7 @@ from adiabat.config.tasks import TaskSection
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import DataError, InUseError, JobError
 from adiabat.core.files import sole_writer
+from adiabat.models.saving import save
 from adiabat.runs import output_dir as directory
 from adiabat.runs import run_config as descriptions
 from adiabat.runs.output_dir import claimed_for_jobs, require_fitting, require_free
@@ -25,6 +26,7 @@ from adiabat.runs.run_config import Rules, is_described, is_job, read_descriptio
 from adiabat.runs.run_dir import Job
 from tests.runs.before import forget
 from tests.settings_by_name import by_name
+from tests.tiny import tiny_dual
 
 open_job = partial(directory.open_job, rules=RULES)
 
@@ -76,17 +78,14 @@ def test_the_same_job_may_be_resumed_and_its_description_stays(tmp_path: Path) -
     assert first.config.read_bytes() == before
 
 
-@pytest.mark.parametrize("key", ["max_epochs", "idle_epochs"])
-def test_a_resumed_job_may_stop_elsewhere(tmp_path: Path, key: str) -> None:
-    job = open_job(tmp_path, description(**{key: 3}), resume=False)
-    open_job(tmp_path, description(**{key: 5}), resume=True)
-    assert read_description(job)["tune"][key] == 5
-
-
-def test_a_schedule_over_the_whole_length_fixes_the_length(tmp_path: Path) -> None:
-    open_job(tmp_path, description(max_epochs=3, schedule="linear"), resume=False)
+def test_a_resumed_job_may_stop_elsewhere_unless_a_schedule_goes_by_the_length(tmp_path: Path) -> None:
+    for key in ("max_epochs", "idle_epochs"):
+        job = open_job(tmp_path / key, description(**{key: 3}), resume=False)
+        open_job(tmp_path / key, description(**{key: 5}), resume=True)
+        assert read_description(job)["tune"][key] == 5
+    open_job(tmp_path / "linear", description(max_epochs=3, schedule="linear"), resume=False)
     with pytest.raises(JobError, match="tune.max_epochs was 3, is 5; repeat the first command"):
-        open_job(tmp_path, description(max_epochs=5, schedule="linear"), resume=True)
+        open_job(tmp_path / "linear", description(max_epochs=5, schedule="linear"), resume=True)
 
 
 def test_resuming_with_changed_settings_names_every_key_with_both_values(tmp_path: Path) -> None:
@@ -186,9 +185,7 @@ def test_a_description_of_another_shape_is_refused(tmp_path: Path, text: str) ->
     (tmp_path / "config.toml").write_text(text, encoding="utf-8")
     with pytest.raises(JobError, match="config.toml must be the description of a sweep, got another shape; put back what stood there"):
         descriptions.description_of(Job(tmp_path), {"sweep": {"start": {}}}, of="a sweep")
-
-
-def test_a_description_may_lack_tables(tmp_path: Path) -> None:
+    # It may lack tables.
     (tmp_path / "config.toml").write_text("[sweep]\n", encoding="utf-8")
     assert descriptions.description_of(Job(tmp_path), {"sweep": {"start": {}}, "grid": {}}, of="a sweep") == {"sweep": {}}
 
@@ -286,3 +283,14 @@ def test_a_resumed_job_cannot_have_been_idle_for_too_long_before(tmp_path: Path,
     with pytest.raises(JobError, match=f"tune.idle_epochs must be at least {least}, or the run would have ended before, got {least - 1}"):
         open_job(tmp_path, description(idle_epochs=least - 1), resume=True)
     open_job(tmp_path, description(idle_epochs=least), resume=True)
+
+
+def test_a_directory_inside_a_job_or_a_model_is_refused(tmp_path: Path) -> None:
+    open_job(tmp_path / "job", {"job": {"model": "tiny"}}, resume=False)
+    save(tiny_dual(), tmp_path / "model")
+    for inner in ("job/model", "job/model/deep/er", "model/job"):
+        with pytest.raises(JobError, match=r"directory of its own, .* lies in the job, model or store .*; choose another"):
+            require_free(tmp_path / inner, resume=False)
+    # A damaged configuration of another program further up describes no job.
+    (tmp_path / "config.toml").write_text("this is = not = TOML")
+    require_free(tmp_path / "new", resume=False)

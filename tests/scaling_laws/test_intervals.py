@@ -36,9 +36,7 @@ def test_one_more_run_is_less_sure_than_the_law(ensemble: Ensemble) -> None:
     assert [one.value for one in law] == [one.value for one in run]
     wider = [(b.high - b.low) / (a.high - a.low) for a, b in zip(law, run, strict=True)]
     assert np.median(wider) > 1.5
-
-
-def test_residuals_are_as_wide_as_the_noise(ensemble: Ensemble) -> None:
+    # Residuals are as wide as the noise.
     assert ensemble.residuals.std() == pytest.approx(0.01, rel=0.3)
     assert ensemble.residuals.mean() == pytest.approx(0, abs=1e-12)
 

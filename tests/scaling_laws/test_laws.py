@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from adiabat.scaling_laws.flops import PassedParameters, training_flops
 from adiabat.scaling_laws.laws import LOG_OF_NOTHING, ONE_SHARE, SHARE, SIZE_AND_TOKENS, Centre, Law, Points, columns_of
 
 ROWS = Points(np.array([1e6, 4e7, 1e9]), np.array([2e8, 3e9, 5e7]), np.array([1.0, 0.25, 0.5]), np.ones(3))
@@ -68,3 +69,19 @@ def test_nothing_frozen_leaves_nothing_of_the_term_of_shares() -> None:
     columns = columns_of(base, powers, np.array([0.3, 0.4, 0.5]))
     assert columns[0, 3] == pytest.approx(0, abs=1e-100)
     assert np.isfinite(columns).all()
+
+
+@pytest.mark.parametrize(
+    ("passed", "tokens", "flops"),
+    [
+        (PassedParameters(100, 100, 100), 7.0, 6 * 100 * 7),
+        (PassedParameters(100, 40, 40), 1_000.0, (2 * 100 + 4 * 40) * 1_000),
+        # Updating a small part saves a third at most.
+        (PassedParameters(100, 100, 1), 10.0, 2 * 10 * 201),
+        (PassedParameters(100, 100, 100), 0.0, 0),
+        (PassedParameters(100, 0, 0), 10.0, 2 * 100 * 10),
+    ],
+    ids=["full", "frozen blocks", "small part", "no tokens", "nothing trained"],
+)
+def test_operations_by_hand(passed: PassedParameters, tokens: float, flops: float) -> None:
+    assert training_flops(passed, tokens) == flops

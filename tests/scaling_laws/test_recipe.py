@@ -86,6 +86,10 @@ def test_the_best_option_of_known_laws_is_recommended(fits: list[KindFit], budge
     values = [one.law.value for one in found.candidates]
     assert values == sorted(values)
     assert len(values) == len(OPTIONS)
+    # Every law of drawn runs has one best option.
+    assert sum(one.wins for one in found.candidates) == pytest.approx(1.0)
+    kinds = sum(one.wins for one in found.candidates if one.option.way.kind == found.best.option.way.kind)
+    assert kinds == pytest.approx(found.sure)
 
 
 def test_few_tokens_make_the_largest_model_best_and_leave_budget(fits: list[KindFit]) -> None:
@@ -142,13 +146,6 @@ def test_a_law_that_is_about_to_fall_below_nothing_is_not_taken_either() -> None
     (found,) = fit_kinds(runs, asked=dict.fromkeys(alone, last), resamples=5)
     assert found.choice is not None
     assert found.choice.law is SIZE_AND_TOKENS
-
-
-def test_every_law_of_drawn_runs_has_one_best_option(fits: list[KindFit]) -> None:
-    found = recommend(fits, dict.fromkeys(OPTIONS, 1e17))
-    assert sum(one.wins for one in found.candidates) == pytest.approx(1.0)
-    kinds = sum(one.wins for one in found.candidates if one.option.way.kind == found.best.option.way.kind)
-    assert kinds == pytest.approx(found.sure)
 
 
 def test_laws_of_drawn_runs_below_nothing_are_left_out_and_told(fits: list[KindFit]) -> None:
