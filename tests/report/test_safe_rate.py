@@ -15,7 +15,6 @@ from tests.report.sample_safe_rates import (
     LIMIT,
     diverged_search,
     full_search,
-    make_diverged,
     make_safe_rate,
     make_trial,
     seeds_search,
@@ -59,11 +58,6 @@ def test_the_head_line_says_the_verdict(search: str, sentence: str) -> None:
     result = EVERY[search]()
     assert plain(words.headline(result)) == sentence
     assert words.tone(result) == ("bad" if search == "unsafe" else "good")
-
-
-def test_the_next_rate_is_said_to_have_diverged_where_it_did() -> None:
-    result = make_safe_rate([make_diverged(1e-7, looked=1, left_at=70), make_trial(1e-8)], 1e-8)
-    assert words.headline(result).endswith("; at 1e-7, a run diverged after 70.")
 
 
 def test_only_a_last_look_beyond_the_limit_is_a_band_that_was_left() -> None:

@@ -31,18 +31,9 @@ SCALE = " (0.5: the towers lie together, 1: apart)"
 @pytest.mark.parametrize(
     ("separation", "sentence"),
     [
-        (
-            (0.9, None),
-            f"A straight line tells queries from their positives: AUC 0.9000 [0.8900, 0.9100]{SCALE}.",
-        ),
-        (
-            (0.505, None),
-            f"A straight line cannot tell queries from their positives: AUC 0.5050 [0.4950, 0.5150]{SCALE}.",
-        ),
-        (
-            (0.9, 0.99),
-            f"tells queries from their positives: AUC 0.9000 [0.8900, 0.9100], before 0.9900{SCALE}; the towers came together.",
-        ),
+        ((0.9, None), f"A straight line tells queries from their positives: AUC 0.9000 [0.8900, 0.9100]{SCALE}."),
+        ((0.505, None), f"A straight line cannot tell queries from their positives: AUC 0.5050 [0.4950, 0.5150]{SCALE}."),
+        ((0.9, 0.99), f"tells queries from their positives: AUC 0.9000 [0.8900, 0.9100], before 0.9900{SCALE}; the towers came together."),
         ((0.9, 0.8), f"AUC 0.9000 [0.8900, 0.9100], before 0.8000{SCALE}; the towers moved apart."),
         ((0.9, 0.905), "1: apart); no evidence that the towers came together or moved apart."),
     ],

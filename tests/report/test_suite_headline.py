@@ -1,10 +1,13 @@
 """What a suite says in its head line."""
 
+from dataclasses import replace
+
 import pytest
 
+from adiabat.report import suite_headline as words
 from adiabat.report.suite_headline import Overview, headline, tone
 from tests.report.html_page import plain
-from tests.report.sample_suites import make_suite
+from tests.report.sample_suites import full_suite, make_suite
 
 
 def seen_of(values, **options):
@@ -106,3 +109,19 @@ def test_a_name_cannot_turn_the_words_after_it() -> None:
 )
 def test_only_one_answer_for_all_tasks_is_good_or_bad_news(values, baseline, wanted) -> None:
     assert tone(make_suite(values, baseline=baseline)) == wanted
+
+
+def test_reservations_name_what_the_head_line_leaves_out() -> None:
+    said = plain(" ".join(words.reservations(full_suite())))
+    assert "Benjamini–Hochberg at 5 % over all 6 comparisons of main measures" in said
+    assert "In 2 of 6 comparisons there is no evidence either way, which is not proof of equality" in said
+    assert "Not every model did all 4 tasks: lexical (2)." in said
+    assert "Means over several seeds, with intervals over seeds and units: small (3). All others are one run" in said
+    assert said.endswith("a note of the suite")
+
+
+def test_a_similarity_is_told_only_where_all_models_have_it() -> None:
+    result = make_suite({"x": {"a": 0.6, "bm25": 0.5}})
+    assert words.measure(Overview(result), result.tasks[0]) == "nDCG@10, cosine"
+    own = replace(result, scores=[result.scores[0], replace(result.scores[1], similarity="bm25")])
+    assert words.measure(Overview(own), own.tasks[0]) == "nDCG@10"

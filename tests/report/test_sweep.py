@@ -8,13 +8,7 @@ import pytest
 from adiabat.report import pages
 from adiabat.results.sweep_result import SweepResult
 from tests.report.html_page import Page as Shown
-from tests.report.sample_sweeps import (
-    even_sweep,
-    failed_sweep,
-    full_sweep,
-    make_sweep,
-    simple_sweep,
-)
+from tests.report.sample_sweeps import even_sweep, failed_sweep, full_sweep, make_sweep, simple_sweep
 
 
 def render_sweep(result: SweepResult) -> str:

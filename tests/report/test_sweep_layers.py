@@ -34,10 +34,7 @@ def test_a_tensor_that_did_not_change_is_never_named() -> None:
     assert len(names) == 3
 
 
-@pytest.mark.parametrize(
-    ("relative", "after", "moved"),
-    [(0.1, 1.0, True), (0.0, 1.0, False), (None, 0.5, True), (None, 0.0, False)],
-)
+@pytest.mark.parametrize(("relative", "after", "moved"), [(0.1, 1.0, True), (0.0, 1.0, False), (None, 0.5, True), (None, 0.0, False)])
 def test_a_tensor_of_zeros_changed_where_it_holds_something_now(relative, after, moved) -> None:
     assert changed(LayerChange("x", relative, 0.0, after, 0.0)) is moved
 

@@ -107,13 +107,6 @@ def test_markdown_has_a_row_for_each_setting_as_the_source_has_it() -> None:
     assert "probes are of two languages\n" in text
 
 
-def test_one_run_has_its_interval_in_the_tables() -> None:
-    assert r"| 1e-7 | +9.1 % ▲<br>\[+8.1, +10.1\] | −2.0 % ▼<br>\[−3.0, −1.0\] | 3,000 | 3 |" in markdown(simple_sweep())
-    assert r"1e-7 & +9.1~\%~$\uparrow$ {[}+8.1,~+10.1{]} & $-$2.0~\%~$\downarrow$ {[}$-$3.0,~$-$1.0{]} & 3,000 & 3 \\" in latex(
-        simple_sweep()
-    )
-
-
 def test_settings_that_are_no_numbers_stand_to_the_left_and_lists_are_joined() -> None:
     runs = [
         make_run({"tune.freeze": freeze, "tune.optimizer": name}, [make_task("msmarco", 2.0)])
@@ -224,3 +217,10 @@ def test_the_terminal_shows_sweeps_without_anything() -> None:
     assert "No run was made." in printed(make_sweep([]))
     assert "failed" in printed(failed_sweep(1e-8))
     assert "improvement of the main measure" in printed(make_sweep([make_run({MARGIN: 0.1})], varied=(MARGIN,), targets=()))
+
+
+def test_one_run_has_its_interval_in_the_tables() -> None:
+    assert r"| 1e-7 | +9.1 % ▲<br>\[+8.1, +10.1\] | −2.0 % ▼<br>\[−3.0, −1.0\] | 3,000 | 3 |" in markdown(simple_sweep())
+    assert r"1e-7 & +9.1~\%~$\uparrow$ {[}+8.1,~+10.1{]} & $-$2.0~\%~$\downarrow$ {[}$-$3.0,~$-$1.0{]} & 3,000 & 3 \\" in latex(
+        simple_sweep()
+    )

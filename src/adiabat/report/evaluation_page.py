@@ -35,27 +35,19 @@ PND = (
     "together, so queries with many pairs weigh more.",
 )
 _COMPARED = [
-    (
-        "Improvement",
-        "The change relative to the baseline, in percent, with its sign turned where lower is better: right of zero is always good. "
-        "The difference is the plain after − before.",
-    ),
+    ("Improvement", "The change relative to the baseline, in percent; right of zero is always good. The difference is after − before."),
     (
         "The paired interval and the verdict",
-        "The same queries are scored before and after. Queries are drawn anew with replacement many times, each with both of its scores; "
-        f"the middle 95{NO_BREAK}% of the resulting changes, corrected for bias and skew (BCa), is the interval. Beside it p says how "
-        "often a change as large comes of exchanging before and after at random, query by query. Interval wholly above zero (as "
-        "improvement) and p below 0.05: better. Wholly below and p below 0.05: worse. Otherwise: no evidence, which is not proof that "
-        "nothing changed; the interval says how much could have. Where fewer than six queries changed, p cannot fall below 0.05 whatever "
-        "the interval: so few could all have changed the same way by chance more often than once in twenty.",
+        f"Both models answer the same queries. The interval is the paired 95{NO_BREAK}% bootstrap interval over queries (BCa); p is that "
+        "of exchanging before and after at random, query by query. Interval above zero (as improvement) and p below 0.05: better. Below "
+        "and p below 0.05: worse. Otherwise: no evidence, which is not proof of equality; the interval bounds the change. Where fewer "
+        "than six queries changed, p cannot fall below 0.05.",
     ),
     (
         "z, the two-proportion test",
-        "Compares two error shares as if all pairs were independent draws; beyond ±1.96 it calls a change significant, and above zero "
-        "the error share rose. They are not independent: the same queries stand on both sides, and one query gives several pairs. So z "
-        "can be too bold where a query has many pairs and too timid where before and after go together. It is of “PND pooled” alone, "
-        "which counts pairs as it does; the mean over queries may even have changed the other way. It is shown for comparison with "
-        "published tables, and the paired answer comes first.",
+        "Compares two error shares of “PND pooled” as if all pairs were independent; beyond ±1.96 it calls a change significant. The "
+        "pairs share queries, so it may be too bold or too timid. It is shown for comparison with published tables; the paired answer "
+        "comes first.",
     ),
 ]
 _GRIDS = (

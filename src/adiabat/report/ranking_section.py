@@ -16,29 +16,18 @@ from adiabat.results.sweep_result import Contrast, Level, RankedTask, Ranking, S
 _SIMULTANEOUS = [f"[simultaneous 95{NO_BREAK}%]"]
 
 _TERMS = [
-    (
-        "Score",
-        "The mean over the queries of a task, then over tasks, which count equally, and over the runs of a variant.",
-    ),
+    ("Score", "The mean over the queries of a task, then over tasks, which count equally, and over the runs of a variant."),
     (
         "Intervals",
-        "Queries are drawn anew with replacement within each task, the same ones for all variants, and runs are drawn for each variant "
-        f"by itself; the middle 95{NO_BREAK}% of the resulting scores is the interval. Since a few runs say little about how much runs "
-        "differ, the deviations of all runs from their variant’s mean are one pool that all variants draw from, widened as a t "
-        "distribution widens a normal one. That takes runs of all variants to differ alike.",
+        f"The middle 95{NO_BREAK}% over resamples of queries, the same for all variants, and of runs. The deviations of all runs from the "
+        "mean of their variant are one pool, widened as a t distribution; that takes runs of all variants to differ alike.",
     ),
     (
         "Simultaneous intervals",
-        "The first of many looks better than it is, because it was chosen by these scores. The intervals of differences are wide enough "
-        "for all pairs at once: in 19 sweeps of 20 none of them misses its true difference. One that lies wholly below zero says worse. "
-        "Otherwise: no evidence, which is not proof of equality; the interval says how large a difference may be. Where fewer than six "
-        "queries differ, it is no evidence whatever the interval.",
+        "Those of differences hold for all pairs at once: in 19 sweeps of 20 none misses its true difference. One wholly below zero says "
+        "worse. Otherwise: no evidence, which is not proof of equality. Fewer than six queries that differ are no evidence.",
     ),
-    (
-        "Share of resamples best",
-        "In how many resamples no other variant is higher: roughly the probability that the variant is the best of these, as far as "
-        "these queries and runs can tell.",
-    ),
+    ("Share of resamples best", "In how many resamples no other variant is higher: roughly the probability of being the best of these."),
 ]
 
 
@@ -60,13 +49,7 @@ def ranking_tables(ranking: Ranking, title: str) -> list[Table]:
         Column("verdict", lambda row: _verdict(row, ranking)),
     ]
     rows = [*ranking.standings, *ranking.starts]
-    ranked = Table(
-        title=title,
-        columns=columns,
-        rows=rows,
-        caption=[words.headline(ranking)],
-        row_class=_muted,
-    )
+    ranked = Table(title=title, columns=columns, rows=rows, caption=[words.headline(ranking)], row_class=_muted)
     taken = [
         Column("variant", _name, "name"),
         Column("P(best)", lambda row: share(row.best_share), "number"),
@@ -78,10 +61,7 @@ def ranking_tables(ranking: Ranking, title: str) -> list[Table]:
             Column("texts/s", lambda row: words.rate(row.speed), "number"),
         ]
     else:
-        taken += [
-            Column("pairs", lambda row: integer(row.pairs), "number"),
-            Column("passes", lambda row: f"{row.passes:.2g}", "number"),
-        ]
+        taken += [Column("pairs", lambda row: integer(row.pairs), "number"), Column("passes", lambda row: f"{row.passes:.2g}", "number")]
     taken.append(Column("step", lambda row: words.step_time(row.step_seconds), "number"))
     return [ranked, Table(columns=taken, rows=ranking.standings)]
 

@@ -18,19 +18,14 @@ from adiabat.results.rate_search_result import RateTrial, SafeRate
 _TERMS = [
     (
         "Search",
-        "The highest rate goes first, and a run ends at the first look that finds drift beyond the limit. The first rate that stays "
-        "inside to the last step, with every seed asked for, is the answer; lower ones are taken for safe, seen or not.",
+        "The highest rate goes first, and a run ends at the first look that finds drift beyond the limit. The first rate that stays inside "
+        "to the last step, with every seed, is the answer; lower ones are taken for safe.",
     ),
     (
         "Limit",
-        "Drift grows smoothly with rate and steps, and nothing happens at the limit itself: it is a choice. One made of noise asks that "
-        "tuning move answers by no more than what adds a small share to a movement that is there anyway, and that nobody minds.",
+        "Drift grows smoothly with rate and steps, so the limit is a choice. One made of noise adds a small share to that noise.",
     ),
-    (
-        "What it holds for",
-        "These settings, these data and this many steps. With another batch size, optimizer or set of trained weights, search anew; a "
-        "longer run may need a lower rate.",
-    ),
+    ("What it holds for", "These settings, data and steps. With another batch size, optimizer or set of trained weights, search anew."),
 ]
 
 

@@ -23,37 +23,30 @@ _GROUPS: dict[Whose, str] = {
 _TERMS = [
     (
         "Vectors",
-        "All are brought to unit length first. Queries and documents “beside each other” are pairs of a query and one positive, the "
-        "first of the highest grade; documents “among themselves” are drawn from the whole store.",
+        "All have unit length. Queries and documents “beside each other” are pairs of a query and one positive, the first of the highest "
+        "grade; documents “among themselves” are drawn from the whole store.",
     ),
     (
         "Intervals",
-        "Queries (those that share a positive together) or documents are drawn anew with replacement, the same ones before and after; "
-        f"the middle 95{NO_BREAK}% of the resulting values is the interval. A pair counts as often as both of its units are drawn "
-        "together. Each interval stands alone: among a dozen, one may leave out zero by chance. Numbers without an interval are no means "
-        "over a sample: they depend on its size, which is the same before and after.",
+        f"The middle 95{NO_BREAK}% over resamples of queries (those with a common positive together) or documents, the same before and "
+        "after. Each stands alone: among a dozen, one may leave out zero by chance. Numbers without an interval depend on the sample size.",
     ),
     (
         "Tower separation",
-        "Logistic regression learns on some pairs to tell query vectors from document vectors, and is asked about the others; a pair, "
-        "and all queries of one positive, stay on one side. AUC is how often it gives the query the higher score, among vectors judged "
-        "by the same regression: 0.5 is chance, 1 is always. The interval holds the chance of queries, not that of the regression.",
+        "AUC of a logistic regression that tells query vectors from document vectors, on pairs that it was not fitted to: 0.5 is chance, 1 "
+        "is always. The interval is over queries, not over regressions.",
     ),
     (
         "Ratio",
-        "Pairs whose denominator is below 0.01 in size are left out and counted. Where similarities scatter around zero, as in spaces "
-        "that are well spread, ratios are mostly noise: then read the difference beside them, which needs no division.",
+        "Pairs whose denominator is below 0.01 in size are left out and counted. Where similarities scatter around zero, read the "
+        "difference instead.",
     ),
     (
         "Uniformity and alignment",
-        "Of Wang and Isola: the lower the alignment, the nearer a query to its positive; the lower the uniformity, the more evenly "
-        "vectors cover the sphere. A good space is low in both; either alone is easy to have.",
+        "Wang and Isola: the lower the alignment, the nearer a query to its positive; the lower the uniformity, the more evenly vectors "
+        "cover the sphere. A good space is low in both.",
     ),
-    (
-        "Anisotropy",
-        "The mean cosine of random pairs is 0 where directions are even, 1 where all vectors are one. The share of the first component "
-        "and the effective rank say how many directions the rest of the variance takes.",
-    ),
+    ("Anisotropy", "The mean cosine of random pairs is 0 where directions are even, 1 where all vectors are equal."),
 ]
 
 

@@ -13,15 +13,7 @@ from adiabat.report.page import Group, Notes, Page, Terms, gathered
 from adiabat.report.suite_headline import Overview
 from adiabat.report.suite_tasks import direction, first_click, task_section
 from adiabat.report.tables import Cell, Column, ColumnKind, Section, Table, latex, markdown
-from adiabat.results.suite_result import (
-    KindMean,
-    ModelStanding,
-    Score,
-    SuiteModel,
-    SuiteResult,
-    SuiteTask,
-    by_kind,
-)
+from adiabat.results.suite_result import KindMean, ModelStanding, Score, SuiteModel, SuiteResult, SuiteTask, by_kind
 
 OPEN_NOTES = 5
 """Notes that stand open when the page is loaded; more of them are folded."""
@@ -32,41 +24,29 @@ MOST_ROWS = 80
 
 _INTERVALS = (
     "Intervals",
-    "Units (queries, pairs, texts) are drawn anew with replacement many times, the same ones for all models, and where a model has runs "
-    "of several seeds those too. The interval is the bias-corrected and accelerated one of the resulting values; that of a difference is "
-    "paired, so it says who differs, while the intervals of values also hold what all models share, such as hard queries, and may "
-    "overlap where a difference is certain.",
+    "Bias-corrected and accelerated bootstrap intervals over units (queries, pairs, texts), the same resamples for all models, and over "
+    "seeds where a model has several runs. That of a difference is paired; those of values may overlap where a difference is certain.",
 )
 _COMPARED = [
     (
         "p and verdict",
-        "p is of the paired difference: how often it would be as large if the two models’ scores of each unit were exchanged at random "
-        "(“sign flips”), or, where units have no scores of their own or one of the two has runs of several seeds, from the tails of the "
-        "bootstrap. Signs are flipped as often as resamples are drawn; in the cells of a language grid more often, where so many cells "
-        "ask for smaller p than that could give; and where few units differ, every way to exchange them is gone through instead. A "
-        "verdict needs the interval beside zero and p to hold after Benjamini–Hochberg over the main measures of all tasks and models "
-        "together; where a task’s models are compared with its best, which was picked on the same units, p first counts for all pairs of "
-        "them. No evidence is not proof of equality.",
+        "p is of the paired difference: by sign flips of the units, or, where units have no scores or a model has runs of several seeds, "
+        "by the tails of the bootstrap. A verdict needs the interval beside zero and p to hold after Benjamini–Hochberg over the main "
+        "measures of all tasks and models; where a task’s models are compared with its best, p first counts for all pairs of them. No "
+        "evidence is not proof of equality.",
     ),
     (
         "Best, and not measurably worse",
-        "The best of a task was picked by the same values that are shown, so its lead is a little flattered, the more so the more models "
-        "there are. A model that is not measurably worse may be better.",
+        "The best of a task was picked by the values shown, so its lead is a little flattered. A model that is not measurably worse may be "
+        "better.",
     ),
     (
         "Effect",
-        "dz: the mean over the standard deviation of the units’ differences, above zero where the value rose. Gained and lost count the "
-        "units on which the model does better and worse.",
+        "dz: the mean over the standard deviation of the units’ differences. Gained and lost count units on which the model does better "
+        "and worse.",
     ),
-    (
-        "Would show",
-        "The smallest true difference that these units would have shown four times in five. A smaller one can hide behind no evidence.",
-    ),
-    (
-        "Mean rank",
-        "1 is the best of a task; equal values share their ranks. The mean is over all tasks that several models did; a model that lacks "
-        "one of them has none, for its mean would be over other tasks.",
-    ),
+    ("Would show", "The smallest true difference that these units would have shown four times in five."),
+    ("Mean rank", "1 is the best of a task; equal values share their ranks. The mean is over all tasks that several models did."),
 ]
 
 

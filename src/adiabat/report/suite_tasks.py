@@ -16,14 +16,7 @@ from adiabat.report.evaluation_page import grid_counts
 from adiabat.report.page import Figure, Group, HeatMap, heat_cells
 from adiabat.report.suite_headline import Overview
 from adiabat.report.tables import Cell, Column, Table
-from adiabat.results.suite_result import (
-    Fact,
-    Score,
-    SuiteGrid,
-    SuiteTask,
-    UnitRow,
-    equal_values,
-)
+from adiabat.results.suite_result import Fact, Score, SuiteGrid, SuiteTask, UnitRow, equal_values
 
 TEXT_LENGTH = 240
 """Characters of a unit's text that the page shows; of each where they are two."""

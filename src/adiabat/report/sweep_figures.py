@@ -11,16 +11,7 @@ from adiabat.report import charts
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, INK, MUTED
 from adiabat.report.format import cut_name, difference_tick
 from adiabat.report.sweep_analysis import DRIFTS, Combination, Method, Series, change_of, drift_of, gain_of, methods_of, series_of
-from adiabat.report.sweep_cases import (
-    Case,
-    Compared,
-    Overview,
-    comparisons_of,
-    outcome,
-    pair_counts,
-    rate,
-    setting_value,
-)
+from adiabat.report.sweep_cases import Case, Compared, Overview, comparisons_of, outcome, pair_counts, rate, setting_value
 from adiabat.results.sweep_result import SweepRun
 
 # Mid-tones, to be seen on light and dark pages alike; markers tell curves apart without colour.
