@@ -1,11 +1,13 @@
 """Lines through the best of each budget, and parabolas over sizes."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from adiabat.core.errors import DataError
+from adiabat.experiments.plan_prior import BUDGETS, FULL, LORA, PYTHIA, SWITCH
 from adiabat.scaling_laws.frontier import Crossing, Line, Trend, crossing, frontier, least_of_each, line_through, optimal_sizes, profiles
 
 
@@ -179,3 +181,18 @@ def test_the_growth_of_the_best_size_is_within_the_interval_of_its_noise() -> No
     loud = optimal_sizes(**growing(), residuals=200 * noise, resamples=200)
     assert loud is not None
     assert (loud.line, loud.again) == (found.line, [])
+
+
+def test_sizes_are_those_that_the_suite_names_without_embeddings() -> None:
+    # From the suite's own model cards; the two smallest have no card with this number.
+    assert [one.parameters for one in PYTHIA][2:] == [18_915_328, 85_056_000, 302_311_424, 805_736_448, 1_208_602_624, 2_517_652_480]
+
+
+def test_budgets_are_four_times_one_another() -> None:
+    for one, following in pairwise(BUDGETS):
+        assert following / one == pytest.approx(4, rel=0.02)
+
+
+def test_the_printed_lines_do_not_meet_at_the_printed_switch() -> None:
+    assert math.log(FULL.meets(LORA)) == pytest.approx(54)
+    assert FULL.at(SWITCH) / LORA.at(SWITCH) == pytest.approx(0.86, abs=0.01)
