@@ -7,9 +7,7 @@ from adiabat.core.text import cut, printable
 def test_cut_texts_keep_the_limit_and_end_in_an_ellipsis(length):
     text = cut("x" * length, limit=10)
     assert text == ("x" * length if length <= 10 else "x" * 9 + "…")
-
-
-def test_a_text_of_blanks_beyond_the_looked_at_part_is_still_marked_as_cut():
+    # Blanks beyond the limit still mark the text as cut.
     assert cut("a" + " " * 200 + "b", limit=10) == "a…"
 
 

@@ -24,8 +24,10 @@ def check(folder: Path, *, always: bool = False) -> frozenset[str]:
     return require_seal(folder, remedy="rebuild it", error=StoreError, always=always)
 
 
-def test_a_digest_is_the_published_one_of_sha_256(folder: Path) -> None:
+def test_a_digest_is_the_published_one_of_sha_256_and_may_leave_a_header_out(folder: Path) -> None:
     assert digest_of(folder / "one") == Digest(3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+    (folder / "three").write_bytes(b"headabc")
+    assert digest_of(folder / "three", start=4) == digest_of(folder / "one")._replace(size=7, start=4)
 
 
 def test_what_has_not_changed_passes_and_its_names_come_back(folder: Path) -> None:
@@ -63,10 +65,16 @@ def test_a_change_that_sets_the_old_date_again_is_seen(folder: Path) -> None:
         check(folder)
 
 
-def test_files_are_read_once_until_they_change_or_all_are_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are read, as they are."""
+    names: list[str] = []
     monkeypatch.setattr(seals, "TICK_NS", 0)
-    monkeypatch.setattr(seals, "digest_of", lambda path, *, start: (read.append(path.name), digest_of(path, start=start))[1])
+    monkeypatch.setattr(seals, "digest_of", lambda path, *, start: (names.append(path.name), digest_of(path, start=start))[1])
+    return names
+
+
+def test_files_are_read_once_until_they_change_or_all_are_asked_for(folder: Path, read: list[str]) -> None:
     check(folder)
     check(folder)
     assert sorted(read) == ["one", "two"]
@@ -102,31 +110,23 @@ def test_a_folder_that_cannot_be_written_is_checked_each_time(folder: Path, monk
     monkeypatch.setattr(seals, "write_text", full)
     assert check(folder) == {"one", "two"}
     assert not (folder / CHECKED).exists()
-
-
-def test_a_file_that_changed_a_moment_ago_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A file that changed a moment ago is read again too.
+    monkeypatch.undo()
     monkeypatch.setattr(seals, "TICK_NS", 10**18)
     check(folder)
     assert not (folder / CHECKED).exists()
 
 
 def test_every_checksum_is_compared_once_in_a_process_where_the_environment_asks_for_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seals, "TICK_NS", 0)
     check(folder)
-    read: list[str] = []
-    monkeypatch.setattr(seals, "digest_of", lambda path, *, start: (read.append(path.name), digest_of(path, start=start))[1])
+    read.clear()
     monkeypatch.setattr(seals, "_compared", set())
     monkeypatch.setenv(seals.VERIFY, "1")
     check(folder)
     check(folder)
     assert sorted(read) == ["one", "two"]
-
-
-def test_a_digest_may_leave_a_header_out(folder: Path) -> None:
-    (folder / "three").write_bytes(b"headabc")
-    assert digest_of(folder / "three", start=4) == digest_of(folder / "one")._replace(size=7, start=4)
 
 
 def test_a_written_file_has_the_digest_of_what_was_written_whatever_the_disk_holds(folder: Path) -> None:
