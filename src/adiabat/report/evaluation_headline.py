@@ -41,9 +41,9 @@ def reservations(result: Result) -> list[str]:
     """What the head line leaves out and an honest reader should know."""
     if not result.datasets:
         return [] if result.training is None else [_caution(result.training)]
-    found = [*caveats(result), _room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
-    found += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
-    return [sentence for sentence in found if sentence]
+    sentences = [*caveats(result), _room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
+    sentences += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _caution(record: TrainingRecord) -> str:

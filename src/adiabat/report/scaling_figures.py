@@ -38,7 +38,7 @@ SIZE, TOKENS, BUDGET = "size, parameters", "tokens", "budget, FLOP"
 def panels_of(result: ScalingResult) -> list[tuple[str, str, str, list[Panel]]]:
     """Name, title, caption and panels of each figure that has something to show."""
     up = f"{result.loss} loss"
-    every = (
+    figures = (
         ("isoflop", "Loss by size at each budget", _ISOFLOP, _isoflop(result, up)),
         ("optimal", "Best size and tokens by budget", _OPTIMAL, _optimal(result)),
         ("frontier", "Least loss by budget", _FRONTIER, _frontiers(result, up)),
@@ -47,7 +47,7 @@ def panels_of(result: ScalingResult) -> list[tuple[str, str, str, list[Panel]]]:
         ("predicted", "Predicted and actual loss", _PREDICTED, _predicted(result, up)),
         ("downstream", "Scores of tasks by loss", _DOWNSTREAM, _downstream(result, up)),
     )
-    return [(name, title, caption, drawn) for name, title, caption, panels in every if (drawn := list(panels))]
+    return [(name, title, caption, nonempty) for name, title, caption, panels in figures if (nonempty := list(panels))]
 
 
 def figures(result: ScalingResult) -> list[tuple[Chart, str, str]]:
@@ -65,11 +65,11 @@ def _curve(label: str, points: Sequence[tuple[float, float]], hue: int | float, 
 def _panel(title: str, across: str, up: str, lines: Sequence[Line], *, log: str = "xy", diagonal: bool = False) -> Panel:
     """Axes that are logarithmic, with ticks at the points of marked curves where these are few."""
     if diagonal:
-        every = [value for line in lines for point in line.points for value in point if value is not None]
-        lines = [*lines, Line([(end, end) for end in (min(every), max(every))], "", MUTED, "", ":", width=1.0)]
-    own = sorted({x for line in lines if line.style == "-" and line.marker for x, _ in line.points})
-    few = len(own) <= MOST_TICKS and all(low * APART <= high for low, high in pairwise(own))
-    return Panel(lines, across, up, title=cut_middle(title, limit=44), log=log, x_tick=_tick, y_tick=_tick, ticks=own if few else ())
+        values = [value for line in lines for point in line.points for value in point if value is not None]
+        lines = [*lines, Line([(end, end) for end in (min(values), max(values))], "", MUTED, "", ":", width=1.0)]
+    positions = sorted({x for line in lines if line.style == "-" and line.marker for x, _ in line.points})
+    few = len(positions) <= MOST_TICKS and all(low * APART <= high for low, high in pairwise(positions))
+    return Panel(lines, across, up, title=cut_middle(title, limit=44), log=log, x_tick=_tick, y_tick=_tick, ticks=positions if few else ())
 
 
 def _tick(value: float) -> str:
@@ -97,18 +97,18 @@ _DOWNSTREAM = "A marker is a run."
 
 
 def _isoflop(result: ScalingResult, up: str) -> Iterator[Panel]:
-    shades = _shades(profile.budget for one in result.kinds for profile in one.profiles)
-    for one in result.kinds:
-        if one.profiles:
-            lines = [line for profile in one.profiles for line in _profile(profile, shades[profile.budget])]
-            yield _panel(str(one.kind), SIZE, up, lines)
+    shades = _shades(profile.budget for record in result.kinds for profile in record.profiles)
+    for record in result.kinds:
+        if record.profiles:
+            lines = [line for profile in record.profiles for line in _profile(profile, shades[profile.budget])]
+            yield _panel(str(record.kind), SIZE, up, lines)
 
 
 def _profile(profile: Profile, hue: float) -> Iterator[Line]:
     yield _curve(f"{profile.budget:.2g} FLOP", tuple(zip(profile.sizes, profile.losses, strict=True)), hue)
     low, high = math.log(profile.sizes[0]), math.log(profile.sizes[-1])
-    places = [low + (high - low) * step / (PARABOLA_POINTS - 1) for step in range(PARABOLA_POINTS)]
-    yield _curve("", tuple((math.exp(x), _parabola(profile, x)) for x in places), hue, "dashed")
+    positions = [low + (high - low) * step / (PARABOLA_POINTS - 1) for step in range(PARABOLA_POINTS)]
+    yield _curve("", tuple((math.exp(x), _parabola(profile, x)) for x in positions), hue, "dashed")
     if profile.optimum is not None:
         yield _curve("", ((profile.optimum, _parabola(profile, math.log(profile.optimum))),), hue, "point")
 
@@ -121,50 +121,50 @@ def _parabola(profile: Profile, log_size: float) -> float:
 def _shades(budgets: Iterable[float]) -> dict[float, float]:
     """From light to dark, in the order of the budgets, the same in all panels of a figure."""
     rising = sorted(set(budgets))
-    return {budget: place / max(1, len(rising) - 1) for place, budget in enumerate(rising)}
+    return {budget: index / max(1, len(rising) - 1) for index, budget in enumerate(rising)}
 
 
 def _families(result: ScalingResult) -> list[tuple[str, list[KindRecord]]]:
-    ordered = sorted(result.kinds, key=lambda one: (one.kind.family, METHODS.index(one.kind.method)))
-    return [(family, list(of)) for family, of in groupby(ordered, key=lambda one: one.kind.family)]
+    ordered = sorted(result.kinds, key=lambda record: (record.kind.family, METHODS.index(record.kind.method)))
+    return [(family, list(of)) for family, of in groupby(ordered, key=lambda record: record.kind.family)]
 
 
 def _optimal(result: ScalingResult) -> Iterator[Panel]:
     for family, kinds in _families(result):
-        sizes = [curve for one in kinds if one.sizes for curve in _line(one, one.sizes)]
-        tokens = [curve for one in kinds if one.sizes for curve in _line(one, _tokens(result, one, one.sizes))]
+        sizes = [curve for record in kinds if record.sizes for curve in _line(record, record.sizes)]
+        tokens = [curve for record in kinds if record.sizes for curve in _line(record, _tokens(result, record, record.sizes))]
         if sizes:
             yield _panel(family, BUDGET, SIZE, sizes)
             yield _panel(family, BUDGET, TOKENS, tokens)
 
 
-def _tokens(result: ScalingResult, one: KindRecord, sizes: LineRecord) -> LineRecord:
+def _tokens(result: ScalingResult, record: KindRecord, sizes: LineRecord) -> LineRecord:
     """The tokens that each budget pays for at its best size, at what a token takes of the runs that the profile goes through."""
-    tokens = [budget / _each(result, one, budget, size) for budget, size in zip(sizes.at, sizes.values, strict=True)]
+    tokens = [budget / _each(result, record, budget, size) for budget, size in zip(sizes.at, sizes.values, strict=True)]
     line = line_through(np.array(sizes.at), np.array(tokens))
     return LineRecord(line.slope, line.intercept, None, None, sizes.at, tokens)
 
 
-def _each(result: ScalingResult, one: KindRecord, budget: float, size: float) -> float:
+def _each(result: ScalingResult, record: KindRecord, budget: float, size: float) -> float:
     """FLOP of a token at a size between those of a profile, between them along a line of logarithms."""
     least: dict[int, tuple[float, float]] = {}
     for row, loss in result.counted:
-        if row.way.kind == one.kind and row.budget == budget:
+        if row.way.kind == record.kind and row.budget == budget:
             own = (loss, row.option.flops_per_token)
             least[row.option.size] = min(own, least.get(row.option.size, own))
     known = np.log(np.array(sorted((float(own), each) for own, (_, each) in least.items())))
     return math.exp(float(np.interp(math.log(size), known[:, 0], known[:, 1])))
 
 
-def _line(one: KindRecord, line: LineRecord) -> Iterator[Line]:
-    hue, ends = METHODS.index(one.kind.method), (line.at[0], line.at[-1])
-    yield _curve(one.kind.method, tuple(zip(line.at, line.values, strict=True)), hue, "hollow")
+def _line(record: KindRecord, line: LineRecord) -> Iterator[Line]:
+    hue, ends = METHODS.index(record.kind.method), (line.at[0], line.at[-1])
+    yield _curve(record.kind.method, tuple(zip(line.at, line.values, strict=True)), hue, "hollow")
     yield _curve("", tuple((x, math.exp(line.intercept + line.slope * math.log(x))) for x in ends), hue, "line")
 
 
 def _frontiers(result: ScalingResult, up: str) -> Iterator[Panel]:
     for family, kinds in _families(result):
-        lines = [curve for one in kinds if one.frontier for curve in _line(one, one.frontier)]
+        lines = [curve for record in kinds if record.frontier for curve in _line(record, record.frontier)]
         if lines:
             yield _panel(family, BUDGET, up, lines)
 
@@ -172,14 +172,14 @@ def _frontiers(result: ScalingResult, up: str) -> Iterator[Panel]:
 def _by_detail(result: ScalingResult, up: str, method: Method) -> Iterator[Panel]:
     """Loss by rank, or by what is trained, of each model that was tried with several."""
     across = "rank" if method == "lora" else "trained share of the parameters"
-    shown = [(row, loss) for row, loss in result.counted if _shown_with(row, method)]
-    shades = _shades(row.budget for row, _ in shown)
-    for model in dict.fromkeys(row.way.sized_name for row, _ in shown):
-        own = [(row, loss) for row, loss in shown if row.way.sized_name == model]
+    rows = [(row, loss) for row, loss in result.counted if _shown_with(row, method)]
+    shades = _shades(row.budget for row, _ in rows)
+    for model in dict.fromkeys(row.way.sized_name for row, _ in rows):
+        of_model = [(row, loss) for row, loss in rows if row.way.sized_name == model]
         lines = [
             _curve(f"{budget:.2g} FLOP", points, hue)
             for budget, hue in shades.items()
-            if len(points := _means([(_detail(row), loss) for row, loss in own if row.budget == budget])) > 1
+            if len(points := _means([(_detail(row), loss) for row, loss in of_model if row.budget == budget])) > 1
         ]
         if lines:
             yield _panel(model, across, up, lines)
@@ -195,35 +195,41 @@ def _detail(row: ScalingRun) -> float:
 
 def _means(points: Sequence[tuple[float, float]]) -> Points:
     """Over seeds, by x."""
-    places = sorted({x for x, _ in points})
-    return tuple((x, sum(own) / len(own)) for x in places if (own := [y for other, y in points if other == x]))
+    positions = sorted({x for x, _ in points})
+    return tuple((x, sum(values) / len(values)) for x in positions if (values := [y for other, y in points if other == x]))
 
 
 def _predicted(result: ScalingResult, up: str) -> Iterator[Panel]:
     for family, kinds in _families(result):
-        lines = [curve for one in kinds for curve in _beside(one)]
+        lines = [curve for record in kinds for curve in _beside(record)]
         if lines:
             yield _panel(family, f"actual {up}", "predicted", lines, diagonal=True)
 
 
-def _beside(one: KindRecord) -> Iterator[Line]:
-    if one.law is None:
+def _beside(record: KindRecord) -> Iterator[Line]:
+    if record.law is None:
         return
-    hue, method = METHODS.index(one.kind.method), one.kind.method
-    held_out = any(run.held_out is not None for run in one.law.predicted)
+    hue, method = METHODS.index(record.kind.method), record.kind.method
+    held_out = any(run.held_out is not None for run in record.law.predicted)
     looks: tuple[tuple[bool, Look], ...] = ((False, "point"), (True, "hollow" if held_out else "point"))
     for largest, look in looks:
-        points = [(run.loss, run.fitted if run.held_out is None else run.held_out) for run in one.law.predicted if run.largest == largest]
+        points = [
+            (run.loss, run.fitted if run.held_out is None else run.held_out) for run in record.law.predicted if run.largest == largest
+        ]
         if sound := tuple(sorted(point for point in points if point[1] > 0)):
             yield _curve("" if largest else method, sound, hue, look)
 
 
 def _downstream(result: ScalingResult, up: str) -> Iterator[Panel]:
-    kept = result.counted
-    for task in (one.task for one in result.downstream if one.family is None and any(one.task in row.scores for row, _ in kept)):
+    rows = result.counted
+    for task in (
+        correlation.task
+        for correlation in result.downstream
+        if correlation.family is None and any(correlation.task in row.scores for row, _ in rows)
+    ):
         lines = [
             _curve(method, points, METHODS.index(method), "point")
             for method in METHODS
-            if (points := tuple((loss, row.scores[task]) for row, loss in kept if row.way.method == method and task in row.scores))
+            if (points := tuple((loss, row.scores[task]) for row, loss in rows if row.way.method == method and task in row.scores))
         ]
         yield _panel(task, up, "score", lines, log="x")

@@ -36,7 +36,7 @@ def _best_run(result: ScalingResult) -> tuple[ScalingRun, float] | None:
         None where no run counts.
     """
     largest = max((row.budget for row, _ in result.counted), default=0.0)
-    return min((one for one in result.counted if one[0].budget == largest), key=itemgetter(1), default=None)
+    return min((run for run in result.counted if run[0].budget == largest), key=itemgetter(1), default=None)
 
 
 def headline(result: ScalingResult) -> str:
@@ -133,36 +133,41 @@ def _of_runs(result: ScalingResult) -> Iterator[str]:
             yield f"{one.kind}: its law misses losses that it has not seen: {told}."
 
 
-def errors(one: KindRecord) -> list[str]:
+def errors(record: KindRecord) -> list[str]:
     """What a law misses losses by that it has not seen."""
-    found = (None, None) if one.law is None else (one.law.model_error, one.law.budget_error)
-    return [DASH if part is None else share(part) for part in found]
+    law_errors = (None, None) if record.law is None else (record.law.model_error, record.law.budget_error)
+    return [DASH if error is None else share(error) for error in law_errors]
 
 
-def family_of(one: Correlation) -> str:
+def family_of(correlation: Correlation) -> str:
     """Whose runs a correlation is of."""
-    return "all" if one.family is None else one.family or "models as they are"
+    return "all" if correlation.family is None else correlation.family or "models as they are"
 
 
-def crossing_cells(one: CrossingRecord) -> list[str]:
+def crossing_cells(record: CrossingRecord) -> list[str]:
     """Two methods that change places, as a row of a table."""
-    found = one.found
-    agree = DASH if found.agree is None else share(found.agree)
-    within = DASH if found.interval is None else "[{}, {}]".format(*(INFINITE if end is None else f"{end:.2g}" for end in found.interval))
-    return [one.family, one.before, one.after, f"{found.budget:.2g}", within, agree]
+    crossing = record.found
+    agree = DASH if crossing.agree is None else share(crossing.agree)
+    within = (
+        DASH if crossing.interval is None else "[{}, {}]".format(*(INFINITE if end is None else f"{end:.2g}" for end in crossing.interval))
+    )
+    return [record.family, record.before, record.after, f"{crossing.budget:.2g}", within, agree]
 
 
-def law_facts(one: KindRecord) -> list[tuple[str, str]]:
+def law_facts(record: KindRecord) -> list[tuple[str, str]]:
     """Coefficients of a law with their intervals."""
-    assert one.law is not None
-    return [(own.name, f"{own.value:.3g} [{own.low:.3g}, {own.high:.3g}]") for own in one.law.coefficients]
+    assert record.law is not None
+    return [
+        (coefficient.name, f"{coefficient.value:.3g} [{coefficient.low:.3g}, {coefficient.high:.3g}]")
+        for coefficient in record.law.coefficients
+    ]
 
 
-def choice_cells(one: Choice) -> list[str]:
+def choice_cells(choice: Choice) -> list[str]:
     """An option as a row of a table."""
-    loss = "" if one.loss is None else number(one.loss)
-    numbers = [f"{one.option.size / 1e6:.3g} M", f"{one.tokens:.3g}", f"{one.flops:.3g}"]
-    return [one.way.title, *numbers, loss, bounds(one.law), bounds(one.run), amount(one.memory)]
+    loss = "" if choice.loss is None else number(choice.loss)
+    numbers = [f"{choice.option.size / 1e6:.3g} M", f"{choice.tokens:.3g}", f"{choice.flops:.3g}"]
+    return [choice.way.title, *numbers, loss, bounds(choice.law), bounds(choice.run), amount(choice.memory)]
 
 
 CHOICE_HEAD = ("option", "size", "tokens", "FLOP", "loss", "of the law", "of one run", "memory")

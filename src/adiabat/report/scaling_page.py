@@ -247,7 +247,7 @@ def _runs(result: ScalingResult) -> Group | None:
         return Cell(cut(run.way.title, limit=120), [f"left out: {cut(why, limit=300)}"] if why else [])
 
     def loss(kind: str) -> Callable[[ScalingRun], str]:
-        return lambda run: DASH if (found := run.validation_loss if kind == "validation" else run.loss) is None else number(found)
+        return lambda run: DASH if (value := run.validation_loss if kind == "validation" else run.loss) is None else number(value)
 
     columns = [
         Column("run", name, "name"),

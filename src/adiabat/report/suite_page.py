@@ -257,8 +257,8 @@ def _mean_column(mean: KindMean) -> Column:
 
 
 def _notes(title: str, notes: Sequence[tuple[str, Sequence[str]]], *, every: str) -> Notes | None:
-    found = gathered(notes, every=every)
-    return Notes(title=title, notes=found, shown=OPEN_NOTES) if found else None
+    by_note = gathered(notes, every=every)
+    return Notes(title=title, notes=by_note, shown=OPEN_NOTES) if by_note else None
 
 
 def _against(result: SuiteResult) -> str:
