@@ -14,7 +14,7 @@ from adiabat.report.ranking_section import ranking_groups, ranking_tables
 from adiabat.results.sweep_result import Level, Ranking, Speed
 from tests.report.html_page import NASTY, Page, plain, texts
 from tests.report.sample_rankings import make_contrast, make_ranking
-from tests.report.sample_sweeps import full_sweep
+from tests.report.sample_sweeps import simple_sweep
 
 CLEAR = make_ranking({"squad": 0.61, "quora": 0.55})
 OPEN = make_ranking({"squad": 0.61, "quora": 0.55, "medquad": 0.60})
@@ -119,7 +119,7 @@ def test_figures_show_every_variant_and_mark_who_is_beaten_by_speed_and_score() 
 
 def page(found: Ranking, **changes: Any) -> Page:
     """The page of a sweep with this ranking."""
-    return Page(pages.files(replace(full_sweep(), ranking=found, **changes))["report.html"]())
+    return Page(pages.files(replace(simple_sweep(), ranking=found, **changes))["report.html"]())
 
 
 def test_a_page_has_every_part_and_no_text_of_the_users_as_markup() -> None:
@@ -128,7 +128,7 @@ def test_a_page_has_every_part_and_no_text_of_the_users_as_markup() -> None:
     assert {"verdict", "ranking", "ranked-tasks", "costs", "ranked-measures", "how-to-read-ranks"} <= set(shown.ids())
     assert len(shown.ids()) == len(set(shown.ids()))
     assert all("src" not in attributes and "onerror" not in attributes for _, attributes in shown.elements)
-    assert len(shown.tags("svg")) == len(page(found).tags("svg")) == len(Page(pages.files(full_sweep())["report.html"]()).tags("svg")) + 3
+    assert len(shown.tags("svg")) == len(page(found).tags("svg")) == len(Page(pages.files(simple_sweep())["report.html"]()).tags("svg")) + 3
 
 
 def test_a_page_says_what_the_table_says() -> None:
