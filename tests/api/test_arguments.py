@@ -18,6 +18,7 @@ from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, StoreError
 from adiabat.core.progress import Watch
 from adiabat.data.records import text_id
+from adiabat.distillation import student
 from adiabat.results.record import read_result
 from tests.commands import write_world
 
@@ -144,6 +145,28 @@ def test_what_a_function_returns_stands_for_its_path(here: Path) -> None:
     assert (vectors.dtype, vectors.shape) == (np.float32, (1, 32))
 
 
+def test_models_of_the_same_name_have_their_hits_each(here: Path) -> None:
+    store = adiabat.embed("model", "corpus.jsonl", "store")
+    found = adiabat.search(store, "hello", model="model", compare=["model", adiabat.load("model")], k=2)
+    assert list(found.hits) == ["model", "model (2)", "model (3)"]
+    assert found.hits["model"] == found.hits["model (3)"]
+
+
+def test_sections_among_the_keywords_of_distill_stay_beside_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[Any] = []
+    for verb in ("fit", "multilingual"):
+        monkeypatch.setattr(student, verb, lambda settings, **_: jobs.append(settings) or 1 / 0)  # type: ignore[func-returns-value]
+    with pytest.raises(ZeroDivisionError):
+        adiabat.distill_fit("t", "s", texts="b.jsonl", distill={"out": "o"}, lessons={"queries": ["q.jsonl"]})
+    with pytest.raises(ZeroDivisionError):
+        adiabat.distill_multilingual("t", "s", parallel="p.tsv", distill={"out": "o"}, lessons={"source": "de"})
+    assert [(job.distill.student, job.distill.out) for job in jobs] == [("s", "o")] * 2
+    assert (jobs[0].lessons.texts, jobs[0].lessons.queries) == (("b.jsonl",), ("q.jsonl",))
+    assert (jobs[1].lessons.parallel, jobs[1].lessons.source) == (("p.tsv",), "de")
+    with pytest.raises(TypeError, match="lessons must be a dict of settings, got 3"):
+        adiabat.distill_fit("t", "s", lessons=3)
+
+
 def test_a_result_is_a_text_and_a_frame(here: Path) -> None:
     evaluation = adiabat.evaluate("model", "store", "pairs.jsonl", baseline="model", resamples=100)
     lines = [" ".join(line.split()) for line in evaluation.summary().splitlines()]
@@ -190,6 +213,16 @@ def test_vectors_in_memory_are_imported(here: Path, kind: str) -> None:
     assert (imported.fingerprint, imported.manifest.encoder) == (store.fingerprint, "model")
     assert imported.same_documents(store)
     np.testing.assert_array_equal(imported.vectors, vectors)
+
+
+@pytest.mark.parametrize("kind", ["frame", "Dataset", "file", "array"])
+def test_listed_texts_take_the_ids_that_the_vectors_hold(tmp_path: Path, kind: str) -> None:
+    frame = pandas.DataFrame({"_id": ["x", "y"], "vector": [[1.0, 0.0], [0.0, 1.0]]})
+    frame.to_parquet(tmp_path / "vectors.parquet")
+    vectors = {"frame": frame, "Dataset": datasets.Dataset.from_pandas(frame), "file": tmp_path / "vectors.parquet", "array": np.eye(2)}
+    store = adiabat.import_vectors(vectors[kind], tmp_path / "new", texts=["one", "two"])
+    assert store.doc_ids(range(2)) == ([text_id("one"), text_id("two")] if kind == "array" else ["x", "y"])
+    assert store.texts(range(2)) == ["one", "two"]
 
 
 def test_vectors_that_are_none_or_do_not_fit_are_refused(here: Path) -> None:

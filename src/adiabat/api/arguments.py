@@ -129,6 +129,13 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
+def table_of(value: object, argument: str) -> dict[str, Any]:
+    """A copy of the section that a keyword argument holds, empty for None."""
+    if not isinstance(value, Mapping | None):
+        raise wrong_type(argument, "a dict of settings", value)
+    return dict(value or {})
+
+
 def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any], *, section: str, function: str) -> S:
     """Settings from an object, a file or dicts, with keyword arguments laid over them.
 

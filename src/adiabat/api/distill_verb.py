@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, path_of, require_model, settings_of, sources_of
+from adiabat.api.arguments import Data, PathLike, SettingsLike, path_of, require_model, settings_of, sources_of, table_of
 from adiabat.api.call import Progress, called
 from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.shared import EncoderSection
@@ -91,8 +91,8 @@ def distill_fit(
         2
     """
     lessons = {"texts": sources_of(texts, "texts"), "queries": sources_of(queries, "queries")}
-    tables = _tables(teachers, student, out, lessons)
-    chosen = settings_of(FitSettings, settings, {**options, **tables}, section="train", function="distill_fit")
+    options |= _tables(teachers, student, out, lessons, options)
+    chosen = settings_of(FitSettings, settings, options, section="train", function="distill_fit")
     with called("distill_fit", progress) as call:
         result = student_jobs.fit(chosen, resume=resume, command=call.command, watch=call.watch)
     return replace(result, folder=Path(str(chosen.distill.out)))
@@ -135,8 +135,8 @@ def distill_multilingual(
         >>> student.training.steps
         2
     """
-    tables = _tables(teachers, student, out, {"parallel": sources_of(parallel, "parallel")})
-    chosen = settings_of(MultilingualSettings, settings, {**options, **tables}, section="train", function="distill_multilingual")
+    options |= _tables(teachers, student, out, {"parallel": sources_of(parallel, "parallel")}, options)
+    chosen = settings_of(MultilingualSettings, settings, options, section="train", function="distill_multilingual")
     with called("distill_multilingual", progress) as call:
         result = student_jobs.multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
     return replace(result, folder=Path(str(chosen.distill.out)))
@@ -219,12 +219,15 @@ def distill_ablate(
     return replace(result, folder=Path(str(chosen.ablate.out)) / "suite")
 
 
-def _tables(teachers: Any, student: Any, out: Any, lessons: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The sections of settings that arguments fill."""
+def _tables(teachers: Any, student: Any, out: Any, lessons: Mapping[str, Sequence[str]], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections of settings that arguments fill, laid over the same sections among the options."""
     distill = {
         "teachers": sources_of(teachers, "teachers"),
         "student": None if student is None else path_of(student, "student"),
         "out": None if out is None else path_of(out, "out"),
     }
     tables = {"distill": distill, "lessons": lessons}
-    return {section: {key: value for key, value in table.items() if value} for section, table in tables.items()}
+    return {
+        section: {**table_of(options.get(section), section), **{key: value for key, value in table.items() if value}}
+        for section, table in tables.items()
+    }

@@ -25,7 +25,7 @@ from adiabat.api.call import Progress, called
 from adiabat.config.shared import EmbedSettings
 from adiabat.models.model_names import Model
 from adiabat.store.corpus_embedding import embed_corpus, store_vectors
-from adiabat.store.vector_sources import VECTOR_NAMES
+from adiabat.store.vector_sources import VECTOR_NAMES, open_vectors
 from adiabat.store.vector_store import Store
 
 
@@ -119,15 +119,17 @@ def import_vectors(
     if ids is None and is_pandas(vectors) and not set(VECTOR_NAMES) & set(vectors.columns):
         ids = vectors.index
     names: Any = ids if ids is None or isinstance(ids, str | os.PathLike) else [str(name) for name in ids]
-    if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
-        if isinstance(names, str | os.PathLike):
-            raise wrong_type("ids", "a list where texts is a list", ids)
-        texts = texts_with_ids(texts, names)
-        names = [row["_id"] for row in texts]
+    listed: Any = texts if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts) else None
+    if listed is not None and isinstance(names, str | os.PathLike):
+        raise wrong_type("ids", "a list where texts is a list", ids)
     files = [os.fspath(argument) for argument in (texts, vectors) if isinstance(argument, str | os.PathLike)]
     with called("import_vectors", progress) as call, TemporaryDirectory() as folder:
+        vector_file = _vector_file(vectors, Path(folder))
+        if listed is not None:
+            texts = texts_with_ids(listed, _ids_in(vector_file) if names is None else names)
+            names = [row["_id"] for row in texts]
         return store_vectors(
-            _vector_file(vectors, Path(folder)),
+            vector_file,
             Path(path_of(out, "out")),
             chosen,
             call.watch,
@@ -136,6 +138,16 @@ def import_vectors(
             model=model,
             source=files[0] if files else "an array",
         )
+
+
+def _ids_in(vector_file: str) -> list[str] | None:
+    """The ids that a file of vectors holds, None where it holds none."""
+    ids: list[str] = []
+    for block, _ in open_vectors(Path(vector_file), block_rows=4_096).blocks:
+        if block is None:
+            return None
+        ids += block
+    return ids
 
 
 def _vector_file(vectors: Any, folder: Path) -> str:

@@ -1,7 +1,8 @@
 """`adiabat.search`: the nearest documents of a store."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,16 @@ def search(
     _require_text(query)
     refuse_swapped(folder, query, order="STORE QUERY")
     opened = Store.open(folder)
-    return SearchResult(query, {name_of(entry): _hits(opened, query, entry, k, chosen) for entry in models})
+    hits: dict[str, list[Hit]] = {}
+    for entry in models:
+        hits[_free_name(name_of(entry), hits)] = _hits(opened, query, entry, k, chosen)
+    return SearchResult(query, hits)
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """The name, numbered from 2 where a model before has it."""
+    names = chain([name], (f"{name} ({number})" for number in count(2)))
+    return next(candidate for candidate in names if candidate not in taken)
 
 
 def _hits(store: Store, query: str, model: Model, k: int, settings: SearchSettings) -> list[Hit]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, settings_of
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, settings_of, table_of
 from adiabat.api.call import Progress, called
 from adiabat.config.dual_training import TrainSettings
 from adiabat.dual_encoder.estimate import Estimate
@@ -97,5 +97,5 @@ def _settings(model: Any, data: Any, out: Any, settings: SettingsLike, options: 
         "data": None if data is None else data_of(data, "data"),
         "out": None if out is None else path_of(out, "out"),
     }
-    job = {name: value for name, value in job.items() if value is not None}
-    return settings_of(TrainSettings, settings, {**options, "job": {**options.get("job", {}), **job}}, section="train", function=function)
+    job = {**table_of(options.get("job"), "job"), **{name: value for name, value in job.items() if value is not None}}
+    return settings_of(TrainSettings, settings, {**options, "job": job}, section="train", function=function)
