@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 import adiabat
-from adiabat.config.budgets import PlanSettings
+from adiabat.config.budgets import PlanSettings, ScalingTrainSection
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings
 from adiabat.config.section import Section, overlaid
 from adiabat.config.shared import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings
-from adiabat.config.training_choices import FixedTemperature, GuideSection, InBatchSoftmax, LoRA, TripletTuning
+from adiabat.config.training_choices import FixedTemperature, GuideSection, InBatchSoftmax, LoRA, SamToNe, TripletTuning
 from adiabat.config.tuning import TuneSettings
 from adiabat.config.validation import shown
 from adiabat.core.errors import ConfigError
@@ -53,6 +53,25 @@ def test_the_defaults_are_the_sources() -> None:
 def test_an_overlay_of_another_kind_replaces_a_table_and_others_merge(below: Any, above: Any, result: Any) -> None:
     laid = overlaid(TrainSettings, {"train": below}, {"train": above})
     assert checked(TrainSettings, laid) == checked(TrainSettings, {"train": result})
+
+
+@pytest.mark.parametrize("assignments", [["train.loss.margin=0.3", "train.loss=samtone"], ["train.loss=samtone", "train.loss.margin=0.3"]])
+def test_a_kind_is_laid_before_its_keys_whatever_their_order(assignments: list[str]) -> None:
+    assert read_settings(TrainSettings, None, assignments).train.loss == SamToNe(margin=0.3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "temperature"), [("in_batch_softmax", 1 / 40), ({"kind": "in_batch_softmax", "margin": 0.1}, 1 / 40), ("samtone", 0.05)]
+)
+def test_the_kind_of_a_default_keeps_what_the_default_sets(loss: Any, temperature: float) -> None:
+    assert checked(ScalingTrainSection, {"loss": loss}).loss.temperature == FixedTemperature(value=temperature)
+    assert checked(ScalingTrainSection, {"schedule": "cosine"}).schedule.final_fraction == 0.1
+
+
+def test_a_kind_that_is_no_word_is_refused() -> None:
+    table = overlaid(TrainSettings, {"train": {"loss": {"kind": ["a"]}}}, {"train": {"loss": {"margin": 0.3}}})
+    with pytest.raises(ConfigError, match=r"train\.loss\.kind must be"):
+        checked(TrainSettings, table)
 
 
 def test_short_forms_stand_for_tables() -> None:

@@ -60,6 +60,10 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
             "tune.weight_decay has no effect where grid.tune.weight_decay varies it",
         ),
         (
+            {"grid": {"tune": {"loss": ["triplet", "in_batch_softmax"]}}, "tune": {"loss": {"margin": 0.2}}},
+            "tune.loss.margin is lost where grid.tune.loss takes another kind",
+        ),
+        (
             {"grid": {"tune": {"loss": {"kind": ["triplet", "in_batch_softmax"], "margin": [0.3]}}}},
             "tune.loss.margin belongs to triplet; kind is",
         ),

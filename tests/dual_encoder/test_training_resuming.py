@@ -43,7 +43,7 @@ COOLING = {"loss": {"temperature": "scheduled"}}
         ({"schedule": "constant"}, f"{WARM} goes by the length of the run"),
         ({"warmup_fraction": 0.0}, f"{LINEAR} goes by"),
         ({"warmup_steps": 2}, f"{LINEAR} goes by"),
-        ({**CONSTANT, **COOLING}, 'train.temperature_schedule = "scheduled" without train.loss.temperature.steps goes by'),
+        ({**CONSTANT, **COOLING}, 'train.loss.temperature = "scheduled" without steps goes by'),
     ],
     ids=str,
 )
@@ -90,7 +90,7 @@ def test_other_settings_are_refused_by_name_before_data_are_read(problem: Proble
         run(others, resume=True)
     said = str(fault.value)
     assert (
-        "got 3 differences: run.seed was 0, is 4; train.method.kind was 'full', is 'bias'; train.loss.temperature was 0.05, is 0.1; repeat"
+        "got 3 differences: run.seed was 0, is 4; train.loss.temperature.value was 0.05, is 0.1; train.method.kind was 'full', is 'bias'; repeat"
         in said
     )
 

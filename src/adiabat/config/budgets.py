@@ -123,7 +123,10 @@ class RatesSection(Section):
 
 
 class ScalingTrainSection(TrainSection):
-    """``[train]`` of a scaling experiment: temperature, weight decay and schedule of Ziarko et al. 2024, section 4.1, as defaults."""
+    """``[train]`` of a scaling experiment: temperature, weight decay and schedule of Ziarko et al. 2024, section 4.1, as defaults.
+
+    A loss or schedule of another kind starts from the defaults of its kind.
+    """
 
     loss: TrainLoss = InBatchSoftmax(temperature=FixedTemperature(value=1 / 40))
     weight_decay: Annotated[float, Field(ge=0)] = 0.1

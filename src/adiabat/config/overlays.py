@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from adiabat.config.section import Section, overlaid
+from adiabat.config.section import Section, depth, overlaid
 
 TRAIN_TABLES = ("job", "encoder", "data", "towers", "mixture", "batches", "train", "memory", "run")
 """Tables of a RUN.toml that all runs of an experiment share."""
 
 
 def with_values(kind: type[Section], table: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A table with values laid over it, by their dotted keys, one after the other: a later one may decide of which kind a table is."""
+    """A table with values laid over it, by their dotted keys: a table or its kind before its keys."""
     table = dict(table)
-    for key, value in values.items():
+    for key, value in sorted(values.items(), key=lambda item: depth(item[0].split("."))):
         for name in reversed(key.split(".")):
             value = {name: value}
         table = overlaid(kind, table, value)

@@ -18,6 +18,7 @@ from adiabat.config.section import (
     Section,
     by_kind,
     defaults_of,
+    depth,
     nest,
     overlaid,
     sections_in,
@@ -61,18 +62,21 @@ def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None,
         kind: The settings that they belong to; None where any key will do.
 
     Returns:
-        The table.
+        The table; a table or its kind is laid before its keys, whatever their order.
 
     Raises:
         ConfigError: If one is no assignment.
     """
     table = dict(table or {})
+    settled: list[tuple[list[str], Any]] = []
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         parts = [part.strip() for part in key.split(".")]
         if not equals or not all(parts):
             raise ConfigError(f"--set must be key=value, got {assignment!r}; write it like run.device=cpu")
-        table = overlaid(kind, table, nest(parts, _toml_value(value)))
+        settled.append((parts, _toml_value(value)))
+    for parts, value in sorted(settled, key=lambda pair: depth(pair[0])):
+        table = overlaid(kind, table, nest(parts, value))
     return table
 
 

@@ -120,11 +120,13 @@ class Section(BaseModel):
         if not issubclass(kinds[0], Choice):
             return {kinds[0].bare: value} if kinds[0].bare and not isinstance(value, Mapping) else value
         if isinstance(value, str):
-            return {"kind": value}
+            value = {"kind": value}
         usual = default if isinstance(default, Choice) else kinds[0].model_validate({"kind": next(iter(by_kind(kinds)))})
         if not isinstance(value, Mapping):
             return {"kind": usual.kind, usual.bare: value} if usual.bare else value
-        return overlaid(type(usual), usual.model_dump(exclude_unset=True), value) if fill and "kind" not in value else value
+        # A table of the default's kind keeps what that default sets, such as the temperature of scaling experiments.
+        is_filled = fill and value.get("kind", usual.kind) == usual.kind
+        return overlaid(type(usual), usual.model_dump(exclude_unset=True), value) if is_filled else value
 
     @classmethod
     def tables_at(cls, name: str) -> tuple[type["Section"], ...]:
@@ -171,6 +173,11 @@ def value_at(settings: Section, key: str) -> Any:
     return found
 
 
+def depth(parts: Sequence[str]) -> tuple[int, bool]:
+    """Sorts keys so that a table or its `kind` comes before its other keys."""
+    return (len(parts) - 1, True) if parts[-1] == "kind" else (len(parts), False)
+
+
 def nest(parts: Sequence[str], value: Any) -> dict[str, Any]:
     """Tables inside of each other, with a value in the innermost one."""
     for part in reversed(parts):
@@ -194,10 +201,13 @@ def overlaid(kind: type[Section] | None, below: Mapping[str, Any], above: Mappin
             lower, upper = kind.long_form(name, lower), kind.long_form(name, value, fill=False)
         if isinstance(lower, Mapping) and isinstance(upper, Mapping):
             choices = by_kind(tables) if tables and issubclass(tables[0], Choice) else {}
-            if choices and upper.get("kind", lower["kind"]) != lower["kind"]:
+            lower_kind = lower.get("kind")
+            if choices and upper.get("kind", lower_kind) != lower_kind:
                 table[name] = upper
             else:
-                table[name] = overlaid(choices.get(lower["kind"]) if choices else next(iter(tables), None), lower, upper)
+                # A kind that is no word is left to be refused.
+                word = lower_kind if isinstance(lower_kind, str) else ""
+                table[name] = overlaid(choices.get(word) if choices else next(iter(tables), None), lower, upper)
         else:
             table[name] = upper
     return table

@@ -296,6 +296,8 @@ class _Checks:
                 continue
             if key in values:
                 yield f"{key} has no effect where grid.{key} varies it; leave it out"
+            elif above := [other for other in values if key.startswith(f"{other}.")]:
+                yield f"{key} is lost where grid.{above[0]} takes another kind; give it in each table of grid.{above[0]}"
             elif overlays and all(key in one for one in overlays):
                 yield f"{key} has no effect where every variant sets it; leave it out"
 

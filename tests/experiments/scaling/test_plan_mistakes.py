@@ -107,7 +107,7 @@ def test_fewer_tokens_than_runs_need_are_told(runs: Path, section: dict[str, Any
         ("[scaling", "config.toml must be undamaged, got TOMLDecodeError"),
         ("scaling = 5", "config.toml must be the description of a scaling experiment, got another shape"),
         ("[scaling]\n[common]\ntrain = 3", "config.toml must be the description of a scaling experiment, got another shape"),
-        ("[scaling]\n[common.train]\ntemperature = 'low'", "config.toml: train.loss.temperature must be"),
+        ("[scaling]\n[common.train.loss]\ntemperature = 'low'", "config.toml: train.loss.temperature"),
         ("[scaling]\ndata = 5", "config.toml: job.data must be"),
     ],
 )
