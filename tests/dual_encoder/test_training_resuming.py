@@ -89,10 +89,9 @@ def test_other_settings_are_refused_by_name_before_data_are_read(problem: Proble
     with pytest.raises(JobError) as fault:
         run(others, resume=True)
     said = str(fault.value)
-    assert (
-        "got 3 differences: run.seed was 0, is 4; train.loss.temperature.value was 0.05, is 0.1; train.method.kind was 'full', is 'bias'; repeat"
-        in said
-    )
+    assert "got 3 differences" in said
+    for difference in ("run.seed was 0, is 4", "train.loss.temperature.value was 0.05, is 0.1", "train.method.kind was 'full', is 'bias'"):
+        assert difference in said
 
 
 @pytest.mark.parametrize("changed", ["a training row", "a validation row", "the model", "the guide"])
