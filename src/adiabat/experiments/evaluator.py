@@ -1,7 +1,7 @@
 """The models of a sweep measured on the same tasks and probes, beside the models that they start from."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from adiabat.core.files import read_json, write_json
 from adiabat.core.progress import Watch
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.evaluation.measured_models import MeasuredModel
-from adiabat.evaluation.score_files import SCORES, SUFFIX, folder_names, read_scores, run_folder_name
+from adiabat.evaluation.score_files import SCORES, SUFFIX, folder_names, read_record, read_scores, run_folder_name
 from adiabat.evaluation.suite import Scoring
 from adiabat.evaluation.trained_queries import trained_on, without_grid_verdicts, without_verdicts
 from adiabat.models.embedding_head import Similarity
@@ -47,6 +47,7 @@ class Start:
         scores: By task.
         similarity: That it compares by.
         document: Fingerprint of its document tower.
+        state: Digest of the model, as its files of scores state it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Start:
     scores: Mapping[str, TaskScores]
     similarity: Similarity
     document: Fingerprint
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Evaluator:
         seed: Of the statistics.
         scoring: Scores a model on every task.
         watch: Takes notes and progress.
+        unread: Notes about files of scores that are missing or damaged.
     """
 
     folder: Path
@@ -74,15 +77,17 @@ class Evaluator:
     seed: int
     scoring: Scoring
     watch: Watch
+    unread: list[str] = field(default_factory=list)
 
     def start(self, model: DualEncoder, name: str) -> Start:
         """Measure a model that runs start from."""
-        scores = self._scores(model, name)
-        return Start(name, model.name, model.parameters, scores, model.similarity, model.fingerprint("document"))
+        subject = _subject(model, name)
+        scores = self._scores(subject)
+        return Start(name, model.name, model.parameters, scores, model.similarity, model.fingerprint("document"), subject.key)
 
     def outcomes(self, model: DualEncoder, name: str, start: Start, trained: TrainedTexts | None = None) -> list[TaskOutcome]:
         """Measure a trained model on every task, and compare it with its start."""
-        scores = self._scores(model, name, trained)
+        scores = self._scores(_subject(model, name, trained))
         drawing = {"seed": self.seed, "resamples": self.measure.resamples}
         found = []
         for number, (task, after) in enumerate(scores.items()):
@@ -96,17 +101,36 @@ class Evaluator:
             self.scoring.corpora.remove_vectors(document)
 
     def stored(self, name: str) -> dict[str, TaskScores] | None:
-        """Scores that were stored of a model, by task; None where a file is missing or damaged."""
-        names = [task.name for task in self.scoring.tasks]
-        paths = [self.folder / SCORES / run_folder_name(name) / f"{file}{SUFFIX}" for file in folder_names(names)]
-        try:
-            return {task: read_scores(path) for task, path in zip(names, paths, strict=True)}
-        except DataError:
-            return None
+        """Scores that were stored of a model, by task; None, with a note, where a file is missing or damaged."""
+        scores = {}
+        for task, path in self._files(name):
+            try:
+                scores[task] = read_scores(path)
+            except DataError:
+                self.unread.append(f"{path} is missing or damaged, so that no ranking could be made")
+                return None
+        return scores
 
-    def _scores(self, model: DualEncoder, name: str, trained: TrainedTexts | None = None) -> dict[str, TaskScores]:
-        subject = MeasuredModel(name, name, EncoderSection(), lambda *_: model, lambda _: trained)
-        return self.scoring.run(subject, self.folder / SCORES / run_folder_name(name))
+    def is_stored(self, name: str, state: str) -> bool:
+        """Whether every task has readable scores of this state of a model."""
+        try:
+            records = [(path, read_record(path)) for _, path in self._files(name)]
+            return all(record["about"].get("state") == state and read_scores(path, record) for path, record in records)
+        except DataError:
+            return False
+
+    def _files(self, name: str) -> list[tuple[str, Path]]:
+        """Each task with its file of scores of a model."""
+        names = [task.name for task in self.scoring.tasks]
+        folder = self.folder / SCORES / run_folder_name(name)
+        return [(task, folder / f"{file}{SUFFIX}") for task, file in zip(names, folder_names(names), strict=True)]
+
+    def _scores(self, subject: MeasuredModel) -> dict[str, TaskScores]:
+        return self.scoring.run(subject, self.folder / SCORES / run_folder_name(subject.name))
+
+
+def _subject(model: DualEncoder, name: str, trained: TrainedTexts | None = None) -> MeasuredModel:
+    return MeasuredModel(name, name, EncoderSection(), lambda *_: model, lambda _: trained)
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,15 @@ class StartRecord:
         model: Its name.
         parameters: Of both towers, each once.
         speed: Of encoding documents; None where it was not measured.
+        key: Digest of the settings that decide the model.
+        state: Digest of the model, as its files of scores state it.
     """
 
     model: str
     parameters: int
     speed: Speed | None = None
+    key: str = ""
+    state: str = ""
 
 
 def read_starts(folder: Path) -> dict[str, StartRecord]:

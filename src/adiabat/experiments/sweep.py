@@ -19,9 +19,10 @@ from adiabat.dual_encoder.train_checks import FREE_MEMORY
 from adiabat.experiments import dual_variants as both
 from adiabat.experiments.evaluator import NOISE, READINGS
 from adiabat.experiments.grid import SweepTrial
+from adiabat.experiments.setting_digests import data_key, short_digest
 from adiabat.experiments.sweep_ranking import ranking_of
 from adiabat.experiments.sweep_rows import rows_at
-from adiabat.experiments.sweep_trials import TrainSweepRunner, TuneSweepRunner, data_key, short_digest
+from adiabat.experiments.sweep_trials import TrainSweepRunner, TuneSweepRunner
 from adiabat.experiments.trials import ExperimentKind, is_begun, run_trials
 from adiabat.models.device import device_name, device_of
 from adiabat.results.sweep_result import SweepResult, SweepRun
@@ -230,6 +231,7 @@ def _result(runner: TuneSweepRunner | TrainSweepRunner, rows: Sequence[SweepRun]
     else:
         models = list(dict.fromkeys(str(trial.trained.job.model) for trial in runner.trials))
         inputs["trained on"] = {runner.trained_on(trial): runner.read_data(trial)[0] for trial in runner.trials}
+    ranking = ranking_of(runner, rows)
     verb = "tuning the query tower of" if settings.sweep.verb == "tune" else "training"
     return SweepResult(
         title=f"{settings.sweep.name}: {verb} {', '.join(models)}",
@@ -244,8 +246,8 @@ def _result(runner: TuneSweepRunner | TrainSweepRunner, rows: Sequence[SweepRun]
         varied=settings.varied,
         runs=list(rows),
         noise=noise,
-        ranking=ranking_of(runner, rows),
+        ranking=ranking,
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs=inputs,
-        notes=notes,
+        notes=[*notes, *runner.evaluator.unread],
     )

@@ -91,6 +91,8 @@ def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None
         return None
     start_of = {case: runner.start_name(one[0]) for case, one in whole.items()}
     starts = list(dict.fromkeys(start_of.values()))
+    # A start whose scores are lost, or are those of another start, is measured again.
+    runner.start_records()
     names = [*starts, *(trial.name for one in whole.values() for trial in one)]
     stored = {name: scores for name in names if (scores := runner.evaluator.stored(name)) is not None}
     measure = runner.settings.measure.measures[0]

@@ -1,7 +1,6 @@
 """The runs of a sweep: models that are tuned or trained, measured on the same tasks, and a row for each."""
 
 import hashlib
-import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ from adiabat.adiabatic.tune import TuningRun
 from adiabat.adiabatic.tune_checks import inputs_of
 from adiabat.adiabatic.tune_setup import learning_rate_of
 from adiabat.adiabatic.tuning_context import TuningContext
-from adiabat.config.dual_training import TrainSettings
 from adiabat.config.sweeps import SweepSettings, TrainSweepSettings, TuneSweepSettings
 from adiabat.config.tasks import SuiteSettings
 from adiabat.core.errors import ConfigError, JobError
@@ -34,6 +32,7 @@ from adiabat.experiments.dual_variants import train_settings
 from adiabat.experiments.evaluator import DriftEvaluator, Evaluator, Start
 from adiabat.experiments.grid import SweepTrial, plan_runs
 from adiabat.experiments.rate_search import rate_for_run
+from adiabat.experiments.setting_digests import data_key, has_random_projection, short_digest, start_key
 from adiabat.experiments.start_records import StartRecord, drawn_texts, encoding_speeds, read_starts, step_seconds, write_starts
 from adiabat.experiments.trials import Runner
 from adiabat.models.device import device_name, device_of
@@ -100,6 +99,10 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         """Name of the scores of the model that a run starts from."""
 
     @abstractmethod
+    def start_digest(self, trial: SweepTrial) -> str:
+        """Digest of the settings that decide the scores of the model that a run starts from."""
+
+    @abstractmethod
     def start_model(self, trial: SweepTrial) -> DualEncoder:
         """The model that a run starts from."""
 
@@ -116,11 +119,16 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         return {}
 
     def start(self, trial: SweepTrial) -> Start:
-        """Scores of the model that a run starts from, measured once."""
+        """Scores of the model that a run starts from, measured once; the first run of the sweep with this start decides its seed."""
         name = self.start_name(trial)
         if name not in self._starts:
-            self._starts[name] = self.evaluator.start(self.start_model(trial), name)
+            self._starts[name] = self.evaluator.start(self.start_model(self.start_trials[name]), name)
         return self._starts[name]
+
+    @cached_property
+    def start_trials(self) -> dict[str, SweepTrial]:
+        """Name of each start to the first run of the sweep that has it."""
+        return {self.start_name(trial): trial for trial in reversed(self.trials)}
 
     def prepare(self, waiting: Sequence[SweepTrial]) -> None:
         """Measure the starts before any run: that finds what is wrong with models and tasks."""
@@ -129,16 +137,24 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         self.start_records()
 
     def start_records(self) -> dict[str, StartRecord]:
-        """The models that runs start from, by the names of their scores; one that is not recorded is loaded and measured."""
-        trials = {self.start_name(trial): trial for trial in reversed(self.trials)}
-        before = read_starts(self.folder)
-        records = {name: before[name] if name in before else self._record(self.start(trial)) for name, trial in trials.items()}
+        """The models that runs start from, by the names of their scores; one whose record or scores are of another is measured."""
+        before, records = read_starts(self.folder), dict[str, StartRecord]()
+        for name, trial in self.start_trials.items():
+            key, record = self.start_digest(trial), before.get(name)
+            if record is None or record.key != key or not self._is_measured(name, record):
+                start = self.start(trial)
+                speed = record.speed if record is not None and record.state == start.state else None
+                record = StartRecord(start.model, start.parameters, speed, key, start.state)
+            records[name] = record
         if records.items() - before.items():
             write_starts({**before, **records}, self.folder)
         return records
 
-    def _record(self, start: Start) -> StartRecord:
-        return StartRecord(start.model, start.parameters)
+    def _is_measured(self, name: str, record: StartRecord) -> bool:
+        """Whether the scores of a start are those of its record."""
+        if name in self._starts:
+            return self._starts[name].state == record.state
+        return self.evaluator.is_stored(name, record.state)
 
     @abstractmethod
     def trained_on(self, trial: SweepTrial) -> str:
@@ -253,6 +269,10 @@ class TuneSweepRunner(SweepRunner):
         """Name of the scores of the model that a run starts from."""
         return UNTUNED
 
+    def start_digest(self, trial: SweepTrial) -> str:
+        """Digest of the query tower and the settings of the encoder."""
+        return short_digest(self.context.digest, self.settings.encoder.model_dump(mode="json"))
+
     def start_model(self, trial: SweepTrial) -> DualEncoder:
         """The model that a run starts from."""
         return self.context.model.to(self.device)
@@ -335,6 +355,10 @@ class TrainSweepRunner(SweepRunner):
         """Name of the scores of the model that a run starts from."""
         return ", ".join(filter(None, [self.start_cases[start_key(trial.trained)], UNTRAINED]))
 
+    def start_digest(self, trial: SweepTrial) -> str:
+        """Digest of the settings that decide the untrained model; a new projection's random weights go by the seed."""
+        return short_digest(start_key(trial.trained), trial.seed if has_random_projection(trial.trained) else None)
+
     def start_model(self, trial: SweepTrial) -> DualEncoder:
         """The untrained model, set up as for training, which finds settings that do not fit it."""
         towers = merged(build(trial.trained, self.load).towers)
@@ -344,8 +368,7 @@ class TrainSweepRunner(SweepRunner):
         """The untrained models; where there are several, all are timed again once one was added: only models that take turns compare."""
         records = super().start_records()
         if len(records) > 1 and any(record.speed is None for record in records.values()):
-            trials = {self.start_name(trial): trial for trial in reversed(self.trials)}
-            models = {name: partial(self.start_model, trials[name]) for name in records}
+            models = {name: partial(self.start_model, self.start_trials[name]) for name in records}
             texts = drawn_texts(self.settings.tasks, self.settings.speed.texts)
             progress = partial(self.watch.progress, "timing the encoding of documents")
             speeds = encoding_speeds(models, texts, rounds=self.settings.speed.rounds, on_progress=progress) if texts else {}
@@ -366,19 +389,3 @@ class TrainSweepRunner(SweepRunner):
         """Train both towers."""
         section = trial.trained.job.model_copy(update={"out": str(job.folder)})
         train(self.load, trial.trained.model_copy(update={"job": section}), resume=resume, command=self.command, watch=watch)
-
-
-def data_key(settings: TrainSettings) -> str:
-    """Short digest of the settings that decide which pairs a run trains on."""
-    return short_digest(settings.job.data, settings.data.model_dump(mode="json"))
-
-
-def start_key(settings: TrainSettings) -> str:
-    """Short digest of the settings that decide which model a run starts from."""
-    tables = [getattr(settings, name).model_dump(mode="json") for name in ("encoder", "towers")]
-    return short_digest(settings.job.model, *tables)
-
-
-def short_digest(*parts: object) -> str:
-    """Twelve digits of a SHA-256."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]

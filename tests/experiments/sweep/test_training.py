@@ -25,7 +25,7 @@ from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.run_config import is_described, is_job
 from adiabat.runs.run_dir import Job
 from tests.commands import one_thread
-from tests.experiments.sweep.training_world import lines, ranking_of, run, settings_of, tiny, write_world
+from tests.experiments.sweep.training_world import brief, lines, ranking_of, run, settings_of, tiny, write_world
 from tests.pages import EVERY, without_pages
 
 
@@ -71,12 +71,6 @@ def values_of(folder: Path, name: str, task: str) -> list[float]:
     """Scores by the first measure of the settings, as the files of scores have them."""
     scores = read_scores(folder / "out" / "scores" / run_folder_name(name) / f"{task}.parquet")
     return next(sample.values.tolist() for sample in scores.samples if sample.measure == "nDCG@10")
-
-
-def brief(folder: Path, **tables: Any) -> TrainSweepSettings:
-    """One seed and one task, unless the tables say otherwise."""
-    task = {"kind": "retrieval", "name": "asked", "data": str(folder / "asked.jsonl"), "corpus": str(folder / "corpus.jsonl")}
-    return settings_of("data", folder, **{"sweep": {"seeds": [0]}, "tasks": [task], **tables})
 
 
 def untimed(result: SweepResult) -> Any:

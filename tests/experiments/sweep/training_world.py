@@ -80,6 +80,12 @@ def settings_of(kind: str, folder: Path, **tables: Any) -> TrainSweepSettings:
     return checked(TrainSweepSettings, {**base, **merged})
 
 
+def brief(folder: Path, **tables: Any) -> TrainSweepSettings:
+    """One seed and one task, unless the tables say otherwise."""
+    task = {"kind": "retrieval", "name": "asked", "data": str(folder / "asked.jsonl"), "corpus": str(folder / "corpus.jsonl")}
+    return settings_of("data", folder, **{"sweep": {"seeds": [0]}, "tasks": [task], **tables})
+
+
 def run(settings: TrainSweepSettings, *, resume: bool = False, notes: list[str] | None = None) -> SweepResult:
     """Make a sweep, with every note kept."""
     said = [] if notes is None else notes
