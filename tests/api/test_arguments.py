@@ -1,6 +1,8 @@
 """What public functions take: paths or what lies there, rows in memory, settings by keyword; and what they refuse."""
 
 import json
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,12 @@ import pandas
 import pytest
 
 import adiabat
+from adiabat.api import sweep_verb
 from adiabat.api.arguments import data_of, path_of, settings_of, sources_of
 from adiabat.config.distillation import FitSettings
 from adiabat.config.reader import checked
 from adiabat.config.shared import EmbedSettings, EvaluateSettings
+from adiabat.config.sweeps import TrainSweepSettings
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, StoreError
 from adiabat.core.progress import Watch
@@ -51,6 +55,46 @@ def test_cells_of_numpy_and_missing_numbers_are_plain() -> None:
     frame = pandas.DataFrame({"query": ["q"], "pos": [np.array(["a", "b"])], "score": [np.float32(0.5)], "label": [float("nan")]})
     (row,) = (json.loads(line) for line in Path(data_of(frame, "data")).read_text().splitlines())
     assert row == {"query": "q", "pos": ["a", "b"], "score": 0.5, "label": None}
+
+
+@pytest.mark.parametrize(
+    ("cell", "plain"),
+    [
+        *((cell, None) for cell in (pandas.NA, pandas.NaT, np.datetime64("NaT"), np.float32("nan"), Decimal("NaN"), float("nan"))),
+        ([1.5, float("nan")], [1.5, None]),
+        (np.array([1.5, np.nan], dtype=np.float32), [1.5, None]),
+        ({"a": np.int64(3), "b": (np.bool_(True),)}, {"a": 3, "b": [True]}),
+        (pandas.Timestamp("2020-01-02"), "2020-01-02 00:00:00"),
+        (np.datetime64("2020-01-02", "ns"), "2020-01-02 00:00:00"),
+        (date(2020, 1, 2), "2020-01-02"),
+        (Decimal("1.50"), "1.50"),
+    ],
+)
+def test_a_cell_is_written_in_the_types_of_json(cell: Any, plain: Any) -> None:
+    (line,) = Path(data_of([{"cell": cell}], "data")).read_text().splitlines()
+    assert json.loads(line, parse_constant=pytest.fail) == {"cell": plain}
+
+
+@pytest.mark.parametrize("cell", [b"x", {1, 2}, object(), np.bytes_(b"x"), 1j, np.timedelta64(1, "ns"), [b"x"], np.longdouble(1)])
+def test_a_cell_without_a_type_in_json_is_refused(cell: Any) -> None:
+    with pytest.raises(TypeError, match="a cell in a row of data must be a text, number"):
+        data_of([{"cell": cell}], "data")
+
+
+@pytest.mark.parametrize("row", [{1: "x"}, {"cell": {None: "x"}}])
+def test_a_key_that_is_no_text_is_refused(row: Any) -> None:
+    with pytest.raises(TypeError, match=r"a key in a row of data must be a text, got (1|None) "):
+        data_of([row], "data")
+
+
+def test_a_cache_that_cannot_be_written_is_named_with_its_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(DataError, match=r"file/adiabat/rows must be writable, got Not a directory; .* XDG_CACHE_HOME"):
+        data_of(ROWS, "data")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="none"):
+        data_of(map(json.loads, (Path(name).read_text() for name in ["none"])), "data")
 
 
 def test_texts_of_a_corpus_go_by_their_hash() -> None:
@@ -243,6 +287,10 @@ def test_vectors_that_are_none_or_do_not_fit_are_refused(here: Path) -> None:
         (lambda: adiabat.tune("model", 3, "pairs.jsonl", "new"), r"store must be a path, .*, got 3 \(int\)"),
         (lambda: adiabat.embed("model", "corpus.jsonl", 3), r"out must be a path, .*, got 3 \(int\)"),
         (lambda: adiabat.search("store", ["a"], model="model"), r"query must be a text, got \['a'\] \(list\)"),
+        (lambda: adiabat.search("store", "a", model="model", k="3"), r"k must be a whole number, got '3' \(str\)"),
+        (lambda: adiabat.train("model", job="x"), r"job must be a dict of settings, got 'x' \(str\)"),
+        (lambda: adiabat.evaluate("m", "s", "d", retain=("store", "data")), r"retain must be a list of pairs .*, got \('store', 'data'\)"),
+        (lambda: adiabat.evaluate("m", "s", "d", baseline_stores="st"), r"baseline_stores must be a list of stores, got 'st' \(str\)"),
         (lambda: adiabat.embed("model", "corpus.jsonl", "new", progress=3), r"progress must be True, False or None, got 3 \(int\)"),
         (lambda: adiabat.load(3), r"model must be .*, got 3 \(int\)"),
         (lambda: adiabat.load("model").encode_query("a"), r"texts must be a list of texts, got 'a' \(str\)"),
@@ -251,6 +299,33 @@ def test_vectors_that_are_none_or_do_not_fit_are_refused(here: Path) -> None:
 def test_a_wrong_type_is_one_clear_error(here: Path, call: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         call()
+
+
+def test_a_rate_among_the_keywords_of_safe_rate_and_a_job_without_settings_are_told(here: Path) -> None:
+    adiabat.embed("model", "corpus.jsonl", "store")
+    with pytest.raises(ConfigError, match=r"tune\.learning_rate must be safe .*, got 1e-06"):
+        adiabat.safe_rate("model", "store", "pairs.jsonl", "search", tune={"learning_rate": 1e-6})
+    with pytest.raises(ConfigError, match=r"job\.data"):
+        adiabat.train("model", job=None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({}, {"sweep": {"verb": "train"}}),
+        ({}, {"verb": "train"}),
+        ({"sweep": {"verb": "train"}}, {}),
+        (TrainSweepSettings.model_construct(), {}),
+    ],
+)
+def test_a_sweep_is_of_the_verb_that_keywords_settings_or_their_type_name(
+    settings: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds: list[Any] = []
+    monkeypatch.setattr(sweep_verb, "settings_of", lambda kind, *_, **__: kinds.append(kind) or 1 / 0)  # type: ignore[func-returns-value]
+    with pytest.raises(ZeroDivisionError):
+        adiabat.sweep(settings, **options)
+    assert kinds == [TrainSweepSettings]
 
 
 def test_progress_is_shown_where_it_is_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -231,6 +231,18 @@ def test_a_damaged_or_former_description_is_one_line(tmp_path: Path, text: bytes
         open_job(tmp_path, description(), resume=True)
 
 
+def test_a_description_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = open_job(tmp_path, description(), resume=False)
+
+    def refuse(path: Path, *_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for method in ("read_text", "read_bytes"):
+        monkeypatch.setattr(Path, method, refuse)
+    with pytest.raises(JobError, match="config.toml must be readable, got: Permission denied"):
+        read_description(job)
+
+
 def test_a_full_disk_leaves_no_directory_that_was_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(text: str, path: Path) -> None:
         raise DataError(f"{path} must be writable, got No space left on device")

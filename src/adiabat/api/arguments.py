@@ -5,6 +5,9 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date, time
+from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -79,16 +82,30 @@ def data_of(value: Data, argument: str) -> str:
     if isinstance(value, str | os.PathLike):
         return path_of(value, argument)
     folder, digest = user_cache() / "rows", hashlib.sha256()
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder) as temporary:
+    with _caching(folder), TemporaryDirectory(dir=folder) as temporary:
         with (Path(temporary) / "rows").open("wb") as file:
             for row in _rows(value, argument):
-                line = f"{json.dumps(row, default=_plain)}\n".encode()
+                line = f"{json.dumps(row)}\n".encode()
                 digest.update(line)
                 file.write(line)
             if not file.tell():
                 raise DataError(f"{argument} must hold at least one row, got none; add rows")
         return str(Path(file.name).replace(folder / f"rows-{digest.hexdigest()[:16]}.jsonl"))
+
+
+@contextmanager
+def _caching(folder: Path) -> Iterator[None]:
+    """Make a folder of the cache, and say in one line what the disk did not do there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as fault:
+        # A generator of rows may fail at files of its own.
+        faulty = folder if fault.filename is None else Path(str(fault.filename))
+        if not (faulty in folder.parents or faulty.is_relative_to(folder)):
+            raise
+        advice = "free space there or set XDG_CACHE_HOME to another folder"
+        raise DataError(f"{folder} must be writable, got {fault.strerror or fault}; {advice}") from fault
 
 
 def sources_of(value: Any, argument: str) -> list[str]:
@@ -119,14 +136,38 @@ def _rows(value: Any, argument: str) -> Iterator[Mapping[str, Any]]:
         if isinstance(row, str):
             yield {"_id": text_id(row), "text": row}
         elif isinstance(row, Mapping):
-            yield {str(name): None if isinstance(cell, float) and math.isnan(cell) else cell for name, cell in row.items()}
+            yield _plain(row, argument)
         else:
             raise wrong_type(f"a row of {argument}", "a dict (or, in a corpus, a text)", row)
 
 
-def _plain(value: Any) -> Any:
-    """A cell that JSON has no type for: numpy's numbers and arrays, dates."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+def _plain(value: Any, argument: str) -> Any:
+    """A row or cell in JSON's types: numbers and arrays of numpy become Python's, dates and decimals texts, missing values None."""
+    if value is None or _is_missing(value):
+        return None
+    if isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        if odd := [name for name in value if not isinstance(name, str)]:
+            raise wrong_type(f"a key in a row of {argument}", "a text", odd[0])
+        return {name: _plain(cell, argument) for name, cell in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry, argument) for entry in value]
+    if isinstance(value, date | time | Decimal):
+        return str(value)
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    # As nanoseconds, numpy would give dates as numbers.
+    plain = value.astype(f"{kind}8[us]").tolist() if kind in ("m", "M") else value.tolist() if hasattr(value, "tolist") else value
+    if type(plain) is type(value):
+        raise wrong_type(f"a cell in a row of {argument}", "a text, number, truth value, date, list, array, dict or None", value)
+    return _plain(plain, argument)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a cell is NaN, or pandas' NA or NaT."""
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value.is_nan() if isinstance(value, Decimal) else type(value).__name__ in ("NAType", "NaTType")
 
 
 def table_of(value: object, argument: str) -> dict[str, Any]:

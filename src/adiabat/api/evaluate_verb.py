@@ -1,11 +1,12 @@
 """`adiabat.evaluate`: a model measured against a baseline."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of, wrong_type
 from adiabat.api.call import Progress, called
 from adiabat.config.shared import EvaluateSettings
 from adiabat.evaluation.evaluate import evaluate_datasets, read_dataset
@@ -73,6 +74,10 @@ def evaluate(
     models = [model] if baseline is None else [model, baseline]
     for entry, argument in zip(models, ("model", "baseline"), strict=False):
         require_model(entry, argument)
+    if isinstance(baseline_stores, str | os.PathLike) or not isinstance(baseline_stores, Sequence):
+        raise wrong_type("baseline_stores", "a list of stores", baseline_stores)
+    if not isinstance(retain, Sequence) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in retain):
+        raise wrong_type("retain", "a list of pairs of a store and its data", retain)
     # Measures and the job's record are checked before anything is read.
     require_relevant_only(chosen.measure.measures)
     tuning = _training_record(model)

@@ -1,5 +1,6 @@
 """`adiabat.safe_rate`: the largest learning rate without measurable drift."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,10 @@ def safe_rate(
         >>> len(result.rates)
         2
     """
-    chosen = settings_of(TuneSettings, settings, {"learning_rate": "safe", **options}, section="tune", function="safe_rate")
+    tune = options.get("tune")
+    if not (isinstance(tune, Mapping) and "learning_rate" in tune):
+        options = {"learning_rate": "safe", **options}
+    chosen = settings_of(TuneSettings, settings, options, section="tune", function="safe_rate")
     require_model(model, "model")
     folder = Path(path_of(out, "out"))
     with called("safe_rate", progress) as call:

@@ -115,6 +115,8 @@ def search(
         require_model(entry, "model")
     if not isinstance(query, str):
         raise wrong_type("query", "a text", query)
+    if not hasattr(k, "__index__"):
+        raise wrong_type("k", "a whole number", k)
     _require_text(query)
     refuse_swapped(folder, query, order="STORE QUERY")
     opened = Store.open(folder)

@@ -10,7 +10,7 @@ from adiabat.api.call import Progress, called
 from adiabat.config.overlays import with_values
 from adiabat.config.reader import read_table
 from adiabat.config.section import Section
-from adiabat.config.sweeps import SweepSettings, sweep_kind
+from adiabat.config.sweeps import SWEEPS, SweepSettings, sweep_kind
 from adiabat.experiments.sweep import sweep as run_sweep
 from adiabat.models.model_names import load_with
 from adiabat.results.sweep_result import SweepResult
@@ -52,8 +52,10 @@ def sweep(
         >>> [run.status for run in result.runs]
         ['done', 'done']
     """
-    table = _table(settings)
-    kind = sweep_kind({**table, **({"sweep": {"verb": options["verb"]}} if "verb" in options else {})})
+    verb = _verb(settings, options)
+    kind = sweep_kind({"sweep": {"verb": verb}})
+    # The type of a settings object names a verb that its table may leave out.
+    options = {**options, "verb": verb} if isinstance(settings, SweepSettings) else options
     folder = None if out is None else path_of(out, "out")
     chosen = settings_of(kind, settings, {**options, "out": folder}, section="sweep", function="sweep")
     with called("sweep", progress) as call:
@@ -61,10 +63,18 @@ def sweep(
     return replace(result, folder=Path(str(chosen.sweep.out)))
 
 
+def _verb(settings: SettingsLike, options: Mapping[str, Any]) -> Any:
+    """The verb that keywords or settings name; otherwise that of a settings object's type."""
+    for section in (options, options.get("sweep"), _table(settings).get("sweep")):
+        if isinstance(section, Mapping) and section.get("verb") is not None:
+            return section["verb"]
+    return next((verb for verb, kind in SWEEPS.items() if isinstance(settings, kind)), "tune")
+
+
 def _table(settings: SettingsLike) -> Mapping[str, Any]:
     """The tables of settings in any form, which say the verb of the runs."""
     if isinstance(settings, Section):
-        return settings.model_dump()
+        return settings.model_dump(exclude_unset=True)
     if isinstance(settings, Mapping):
         return settings
     return with_values(SweepSettings, read_table(Path(path_of(settings, "settings")), SweepSettings), {})

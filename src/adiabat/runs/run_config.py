@@ -70,10 +70,10 @@ REMEDY = "put back what stood there, remove its first line if you changed it on 
 
 def read_description(job: Job) -> dict[str, Any]:
     """What a job was asked to do."""
-    if job.config.is_file() and job.config.read_bytes().startswith(FORMER_HEAD.encode()):
-        raise JobError(f"{job.config} must have format {FORMAT}, got format 1 of adiabat 0.1; start anew in another directory")
     with reading(job.config, remedy=REMEDY, error=JobError):
         text = job.config.read_text(encoding="utf-8-sig")
+        if text.startswith(FORMER_HEAD):
+            raise JobError(f"{job.config} must have format {FORMAT}, got format 1 of adiabat 0.1; start anew in another directory")
         head, _, rest = text.partition("\n")
         if head.startswith(HEAD) and head != _head(rest):
             raise ValueError("its settings do not match the checksum in its first line")
