@@ -19,7 +19,7 @@ from adiabat.dual_encoder.train_checks import FREE_MEMORY
 from adiabat.experiments import dual_variants as both
 from adiabat.experiments.evaluator import NOISE, READINGS
 from adiabat.experiments.grid import SweepTrial
-from adiabat.experiments.setting_digests import data_key, short_digest
+from adiabat.experiments.setting_digests import pairs_key, short_digest
 from adiabat.experiments.sweep_ranking import ranking_of
 from adiabat.experiments.sweep_rows import rows_at
 from adiabat.experiments.sweep_trials import TrainSweepRunner, TuneSweepRunner
@@ -31,6 +31,9 @@ from adiabat.runs.run_config import FREE_RUNS, without_none
 from adiabat.stats.ranking_measures import require_relevant_only
 from adiabat.store.input_checks import require_inputs
 from adiabat.store.vector_store import refuse_swapped
+
+MOVABLE = ("job.data", "data.cache")
+"""Settings of a variant that say where files lie; digests of the pairs are compared."""
 
 
 def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> SweepResult:
@@ -145,15 +148,15 @@ def _train_digests(runner: TrainSweepRunner) -> dict[str, Any]:
     """SHA-256 of the pairs of all runs, which are read here, and the fingerprints of the models that they start from."""
     examples, faults = dict[str, str](), list[str]()
     for number, trial in enumerate(runner.trials):
-        if data_key(trial.trained) not in examples:
+        if (key := pairs_key(trial)) not in examples:
             runner.watch.progress("reading training data", number, len(runner.trials))
             try:
-                examples[data_key(trial.trained)] = runner.read_data(trial)[0]
+                examples[key] = runner.read_data(trial)[0]
             except AdiabatError as fault:
-                examples[data_key(trial.trained)] = ""
-                faults.append(f"{trial.case}: {fault}" if trial.case else str(fault))
+                examples[key] = ""
+                faults.append(str(fault))
     if faults:
-        raise DataError(several(faults))
+        raise DataError(several(list(dict.fromkeys(faults))))
     models = {str(trial.trained.job.model): trial for trial in reversed(runner.trials)}
     prints = {name: runner.load(name, trial.trained.encoder) for name, trial in reversed(models.items())}
     digests = {
@@ -205,7 +208,8 @@ def _kind(settings: SweepSettings) -> ExperimentKind:
         growing += ["start.rehearsed", "start.guards"]
     else:
         # Files may lie elsewhere by now: digests are compared.
-        free += ["sweep.data", "common.data.cache", *(f"common.{key}" for key in FREE_MEMORY)]
+        free += ["sweep.data", "common.data.cache", *(f"variants.{one.name}.{key}" for one in settings.variants for key in MOVABLE)]
+        free += [*(f"common.{key}" for key in FREE_MEMORY)]
         growing += ["start.models"]
     return ExperimentKind(
         "sweep",

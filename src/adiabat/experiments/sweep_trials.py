@@ -1,14 +1,11 @@
 """The runs of a sweep: models that are tuned or trained, measured on the same tasks, and a row for each."""
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
-
-import numpy as np
 
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.adiabatic.tune import TuningRun
@@ -17,20 +14,18 @@ from adiabat.adiabatic.tune_setup import learning_rate_of
 from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.sweeps import SweepSettings, TrainSweepSettings, TuneSweepSettings
 from adiabat.config.tasks import SuiteSettings
-from adiabat.core.errors import ConfigError, JobError
+from adiabat.core.errors import JobError
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import versions
-from adiabat.dual_encoder.batch_plan import sampler_of
-from adiabat.dual_encoder.dataset_cache import cache_folder
-from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.dual_encoder.tower_setup import build, merged
-from adiabat.dual_encoder.train import check_pairs, train
+from adiabat.dual_encoder.train import train
 from adiabat.evaluation.measured_models import CorpusStores
 from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
 from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
 from adiabat.experiments.dual_variants import train_settings
 from adiabat.experiments.evaluator import DriftEvaluator, Evaluator, Start
 from adiabat.experiments.grid import SweepTrial, plan_runs
+from adiabat.experiments.pair_checks import read_checked
 from adiabat.experiments.rate_search import rate_for_run
 from adiabat.experiments.setting_digests import data_key, has_random_projection, short_digest, start_key
 from adiabat.experiments.start_records import StartRecord, drawn_texts, encoding_speeds, read_starts, step_seconds, write_starts
@@ -330,17 +325,9 @@ class TrainSweepRunner(SweepRunner):
 
     def read_data(self, trial: SweepTrial) -> tuple[str, int]:
         """SHA-256 of the training and validation pairs of a run, and the number of training pairs."""
-        settings, key = trial.trained, data_key(trial.trained)
+        key = data_key(trial.trained)
         if key not in self._data:
-            if settings.data.stream:
-                raise ConfigError("data.stream must be false in a sweep, which reads all pairs first, got true; leave it out")
-            cache = cache_folder(settings.data.cache)
-            training, validation = read_pairs(settings.job.data, settings.data, stored=settings.reads_ids, cache=cache, watch=self.watch)
-            check_pairs(training, validation, settings)
-            # Planned without tokens, which take the model: that finds batches by topic of data that has one topic alone.
-            sampler_of(settings, training, tokens=np.zeros(len(training), dtype=np.int64))
-            digest = hashlib.sha256(" ".join([training.digest(), validation.digest()]).encode()).hexdigest()
-            self._data[key] = digest, len(training)
+            self._data[key] = read_checked(trial, self.trials, self.watch)
         return self._data[key]
 
     @cached_property
