@@ -82,10 +82,10 @@ def ranks_of(model: DualEncoder, settings: TrainSettings) -> Int[np.ndarray, " q
     """Rank of the first answer of each held-out query among all held-out documents."""
     assert settings.job.data is not None
     _, held_out = read_pairs(settings.job.data, settings.data)
-    asked, candidates = held_out.asked, np.unique(held_out.positive)
-    query = model.encode(held_out.texts.queries.take(asked), side="query", precision="fp32")
+    queries, candidates = held_out.query_rows, np.unique(held_out.positive)
+    query = model.encode(held_out.texts.queries.take(queries), side="query", precision="fp32")
     documents = model.encode(held_out.texts.documents.take(candidates), side="document", precision="fp32")
-    answers = [np.flatnonzero(np.isin(candidates, held_out.answers[row])) for row in asked]
+    answers = [np.flatnonzero(np.isin(candidates, held_out.answers[row])) for row in queries]
     return ranks_of_answers(torch.from_numpy(query), torch.from_numpy(documents), answers, distance=False)
 
 
