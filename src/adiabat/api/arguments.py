@@ -183,6 +183,16 @@ def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any
     A keyword is a section (``run={"seed": 1}``) or a key of any section (``seed=1``). Of several such keys, those of `section` come first,
     and of these the one that is nested least.
 
+    Args:
+        kind: The settings class.
+        settings: What the keywords are laid over; None takes the defaults.
+        options: Keyword arguments; those that are None are left out.
+        section: Section of the verb.
+        function: Name of the public function, for messages.
+
+    Returns:
+        The settings.
+
     Raises:
         TypeError: If a keyword is unknown, or names keys of several sections.
         ConfigError: Naming every faulty value at once.

@@ -94,6 +94,9 @@ class TowerOperations:
             trained: Whether there is a gradient.
             cached: Whether gradient caching computes it in a second pass.
             checkpointed: Whether blocks keep only their input.
+
+        Returns:
+            FLOPs, a multiplication and an addition counted as two.
         """
         passes = [self.forward]
         if trained:
