@@ -121,7 +121,9 @@ def search(
     refuse_swapped(folder, query, order="STORE QUERY")
     opened = Store.open(folder)
     hits: dict[str, list[Hit]] = {}
-    for entry in models:
+    # A model that is named twice is shown once; two models in memory may share a name.
+    distinct = {str(entry) if isinstance(entry, str | Path) else id(entry): entry for entry in models}
+    for entry in distinct.values():
         hits[_free_name(name_of(entry), hits)] = _hits(opened, query, entry, k, chosen)
     return SearchResult(query, hits)
 
