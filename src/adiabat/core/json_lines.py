@@ -33,26 +33,26 @@ def line_of(row: Mapping[str, Any], *, after: str = "") -> Line:
     """Give a row its checksum.
 
     Args:
-        after: Checksum of the line before; "" for the first line, and where lines stand by themselves.
+        after: Checksum of the line before; "" for the first line.
     """
     text = json.dumps(row, sort_keys=True, separators=(",", ":"))
     return Line(dict(row), hashlib.sha256(f"{after}{text}".encode()).hexdigest()[:LENGTH])
 
 
-def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError, chained: bool = True) -> Iterator[Line]:
+def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[Line]:
     """Read lines that were written one by one; a last one that was cut off is left out."""
     with reading(path, remedy=remedy, error=error):
         *whole, rest = path.read_bytes().split(b"\n")
     before: str | None = ""
     for number, text in enumerate(whole, start=1):
         with reading(Path(f"{path}:{number}"), remedy=remedy, error=error):
-            line = _read(text, before if chained else "")
+            line = _read(text, before)
             if before and not line.checksum:
                 raise ValueError("it has no checksum, while the line before it has one")
         yield line
         # What follows a line without a checksum cannot be compared with it.
         before = line.checksum or None
-    if rest and (last := _last(rest, before if chained else "")):
+    if rest and (last := _last(rest, before)):
         yield last
 
 

@@ -1,4 +1,4 @@
-"""Rows of what is done, as JSON lines or Parquet, in files that always hold whole rows."""
+"""Rows of what is done, as Parquet, in files that always hold whole rows."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,8 +10,7 @@ import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.core.errors import JobError
-from adiabat.core.files import open_parquet, reading, write_parquet, write_text
-from adiabat.core.json_lines import line_of, read_lines
+from adiabat.core.files import open_parquet, reading, write_parquet
 
 Key = TypeVar("Key")
 Row = TypeVar("Row")
@@ -44,32 +43,6 @@ class Rows(Generic[Key, Row]):
         rows = {**self._rows, self._key(row): row}
         self._write(list(rows.values()), self.path)
         self._rows = rows
-
-
-def json_rows(path: Path, kind: type[Row], *, key: Callable[[Row], Key], sound: Callable[[Row], bool] = lambda row: True) -> Rows[Key, Row]:
-    """Rows that are lines of JSON."""
-    return Rows(path, key=key, read=lambda place: _read_lines(place, kind, sound), write=_write_lines)
-
-
-REMEDY = "remove the line, and the run is made again"
-
-
-def _write_lines(rows: Sequence[Any], path: Path) -> None:
-    write_text("".join(str(line_of(json.loads(json.dumps(asdict(one), allow_nan=False)))) for one in rows), path)
-
-
-def _read_lines(path: Path, kind: type[Row], sound: Callable[[Row], bool]) -> list[Row]:
-    adapter, rows = TypeAdapter(kind), []
-    for number, line in enumerate(read_lines(path, remedy=REMEDY, error=JobError, chained=False), start=1):
-        try:
-            row = adapter.validate_json(json.dumps(line.row))
-            what = "" if sound(row) else "some of it is missing"
-        except ValidationError as fault:
-            what = fault.errors(include_url=False)[0]["msg"]
-        if what:
-            raise JobError(f"{path}:{number} must be a row of a finished run, got: {what}; {REMEDY}")
-        rows.append(row)
-    return rows
 
 
 RowKind = TypeVar("RowKind")
