@@ -80,14 +80,14 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         return Evaluator(self.folder, self.settings.measure, self.seed, scoring, self.watch)
 
     @property
-    @abstractmethod
     def seed(self) -> int:
         """Of draws and statistics."""
+        return self.settings.run.seed
 
     @property
-    @abstractmethod
     def device(self) -> Any:
         """Where models are measured."""
+        return device_of(self.settings.run.device)
 
     @abstractmethod
     def start_name(self, trial: SweepTrial) -> str:
@@ -220,16 +220,6 @@ class TuneSweepRunner(SweepRunner):
 
     settings: TuneSweepSettings
 
-    @property
-    def seed(self) -> int:
-        """Of draws and statistics."""
-        return self.settings.run.seed
-
-    @property
-    def device(self) -> Any:
-        """Where models are measured."""
-        return device_of(self.settings.run.device)
-
     @cached_property
     def inputs(self) -> dict[str, str]:
         """Model, store and data, by the names that a job has for them."""
@@ -308,16 +298,6 @@ class TrainSweepRunner(SweepRunner):
     """Makes the runs of a sweep over ``train``: each trains both towers, and embeds the corpora of the tasks."""
 
     settings: TrainSweepSettings
-
-    @property
-    def seed(self) -> int:
-        """Of draws and statistics."""
-        return self.settings.run.seed
-
-    @property
-    def device(self) -> Any:
-        """Where models are measured."""
-        return device_of(self.settings.run.device)
 
     @cached_property
     def _data(self) -> dict[str, tuple[str, int]]:
