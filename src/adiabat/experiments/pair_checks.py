@@ -20,7 +20,7 @@ def read_checked(trial: SweepTrial, trials: Sequence[SweepTrial], watch: Watch) 
     """SHA-256 of the training and validation pairs of a run, and the number of training pairs.
 
     Args:
-        trials: All runs of the sweep; those with the same data are checked too.
+        trials: All runs of the sweep; the pairs are checked against each run that has the same data.
     """
     settings = trial.trained
     try:

@@ -31,7 +31,7 @@ class StartRecord:
         parameters: Of both towers, each once.
         speed: Of encoding documents; None where it was not measured.
         key: Digest of the settings that decide the model.
-        state: Digest of the model, as its files of scores state it.
+        state: Digest of the model, as recorded in its score files.
     """
 
     model: str
@@ -78,7 +78,7 @@ def _sample(documents: Iterator[Document], count: int) -> list[str]:
 
 
 WARM_UP = 64
-"""Texts encoded before the clock starts: the first batches set things up, and may try which precision the model stands."""
+"""Texts encoded before the clock starts: the first batches set things up, and may try which precision the model supports."""
 
 
 def encoding_speeds(

@@ -44,7 +44,7 @@ class Record:
         title: One line for the head of the report.
         command: The command line that made it.
         created: ISO 8601, UTC.
-        seconds: That it took, over all runs and resumed parts.
+        seconds: Duration, over all runs and resumed parts.
         seed: Of every random choice in it; runs of a sweep have seeds of their own.
         versions: Package name to version, ``python`` and ``device`` among them.
         settings: The resolved configuration.
