@@ -145,7 +145,7 @@ def test_what_is_left_out_of_a_description_was_none_or_did_not_exist_and_never_e
     for key in keys_of(type(plain)):
         if value_at(plain, key) is not None:
             with pytest.raises(ValidationError):
-                type(plain).model_validate(with_values(type(plain), {}, {key: None}))
+                type(plain).model_validate(with_values(type(plain), {}, [(key, None)]))
 
 
 def claim(folder: Path, wanted: dict[str, Any], *, begun: bool) -> None:

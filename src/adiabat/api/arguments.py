@@ -13,8 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
 
+from adiabat.config.overlays import with_values
 from adiabat.config.reader import checked, keys_of, read_table
-from adiabat.config.section import Section, nest, overlaid
+from adiabat.config.section import Section
 from adiabat.core.errors import DataError
 from adiabat.core.files import user_cache
 from adiabat.core.text import shown
@@ -95,7 +96,7 @@ def data_of(value: Data, argument: str) -> str:
 
 @contextmanager
 def _caching(folder: Path) -> Iterator[None]:
-    """Make a folder of the cache, and say in one line what the disk did not do there."""
+    """Make a folder of the cache; a fault of the disk there is one clear line."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -209,23 +210,21 @@ def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any
         table = {}
     else:
         table = read_table(Path(path_of(settings, "settings", allowed=f"{kind.__name__}, a path of a TOML file or a dict")), kind)
-    keys = [(_key(name, value, kind, section, function), _setting(value)) for name, value in options.items() if value is not None]
-    # A whole table comes before its keys: loss="triplet" replaces a loss of another kind, margin=0.3 changes it.
-    for key, value in sorted(keys, key=lambda pair: len(pair[0])):
-        table = overlaid(kind, table, nest(key, value))
-    return checked(kind, table)
+    # loss="triplet" replaces a loss of another kind, and margin=0.3 changes it, whatever their order.
+    values = [(_key(name, value, kind, section, function), _setting(value)) for name, value in options.items() if value is not None]
+    return checked(kind, with_values(kind, table, values))
 
 
-def _key(name: str, value: object, kind: type[Section], section: str, function: str) -> list[str]:
-    """Where a keyword's value belongs."""
+def _key(name: str, value: object, kind: type[Section], section: str, function: str) -> str:
+    """Dotted key of a keyword's value."""
     if name in kind.model_fields and (isinstance(value, Mapping) or not _is_section(kind, name)):
-        return [name]
+        return name
     keys = [key for key in keys_of(kind) if key.rpartition(".")[2] == name]
     candidates = [key for key in keys if key.startswith(f"{section}.")] or keys
     depth = min((key.count(".") for key in candidates), default=0)
     shortest = [key for key in candidates if key.count(".") == depth]
     if len(shortest) == 1:
-        return shortest[0].split(".")
+        return shortest[0]
     if keys:
         raise TypeError(f"{function}() takes {name} as {' or '.join(keys)}; write {keys[0].partition('.')[0]}={{...}} as nested dicts")
     if name in kind.model_fields:

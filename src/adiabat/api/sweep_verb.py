@@ -7,7 +7,6 @@ from typing import Any
 
 from adiabat.api.arguments import PathLike, SettingsLike, path_of, settings_of
 from adiabat.api.call import Progress, called
-from adiabat.config.overlays import with_values
 from adiabat.config.reader import read_table
 from adiabat.config.section import Section
 from adiabat.config.sweeps import SWEEPS, SweepSettings, sweep_kind
@@ -77,4 +76,4 @@ def _table(settings: SettingsLike) -> Mapping[str, Any]:
         return settings.model_dump(exclude_unset=True)
     if isinstance(settings, Mapping):
         return settings
-    return with_values(SweepSettings, read_table(Path(path_of(settings, "settings")), SweepSettings), {})
+    return read_table(Path(path_of(settings, "settings")), SweepSettings)

@@ -1,21 +1,24 @@
 """Nested tables of settings laid over each other, and their dotted keys."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from adiabat.config.section import Section, depth, overlaid
+from adiabat.config.section import Section, nest, overlaid
 
 TRAIN_TABLES = ("job", "encoder", "data", "towers", "mixture", "batches", "train", "memory", "run")
 """Tables of a RUN.toml that all runs of an experiment share."""
 
 
-def with_values(kind: type[Section], table: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A table with values laid over it, by their dotted keys: a table or its kind before its keys."""
+def with_values(kind: type[Section] | None, table: Mapping[str, Any], values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """A table with values laid over it, by their dotted keys: a table or its `kind` before its other keys, otherwise in their order."""
+
+    def position(keyed: tuple[str, Any]) -> tuple[int, bool]:
+        parts = keyed[0].split(".")
+        return (len(parts) - 1, True) if parts[-1] == "kind" else (len(parts), False)
+
     table = dict(table)
-    for key, value in sorted(values.items(), key=lambda item: depth(item[0].split("."))):
-        for name in reversed(key.split(".")):
-            value = {name: value}
-        table = overlaid(kind, table, value)
+    for key, value in sorted(values, key=position):
+        table = overlaid(kind, table, nest(key.split("."), value))
     return table
 
 

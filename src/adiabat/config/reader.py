@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from adiabat.config.overlays import with_values
 from adiabat.config.section import (
     Choice,
     IdleError,
@@ -18,9 +19,6 @@ from adiabat.config.section import (
     Section,
     by_kind,
     defaults_of,
-    depth,
-    nest,
-    overlaid,
     sections_in,
 )
 from adiabat.config.validation import ADVISED, idle_phrases, misfit_phrase, single_table_phrase, unknown_kind_phrase, unknown_phrases
@@ -67,17 +65,14 @@ def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None,
     Raises:
         ConfigError: If one is no assignment.
     """
-    table = dict(table or {})
-    settled: list[tuple[list[str], Any]] = []
+    values: list[tuple[str, Any]] = []
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         parts = [part.strip() for part in key.split(".")]
         if not equals or not all(parts):
             raise ConfigError(f"--set must be key=value, got {assignment!r}; write it like run.device=cpu")
-        settled.append((parts, _toml_value(value)))
-    for parts, value in sorted(settled, key=lambda pair: depth(pair[0])):
-        table = overlaid(kind, table, nest(parts, value))
-    return table
+        values.append((".".join(parts), _toml_value(value)))
+    return with_values(kind, table or {}, values)
 
 
 def checked(kind: type[S], table: Mapping[str, Any]) -> S:

@@ -173,11 +173,6 @@ def value_at(settings: Section, key: str) -> Any:
     return found
 
 
-def depth(parts: Sequence[str]) -> tuple[int, bool]:
-    """Sorts keys so that a table or its `kind` comes before its other keys."""
-    return (len(parts) - 1, True) if parts[-1] == "kind" else (len(parts), False)
-
-
 def nest(parts: Sequence[str], value: Any) -> dict[str, Any]:
     """Tables inside of each other, with a value in the innermost one."""
     for part in reversed(parts):

@@ -333,7 +333,7 @@ class _Checks:
         first = {key: some[0] for key, some in values.items()}
         told = set()
         for combination in [first, *({**first, key: one} for key, some in values.items() for one in some[1:])]:
-            run = self.kind.completed(with_values(self.kind.run_kind, overlaid(self.kind.run_kind, common, own), combination))
+            run = self.kind.completed(with_values(self.kind.run_kind, overlaid(self.kind.run_kind, common, own), combination.items()))
             try:
                 settings = self.kind.run_kind.model_validate(run)
             except ValidationError as fault:

@@ -109,7 +109,7 @@ def _cell(variant: VariantSection | None, values: Mapping[str, tuple[Any, ...]],
 def _planned(settings: SweepSettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> SweepTrial:
     own = {} if variant is None else variant.own
     name = variant.name if variant else ""
-    table = with_values(settings.run_kind, overlaid(settings.run_kind, settings.common(), own), varied)
+    table = with_values(settings.run_kind, overlaid(settings.run_kind, settings.common(), own), varied.items())
     parts = [name] if name else []
     parts += [f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in varied.items()]
     title = ", ".join([*parts, f"seed={seed}"])
