@@ -40,7 +40,7 @@ IMPORTS = (
         "transformers.models.bert.modeling_bert",
         "adiabat.dual_encoder.batch_plan",
         "adiabat.dual_encoder.pair_data",
-        "adiabat.models.token_cache",
+        "adiabat.models.bulk",
     ),
 )
 """Loaded before the clock starts, by the peer and by us."""
@@ -60,7 +60,7 @@ def our_batches(options: argparse.Namespace) -> tuple[Batches, TextsOf, int]:
     from adiabat.dual_encoder.batch_plan import sampler_of
     from adiabat.dual_encoder.batches import draw_batch
     from adiabat.dual_encoder.pair_data import read_pairs
-    from adiabat.models.token_cache import TokenTable
+    from adiabat.models.bulk import TokenTable
 
     encoder = tokenizing_encoder()
     tables = {"job": {"data": options.file}, "train": {"batch_size": options.batch}, "batches": {"no_duplicates": True}}
@@ -90,11 +90,10 @@ def tokenizing_encoder() -> Any:
     """An encoder with the embedded model's tokenizer and limit, and next to no weights."""
     from transformers import BertConfig, BertModel
 
-    from adiabat.models.backbone import Trust
+    from adiabat.models.backbone import Trust, load_tokenizer
     from adiabat.models.embedding_head import EncoderSettings
     from adiabat.models.encoder import Encoder
     from adiabat.models.model_names import demo_model_folder
-    from adiabat.models.tokenizer import load_tokenizer
 
     backbone = BertModel(BertConfig(vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4))
     return Encoder(backbone, load_tokenizer(demo_model_folder(), Trust()), EncoderSettings(max_tokens=TOKENS))

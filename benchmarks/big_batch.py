@@ -27,10 +27,10 @@ from adiabat.data.records import ExampleSet
 from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_TRAIN
 from adiabat.losses.embedded_pairs import Pairs
 from adiabat.losses.in_batch import in_batch_softmax
+from adiabat.models.bulk import TokenTable
 from adiabat.models.device import Precision, autocast
 from adiabat.models.loading import load
 from adiabat.models.model_names import demo_model_folder
-from adiabat.models.token_cache import TokenTable
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Group, side_passes
 

@@ -19,10 +19,10 @@ from adiabat.core.progress import Watch
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import Document
 from adiabat.experiments.rate_search import rate_for_run
+from adiabat.models.bulk import TokenTable
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
-from adiabat.models.token_cache import TokenTable
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.store.addressing import AddressedSet

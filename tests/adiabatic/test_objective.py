@@ -17,9 +17,9 @@ from adiabat.adiabatic.stored_loss import StoredDocuments, known_positives, pair
 from adiabat.core.ragged import Ragged
 from adiabat.data.batch_sampler import ShuffledBatches
 from adiabat.data.text_hashes import hash_texts
+from adiabat.models.bulk import embed_all, embed_rows
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
-from adiabat.models.token_cache import embed_all, embed_rows
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store
 from tests.adiabatic.problem import addressed, objective_over, random_vectors, section, store_of

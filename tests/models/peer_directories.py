@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +13,17 @@ from sentence_transformers.sentence_transformer import modules as peers
 from torch import nn
 from transformers import T5Config, T5Model
 
-from adiabat.data.records import SIDES, Side
+from adiabat.data.records import SIDES
 from adiabat.models.embedding_head import EncoderSettings, Pooling
 from adiabat.models.st_modules import FAMILIES, FILES
 from adiabat.models.towers import DualEncoder
 from tests.models.static_models import word_table, word_tokenizer
 from tests.tiny import VOCABULARY, Kind, edit, save_tiny, tiny_backbone, tiny_tokenizer, write
 
-TEXTS = ["Where does the river rise?", "река", "مرحبا", "a", "word " * 60, "  spaces "]
+TEXTS = [
+    *("Where does the RIVER rise?", "река", "مرحبا", "a", "  spaces ", "alpha " * 20 + "omega of the long text", "word " * 150),
+    *("river bank rise of a b c d e", "the cat on the moon"),
+]
 
 Build = Callable[[Path], object]
 
@@ -32,14 +35,12 @@ def peer_of(folder: Path) -> SentenceTransformer:
     return SentenceTransformer(str(folder), device="cpu")
 
 
-def peer_encode(peer: SentenceTransformer, side: Side) -> np.ndarray:
-    encode = peer.encode_query if side == "query" else peer.encode_document
-    return np.asarray(encode(TEXTS, show_progress_bar=False))
-
-
-def assert_same_vectors(model: DualEncoder, peer: SentenceTransformer) -> None:
+def assert_same_vectors(model: DualEncoder, folder: Path, texts: Sequence[str] = TEXTS) -> None:
+    """Vectors of texts together are those that sentence-transformers gives for each text alone."""
+    peer = peer_of(folder)
     for side in SIDES:
-        np.testing.assert_allclose(model.encode(TEXTS, side=side, precision="fp32"), peer_encode(peer, side), atol=1e-5)
+        encode = peer.encode_query if side == "query" else peer.encode_document
+        np.testing.assert_allclose(model.encode(texts, side=side, precision="fp32"), np.stack([encode(text) for text in texts]), atol=1e-5)
 
 
 def model(kind: Kind = "bert", *, pooling: Pooling = "mean", normalize: bool = True, prompts: bool = False, limit: int = 24) -> Build:
@@ -197,6 +198,9 @@ DIRECTORIES: dict[str, Build] = {
     **{f"pooling {name}": model(pooling=name) for name in ("mean", "cls", "max", "weighted_mean", "last")},
     **{f"limit of {family}": limits_in(name) for family, name in zip(FAMILIES, FILES, strict=True)},
     "pooling: no mode": replaced("1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode_mean_tokens": False}),
+    "pooling: flags of version 2": replaced(
+        "1_Pooling/config.json", {"word_embedding_dimension": 32, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+    ),
     "pooling: a list of one": replaced("1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode": ["max"]}),
     "pooling: include_prompt": changed("1_Pooling/config.json", of=model(prompts=True), include_prompt=False),
     "pooling: include_prompt of a decoder": changed("1_Pooling/config.json", of=model("llama", prompts=True), include_prompt=False),
@@ -219,6 +223,7 @@ DIRECTORIES: dict[str, Build] = {
     "root: truncate_dim after a dense": with_modules(dense(8), peers.Normalize(), root={"truncate_dim": 3}),
     "root: default_prompt_name": changed(ROOT, prompts={"x": "x: "}, default_prompt_name="x", similarity_fn_name="dot"),
     "root: prompts": model(prompts=True),
+    "root: of version 2": replaced(ROOT, {"__version__": {"sentence_transformers": "2.0.0"}}),
     "tokenizer_config: truncation_side": changed("tokenizer_config.json", truncation_side="left"),
     "transformer: truncation_side": changed(LIMITS, processor_kwargs=LEFT),
     "transformer: truncation_side by its old name": changed(LIMITS, tokenizer_args=LEFT),

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.models.adapters import add_lora, merge_adapters, train_biases_only
+from adiabat.models.bulk import TokenTable
 from adiabat.models.device import autocast
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import freeze, frozen_parameters
 from adiabat.models.loading import load
 from adiabat.models.packing import is_packable
 from adiabat.models.saving import save
-from adiabat.models.token_cache import TokenTable
 from adiabat.models.towers import DualEncoder
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Passes, side_passes

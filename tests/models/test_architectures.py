@@ -20,11 +20,11 @@ from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.data.records import Document
 from adiabat.dual_encoder import estimate
+from adiabat.models.bulk import TokenTable
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
 from adiabat.models.packing import PackedBackbone, is_packable
-from adiabat.models.token_cache import TokenTable
 from adiabat.models.towers import trainable_copy
 from adiabat.runs.run_log import read_log
 from adiabat.store.build import build_store

@@ -1,8 +1,7 @@
-"""Directories: what we save sentence-transformers loads, what it saves we load, with its limits and prompts."""
+"""Directories: what sentence-transformers saves we load, with the same vectors; what we save it loads."""
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,38 +14,72 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from transformers import BertTokenizer
 
+import adiabat
+from adiabat.config.reader import checked
+from adiabat.config.tuning import TuneSettings
 from adiabat.data.records import SIDES
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load, override
 from adiabat.models.saving import save
-from adiabat.models.st_files import OLD_POOLING_FLAGS
 from adiabat.models.towers import DualEncoder
-from tests.models.peer_directories import TEXTS, assert_same_vectors, peer_encode, peer_of
+from tests.commands import one_thread
+from tests.models.peer_directories import DIRECTORIES, LEFT, LIMITS, TEXTS, assert_same_vectors, dense, peer_of, with_modules
 from tests.tiny import KINDS, Kind, edit, files_of, save_plain, save_tiny, tiny_dual, tiny_encoder, write
 
 SETTINGS = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
 
 
-# What we save, sentence-transformers loads.
+CHANGED = {
+    "transformer: config_args": "backbone",
+    "transformer: truncation_side": "tokenizer",
+    "transformer: model_max_length": "max_tokens",
+    "transformer: document_length": "max_tokens",
+    "root: truncate_dim": "width",
+}
+"""Directories that differ from the usual one in one file, and the part of the fingerprint that must say so."""
 
 
-def test_a_tuned_pair_leaves_the_document_tower_untouched_bit_for_bit(tmp_path: Path) -> None:
-    original = save_tiny(tmp_path / "original", settings=SETTINGS)
-    model = DualEncoder(load(original).query, load(original).document)
-    with torch.no_grad():
-        for weights in model.query.used_parameters().values():
-            weights.mul_(1.01)
-    save(model, tmp_path / "tuned")
-    tuned, before = load(tmp_path / "tuned"), load(original)
-    assert not tuned.shared
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_changes_vectors_changes_the_fingerprint(name: str, tmp_path: Path) -> None:
+    DIRECTORIES["pooling mean"](tmp_path / "usual")
+    DIRECTORIES[name](tmp_path / "model")
+    (told,) = load(tmp_path / "usual").fingerprint().differences(load(tmp_path / "model").fingerprint())
+    assert told.startswith(f"{CHANGED[name]} ")
+
+
+@pytest.mark.parametrize("name", DIRECTORIES)
+def test_a_directory_gives_the_vectors_of_sentence_transformers_as_it_is_and_saved_again(name: str, tmp_path: Path) -> None:
+    DIRECTORIES[name](tmp_path / "model")
+    model = load(tmp_path / "model")
+    assert_same_vectors(model, tmp_path / "model")
+    save(model, tmp_path / "again")
+    assert_same_vectors(model, tmp_path / "again")
+    again = load(tmp_path / "again")
+    for side in SIDES:
+        assert again.fingerprint(side) == model.fingerprint(side)
+        np.testing.assert_array_equal(again.encode(TEXTS, side=side, precision="fp32"), model.encode(TEXTS, side=side, precision="fp32"))
+
+
+def test_a_tuned_model_keeps_what_its_directory_said(tmp_path: Path) -> None:
+    build = with_modules(dense(32, residual=True), peers.Normalize(), root={"truncate_dim": 16, "prompts": {"query": "q: "}})
+    build(tmp_path / "model")
+    edit(tmp_path / "model", LIMITS, query_length=12, document_length=20, config_args={"layer_norm_eps": 0.1}, tokenizer_args=LEFT)
+    corpus = "".join(json.dumps({"_id": f"d{i}", "text": f"document {i} of some length"}) + "\n" for i in range(16))
+    pairs = "".join(json.dumps({"query": f"question {i}", "pos": [f"d{i}"], "neg": [f"d{(i + 1) % 16}"]}) + "\n" for i in range(16))
+    write(tmp_path, "corpus.jsonl", corpus)
+    write(tmp_path, "pairs.jsonl", pairs)
+    short = checked(TuneSettings, {"tune": {"max_epochs": 1, "batches_per_epoch": 2}, "data": {"validation_fraction": 0.4}})
+    with one_thread():
+        adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "store")
+        adiabat.tune(tmp_path / "model", tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=short)
+    tuned, before = load(tmp_path / "job/model"), load(tmp_path / "model")
+    assert tuned.width == 16
+    assert tuned.query.settings == before.query.settings
     assert tuned.fingerprint("document") == before.fingerprint("document")
-    assert tuned.fingerprint("query") != before.fingerprint("query")
-    documents, queries = ([one.encode(TEXTS, side=side, precision="fp32") for one in (tuned, before)] for side in ("document", "query"))
-    np.testing.assert_array_equal(documents[0], documents[1])
-    assert np.abs(queries[0] - queries[1]).max() > 1e-3
-    # Bit for bit in the peer as well: document vectors already stored stay valid.
-    np.testing.assert_array_equal(peer_encode(peer_of(tmp_path / "tuned"), "document"), peer_encode(peer_of(original), "document"))
-    assert_same_vectors(tuned, peer_of(tmp_path / "tuned"))
+    assert_same_vectors(tuned, tmp_path / "job/model")
+
+
+# What we save, sentence-transformers loads.
 
 
 def test_what_is_written_does_not_depend_on_what_was_encoded_before(tmp_path: Path) -> None:
@@ -57,7 +90,7 @@ def test_what_is_written_does_not_depend_on_what_was_encoded_before(tmp_path: Pa
     assert files_of(tmp_path / "first") == files_of(tmp_path / "second")
     definition = json.loads((tmp_path / "first" / "tokenizer.json").read_text(encoding="utf-8"))
     assert (definition["truncation"], definition["padding"]) == (None, None)
-    assert_same_vectors(model, peer_of(tmp_path / "first"))
+    assert_same_vectors(model, tmp_path / "first")
 
 
 # What sentence-transformers saves, we load.
@@ -86,7 +119,7 @@ def test_routes_that_share_a_transformer_share_it_after_loading_and_after_saving
     assert model.query.backbone is model.document.backbone
     save(model, tmp_path / "again")
     assert len(list((tmp_path / "again").glob("*/model.safetensors"))) == 1
-    assert_same_vectors(model, peer_of(tmp_path / "again"))
+    assert_same_vectors(model, tmp_path / "again")
     again = load(tmp_path / "again")
     assert again.query.backbone is again.document.backbone
     assert again.query.settings.pooling == "cls"
@@ -118,20 +151,6 @@ def test_models_that_sentence_transformers_knows_by_name_leave_the_prompt_out(tm
     assert not load("hkunlp/instructor-base").query.settings.pool_prompt
     assert load("hkunlp/instructor-base", settings={"pool_prompt": True}).query.settings.pool_prompt
     assert load("hkunlp/other").query.settings.pool_prompt
-
-
-def test_old_names_and_flags_are_read(tmp_path: Path) -> None:
-    model = tiny_dual(settings=replace(SETTINGS, pooling="cls"))
-    save(model, tmp_path)
-    kinds = [entry["type"] for entry in json.loads((tmp_path / "modules.json").read_text())]
-    assert kinds == [f"sentence_transformers.models.{kind}" for kind in ("Transformer", "Pooling", "Normalize")]
-    # As version 2 wrote it: no include_prompt, fewer flags, no prompts.
-    flags = {flag: ours == "cls" for flag, ours in list(OLD_POOLING_FLAGS.items())[:3]}
-    write(tmp_path, "1_Pooling/config.json", {"word_embedding_dimension": 32, **flags})
-    write(tmp_path, "config_sentence_transformers.json", {"__version__": {"sentence_transformers": "2.0.0"}})
-    loaded = load(tmp_path)
-    assert loaded.query.settings == EncoderSettings("cls", True, 64)
-    assert_same_vectors(loaded, peer_of(tmp_path))
 
 
 @pytest.mark.parametrize("prompts", [{"query": "q: ", "passage": "p: "}, {"query": "q: ", "corpus": "p: ", "document": None}])
@@ -193,23 +212,20 @@ def cased_word_pieces(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("build", [save_tiny, cased_word_pieces], ids=["bytes", "word pieces"])
-def test_lower_casing_beside_the_tokenizer_is_done_once_and_survives_saving(build: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_lower_casing_beside_the_tokenizer_is_done_once_and_survives_saving(tmp_path: Path) -> None:
     texts = ["River RISE", "river rise"]
-    cased = load(build(tmp_path / "model")).query.tokenize(texts, side="query")
+    cased = load(cased_word_pieces(tmp_path / "model")).query.tokenize(texts, side="query")
     assert cased[0] != cased[1]
     edit(tmp_path / "model", "sentence_bert_config.json", do_lower_case=True)
     model = load(tmp_path / "model")
     lowered = model.query.tokenize(texts, side="query")
     assert lowered[0] == lowered[1] == cased[1]
-    peer = peer_of(tmp_path / "model")
-    np.testing.assert_allclose(peer.encode(texts), model.encode(texts, side="query", precision="fp32"), atol=1e-5)
-
+    assert_same_vectors(model, tmp_path / "model", texts)
     save(model, tmp_path / "again")
     again = load(tmp_path / "again")
     assert again.query.tokenize(texts, side="query") == lowered
     assert again.fingerprint() == model.fingerprint()
-    np.testing.assert_allclose(peer_of(tmp_path / "again").encode(texts), model.encode(texts, side="query", precision="fp32"), atol=1e-5)
+    assert_same_vectors(model, tmp_path / "again", texts)
 
 
 def test_routes_of_the_same_modules_are_one_tower(tmp_path: Path) -> None:
@@ -232,10 +248,7 @@ def test_towers_of_one_backbone_with_limits_of_their_own_keep_them(tmp_path: Pat
     save(DualEncoder(query, model.document), tmp_path / "two")
     again = load(tmp_path / "two")
     assert [again.tower(side).settings.limit(side) for side in SIDES] == [9, model.document.settings.max_tokens]
-    peer = SentenceTransformer(str(tmp_path / "two"), device="cpu")
-    for side, encode in zip(SIDES, (peer.encode_query, peer.encode_document), strict=True):
-        text = "a text that is longer than nine tokens"
-        np.testing.assert_allclose(again.encode([text], side=side, precision="fp32")[0], encode(text), atol=1e-5)
+    assert_same_vectors(again, tmp_path / "two")
 
 
 # XLM-R keeps two rows of its positions for padding; T5 has relative positions, and so no limit of its own.

@@ -81,13 +81,10 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "unknown module": (modules("Transformer", "Pooling", "LSTM"), r"must be Pooling, any Dense, then Normalize, got Pooling, LSTM"),
     "two poolings": (modules("Transformer", "Pooling", "Pooling"), r"then Normalize, got Pooling, Pooling"),
     "missing pooling": (removed("1_Pooling/config.json"), r"must name one pooling of mean, .*, got none"),
-    "joined poolings": (replaced("1_Pooling/config.json", {"pooling_mode": ["mean", "max"]}), r"must name one pooling .*, got mean, max"),
-    "foreign pooling": (replaced("1_Pooling/config.json", {"pooling_mode_mean_sqrt_len_tokens": True}), r"got pooling_mode_mean_sqrt_len"),
     "missing dense weights": (removed("2_Dense/model.safetensors"), r"2_Dense must hold model.safetensors"),
     "damaged dense weights": (truncated("2_Dense/model.safetensors"), r"2_Dense/model.safetensors must be undamaged, got SafetensorError"),
     "dense of another width": (edited("2_Dense/config.json", out_features=5), r"must hold a linear layer of 32 to 5: "),
     "dense without widths": (replaced("2_Dense/config.json", {}), r"config.json must hold in_features, out_features, got nothing"),
-    "limit that is no number": (edited(LIMITS, max_seq_length="512"), r"max_seq_length must be a whole number, got '512'"),
     "limit past the positions": (edited(LIMITS, max_seq_length=601), r"encoder.max_tokens must be <= 600, .*got 601"),
     "options of a call that are a list": (
         edited(LIMITS, processing_kwargs=[1]),
@@ -99,7 +96,6 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "activation that is a list": (edited("2_Dense/config.json", activation_function=[]), r"must be undamaged, got TypeError"),
     "weights in a list": (edited("config.json", transformers_weights=["x"]), r"must be undamaged, got TypeError"),
     "index of a list": (replaced("model.safetensors.index.json", {"weight_map": [1]}), r"must be undamaged, got AttributeError"),
-    "prompts that are no names": (edited("config_sentence_transformers.json", prompts=["q: "]), r"prompts must map names to texts"),
 }
 
 

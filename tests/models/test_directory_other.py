@@ -19,7 +19,7 @@ from transformers import (
     BertForTokenClassification,
 )
 
-from adiabat.core.errors import AdiabatError, ModelError
+from adiabat.core.errors import AdiabatError
 from adiabat.models.loading import load
 from tests.models.peer_directories import adapted
 from tests.tiny import VOCABULARY, edit, save_plain, save_tiny, tiny_tokenizer, write
@@ -77,7 +77,61 @@ def left_over(name: str, build: Callable[[Path], object] = save_tiny) -> Callabl
     return make
 
 
-OTHERS: dict[str, tuple[Callable[[Path], object], str]] = {
+def other_token_types(folder: Path) -> None:
+    save_tiny(folder)
+    tokenizer = tiny_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A:0 [CLS]:2", special_tokens=[("[CLS]", 0)])
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
+    tokenizer.save_pretrained(folder)
+
+
+def adapter(folder: Path, **changes: object) -> Path:
+    """An adapter beside nothing, with other values in its configuration."""
+    adapted("bert", ["query", "value"])(folder)
+    edit(folder, "adapter_config.json", **changes)
+    return folder
+
+
+def pickled_adapter(folder: Path) -> None:
+    adapter(folder)
+    torch.save(load_file(folder / "adapter_model.safetensors"), folder / "adapter_model.bin")
+    (folder / "adapter_model.safetensors").unlink()
+
+
+def outside(path: str, *, link: str | None = None) -> Callable[[Path], object]:
+    """A module that lies outside of its model: at an absolute path, upwards, or by a link."""
+
+    def build(folder: Path) -> None:
+        save_tiny(folder)
+        shutil.copytree(folder / "1_Pooling", folder.parent / "elsewhere")
+        if link is not None:
+            (folder / path.partition("/")[0]).symlink_to(folder / link)
+        modules = json.loads((folder / "modules.json").read_text())
+        modules[1]["path"] = path.format(folder.parent)
+        write(folder, "modules.json", modules)
+
+    return build
+
+
+def route_outside(folder: Path) -> None:
+    save_tiny(folder, shared=False)
+    record = json.loads((folder / "router_config.json").read_text())
+    route = record["structure"]["query"]
+    shutil.move(folder / route[0], folder.parent / "elsewhere")
+    record["types"]["../elsewhere"] = record["types"].pop(route[0])
+    route[0] = "../elsewhere"
+    write(folder, "router_config.json", record)
+
+
+WEIGHTS_OUTSIDE: dict[str, dict[str, object]] = {
+    "model.safetensors.index.json": {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": "../elsewhere.safetensors"}},
+    "config.json": {"model_type": "bert", "transformers_weights": "/etc/elsewhere.safetensors"},
+}
+OUTSIDE = r"modules.json must name folders inside of the model's own, got .*; copy that folder"
+MISFIT = r"of its weights are missing, left over or of another shape"
+
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a reranker": (
         lambda folder: saved(BertForSequenceClassification(BertConfig(**SIZES)), folder),
         r"one vector, got BertForSequenceClassification, a reranker or classifier, which scores texts by a head on top; choose",
@@ -96,14 +150,47 @@ OTHERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a classifier's weights": (left_over("classifier.weight"), r"1 belong to something on top of it, .*: classifier.weight; choose"),
     "ColBERT's weights": (left_over("linear.weight", save_plain), r"a classifier or a layer of late interaction: linear.weight"),
     "a block that is not configured": (left_over("encoder.layer.2.output.dense.weight"), r"on top of it, .*: encoder.layer.2.output.dense"),
+    "a tokenizer of other token types": (other_token_types, r"token types of 0, got others"),
+    "an adapter of a base elsewhere": (
+        lambda folder: adapter(folder, base_model_name_or_path="nobody/nothing"),
+        r"adapter_config.json must name a base model .*, got nobody/nothing: ",
+    ),
+    "an adapter of no base": (
+        lambda folder: adapter(folder, base_model_name_or_path=None),
+        r"must name the adapter's base model in base_model_name_or_path, got None",
+    ),
+    "an adapter of fewer layers": (
+        lambda folder: adapter(folder, target_modules=["query"]),
+        rf"must hold an adapter of BertModel; 4 {MISFIT}",
+    ),
+    "an adapter of another rank": (lambda folder: adapter(folder, r=3), rf"8 {MISFIT}, such as "),
+    "an adapter of more weights": (lambda folder: adapter(folder, use_dora=True), r"of its weights are missing, .*magnitude"),
+    "an adapter of modules of its own": (
+        lambda folder: adapter(folder, modules_to_save=["pooler"]),
+        r"weights are missing|must hold an adapter that can be merged|must hold a transformers model",
+    ),
+    "a pickled adapter": (pickled_adapter, r"must hold adapter_model.safetensors, which adapter_config.json asks for"),
+    "a module at an absolute path": (outside("{}/elsewhere"), OUTSIDE),
+    "a module upwards": (outside("1_Pooling/../../elsewhere"), OUTSIDE),
+    "a module behind a link": (outside("link", link="../elsewhere"), OUTSIDE),
+    "a module behind a loop": (outside("loop/1_Pooling", link="loop"), OUTSIDE),
+    "a module of no name": (outside("1_Pooling\0"), OUTSIDE),
+    "a route outside": (route_outside, r"router_config.json must name folders inside of the model's own, got '../elsewhere'"),
+    **{
+        f"weights outside by {name}": (
+            lambda folder, name=name, content=content: write(save_tiny(folder), name, content),
+            r"must name files of its own for its weights, got '.*/elsewhere.safetensors'; copy that file",
+        )
+        for name, content in WEIGHTS_OUTSIDE.items()
+    },
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_what_is_no_embedding_model_is_refused_by_what_it_is(name: str, tmp_path: Path) -> None:
-    build, message = OTHERS[name]
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_directory_is_refused_in_one_line_that_says_what_it_is(name: str, tmp_path: Path) -> None:
+    build, message = REFUSED[name]
     build(tmp_path / "model")
-    with pytest.raises(ModelError, match=message) as caught:
+    with pytest.raises(AdiabatError, match=message) as caught:
         load(tmp_path / "model")
     assert "\n" not in str(caught.value)
 
@@ -112,56 +199,10 @@ def test_blocks_that_are_left_out_on_request_are_not_left_over(tmp_path: Path) -
     assert not any("layer.1." in name for name in load(save_tiny(tmp_path), blocks=1).query.used_parameters())
 
 
-def test_a_tokenizer_of_other_token_types_is_refused(tmp_path: Path) -> None:
-    save_tiny(tmp_path)
-    tokenizer = tiny_tokenizer()
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A:0 [CLS]:2", special_tokens=[("[CLS]", 0)])
-    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
-    tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
-    tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match=r"token types of 0, got others"):
-        load(tmp_path)
-
-
-# Adapters.
-
-
-def spoiled_adapter(folder: Path, **changes: object) -> Path:
-    adapted("bert", ["query", "value"])(folder)
-    edit(folder, "adapter_config.json", **changes)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"base_model_name_or_path": "nobody/nothing"}, r"adapter_config.json must name a base model .*, got nobody/nothing: "),
-        ({"base_model_name_or_path": None}, r"must name the adapter's base model in base_model_name_or_path, got None"),
-        ({"target_modules": ["query"]}, r"must hold an adapter of BertModel; 4 of its weights are missing, left over or of another shape"),
-        ({"r": 3}, r"8 of its weights are missing, left over or of another shape, such as "),
-        ({"use_dora": True}, r"of its weights are missing, .*magnitude"),
-        ({"modules_to_save": ["pooler"]}, r"weights are missing|must hold an adapter that can be merged|must hold a transformers model"),
-    ],
-    ids=["base elsewhere", "no base", "fewer layers", "another rank", "more weights", "modules of its own"],
-)
-def test_an_adapter_that_does_not_fit_is_one_clear_line(changes: dict[str, object], message: str, tmp_path: Path) -> None:
-    with pytest.raises(AdiabatError, match=message) as caught:
-        load(spoiled_adapter(tmp_path / "model", **changes))
-    assert "\n" not in str(caught.value)
-
-
 def test_an_adapter_of_blocks_that_are_left_out_on_request_is_read_in_part(tmp_path: Path) -> None:
-    model = load(spoiled_adapter(tmp_path / "model"), blocks=1)
+    model = load(adapter(tmp_path / "model"), blocks=1)
     whole = load(tmp_path / "model").query.used_parameters()
     assert all(torch.equal(weights, whole[name]) for name, weights in model.query.used_parameters().items())
-
-
-def test_a_pickled_adapter_is_not_read(tmp_path: Path) -> None:
-    folder = spoiled_adapter(tmp_path / "model")
-    torch.save(load_file(folder / "adapter_model.safetensors"), folder / "adapter_model.bin")
-    (folder / "adapter_model.safetensors").unlink()
-    with pytest.raises(ModelError, match=r"must hold adapter_model.safetensors, which adapter_config.json asks for"):
-        load(folder)
 
 
 # What a file may not reach.
@@ -185,53 +226,6 @@ def test_what_the_test_above_watches_is_where_transformers_would_fetch_them(tmp_
     edit(save_tiny(tmp_path), "config.json", _attn_implementation="kernels-community/attention")
     transformers.AutoModel.from_pretrained(tmp_path)
     assert asked == ["kernels-community/attention"]
-
-
-def outside(folder: Path, name: str) -> str:
-    """A path by which a module would lie outside: absolute, upwards, or a link."""
-    shutil.copytree(folder / "1_Pooling", folder.parent / "elsewhere")
-    if name == "link":
-        (folder / "link").symlink_to(folder.parent / "elsewhere", target_is_directory=True)
-        return "link"
-    if name == "loop":
-        (folder / "loop").symlink_to(folder / "loop")
-        return "loop/1_Pooling"
-    return {"absolute": str(folder.parent / "elsewhere"), "upwards": "1_Pooling/../../elsewhere", "no name": "1_Pooling\0"}[name]
-
-
-@pytest.mark.parametrize("name", ["absolute", "upwards", "link", "loop", "no name"])
-def test_a_module_outside_of_its_model_is_refused(name: str, tmp_path: Path) -> None:
-    folder = save_tiny(tmp_path / "model")
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[1]["path"] = outside(folder, name)
-    write(folder, "modules.json", modules)
-    with pytest.raises(ModelError, match=r"modules.json must name folders inside of the model's own, got .*; copy that folder"):
-        load(folder)
-
-
-def test_a_route_outside_of_its_model_is_refused(tmp_path: Path) -> None:
-    folder = save_tiny(tmp_path / "model", shared=False)
-    record = json.loads((folder / "router_config.json").read_text())
-    route = record["structure"]["query"]
-    shutil.move(folder / route[0], tmp_path / "elsewhere")
-    record["types"]["../elsewhere"] = record["types"].pop(route[0])
-    route[0] = "../elsewhere"
-    write(folder, "router_config.json", record)
-    with pytest.raises(ModelError, match=r"router_config.json must name folders inside of the model's own, got '../elsewhere'"):
-        load(folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("model.safetensors.index.json", {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": "../elsewhere.safetensors"}}),
-        ("config.json", {"model_type": "bert", "transformers_weights": "/etc/elsewhere.safetensors"}),
-    ],
-)
-def test_weights_outside_of_their_model_are_refused(name: str, content: dict[str, object], tmp_path: Path) -> None:
-    write(save_tiny(tmp_path), name, content)
-    with pytest.raises(ModelError, match=r"must name files of its own for its weights, got '.*/elsewhere.safetensors'; copy that file"):
-        load(tmp_path)
 
 
 def test_a_model_that_is_itself_a_link_is_read(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def test_code_of_the_model_named_runs(tmp_path: Path) -> None:
     model = load(folder, trust=Trust(remote_code=str(folder)))
     assert marker.read_text() == "ran"
     assert type(model.query.backbone).__name__ == "OwnModel"
+    assert not is_packable(model.query.backbone)
     np.testing.assert_array_equal(
         model.encode(TEXTS, side="query", precision="fp32"), tiny_dual().encode(TEXTS, side="query", precision="fp32")
     )
@@ -174,12 +175,3 @@ def test_the_users_logging_and_bars_are_restored(level: int, tmp_path: Path) -> 
     finally:
         transformers_logging.set_verbosity(before)
         transformers_logging.set_tqdm_hook(None)
-
-
-def test_a_backbone_with_code_of_its_own_is_not_packed(tmp_path: Path) -> None:
-    folder = with_own_code(tmp_path / "model", tmp_path / "marker", model_type="bert")
-    edit(folder, "tokenizer_config.json", auto_map={})
-    backbone = load(folder, trust=Trust(remote_code=str(folder))).query.backbone
-    assert backbone.config.model_type == "bert"
-    assert type(backbone).__name__ == "OwnModel"
-    assert not is_packable(backbone)

@@ -8,8 +8,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling as PeerPo
 from torch import Tensor, nn
 
 from adiabat.models.embedding_head import POOLINGS, Pooling, Projection, new_projection, pool
-from adiabat.models.saving import save_projection
-from adiabat.models.st_files import NAMES_OF_POOLING, load_projection
+from adiabat.models.st_files import NAMES_OF_POOLING, load_projection, save_projection
 
 PEER_NAMES = {ours: theirs for theirs, ours in NAMES_OF_POOLING.items()}
 

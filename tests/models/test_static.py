@@ -16,12 +16,12 @@ from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError, ModelError
 from adiabat.data.records import SIDES
 from adiabat.models.adapters import add_lora, train_biases_only
+from adiabat.models.backbone import require_pad_token
+from adiabat.models.bulk import TokenTable, embed_all
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.freezing import freeze
 from adiabat.models.loading import load, override
 from adiabat.models.static import StaticBackbone, StaticTokenizer
-from adiabat.models.token_cache import TokenTable, embed_all
-from adiabat.models.tokenizer import require_pad_token
 from adiabat.models.towers import DualEncoder, build_towers
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import side_passes
@@ -124,7 +124,7 @@ def test_settings_override_those_of_the_directory(tmp_path):
         model.encode(["cat dog sea"], side="query"), override(plain, {"normalize": False}).encode(["the cat dog"], side="query")
     )
     assert override(plain, {}, pad_token="[SEP]").query.pad_token_id == len(WORDS)
-    require_pad_token(plain.query)
+    require_pad_token(plain.query.tokenizer)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from adiabat.core.errors import ConfigError, ModelError
+from adiabat.models.backbone import require_pad_token
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load, override
 from adiabat.models.saving import save
-from adiabat.models.tokenizer import require_pad_token
 from adiabat.models.towers import DualEncoder
 from tests.tiny import Kind, save_tiny, tiny_backbone, tiny_dual, tiny_tokenizer
 
@@ -59,9 +59,9 @@ def test_an_encoder_that_cannot_pad_is_refused_with_the_token_to_set() -> None:
     with pytest.raises(
         ModelError, match=r'the tokenizer must have a padding token, got none: .*; set encoder.pad_token = "\[SEP\]"'
     ) as caught:
-        require_pad_token(without_padding().query)
+        require_pad_token(without_padding().query.tokenizer)
     assert "\n" not in str(caught.value)
-    require_pad_token(tiny_dual("llama").query)
+    require_pad_token(tiny_dual("llama").query.tokenizer)
 
 
 # An ordinary token would become a special one on the way to the disk.

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from adiabat.core.errors import DataError
-from adiabat.models import token_cache as tokens
+from adiabat.models import bulk as tokens
+from adiabat.models.bulk import TokenTable, embed_all, embed_rows
 from adiabat.models.embedding_head import EncoderSettings
-from adiabat.models.token_cache import TokenTable, embed_all, embed_rows
 from tests.tiny import tiny_encoder
 
 TEXTS = ["a", "query of some length", "", "längeres Wort äöü", "b", "一二三"]

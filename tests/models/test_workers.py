@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from adiabat.models.device import Precision, autocast
+from adiabat.models.device import Precision, autocast, parallel_map, thread_replicas
 from adiabat.models.encoder import Encoder
-from adiabat.models.threads import parallel_map, thread_replicas
 from adiabat.models.tokens import token_budget_batches
 from tests.tiny import KINDS, Kind, tiny_encoder
 

@@ -14,8 +14,8 @@ from adiabat.core.files import sole_writer
 from adiabat.data.records import Document, Side
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.store import append as append_module
-from adiabat.store.append import AppendResult, Existing, append_documents, finish_append
-from adiabat.store.id_index import IdIndex
+from adiabat.store.append import AppendResult, append_documents, finish_append
+from adiabat.store.corpus_files import IdIndex
 from adiabat.store.manifest import HEADER_BYTES, VectorFile
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
@@ -28,17 +28,15 @@ def build(out: Path, documents: list[Document] = OLD, **options: Any) -> Store:
     return fake_store(out, documents, source="old", **options).store
 
 
-def append(
-    path: Path, documents: list[Document] = NEW, *, existing: Existing = "refuse", encoder: FakeEncoder | None = None
-) -> AppendResult:
-    return append_documents(encoder or FakeEncoder(), lambda: iter(documents), path, existing=existing, chunk_size=4, source="new")
+def append(path: Path, documents: list[Document] = NEW, *, encoder: FakeEncoder | None = None) -> AppendResult:
+    return append_documents(encoder or FakeEncoder(), lambda: iter(documents), path, chunk_size=4, source="new")
 
 
 def test_an_appended_store_is_the_one_built_at_once(tmp_path: Path) -> None:
     build(tmp_path / "s")
     done = append(tmp_path / "s")
     together = build(tmp_path / "together", OLD + NEW)
-    assert (done.appended, done.skipped, done.completed) == (10, 0, False)
+    assert (done.appended, done.completed) == (10, False)
     assert files_of_store(done.store.path) == files_of_store(together.path)
     assert done.store.manifest.sha256 == together.manifest.sha256
     assert done.store.manifest.corpus == together.manifest.corpus
@@ -57,22 +55,11 @@ def test_a_store_without_texts_can_grow(tmp_path: Path) -> None:
     store.verify()
 
 
-def test_ids_already_there_are_refused_by_name_or_skipped(tmp_path: Path) -> None:
+def test_ids_already_there_are_refused_by_name(tmp_path: Path) -> None:
     before = files_of_store(build(tmp_path / "s").path)
-    mixed = [NEW[0], OLD[2], NEW[1], OLD[5]]
     with pytest.raises(StoreError, match=r'it holds 2 documents: "d2"; "d5"; remove them from the corpus'):
-        append(tmp_path / "s", mixed)
-    assert files_of_store(tmp_path / "s") == before
-    assert Store.open(tmp_path / "s").count == 7
-    done = append(tmp_path / "s", mixed, existing="skip")
-    assert (done.appended, done.skipped) == (2, 2)
-    assert done.store.doc_ids(range(7, 9)) == ["n0", "n1"]
-
-
-def test_nothing_new_changes_nothing(tmp_path: Path) -> None:
-    before = files_of_store(build(tmp_path / "s").path)
-    done = append(tmp_path / "s", OLD, existing="skip")
-    assert (done.appended, done.skipped) == (0, 7)
+        append(tmp_path / "s", [NEW[0], OLD[2], NEW[1], OLD[5]])
+    assert append(tmp_path / "s", []).appended == 0
     assert files_of_store(tmp_path / "s") == before
     assert not (tmp_path / "s" / "appending").exists()
 

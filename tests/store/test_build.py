@@ -1,11 +1,13 @@
-"""Building a store: what is written, what is refused, and that a cut-short build ends as if it had not been cut."""
+"""Building a store: what is written, what is refused, where it may be put, and that an interrupted build ends as an unbroken one."""
 
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +16,31 @@ import pytest
 from jaxtyping import Float
 
 from adiabat.core.errors import DataError, InUseError, StoreError
-from adiabat.core.files import sole_writer
+from adiabat.core.files import sole_writer, write_json
 from adiabat.data.records import Document, Side
 from adiabat.store.build import BuildResult, build_store
 from adiabat.store.corpus_files import write_corpus
+from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(25)]
+FILES = ["id_index.npy", "ids.arrow", "manifest.json", "text_hashes.bin", "texts.arrow", "vectors.npy"]
+BARE = [name for name in FILES if name != "texts.arrow"]
 
 
-def build(out: Path, encoder: FakeEncoder | None = None, *, documents: Sequence[Document] = DOCUMENTS, **options: Any) -> BuildResult:
+def build(out: Path | str, encoder: FakeEncoder | None = None, *, documents: Sequence[Document] = DOCUMENTS, **options: Any) -> BuildResult:
     return fake_store(out, documents, encoder, **options)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(child.name for child in folder.iterdir() if child.name[0] != ".")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a build without an interruption."""
+    return files_of_store(build(tmp_path_factory.mktemp("whole") / "s").store.path)
 
 
 def test_a_store_holds_ids_texts_and_vectors_in_corpus_order(tmp_path: Path) -> None:
@@ -40,8 +55,7 @@ def test_a_store_holds_ids_texts_and_vectors_in_corpus_order(tmp_path: Path) -> 
         store.vectors, FakeEncoder().encode([document.text for document in DOCUMENTS], side="document").astype(np.float16)
     )
     store.verify()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["s"]
-    assert sorted(files_of_store(store.path)) == ["id_index.npy", "ids.arrow", "text_hashes.bin", "texts.arrow", "vectors.npy"]
+    assert (names(tmp_path), names(store.path)) == (["s"], FILES)
 
 
 def test_progress_counts_documents_from_nothing_to_all(tmp_path: Path) -> None:
@@ -51,52 +65,42 @@ def test_progress_counts_documents_from_nothing_to_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stop_at", [0, 1, 5, 6])
-def test_an_interrupted_build_resumes_to_the_same_bytes(tmp_path: Path, stop_at: int) -> None:
-    whole = build(tmp_path / "whole").store
+def test_an_interrupted_build_resumes_to_the_same_bytes_in_its_first_chunk_size(
+    tmp_path: Path, stop_at: int, whole: dict[str, bytes]
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "s", FakeEncoder(stop_at=stop_at))
     with pytest.raises(StoreError, match="was interrupted .*run its command again"):
         Store.open(tmp_path / "s")
-    resumed = build(tmp_path / "s")
+    resumed = build(tmp_path / "s", encoder := FakeEncoder(), chunk_size=100)
+    assert encoder.calls == [4] * (6 - stop_at) + [1]
     assert (resumed.resumed, resumed.encoded) == (4 * stop_at, 25 - 4 * stop_at)
     assert resumed.note == (f"resumed after {4 * stop_at} documents" if stop_at else "")
-    assert files_of_store(resumed.store.path) == files_of_store(whole.path)
-    assert resumed.store.manifest.sha256 == whole.manifest.sha256
-
-
-def test_a_resumed_build_keeps_its_chunk_size(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "s", FakeEncoder(stop_at=1))
-    encoder = FakeEncoder()
-    build(tmp_path / "s", encoder, chunk_size=100)
-    assert encoder.calls == [4] * 5 + [1]
+    assert files_of_store(resumed.store.path) == whole
+    resumed.store.verify()
 
 
 KILLED = """
 import os, signal, sys
-from pathlib import Path
-from typing import Any
 from adiabat.data.records import Document
-from adiabat.store.build import build_store
-from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
-documents = [Document(f"d{number}", f"text {number}") for number in range(25)]
+from tests.fake_encoder import FakeEncoder, fake_store
 class Killed(FakeEncoder):
     def encode(self, texts, *, side):
         if len(self.calls) == int(sys.argv[2]):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().encode(texts, side=side)
-build_store(Killed(), lambda: iter(documents), sys.argv[1], chunk_size=4, source="corpus", encoder_name="fake")
+fake_store(sys.argv[1], [Document(f"d{number}", f"text {number}") for number in range(25)], Killed())
 """
 
 
-def test_a_killed_build_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+def test_a_killed_build_resumes_to_the_same_bytes(tmp_path: Path, whole: dict[str, bytes]) -> None:
     chunk = int(np.random.default_rng().integers(7))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "s"), str(chunk)], env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
     resumed = build(tmp_path / "s")
     assert resumed.resumed == 4 * chunk
-    assert files_of_store(resumed.store.path) == files_of_store(build(tmp_path / "whole").store.path)
+    assert files_of_store(resumed.store.path) == whole
 
 
 def test_a_build_cut_before_its_last_rename_is_finished_without_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +155,7 @@ def test_a_finished_store_of_the_same_kind_is_returned_as_it_is(tmp_path: Path) 
     [
         ({"encoder": FakeEncoder(width=9)}, "with other settings: width 8 in the store, 9 in the encoder"),
         ({"dtype": "float32"}, "with other settings: dtype float16 in the store, float32 requested"),
+        ({"keep_texts": False}, "texts kept: yes in the store, no requested; remove it, or choose another --out"),
         ({"documents": DOCUMENTS[::-1]}, "is a store of another corpus than corpus"),
     ],
 )
@@ -161,38 +166,42 @@ def test_a_finished_store_of_another_kind_is_refused(tmp_path: Path, change: dic
     assert files_of_store(tmp_path / "s") == before
 
 
-def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "thesis.txt").write_text("x")
-    with pytest.raises(StoreError, match=r"must be empty or a store, it holds thesis\.txt; choose another --out"):
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [
+        ("s", r"must be empty or a store, it holds thesis\.txt; choose another --out"),
+        ("s.building", r"must be empty or an interrupted build, it holds thesis\.txt"),
+    ],
+)
+def test_a_directory_with_other_files_is_left_alone(tmp_path: Path, folder: str, message: str) -> None:
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "thesis.txt").write_text("x")
+    with pytest.raises(StoreError, match=message):
         build(tmp_path / "s")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["s"]
+    assert (names(tmp_path), names(tmp_path / folder)) == ([folder], ["thesis.txt"])
 
 
-def test_a_building_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "s.building").mkdir()
-    (tmp_path / "s.building" / "thesis.txt").write_text("x")
-    with pytest.raises(StoreError, match=r"must be empty or an interrupted build, it holds thesis\.txt"):
+def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("x")
+    with pytest.raises(StoreError, match="it is a file"):
         build(tmp_path / "s")
-    assert (tmp_path / "s.building" / "thesis.txt").exists()
 
 
-def test_an_empty_corpus_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="corpus must hold at least one document, got none"):
-        build(tmp_path / "s", documents=[])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_duplicate_ids_are_named_and_leave_nothing(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r'got 2 ids: "d1" 2 times; "d3" 3 times; remove or rename'):
-        build(tmp_path / "s", documents=[*DOCUMENTS, Document("d1", "x"), Document("d3", "y"), Document("d3", "z")])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_half_a_surrogate_pair_is_named_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"must be valid Unicode, got half a surrogate pair: document 'bad'"):
-        build(tmp_path / "s", documents=[*DOCUMENTS, Document("bad", "cut \ud83d")])
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ([], "corpus must hold at least one document, got none"),
+        (
+            [*DOCUMENTS, Document("d1", "x"), Document("d3", "y"), Document("d3", "z")],
+            r'got 2 ids: "d1" 2 times; "d3" 3 times; remove or rename',
+        ),
+        ([*DOCUMENTS, Document("bad", "cut \ud83d")], r"must be valid Unicode, got half a surrogate pair: document 'bad'"),
+    ],
+)
+def test_a_faulty_corpus_is_refused_and_leaves_nothing(tmp_path: Path, documents: list[Document], message: str) -> None:
+    with pytest.raises(StoreError, match=message):
+        build(tmp_path / "s", documents=documents)
+    assert names(tmp_path) == []
 
 
 def test_a_fault_of_the_reader_leaves_nothing(tmp_path: Path) -> None:
@@ -202,7 +211,7 @@ def test_a_fault_of_the_reader_leaves_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="not JSON"):
         build_store(FakeEncoder(), broken, tmp_path / "s", source="x", encoder_name="x")
-    assert list(tmp_path.iterdir()) == []
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -222,7 +231,7 @@ def test_float32_keeps_what_float16_cannot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunk", [0, 1, 3, 6])
-def test_a_full_disk_is_one_clear_line_and_the_build_goes_on_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_a_build_on_a_full_disk_is_resumed(tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     pwrite, writes = os.pwrite, iter(range(100))
 
     def full(handle: int, part: memoryview, offset: int) -> int:
@@ -238,10 +247,10 @@ def test_a_full_disk_is_one_clear_line_and_the_build_goes_on_later(tmp_path: Pat
     monkeypatch.undo()
     resumed = build(tmp_path / "s")
     assert resumed.resumed == 4 * chunk
-    assert files_of_store(resumed.store.path) == files_of_store(build(tmp_path / "whole").store.path)
+    assert files_of_store(resumed.store.path) == whole
 
 
-def test_a_disk_that_fills_while_the_corpus_is_written_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_on_a_full_disk_is_resumed(tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*unused: object, **also_unused: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -249,7 +258,20 @@ def test_a_disk_that_fills_while_the_corpus_is_written_can_be_resumed(tmp_path: 
     with pytest.raises(StoreError, match="it is full"):
         build(tmp_path / "s")
     monkeypatch.undo()
-    assert files_of_store(build(tmp_path / "s").store.path) == files_of_store(build(tmp_path / "whole").store.path)
+    assert files_of_store(build(tmp_path / "s").store.path) == whole
+
+
+def test_a_disk_that_is_full_at_the_last_rename_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.replace
+
+    def full(self: Path, target: Path) -> Path:
+        if self.name.endswith(".building"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(StoreError, match="the disk must have room for the store"):
+        build(tmp_path / "s")
 
 
 def test_two_builds_at_once_are_refused(tmp_path: Path) -> None:
@@ -258,11 +280,6 @@ def test_two_builds_at_once_are_refused(tmp_path: Path) -> None:
     with sole_writer(tmp_path / "s.building"), pytest.raises(InUseError, match="one writer at a time"):
         build(tmp_path / "s")
     assert build(tmp_path / "s").resumed == 4
-
-
-def test_settings_out_of_range_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="chunk_size must be at least 1, got 0"):
-        build(tmp_path / "s", chunk_size=0)
 
 
 def test_an_encoder_that_gives_another_shape_is_refused(tmp_path: Path) -> None:
@@ -282,7 +299,100 @@ def test_ids_and_texts_that_join_to_the_same_string_have_other_digests(tmp_path:
     assert one.sha256 != other.sha256
 
 
-def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "s").write_text("x")
-    with pytest.raises(StoreError, match="it is a file"):
+@pytest.mark.parametrize(("state", "lacking"), [({}, "fingerprint, dtype, chunk_size, corpus"), ({"import": "v.npy"}, "fingerprint")])
+def test_a_state_of_something_else_is_refused(tmp_path: Path, state: dict[str, str], lacking: str) -> None:
+    (tmp_path / "s.building").mkdir()
+    write_json(state, tmp_path / "s.building" / "state.json")
+    with pytest.raises(
+        StoreError,
+        match=rf"s\.building must be empty or an interrupted build, its state\.json lacks {lacking}.*; remove it, or choose another",
+    ):
         build(tmp_path / "s")
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """From now on this process may write no file beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [600, 2500], ids=["the corpus", "the vectors"])
+def test_a_limit_on_the_size_of_files_is_told_with_the_store_and_the_build_goes_on_later(tmp_path: Path, size: int) -> None:
+    told = r"s\.building: a file must be allowed to grow as large as the store needs, got: File too large; raise the limit \(ulimit -f\)"
+    with files_of_at_most(size), pytest.raises(StoreError, match=told):
+        build(tmp_path / "s", FakeEncoder(width=128), documents=DOCUMENTS[:10])
+    assert build(tmp_path / "s", FakeEncoder(width=128), documents=DOCUMENTS[:10]).resumed == (0 if size == 600 else 8)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_leads_to_where_the_store_is_put(tmp_path: Path, exists: bool) -> None:
+    (tmp_path / "disk").mkdir()
+    if exists:
+        (tmp_path / "disk" / "big").mkdir()
+    (tmp_path / "s").symlink_to(tmp_path / "disk" / "big")
+    store = build(tmp_path / "s").store
+    assert (store.path, store.count) == (tmp_path / "s", 25)
+    assert (tmp_path / "s").is_symlink()
+    assert names(tmp_path / "disk") == ["big"]
+    assert names(tmp_path / "disk" / "big") == FILES
+
+
+@pytest.mark.parametrize("kind", ["the current directory", "a mount point"])
+def test_a_folder_that_cannot_be_replaced_is_refused_before_anything_is_encoded(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, encoder = tmp_path / "disk", FakeEncoder()
+    folder.mkdir()
+    if kind == "a mount point":
+        monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == folder)
+    else:
+        monkeypatch.chdir(folder)
+    for out in (folder, *(["."] if kind == "the current directory" else [])):
+        with pytest.raises(StoreError, match=f"it is {kind}; choose one within it, as --out .*store"):
+            build(out, encoder)
+    assert (encoder.calls, names(tmp_path)) == ([], ["disk"])
+    assert build(folder / "store").encoded == 25
+
+
+def occupy(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "notes.txt").write_text("x")
+
+
+@pytest.mark.parametrize("keep_texts", [True, False])
+def test_work_is_kept_when_something_appears_in_the_place_of_the_store(tmp_path: Path, keep_texts: bool) -> None:
+    with pytest.raises(
+        StoreError, match=r"must be missing or empty .*, got: .*; the work is kept in .*s\.building: clear .*s and run the same"
+    ):
+        build(tmp_path / "s", keep_texts=keep_texts, on_progress=lambda done, total: occupy(tmp_path / "s"))
+    assert names(tmp_path / "s") == ["notes.txt"]
+    (tmp_path / "s" / "notes.txt").unlink()
+    encoder = FakeEncoder()
+    again = build(tmp_path / "s", encoder, keep_texts=keep_texts)
+    assert (again.encoded, again.resumed, encoder.calls) == (0, 25, [])
+    assert names(tmp_path / "s") == (FILES if keep_texts else BARE)
+
+
+def test_an_import_whose_place_was_taken_says_so_and_can_be_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "v.npy", np.eye(8, dtype=np.float32))
+    monkeypatch.setattr("adiabat.store.imports.now", lambda: [occupy(tmp_path / "s"), "2020-01-01T00:00:00+00:00"][1])
+    with pytest.raises(StoreError, match=r"the work is kept in .*s\.building"):
+        import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=list("abcdefgh"))
+    assert names(tmp_path / "s.building") == sorted([*FILES, "state.json"])
+    monkeypatch.undo()
+    (tmp_path / "s" / "notes.txt").unlink()
+    assert import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=list("abcdefgh")).count == 8
+    assert names(tmp_path) == ["s", "v.npy"]
+
+
+def test_texts_that_a_crash_left_in_a_store_without_are_removed_when_it_is_met(tmp_path: Path) -> None:
+    build(tmp_path / "s", keep_texts=False)
+    (tmp_path / "s" / "texts.arrow").write_bytes(b"left behind")
+    (tmp_path / "s" / "state.json").write_text("{}")
+    assert build(tmp_path / "s", keep_texts=False).encoded == 0
+    assert names(tmp_path / "s") == BARE

@@ -29,10 +29,6 @@ def build(out: Path, encoder: FakeEncoder | None = None) -> BuildResult:
     return fake_store(out, DOCUMENTS, encoder)
 
 
-def test_a_store_consists_of_these_files(finished: Path) -> None:
-    assert {path.name for path in finished.iterdir()} - {seals.CHECKED} == set(FILES)
-
-
 def flipped(place: float) -> Callable[[bytes], bytes]:
     def flip(content: bytes) -> bytes:
         at = int(place * (len(content) - 1))

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from adiabat.core.errors import StoreError
-from adiabat.store import id_index as ids_module
-from adiabat.store.id_index import IdIndex, StringColumn, StringColumnWriter, hash_ids, refuse_duplicates
+from adiabat.store import corpus_files as ids_module
+from adiabat.store.corpus_files import IdIndex, StringColumn, StringColumnWriter, hash_ids, refuse_duplicates
 
 STRANGE = ["", "plain", "عربي", "שלום", "é", "e\u0301", "line\nbreak", "\u202eright to left", "🧭", "a b", "0", "00"]
 

@@ -1,8 +1,12 @@
-"""Imports of each format, and each way in which one can be faulty."""
+"""Imports of each format, each way in which one can be faulty, and imports that were killed or ran out of disk."""
 
 import json
+import os
+import signal
+import sqlite3
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from jaxtyping import Float
 
 from adiabat.core.checksums import CHECKED
 from adiabat.core.errors import MissingDependencyError, StoreError
-from adiabat.data.records import Document
+from adiabat.core.files import write_json
+from adiabat.data.records import Document, Side
 from adiabat.store import imports as imports_module
+from adiabat.store.append import append_documents
 from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
@@ -28,34 +35,33 @@ def own_vectors(encoder: FakeEncoder | None = None) -> np.ndarray:
 
 
 def saved(folder: Path, vectors: np.ndarray | None = None) -> Path:
-    np.save(folder / "v.npy", own_vectors() if vectors is None else vectors)
+    np.save(folder / "v.npy", own_vectors() if vectors is None else vectors, allow_pickle=True)
     return folder / "v.npy"
 
 
-def write_text_ids(folder: Path) -> Path:
-    (folder / "ids.txt").write_text("".join(f"{doc_id}\n" for doc_id in IDS), encoding="utf-8")
-    return folder / "ids.txt"
+def names(folder: Path) -> list[str]:
+    return sorted(child.name for child in folder.iterdir() if child.name[0] != ".")
 
 
-def write_json_ids(folder: Path) -> Path:
-    (folder / "ids.json").write_text(json.dumps([*IDS[:-1], 7]))
-    return folder / "ids.json"
+def imported(folder: Path, vectors: np.ndarray | None = None, **options: Any) -> Store:
+    """Import vectors, by default with ids, into a store of the folder."""
+    return import_vectors(saved(folder, vectors), folder / "s", **{"ids": IDS, **options})
 
 
-def write_numpy_ids(folder: Path) -> Path:
-    np.save(folder / "ids.npy", np.array(IDS))
-    return folder / "ids.npy"
-
-
-def write_arrow_ids(folder: Path) -> Path:
-    with pa.ipc.new_file(str(folder / "ids.arrow"), pa.schema([("_id", pa.string())])) as writer:
+def write_arrow_ids(path: Path) -> None:
+    with pa.ipc.new_file(str(path), pa.schema([("_id", pa.string())])) as writer:
         writer.write_table(pa.table({"_id": IDS}), max_chunksize=3)
-    return folder / "ids.arrow"
 
 
-def write_parquet_ids(folder: Path) -> Path:
-    pq.write_table(pa.table({"other": IDS, "id": IDS}), folder / "ids.parquet")
-    return folder / "ids.parquet"
+ID_FILES: dict[str, Callable[[Path], object]] = {
+    "ids.txt": lambda path: path.write_text("".join(f"{doc_id}\n" for doc_id in IDS), encoding="utf-8"),
+    "bom.txt": lambda path: path.write_text("\n".join(IDS), encoding="utf-8-sig"),
+    "ids.json": lambda path: path.write_text(json.dumps([*IDS[:-1], 7])),
+    "bom.json": lambda path: path.write_text(json.dumps(IDS), encoding="utf-8-sig"),
+    "ids.npy": lambda path: np.save(path, np.array(IDS)),
+    "ids.arrow": write_arrow_ids,
+    "ids.parquet": lambda path: pq.write_table(pa.table({"other": IDS, "id": IDS}), path),
+}
 
 
 def assert_holds(store: Store, vectors: np.ndarray | None = None) -> None:
@@ -68,10 +74,11 @@ def assert_holds(store: Store, vectors: np.ndarray | None = None) -> None:
     assert {path.name for path in store.path.iterdir()} - {CHECKED} == wanted
 
 
-@pytest.mark.parametrize("write", [write_text_ids, write_json_ids, write_numpy_ids, write_arrow_ids, write_parquet_ids])
-def test_numpy_vectors_with_ids_in_any_format(tmp_path: Path, write: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ID_FILES)
+def test_numpy_vectors_with_ids_in_any_format(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imports_module, "BLOCK_ROWS", 3)
-    store = import_vectors(saved(tmp_path), tmp_path / "s", ids=write(tmp_path))
+    ID_FILES[name](tmp_path / name)
+    store = imported(tmp_path, ids=tmp_path / name)
     assert_holds(store)
     assert store.fingerprint is None
     assert not store.has_texts
@@ -79,11 +86,16 @@ def test_numpy_vectors_with_ids_in_any_format(tmp_path: Path, write: Callable[[P
     assert not (tmp_path / "s.building").exists()
 
 
+@pytest.mark.parametrize("ids", [list(range(7)), np.arange(7), np.arange(7).astype(str)])
+def test_whole_numbers_and_numpy_arrays_are_ids(tmp_path: Path, ids: list[int] | np.ndarray) -> None:
+    assert imported(tmp_path, ids=ids).doc_ids(range(7)) == list("0123456")
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("stored", ["float16", "float32"])
 def test_any_float_dtype_becomes_the_one_asked_for(tmp_path: Path, dtype: str, stored: Any) -> None:
     vectors = own_vectors().astype(dtype)
-    store = import_vectors(saved(tmp_path, np.asfortranarray(vectors)), tmp_path / "s", ids=IDS, dtype=stored)
+    store = imported(tmp_path, np.asfortranarray(vectors), dtype=stored)
     assert store.dtype == stored
     assert_holds(store, vectors)
 
@@ -122,25 +134,31 @@ def test_without_faiss_the_error_says_how_to_install_it(tmp_path: Path, monkeypa
 
 
 def test_texts_are_found_by_id_in_any_order(tmp_path: Path) -> None:
-    shuffled = [*DOCUMENTS[::-1], Document("extra", "not imported")]
-    store = import_vectors(saved(tmp_path), tmp_path / "s", ids=IDS, documents=shuffled)
+    store = imported(tmp_path, documents=[*DOCUMENTS[::-1], Document("extra", "not imported")])
     assert_holds(store)
     assert store.texts(range(7)) == [document.text for document in DOCUMENTS]
     assert store.fingerprint is None
 
 
-def test_missing_texts_are_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r'got none for 2 ids: "e"; "f"; add them, or import without texts'):
-        import_vectors(saved(tmp_path), tmp_path / "s", ids=IDS, documents=DOCUMENTS[:4] + DOCUMENTS[6:])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["v.npy"]
-
-
-@pytest.mark.parametrize("sample", [1, 3, 16])
-def test_an_encoder_that_gives_the_same_vectors_lends_its_fingerprint(tmp_path: Path, sample: int) -> None:
+@pytest.mark.parametrize(("sample", "scale"), [(1, 1), (3, 1), (16, 1), (16, 0.992), (16, 1.008)])
+def test_an_encoder_of_the_same_vectors_and_lengths_within_one_percent_lends_its_fingerprint(
+    tmp_path: Path, sample: int, scale: float
+) -> None:
     encoder = FakeEncoder()
-    store = import_vectors(saved(tmp_path), tmp_path / "s", ids=IDS, documents=DOCUMENTS, encoder=encoder, sample=sample)
+    store = imported(tmp_path, scale * own_vectors(), documents=DOCUMENTS, encoder=encoder, sample=sample)
     assert store.fingerprint == encoder.fingerprint("document")
     assert encoder.calls == [min(sample, 7)]
+
+
+class Long(FakeEncoder):
+    def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
+        return 7.5 * super().encode(texts, side=side)
+
+
+def test_an_encoder_of_long_vectors_lends_its_fingerprint_and_appends_as_long_ones(tmp_path: Path) -> None:
+    imported(tmp_path, 7.5 * own_vectors(), documents=DOCUMENTS, encoder=Long())
+    store = append_documents(Long(), lambda: iter([Document("new", "new")]), tmp_path / "s", source="more").store
+    assert np.allclose(np.linalg.norm(store.gather(range(8)), axis=1), 7.5, rtol=1e-3)
 
 
 def test_an_encoder_that_gives_other_vectors_is_refused_with_the_worst_cosine(tmp_path: Path) -> None:
@@ -149,79 +167,68 @@ def test_an_encoder_that_gives_other_vectors_is_refused_with_the_worst_cosine(tm
     with pytest.raises(
         StoreError, match=rf'at cosine >= 0.999, got {cosines.min():.2f}.* for "{IDS[cosines.argmin()]}" \(the worst of 7\)'
     ):
-        import_vectors(saved(tmp_path), tmp_path / "s", ids=IDS, documents=DOCUMENTS, encoder=other)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["v.npy"]
+        imported(tmp_path, documents=DOCUMENTS, encoder=other)
+    assert names(tmp_path) == ["v.npy"]
 
 
-def test_one_wrong_vector_in_the_sample_is_enough(tmp_path: Path) -> None:
+def fifth_times(factor: float) -> np.ndarray:
     vectors = own_vectors()
-    vectors[4] = -vectors[4]
-    with pytest.raises(StoreError, match='got -1.0000 for "e"'):
-        import_vectors(saved(tmp_path, vectors), tmp_path / "s", ids=IDS, documents=DOCUMENTS, encoder=FakeEncoder())
+    vectors[4] *= factor
+    return vectors
 
 
-def test_an_encoder_of_another_width_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="must have the encoder's width 9, got 8"):
-        import_vectors(saved(tmp_path), tmp_path / "s", ids=IDS, encoder=FakeEncoder(width=9))
+MANY = {"ids": [f"d{row}" for row in range(35)]}
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        (np.nan, "holds NaN"),
-        (np.inf, "holds a number too large for float16"),
-        (0, "is zero"),
-        (1e-9, "is zero"),
-        (1e5, "holds a number too large"),
-    ],
-)
-def test_unusable_vectors_are_counted_and_the_first_ten_named(tmp_path: Path, value: float, kind: str) -> None:
+def many(value: float) -> np.ndarray:
+    """Of 35 vectors 13 that cannot be used, from the fourth on."""
     vectors = np.repeat(own_vectors(), 5, axis=0)
     vectors[3:16] = value
-    ids = [f"d{row}" for row in range(35)]
-    with pytest.raises(StoreError, match=rf'got 13 vectors: "d3" {kind}.*; "d12" {kind}[^"]*; and 3 more'):
-        import_vectors(saved(tmp_path, vectors), tmp_path / "s", ids=ids)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["v.npy"]
+    return vectors
 
 
-@pytest.mark.parametrize(("ids", "counts"), [(IDS[:-1], "got only 6 ids"), ([*IDS, "x", "y"], "got 9 ids for 7 vectors")])
-def test_ids_and_vectors_must_be_equally_many(tmp_path: Path, ids: list[str], counts: str) -> None:
-    with pytest.raises(StoreError, match=f"must be equally many, {counts}"):
-        import_vectors(saved(tmp_path), tmp_path / "s", ids=ids)
+ENCODED: dict[str, Any] = {"documents": DOCUMENTS, "encoder": FakeEncoder()}
+REFUSED: list[tuple[np.ndarray | None, dict[str, Any], str]] = [
+    (None, {"documents": DOCUMENTS[:4] + DOCUMENTS[6:]}, 'got none for 2 ids: "e"; "f"; add them, or import without texts'),
+    (None, {"documents": DOCUMENTS * 3}, 'got 14 repeats: "a" again; "ב" again;.* and 4 more; remove the repeats'),
+    (fifth_times(-1), ENCODED, 'got -1.0000 for "e"'),
+    (fifth_times(0.98), ENCODED, r'got 0.9[78]\d* instead of 1 for "e".*encoder\.normalize=false'),
+    (fifth_times(1.02), ENCODED, r'got 1.0[12]\d* instead of 1 for "e".*encoder\.normalize=false'),
+    (None, {"encoder": FakeEncoder(width=9)}, "must have the encoder's width 9, got 8"),
+    *(
+        (many(value), MANY, rf'got 13 vectors: "d3" {kind}.*; "d12" {kind}[^"]*; and 3 more')
+        for value, kind in (
+            *((np.nan, "holds NaN"), (np.inf, "holds a number too large for float16"), (0, "is zero"), (1e-9, "is zero")),
+            (1e5, "holds a number too large"),
+        )
+    ),
+    (None, {"ids": IDS[:-1]}, "must be equally many, got only 6 ids"),
+    (None, {"ids": [*IDS, "x", "y"]}, "must be equally many, got 9 ids for 7 vectors"),
+    (None, {"ids": [*IDS[:-1], "\ud83d"]}, "is not valid Unicode"),
+    (None, {"ids": None}, "must come with ids, the file holds none; name a file of them"),
+    (None, {"ids": np.arange(7) + 0.5}, "ids given: ids must be strings or whole numbers, got 7 entries: entry 0 is"),
+    (np.ones(8), {"ids": []}, r"float64 of shape \(8,\)"),
+    (np.ones((7, 8), dtype=np.int64), {"ids": []}, "int64"),
+    (np.empty((0, 8)), {"ids": []}, "at least one vector"),
+    (np.empty((7, 0), dtype=np.float32), {}, r"must be a float array of two dimensions, got float32 of shape \(7, 0\)"),
+    (np.array([{"a": 1}], dtype=object), {}, "v.npy must be .* Python objects in dtype.*; write it again with numpy.save, as numbers"),
+]
 
 
-def test_ids_of_half_a_surrogate_pair_are_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="is not valid Unicode"):
-        import_vectors(saved(tmp_path), tmp_path / "s", ids=[*IDS[:-1], "\ud83d"])
+@pytest.mark.parametrize(("vectors", "options", "message"), REFUSED)
+def test_faulty_imports_are_refused_and_leave_nothing(
+    tmp_path: Path, vectors: np.ndarray | None, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(StoreError, match=message):
+        imported(tmp_path, vectors, **options)
+    assert names(tmp_path) == ["v.npy"]
 
 
-def test_vectors_without_ids_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="must come with ids, the file holds none; name a file of them"):
-        import_vectors(saved(tmp_path), tmp_path / "s")
-
-
-@pytest.mark.parametrize(
-    ("array", "found"),
-    [(np.ones(8), r"float64 of shape \(8,\)"), (np.ones((7, 8), dtype=np.int64), "int64"), (np.empty((0, 8)), "at least one vector")],
-)
-def test_arrays_of_another_kind_are_refused(tmp_path: Path, array: np.ndarray, found: str) -> None:
-    with pytest.raises(StoreError, match=found):
-        import_vectors(saved(tmp_path, array), tmp_path / "s", ids=[])
-
-
-def test_pickled_arrays_are_not_loaded(tmp_path: Path) -> None:
-    np.save(tmp_path / "v.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(StoreError, match="v.npy must be .* Python objects in dtype.*; write it again with numpy.save, as numbers"):
-        import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=IDS)
-
-
-def test_archives_and_arrays_without_a_number_are_refused(tmp_path: Path) -> None:
+def test_an_archive_of_vectors_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "v.npz", one=own_vectors())
     (tmp_path / "v.npz").rename(tmp_path / "v.npy")
     with pytest.raises(StoreError, match=r"must be an npy file, got an archive of several \(npz\); write the one array with numpy\.save"):
         import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=IDS)
-    with pytest.raises(StoreError, match=r"must be a float array of two dimensions, got float32 of shape \(7, 0\)"):
-        import_vectors(saved(tmp_path, np.empty((7, 0), dtype=np.float32)), tmp_path / "s", ids=IDS)
 
 
 def test_ids_of_python_objects_of_several_dimensions_or_in_an_archive_are_refused(tmp_path: Path) -> None:
@@ -232,11 +239,11 @@ def test_ids_of_python_objects_of_several_dimensions_or_in_an_archive_are_refuse
     ):
         np.save(path, ids, allow_pickle=True)
         with pytest.raises(StoreError, match=message):
-            import_vectors(saved(tmp_path), tmp_path / "s", ids=path)
+            imported(tmp_path, ids=path)
     np.savez(tmp_path / "ids.npz", ids=np.array(IDS))
     (tmp_path / "ids.npz").rename(path)
     with pytest.raises(StoreError, match=r"must be an array of one dimension, got an archive \(npz\)"):
-        import_vectors(saved(tmp_path), tmp_path / "s", ids=path)
+        imported(tmp_path, ids=path)
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet", "v.faiss"])
@@ -307,13 +314,13 @@ def test_faulty_parquet_files_are_refused(
 def test_faulty_id_files_are_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(StoreError, match=message):
-        import_vectors(saved(tmp_path), tmp_path / "s", ids=tmp_path / name)
+        imported(tmp_path, ids=tmp_path / name)
 
 
 def test_an_id_column_under_another_name_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"name": IDS}), tmp_path / "ids.parquet")
     with pytest.raises(StoreError, match="must have a column named doc_id or _id or id, got name"):
-        import_vectors(saved(tmp_path), tmp_path / "s", ids=tmp_path / "ids.parquet")
+        imported(tmp_path, ids=tmp_path / "ids.parquet")
 
 
 def test_missing_files_and_unknown_suffixes_are_named(tmp_path: Path) -> None:
@@ -323,15 +330,53 @@ def test_missing_files_and_unknown_suffixes_are_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"must end in \.npy, \.parquet, \.faiss or \.index, got \.csv"):
         import_vectors(tmp_path / "v.csv", tmp_path / "s", ids=IDS)
     with pytest.raises(StoreError, match="ids must be a file, there is none"):
-        import_vectors(saved(tmp_path), tmp_path / "s", ids=tmp_path / "nowhere.txt")
+        imported(tmp_path, ids=tmp_path / "nowhere.txt")
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    import_vectors(saved(tmp_path), tmp_path / "s", ids=IDS)
-    with pytest.raises(StoreError, match="it is a store; choose another --out"):
-        import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=IDS)
-    (tmp_path / "t.building").mkdir()
-    (tmp_path / "t.building" / "thesis.txt").write_text("x")
+@pytest.mark.parametrize("state", [{}, {"import": "v.npy"}])
+def test_nothing_is_overwritten(tmp_path: Path, state: dict[str, str]) -> None:
+    (tmp_path / "s.building").mkdir()
+    if state:
+        write_json(state, tmp_path / "s.building" / "state.json")
+    (tmp_path / "s.building" / "thesis.txt").write_text("x")
     with pytest.raises(StoreError, match=r"must be empty, it holds thesis\.txt"):
-        import_vectors(tmp_path / "v.npy", tmp_path / "t", ids=IDS)
-    assert (tmp_path / "t.building" / "thesis.txt").exists()
+        imported(tmp_path)
+    (tmp_path / "s.building" / "thesis.txt").unlink()
+    imported(tmp_path)
+    with pytest.raises(StoreError, match="it is a store; choose another --out"):
+        imported(tmp_path)
+
+
+KILLED = """
+import os, signal, sys
+from adiabat.store.imports import import_vectors
+def documents():
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield
+import_vectors(sys.argv[1], sys.argv[2], ids=[f"d{number}" for number in range(7)], documents=documents())
+"""
+
+
+def test_a_killed_import_can_be_run_again_as_advised(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(saved(tmp_path)), str(tmp_path / "s")], env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert "ids.incoming" in names(tmp_path / "s.building")
+    with pytest.raises(StoreError, match="run its command again"):
+        Store.open(tmp_path / "s")
+    assert_holds(imported(tmp_path, documents=DOCUMENTS, encoder=FakeEncoder()))
+    assert names(tmp_path) == ["s", "v.npy"]
+
+
+def test_a_disk_that_fills_with_texts_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+
+    def small(path: Path) -> sqlite3.Connection:
+        base = connect(path)
+        base.execute("PRAGMA max_page_count = 3")
+        return base
+
+    monkeypatch.setattr(imports_module.sqlite3, "connect", small)
+    with pytest.raises(StoreError, match="the disk must have room for the store, it is full; free some and run the same command"):
+        imported(tmp_path, documents=[Document(doc_id, "x" * 4000) for doc_id in IDS])
+    assert names(tmp_path) == ["v.npy"]

@@ -12,9 +12,9 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from adiabat.core.errors import ModelError
 from adiabat.models.adapters import add_lora
+from adiabat.models.bulk import TokenTable
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
-from adiabat.models.token_cache import TokenTable
 from adiabat.training import passes as passes_module
 from adiabat.training.blocks import blocks_of, frozen_prefix
 from adiabat.training.gradient_cache import Chunking, training_copies

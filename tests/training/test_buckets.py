@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from adiabat.models.bulk import TokenTable
 from adiabat.models.encoder import Encoder
-from adiabat.models.token_cache import TokenTable
 from adiabat.training import gradient_cache as copies_module
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Passes, side_passes

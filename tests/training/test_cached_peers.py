@@ -11,8 +11,8 @@ from sentence_transformers.sentence_transformer import losses as peer
 
 from adiabat.losses.embedded_pairs import Pairs
 from adiabat.losses.in_batch import in_batch_softmax, samtone
+from adiabat.models.bulk import TokenTable
 from adiabat.models.saving import save
-from adiabat.models.token_cache import TokenTable
 from adiabat.models.towers import DualEncoder
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Group, side_passes

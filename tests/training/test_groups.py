@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from adiabat.models.bulk import TokenTable
 from adiabat.models.encoder import Encoder
-from adiabat.models.token_cache import TokenTable
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Group, Passes, side_passes
 from tests.tiny import KINDS, Kind, tiny_encoder

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from adiabat.core.errors import DataError, StoreError
-from adiabat.store.input_checks import require_inputs
+from adiabat.store.addressing import require_inputs
 
 
 def beir(folder: Path) -> str:

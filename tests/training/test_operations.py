@@ -9,9 +9,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from adiabat.models.adapters import add_lora, train_biases_only
+from adiabat.models.bulk import TokenTable
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import freeze
-from adiabat.models.token_cache import TokenTable
 from adiabat.models.towers import trainable_copy
 from adiabat.scaling_laws.flops import ByLength, TowerOperations, training_flops
 from adiabat.training.flop_count import operations_of, passed_parameters

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from adiabat.losses.embedded_pairs import Pairs
+from adiabat.models.bulk import TokenTable
 from adiabat.models.device import Precision
-from adiabat.models.token_cache import TokenTable
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Passes, side_passes
 from tests.losses.test_losses import LOSSES

@@ -22,7 +22,7 @@ from adiabat.core.errors import ConfigError, JobError
 from adiabat.losses.embedded_pairs import Guide, Pairs
 from adiabat.losses.in_batch import in_batch_softmax, pair, samtone
 from adiabat.losses.log_denominator import LearnedTemperature
-from adiabat.models.token_cache import TokenTable
+from adiabat.models.bulk import TokenTable
 from adiabat.training import distributed
 from adiabat.training.distributed import Processes, processes
 from adiabat.training.gradient_cache import Chunking

@@ -14,9 +14,9 @@ from adiabat.adiabatic.probes import ProbeSet
 from adiabat.config.tuning import GuardSection
 from adiabat.core.errors import ConfigError, DivergedError
 from adiabat.core.progress import SILENT, Watch
+from adiabat.models.bulk import TokenTable, embed_all
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.encoder import Encoder
-from adiabat.models.token_cache import TokenTable, embed_all
 from adiabat.models.towers import DualEncoder
 from adiabat.results.drift_judgement import limits_of
 from adiabat.store.search import score_rows, search

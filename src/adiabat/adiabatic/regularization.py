@@ -15,8 +15,8 @@ from adiabat.adiabatic.drift_guard import PROBE_TOKENS, Guard
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.core.errors import ConfigError
 from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches
+from adiabat.models.bulk import TokenTable, embed_all
 from adiabat.models.encoder import Encoder
-from adiabat.models.token_cache import TokenTable, embed_all
 from adiabat.models.towers import interpolated, merged_tower
 from adiabat.training.passes import Group, Passes
 

@@ -21,9 +21,9 @@ from adiabat.core.ragged import Ragged
 from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches, text_order, validation_batches
 from adiabat.losses.embedded_pairs import Pairs, unit_rows
 from adiabat.losses.in_batch import Distance, in_batch_softmax, triplet_errors, triplet_margin
+from adiabat.models.bulk import TokenTable, embed_all
 from adiabat.models.device import Precision
 from adiabat.models.encoder import Encoder
-from adiabat.models.token_cache import TokenTable, embed_all
 from adiabat.scaling_laws.flops import Cost, PassedParameters, training_flops
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store

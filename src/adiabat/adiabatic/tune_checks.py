@@ -10,7 +10,7 @@ from adiabat.runs.output_dir import require_fitting
 from adiabat.runs.run_config import FREE_RUN, Rules
 from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import read_log
-from adiabat.store.input_checks import require_inputs
+from adiabat.store.addressing import require_inputs
 from adiabat.store.vector_store import refuse_swapped
 from adiabat.training.limits import idle_counts, least_idle, validations_in
 from adiabat.training.schedules import ENDING

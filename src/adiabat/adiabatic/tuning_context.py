@@ -22,11 +22,11 @@ from adiabat.config.tuning import GuardSection, TuneDataSection, TuneSection, Tu
 from adiabat.core.errors import ConfigError, DataError, ModelError, StoreError, several
 from adiabat.core.ragged import Ragged
 from adiabat.losses.in_batch import Distance
+from adiabat.models.bulk import TokenTable
 from adiabat.models.device import device_of
 from adiabat.models.embedding_head import NAMES, STATED, Similarity
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import frozen_parameters
-from adiabat.models.token_cache import TokenTable
 from adiabat.models.towers import DualEncoder
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.text_vectors import wordless

@@ -24,7 +24,7 @@ from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.run_config import FREE_RUN, Rules, is_described, require_same
 from adiabat.runs.run_dir import Job
-from adiabat.store.input_checks import require_inputs
+from adiabat.store.addressing import require_inputs
 
 TEACHER = "teacher"
 STEPS: Mapping[str, Mapping[str, Any]] = {

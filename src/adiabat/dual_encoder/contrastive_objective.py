@@ -25,7 +25,7 @@ from adiabat.dual_encoder.text_cache import PairTexts
 from adiabat.dual_encoder.train_checks import steps_of, steps_within
 from adiabat.losses.embedded_pairs import unit_rows
 from adiabat.losses.log_denominator import LearnedTemperature, Temperature, scheduled_temperature
-from adiabat.models.token_cache import TokenTable
+from adiabat.models.bulk import TokenTable
 from adiabat.models.towers import DualEncoder
 from adiabat.scaling_laws.flops import Cost, PassedParameters, training_flops
 from adiabat.store.vector_store import Store

@@ -24,7 +24,7 @@ from adiabat.core.files import read_json, reading, user_cache, write_json
 from adiabat.core.ragged import Ragged
 from adiabat.data.pair_sets import EQUAL_TEXTS, PairBuilder, PairSet, TextList, Texts, text_numbers
 from adiabat.data.table_formats import HUB_PREFIX
-from adiabat.store.id_index import ID_BATCH, TEXT_BATCH, StringColumn, StringColumnWriter
+from adiabat.store.corpus_files import ID_BATCH, TEXT_BATCH, StringColumn, StringColumnWriter
 
 FORMAT = 4
 """Of the folder; another number is another folder."""

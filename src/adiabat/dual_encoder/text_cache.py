@@ -16,9 +16,9 @@ from adiabat.core.text import cut
 from adiabat.data.pair_sets import PairSet, TextColumn, TextList, Texts
 from adiabat.data.records import SIDES, Side
 from adiabat.dual_encoder.batches import Batch, Sides
+from adiabat.models.bulk import TokenTable
 from adiabat.models.device import Precision
 from adiabat.models.encoder import Encoder
-from adiabat.models.token_cache import TokenTable
 from adiabat.models.towers import DualEncoder
 from adiabat.store.addressing import rows_of_entries
 from adiabat.store.embedding_cache import EmbeddingCache

@@ -16,11 +16,11 @@ from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import ConfigError, ModelError, several
 from adiabat.data.records import SIDES
 from adiabat.models.adapters import train_part
+from adiabat.models.backbone import require_pad_token
 from adiabat.models.encoder import Encoder
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.freezing import freeze
 from adiabat.models.st_files import first_line
-from adiabat.models.tokenizer import require_pad_token
 from adiabat.models.towers import DualEncoder, build_towers, freeze_tower, merged_tower
 from adiabat.training.optimizers import decay_groups, make_optimizer
 
@@ -64,7 +64,7 @@ def build(settings: TrainSettings, load: Loader) -> Built:
         seed=settings.run.seed,
     )
     for tower in _distinct(towers):
-        require_pad_token(tower)
+        require_pad_token(tower.tokenizer)
     _check_widths(settings, towers)
     require_numbers(towers)
     before = {name: weights.detach().cpu().clone() for name, weights in named_weights(towers).items()}

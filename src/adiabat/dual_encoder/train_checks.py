@@ -13,7 +13,7 @@ from adiabat.runs.output_dir import require_fitting, require_free
 from adiabat.runs.run_config import FREE_RUN, Rules, is_job, read_description
 from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import read_log
-from adiabat.store.input_checks import require_inputs
+from adiabat.store.addressing import require_inputs
 from adiabat.training.limits import idle_counts, least_idle, validations_in
 from adiabat.training.schedules import ENDING
 

@@ -25,7 +25,7 @@ from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.finish import write_report
 from adiabat.runs.run_config import FREE_RUNS, without_none
 from adiabat.stats.ranking_measures import require_relevant_only
-from adiabat.store.input_checks import require_inputs
+from adiabat.store.addressing import require_inputs
 from adiabat.training.blocks import blocks_of
 
 MANY_BLOCKS = 2**31

@@ -29,7 +29,7 @@ from adiabat.results.sweep_result import SweepResult, SweepRun
 from adiabat.runs.finish import write_report
 from adiabat.runs.run_config import FREE_RUNS, without_none
 from adiabat.stats.ranking_measures import require_relevant_only
-from adiabat.store.input_checks import require_inputs
+from adiabat.store.addressing import require_inputs
 from adiabat.store.vector_store import refuse_swapped
 
 MOVABLE = ("job.data", "data.cache")

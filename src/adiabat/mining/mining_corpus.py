@@ -12,8 +12,7 @@ from adiabat.core.checksums import Digest, require
 from adiabat.core.errors import DataError, several
 from adiabat.core.files import read_json, reading, write_json
 from adiabat.data.records import Document
-from adiabat.store.corpus_files import digest_documents, write_corpus
-from adiabat.store.id_index import LOOKUP_SLICE, IdIndex, StringColumn
+from adiabat.store.corpus_files import LOOKUP_SLICE, IdIndex, StringColumn, digest_documents, write_corpus
 from adiabat.store.manifest import ID_FILE, INDEX_FILE, TEXT_FILE, plain_disk_errors
 from adiabat.store.vector_store import Store
 

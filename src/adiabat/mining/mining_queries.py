@@ -14,7 +14,7 @@ from adiabat.core.text import counted
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet, LanguageGridSet, text_id
 from adiabat.mining.mining_corpus import Documents, row_slices
-from adiabat.store.id_index import LOOKUP_SLICE
+from adiabat.store.corpus_files import LOOKUP_SLICE
 
 
 @dataclass(frozen=True, slots=True)

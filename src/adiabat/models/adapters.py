@@ -11,6 +11,7 @@ import copy
 import math
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -69,12 +70,9 @@ def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None
     _check_lora(rank, alpha, layers)
     from peft import LoraConfig, inject_adapter_in_model  # takes 0.4 s
 
-    settings = LoraConfig(
-        r=rank,
-        lora_alpha=rank if alpha is None else alpha,  # type: ignore[arg-type]  # peft only divides it by the rank
-        target_modules=list(layers),
-        fan_in_fan_out=any(isinstance(layer, Conv1D) for layer in layers.values()),
-    )
+    transposed = any(isinstance(layer, Conv1D) for layer in layers.values())
+    scale: Any = rank if alpha is None else alpha  # peft's type is int, though it only divides by the rank
+    settings = LoraConfig(r=rank, lora_alpha=scale, target_modules=list(layers), fan_in_fan_out=transposed)
     states = {name: (layer.weight.requires_grad, layer.training) for name, layer in layers.items()}
     inject_adapter_in_model(settings, backbone)
     for name, (trained, training) in states.items():

@@ -1,6 +1,5 @@
-"""Loading transformers from a folder: which class, whose code may run, how many blocks, and whether all weights are there."""
+"""Transformers and tokenizers of a folder: which class, whose code may run, how many blocks, and whether all weights are there."""
 
-import itertools
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,24 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers.normalizers import Lowercase, Normalizer
+from tokenizers.normalizers import Sequence as Chain
 from transformers import (
     MODEL_FOR_TEXT_ENCODING_MAPPING,
     AutoConfig,
     AutoModel,
     AutoModelForTextEncoding,
+    AutoTokenizer,
     LongT5EncoderModel,
     MT5EncoderModel,
     PretrainedConfig,
     PreTrainedModel,
+    PreTrainedTokenizerBase,
     T5EncoderModel,
     UMT5EncoderModel,
 )
 from transformers.utils import logging as transformers_logging
 
 from adiabat.core.errors import ConfigError, ModelError
-from adiabat.models.encoder import Encoder
 from adiabat.models.st_files import first_line, read_json, required
-from adiabat.models.token_rows import table_rows
+from adiabat.models.st_modules import TransformerSettings
 
 ENCODERS: Mapping[str, type[PreTrainedModel]] = {
     "t5": T5EncoderModel,
@@ -269,36 +271,84 @@ def _hint(folder: Path, trust: Trust) -> str:
     return ""
 
 
-FIRST_TOKEN = 5
-"""The first token of the test texts, behind those that families treat apart."""
-
-LONG = 8
-"""Tokens of the longer test text; the shorter one has one token, and is padded to as many."""
-
-TOLERANCE = 1e-3
-"""Largest difference of a number of a unit vector. Rounding makes 1e-6; models that mix padding in (FNet, ConvBERT) 0.1 and more."""
+TOKENIZER_FILES = ("tokenizer.json", "vocab.*", "*.model")
+"""Files that may hold the vocabulary; without any, transformers would build a tokenizer that knows no word."""
 
 
-@torch.no_grad()
-def require_embeddings(encoder: Encoder, folder: Path) -> None:
-    """Refuse a tower that cannot embed texts, or not in batches."""
-    family = getattr(encoder.backbone.config, "model_type", None) or type(encoder.backbone).__name__
-    demand = f"{folder} must hold a model that turns token ids into token states, got one of type {family}"
-    rows = table_rows(encoder.backbone)
-    usable = (number for number in itertools.count(FIRST_TOKEN) if number != encoder.pad_token_id)
-    long = [number if rows is None else number % rows for number in itertools.islice(usable, LONG)]
+LISTED_TOKENS = 8
+"""Special tokens named in a message; some tokenizers have hundreds."""
+
+
+def load_tokenizer(
+    folder: Path, trust: Trust, *, pad_token: str | None = None, settings: TransformerSettings | None = None
+) -> PreTrainedTokenizerBase:
+    """Load a fast tokenizer."""
+    settings = settings or TransformerSettings()
+    if not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
+        raise ModelError(f"{folder} must hold a tokenizer, got none of {', '.join(TOKENIZER_FILES)}")
     try:
-        width, alone = encoder.width, encoder(encoder.collate([long[:1]], side="document"))
-        padded = encoder(encoder.collate([long[:1], long], side="document"))
+        with quietly():
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                folder, trust_remote_code=trust.remote_code is not None, **settings.tokenizer
+            )
     except Exception as fault:
-        # Models of images, sounds and pairs of texts fail in any way.
-        raise ModelError(f"{demand} ({reason(fault)}); choose another model") from fault
-    if alone.shape[1] != width:
-        raise ModelError(f"{demand}, whose vectors have {alone.shape[1]} numbers where its config.json says {width}; choose another model")
-    unpadded, padded_short = torch.nn.functional.normalize(torch.cat([alone, padded[:1]]), dim=-1)
-    # NaN passes: later checks of the weights name the tensor that holds it.
-    if bool((unpadded - padded_short).abs().max() > TOLERANCE):
-        raise ModelError(
-            f"{folder} must give a text the same vector in every batch, got a model of type {family}, whose vectors change with padding; "
-            "choose another model"
-        )
+        raise ModelError(f"{folder} must hold a tokenizer: {reason(fault)}") from fault
+    if not tokenizer.is_fast:
+        raise ModelError(f"{folder} must hold a fast tokenizer (tokenizer.json); convert it with transformers first")
+    if any(tokenizer("a").get("token_type_ids", ())):
+        raise ModelError(f"{folder} must hold a tokenizer that gives texts token types of 0, got others, which adiabat does not pass on")
+    # `save_pretrained` writes it, whichever file stated it.
+    tokenizer.init_kwargs["truncation_side"] = tokenizer.truncation_side
+    if settings.lower_case:
+        _lower_case(tokenizer)
+    if pad_token is not None:
+        set_pad_token(tokenizer, pad_token)
+    return tokenizer
+
+
+def set_pad_token(tokenizer: PreTrainedTokenizerBase, token: str) -> None:
+    """Make a tokenizer without a padding token pad with one of its special tokens. Padding is masked, so no vector changes.
+
+    A tokenizer that has a padding token keeps it, because one setting may cover several models. Ordinary tokens are refused: saving would
+    make them special, and texts that hold them would be split in another way.
+    """
+    if tokenizer.pad_token_id is not None:
+        return
+    known = special_tokens(tokenizer)
+    if token not in known:
+        names = ", ".join(map(repr, known[:LISTED_TOKENS])) or "it has none"
+        raise ConfigError(f"encoder.pad_token must be one of the tokenizer's special tokens ({names}), got {token!r}; choose another")
+    tokenizer.pad_token = token
+
+
+def special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Tokens that are never part of a word, by id."""
+    added = tokenizer.added_tokens_decoder
+    return [added[number].content for number in sorted(added) if added[number].special]
+
+
+def require_pad_token(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer that cannot pad: adiabat does not need it, but sentence-transformers does."""
+    if tokenizer.pad_token_id is not None:
+        return
+    known = special_tokens(tokenizer)
+    usual = tokenizer.eos_token if tokenizer.eos_token in known else next(iter(known), None)
+    advice = f'set encoder.pad_token = "{usual}"' if usual else "give the tokenizer a special token to pad with"
+    raise ModelError(
+        f"the tokenizer must have a padding token, got none: sentence-transformers needs one to encode with what is saved; {advice}"
+    )
+
+
+def _lower_case(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Make lower-casing part of the tokenizer, unless it is; sentence-transformers keeps it beside the tokenizer."""
+    normalizers = normalizers_of(tokenizer)
+    if not any(isinstance(normalizer, Lowercase) or getattr(normalizer, "lowercase", False) for normalizer in normalizers):
+        tokenizer.backend_tokenizer.normalizer = Chain([Lowercase(), *normalizers])
+
+
+def normalizers_of(tokenizer: PreTrainedTokenizerBase) -> list[Normalizer]:
+    """The normalizers of a tokenizer, which change a text before it is split."""
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    if normalizer is None:
+        return []
+    return [normalizer[i] for i in range(len(normalizer))] if isinstance(normalizer, Chain) else [normalizer]

@@ -1,20 +1,29 @@
-"""Embedding many texts: one thread prepares batches, all cores or a GPU embed them."""
+"""Many texts: embedded at once, where one thread prepares batches for all cores or a GPU; or tokenised once, for jobs that repeat them."""
 
-from collections.abc import Callable, Sequence
+import hashlib
+import json
+import os
+import weakref
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from adiabat.models.device import Precision, autocast
+from adiabat.core.checksums import is_whole, seal
+from adiabat.core.files import writing_whole
+from adiabat.data.records import Side
+from adiabat.models.device import MAX_WORKERS, Precision, autocast, parallel_map, thread_replicas
 from adiabat.models.static import StaticBackbone
-from adiabat.models.threads import MAX_WORKERS, parallel_map, thread_replicas
 from adiabat.models.tokens import TokenBatch, token_budget_batches
 
 if TYPE_CHECKING:
@@ -55,14 +64,14 @@ class TokenSource:
     """Texts as tokens, tokenised block by block.
 
     Attributes:
-        block: Gives the tokens of texts from one number up to another.
+        block: Gives the tokens of consecutive texts.
         fill: Makes a batch of token lists.
         total: Number of texts.
         whole: Whether pooling takes all tokens of a text.
         limit: Where texts are cut, in tokens.
     """
 
-    block: Callable[[int, int], TokenLists]
+    block: Callable[[slice], TokenLists]
     fill: Callable[[TokenLists], TokenBatch]
     total: int
     whole: bool
@@ -92,7 +101,7 @@ def embed_blocks(
     """Embed texts in batches of a budget of tokens, padding counted."""
 
     def prepared(start: int) -> list[PreparedBatch]:
-        token_ids = source.block(start, start + TOKENIZE_BLOCK)
+        token_ids = source.block(slice(start, start + TOKENIZE_BLOCK))
         grouped = token_budget_batches([len(ids) for ids in token_ids], budget)
         return [(start + rows, source.fill([token_ids[row] for row in rows])) for rows in grouped]
 
@@ -123,7 +132,7 @@ def embed_bags(
 
     # One after the other: tokenising uses all cores already, and pooling beside it slows down both.
     for start in range(0, total, BAG_BLOCK):
-        token_ids = source.block(start, start + BAG_BLOCK)
+        token_ids = source.block(slice(start, start + BAG_BLOCK))
         end = start + len(token_ids)
         with torch.inference_mode():
             vectors[start:end] = encoder.head(backbone.bag_means(token_ids)).cpu().numpy()
@@ -147,3 +156,87 @@ def _embedded(encoder: "Encoder", precision: Precision, limit: int, batch: Prepa
         embeddings: Tensor = encoder(tokens.to(encoder.device))
     full = tokens.attention_mask.sum(dim=1) >= limit
     return rows, embeddings.cpu().numpy(), int(full.sum())
+
+
+class TokenFile:
+    """Token ids in a file of 4 bytes a token, read stretch by stretch: a memory map's pages would count as the process's own."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file."""
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+
+    def __getitem__(self, stretch: slice) -> Int[np.ndarray, " tokens"]:
+        return np.frombuffer(os.pread(self._file, 4 * (stretch.stop - stretch.start), 4 * stretch.start), dtype="<i4")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTable:
+    """Token ids of many texts: 4 bytes a token and 8 a text, however many texts there are.
+
+    Attributes:
+        ids: All token ids, one text after another, in memory or in a file.
+        offsets: Where each text starts in `ids`; one more entry than texts.
+        side: The tower they are for.
+    """
+
+    ids: Int[np.ndarray, " tokens"] | TokenFile
+    offsets: Int[np.ndarray, " texts_and_one"]
+    side: Side
+
+    @classmethod
+    def of(cls, encoder: "Encoder", texts: Iterable[str], *, side: Side, folder: Path | None = None) -> Self:
+        """Tokenise texts: into memory, or into files of a folder, which are opened where they lie there already."""
+        if folder is None:
+            memory = BytesIO()
+            offsets = _write_tokens(encoder, texts, side, memory)
+            return cls(np.frombuffer(memory.getbuffer(), dtype="<i4"), offsets, side)
+        settings = encoder.settings
+        decides = json.dumps([encoder.tokenizer_digest(), encoder.pad_token_id, settings.prompt(side), settings.limit(side)])
+        name = f"tokens-{side}-{hashlib.sha256(decides.encode()).hexdigest()[:16]}"
+        ids, ends, checksums = folder / f"{name}.i32", folder / f"{name}.npy", f"{name}.json"
+        if not is_whole(folder, checksums):
+            # Other processes may write the same files at the same time.
+            with writing_whole(ids) as ids_file, writing_whole(ends) as ends_file:
+                np.save(ends_file, _write_tokens(encoder, texts, side, ids_file))
+            seal(folder, [ids.name, ends.name], into=checksums)
+        return cls(TokenFile(ids), np.load(ends), side)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " texts"]:
+        """Tokens of each text."""
+        # Without a difference in 64 bits on the way.
+        lengths: Int[np.ndarray, " texts"] = np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe")
+        return lengths
+
+    def lists(self, rows: Int[np.ndarray, " b"]) -> list[list[int]]:
+        """Token ids of some texts."""
+        return [self.ids[self.offsets[row] : self.offsets[row + 1]].tolist() for row in rows]
+
+
+def _write_tokens(encoder: "Encoder", texts: Iterable[str], side: Side, file: BinaryIO) -> Int[np.ndarray, " texts_and_one"]:
+    """Write the tokens of all texts, 4 bytes each; where each text starts."""
+    lengths, remaining = array("q", [0]), iter(texts)
+    while block := list(islice(remaining, TOKENIZE_BLOCK)):
+        token_ids = encoder.tokenize(block, side=side)
+        lengths.extend(map(len, token_ids))
+        file.write(np.fromiter(chain.from_iterable(token_ids), dtype="<i4").data)
+    return np.cumsum(lengths)
+
+
+def embed_rows(encoder: "Encoder", table: TokenTable, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
+    """Embed some texts of a table with gradients, as one batch."""
+    embeddings: Tensor = encoder(encoder.collate(table.lists(rows), side=table.side))
+    return embeddings
+
+
+@torch.no_grad()
+def embed_all(encoder: "Encoder", table: TokenTable, *, token_budget: int) -> Float[Tensor, "n e"]:
+    """Embed every text of a table without gradients, in float32, longest first; `token_budget` counts padding, a longer text goes alone."""
+    embeddings = torch.empty(len(table), encoder.width, device=encoder.device)
+    for rows in token_budget_batches(table.lengths, token_budget):
+        embeddings[torch.from_numpy(rows).to(encoder.device)] = embed_rows(encoder, table, rows)
+    return embeddings

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from adiabat.core.errors import ModelError
 from adiabat.data.records import Side
 from adiabat.models.bulk import Progress, TokenSource, default_budget, distinct_texts, embed_bags, embed_blocks
 from adiabat.models.device import Precision, settled_precision
@@ -18,8 +20,20 @@ from adiabat.models.embedding_head import EncoderSettings as EncoderSettings
 from adiabat.models.embedding_head import Projection, pool
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.static import StaticBackbone, StaticTokenizer
-from adiabat.models.token_rows import refuse_rowless, rowless_tokens, state_width, table_rows
 from adiabat.models.tokens import TokenBatch, cut_texts, pad
+
+
+def state_width(backbone: Any) -> int:
+    """Numbers per token state."""
+    return int(getattr(backbone.config, "word_embed_proj_dim", backbone.config.hidden_size))
+
+
+def table_rows(backbone: Any) -> int | None:
+    """Rows of the table of token embeddings; None for a family without such a table (CANINE hashes characters)."""
+    try:
+        return len(backbone.get_input_embeddings().weight)
+    except (AttributeError, NotImplementedError):
+        return None
 
 
 class Encoder(nn.Module):
@@ -98,12 +112,21 @@ class Encoder(nn.Module):
         options = {"padding": False, "return_attention_mask": False, "return_token_type_ids": False}
         texts = cut_texts(self.tokenizer, texts, limit)
         ids: list[list[int]] = self.tokenizer(texts, truncation=True, max_length=limit, **options)["input_ids"]
-        refuse_rowless(texts, ids, self._rowless, rows=table_rows(self.backbone))
+        for text, numbers in zip(texts, ids, strict=True) if self._rowless else ():
+            if beyond := self._rowless.keys() & set(numbers):
+                number = min(beyond)
+                raise ModelError(
+                    f"the tokenizer must know no token beyond the {table_rows(self.backbone)} rows of the model's embedding table, got "
+                    f"{self._rowless[number]!r} of id {number} in the text {text[:60]!r}; resize the table (resize_token_embeddings), "
+                    "or remove the token"
+                )
         return ids
 
     @cached_property
     def _rowless(self) -> dict[int, str]:
-        return rowless_tokens(self.tokenizer, table_rows(self.backbone))
+        """Tokens beyond the table; some models have such tokens and never use them: the text models of Gemma 3 know one for images."""
+        rows = table_rows(self.backbone)
+        return {} if rows is None else {number: token for token, number in self.tokenizer.get_vocab().items() if number >= rows}
 
     @property
     def _blank_token_id(self) -> int:
@@ -160,15 +183,13 @@ class Encoder(nn.Module):
     ) -> Float[np.ndarray, "n e"]:
         """Embed non-empty token lists as they are: without prompt, special tokens or limit; see `pad` for `skipped` and `closing`."""
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped, closing=closing)
-        limit = self.settings.max_tokens
-        source = TokenSource(lambda start, end: token_ids[start:end], fill, len(token_ids), not (skipped or closing), limit)
-        return self._embedded(source, precision)
+        whole = not (skipped or closing)
+        return self._embedded(TokenSource(token_ids.__getitem__, fill, len(token_ids), whole, self.settings.max_tokens), precision)
 
     def _source(self, texts: Sequence[str], side: Side) -> TokenSource:
         skipped = self._unpooled_tokens(side)
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped)
-        limit = self.settings.limit(side)
-        return TokenSource(lambda start, end: self.tokenize(texts[start:end], side=side), fill, len(texts), not skipped, limit)
+        return TokenSource(lambda rows: self.tokenize(texts[rows], side=side), fill, len(texts), not skipped, self.settings.limit(side))
 
     def _embedded(
         self,

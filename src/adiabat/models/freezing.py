@@ -103,30 +103,46 @@ class _Layout:
     stacks: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _BlockPattern:
-    """A parsed ``blocks[...]`` pattern: ``start:stop`` (or the block `start` where `single`) and perhaps a part."""
-
-    start: int | None
-    stop: int | None
-    single: bool
-    block_part: Part | None
+_BlockPattern = tuple[int | slice, Part | None]
+"""A parsed ``blocks[...]``: one block or several, and the part of each, None for all of it."""
 
 
-def frozen_parameters(backbone: nn.Module, patterns: Sequence[str]) -> list[str]:
-    """Names of the parameters that any of the patterns matches; changes nothing."""
-    return _frozen(backbone, _matches(backbone, patterns))
+def frozen_parameters(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) -> list[str]:
+    """Names, in the model's order, of the parameters that any of the patterns matches; changes nothing.
+
+    Args:
+        alone: Whether something must be left to train: ModelError where nothing is.
+    """
+    check_patterns(patterns)
+    first: dict[int, str] = {}
+    # Every name of every parameter to its first name: a tied table has several.
+    aliases = {name: first.setdefault(id(weight), name) for name, weight in backbone.named_parameters(remove_duplicate=False)}
+    layout = _layout(list(dict.fromkeys(aliases.values())))
+    chosen: set[str] = set()
+    faults = []
+    for pattern in patterns:
+        try:
+            chosen.update(_match(pattern, layout, aliases))
+        except ModelError as error:
+            faults.append(str(error))
+    if faults:
+        raise ModelError(several(faults))
+    trained = [name for name, weight in backbone.named_parameters() if weight.requires_grad and name not in chosen]
+    if alone and chosen and all(_POOLER.search(name) for name in trained):
+        advice = "remove a pattern" if layout.blocks else "a model without blocks consists of its embeddings: freeze nothing, []"
+        quoted = ", ".join(f'"{pattern}"' for pattern in dict.fromkeys(patterns))
+        raise ModelError(f"freeze must leave something to train, got [{quoted}], which leave nothing; {advice}")
+    return [name for name, _ in backbone.named_parameters() if name in chosen]
 
 
 def freeze(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) -> FreezeReport:
-    """Switch off the gradient of the parameters that the patterns match; with `alone`, something must be left to train."""
-    matches = _matches(backbone, patterns)
-    names = _frozen(backbone, matches, alone=alone)
-    sizes = {name: weight.numel() for name, weight in backbone.named_parameters()}
+    """Switch off the gradient of the parameters that the patterns match; see `frozen_parameters`."""
+    names = frozen_parameters(backbone, patterns, alone=alone)
     for name in names:
         backbone.get_parameter(name).requires_grad_(False)
-    trainable = sum(weight.numel() for weight in backbone.parameters() if weight.requires_grad)
-    return FreezeReport(names=tuple(names), frozen=sum(sizes.values()) - trainable, trainable=trainable)
+    weights = list(backbone.parameters())
+    trainable = sum(weight.numel() for weight in weights if weight.requires_grad)
+    return FreezeReport(tuple(names), frozen=sum(weight.numel() for weight in weights) - trainable, trainable=trainable)
 
 
 def check_patterns(patterns: Sequence[str]) -> None:
@@ -139,7 +155,6 @@ def check_patterns(patterns: Sequence[str]) -> None:
 
 
 def _form_fault(pattern: str) -> str | None:
-    """The fault in the form of a pattern, or None."""
     if not pattern.strip():
         return 'freeze must hold patterns, got an empty text; remove it, or write "." for every parameter'
     if pattern.startswith("blocks["):
@@ -159,70 +174,32 @@ def _block_pattern(pattern: str) -> _BlockPattern | None:
         return None
     block_part = next((name for name in _PARTS if name == match[3]), None)
     if match[2] is None:
-        return _BlockPattern(None, None, single=False, block_part=block_part)
+        return slice(None), block_part
     span = _SPAN.fullmatch(match[2])
-    if span is None or (span[2] is None and (span[1] is None or span[3] is not None)):
+    if span is None:
         return None
     start, stop = (int(text) if text else None for text in (span[1], span[3]))
-    return _BlockPattern(start, stop, single=span[2] is None, block_part=block_part)
-
-
-def _matches(backbone: nn.Module, patterns: Sequence[str]) -> dict[str, list[str]]:
-    """Per pattern, the names that it matches; all faults of all patterns in one error."""
-    check_patterns(patterns)
-    aliases = _aliases(backbone)
-    layout = _layout(list(dict.fromkeys(aliases.values())))
-    matches: dict[str, list[str]] = {}
-    faults = []
-    for pattern in patterns:
-        try:
-            matches[pattern] = _match(pattern, layout, aliases)
-        except ModelError as error:
-            faults.append(str(error))
-    if faults:
-        raise ModelError(several(faults))
-    return matches
-
-
-def _frozen(backbone: nn.Module, matches: Mapping[str, Sequence[str]], *, alone: bool = True) -> list[str]:
-    """The matches of all patterns in the model's order; ModelError where nothing is left to train."""
-    chosen = {name for names in matches.values() for name in names}
-    trained = [name for name, weight in backbone.named_parameters() if weight.requires_grad and name not in chosen]
-    if alone and chosen and all(_POOLER.search(name) for name in trained):
-        blocks = _layout([name for name, _ in backbone.named_parameters()]).blocks
-        advice = "remove a pattern" if blocks else "a model without blocks consists of its embeddings: freeze nothing, []"
-        quoted = ", ".join(f'"{pattern}"' for pattern in matches)
-        raise ModelError(f"freeze must leave something to train, got [{quoted}], which leave nothing; {advice}")
-    return [name for name, _ in backbone.named_parameters() if name in chosen]
-
-
-def _aliases(backbone: nn.Module) -> dict[str, str]:
-    """Every name of every parameter to its first name: a tied table has several."""
-    first: dict[int, str] = {}
-    return {name: first.setdefault(id(weight), name) for name, weight in backbone.named_parameters(remove_duplicate=False)}
-
-
-def _plain(name: str) -> str:
-    """The name of a parameter without an adapter's infix."""
-    return _ADAPTER.sub("", name)
+    if span[2] is not None:
+        return slice(start, stop), block_part
+    return None if start is None or stop is not None else (start, block_part)
 
 
 def _match(pattern: str, layout: _Layout, aliases: Mapping[str, str]) -> list[str]:
     """The names that one pattern matches; ModelError where there is none."""
     block_pattern = _block_pattern(pattern)
     if block_pattern:
-        names = _in_blocks(pattern, block_pattern, layout)
+        names = _in_blocks(pattern, *block_pattern, layout)
     elif pattern in ("embeddings.base", "embeddings"):
         names = layout.tables if pattern == "embeddings.base" else layout.embeddings
     else:
         search = re.compile(pattern).search
-        names = list(dict.fromkeys(first for name, first in aliases.items() if search(name) or search(_plain(name))))
+        names = list(dict.fromkeys(first for name, first in aliases.items() if search(name) or search(_ADAPTER.sub("", name))))
     if not names:
         raise ModelError(_no_match(pattern, layout, set(aliases.values())))
     return names
 
 
-def _in_blocks(pattern: str, parsed: _BlockPattern, layout: _Layout) -> list[str]:
+def _in_blocks(pattern: str, span: int | slice, block_part: Part | None, layout: _Layout) -> list[str]:
     """The names that a block pattern matches; ModelError where the model lacks a block that it names."""
     if len(layout.stacks) > 1:
         raise ModelError(
@@ -230,16 +207,17 @@ def _in_blocks(pattern: str, parsed: _BlockPattern, layout: _Layout) -> list[str
             f"({', '.join(layout.stacks)}); use a regular expression on the parameter names"
         )
     count = len(layout.blocks)
-    last = count - 1 if parsed.single else count
-    if any(bound is not None and not -count <= bound <= last for bound in (parsed.start, parsed.stop)):
+    bounds, last = ((span.start, span.stop), count) if isinstance(span, slice) else ((span,), count - 1)
+    if any(bound is not None and not -count <= bound <= last for bound in bounds):
         raise ModelError(f'freeze pattern "{pattern}" must stay within the blocks of this model, which has {_numbered(count)}; correct it')
-    chosen = [layout.blocks[parsed.start or 0]] if parsed.single else layout.blocks[parsed.start : parsed.stop]
-    return [name for block in chosen for name in block if parsed.block_part is None or _belongs(name, parsed.block_part, layout)]
+    chosen = layout.blocks[span] if isinstance(span, slice) else [layout.blocks[span]]
+    return [name for block in chosen for name in block if block_part is None or _belongs(name, block_part, layout)]
 
 
 def _belongs(name: str, block_part: Part, layout: _Layout) -> bool:
     """Whether a parameter belongs to a part of its block; ``output.dense.weight`` belongs to ``output.dense`` and to ``output`` too."""
-    path = f"{layout.part_of.get(name)}.{_plain(name).rpartition('.')[2]}."
+    parameter = _ADAPTER.sub("", name).rpartition(".")[2]
+    path = f"{layout.part_of.get(name)}.{parameter}."
     return path.startswith(f"{block_part}.")
 
 

@@ -1,41 +1,47 @@
 """Loading models from a directory or the hub, module by module."""
 
 import copy
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+import torch
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from adiabat.core.errors import ConfigError, ModelError, several
 from adiabat.core.files import reading
 from adiabat.data.records import SIDES
-from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, require_embeddings
+from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, load_tokenizer, reason, set_pad_token
 from adiabat.models.embedding_head import EncoderSettings, Projection
-from adiabat.models.encoder import Encoder
+from adiabat.models.encoder import Encoder, table_rows
 from adiabat.models.st_files import (
+    IN_AND_OUT,
     ROOT_FILE,
+    UNLIMITED,
+    checked_keys,
     first_line,
     load_projection,
     pooling_of,
     position_rows,
     prompts_of,
     read_json,
-    require_plain_normalize,
     truncate_dim_of,
 )
 from adiabat.models.st_modules import (
+    OTHER_TYPES,
     Module,
     TransformerSettings,
-    default_max_tokens,
+    other_model,
     read_modules,
     read_routes,
     read_transformer_settings,
-    require_embedding_type,
     require_no_head,
 )
-from adiabat.models.static import Static, StaticBackbone, is_model2vec, load_model2vec, load_static_embedding
-from adiabat.models.tokenizer import load_tokenizer, set_pad_token
+from adiabat.models.static import StaticBackbone, is_model2vec, load_model2vec, load_static_embedding
 from adiabat.models.towers import DualEncoder
 
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
@@ -44,6 +50,9 @@ MODEL2VEC = "model2vec"
 """The kind of the one module of a directory of model2vec, which lists none."""
 
 
+FALLBACK_MAX_TOKENS = 512
+"""For a plain model that states no limit."""
+
 UNPOOLED_PROMPTS = frozenset({"hkunlp/instructor-base", "hkunlp/instructor-large", "hkunlp/instructor-xl"})
 """Models whose prompt sentence-transformers leaves out of the pooling, though their files do not say so."""
 
@@ -51,13 +60,8 @@ Overrides = Mapping[str, str | bool | int]
 """Values of `EncoderSettings` by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Transformer:
-    """The contents of a Transformer module."""
-
-    backbone: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    settings: TransformerSettings
+TokenStates = tuple[PreTrainedModel, PreTrainedTokenizerBase, EncoderSettings]
+"""The contents of a first module: what gives token states, and the settings that its files state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +71,30 @@ class _Reader:
     trust: Trust
     blocks: int | None
     pad_token: str | None
-    transformers: dict[Path, _Transformer] = field(default_factory=dict)
-    statics: dict[Path, Static] = field(default_factory=dict)
+    first_modules: dict[Path, TokenStates] = field(default_factory=dict)
     projections: dict[Path, Projection] = field(default_factory=dict)
 
-    def transformer(self, folder: Path) -> _Transformer:
-        if folder not in self.transformers:
-            settings = read_transformer_settings(folder)
-            backbone = self.backbone(folder, settings)
-            tokenizer = load_tokenizer(folder, self.trust, pad_token=self.pad_token, settings=settings)
-            self.transformers[folder] = _Transformer(backbone, tokenizer, settings)
-        return self.transformers[folder]
+    def token_states(self, module: Module, *, plain: bool) -> TokenStates:
+        folder = module.folder
+        if folder not in self.first_modules:
+            if module.kind == "Transformer":
+                self.first_modules[folder] = self._transformer(folder, plain=plain)
+            elif self.blocks is not None:
+                raise ConfigError(f"encoder.blocks must be left out for a static model, which has none, got {self.blocks}")
+            else:
+                self.first_modules[folder] = (load_model2vec if module.kind == MODEL2VEC else load_static_embedding)(folder)
+        return self.first_modules[folder]
 
-    def backbone(self, folder: Path, settings: TransformerSettings) -> PreTrainedModel:
+    def _transformer(self, folder: Path, *, plain: bool) -> TokenStates:
+        stated = read_transformer_settings(folder)
+        backbone = self._backbone(folder, stated)
+        tokenizer = load_tokenizer(folder, self.trust, pad_token=self.pad_token, settings=stated)
+        limits = dict(stated.limits)
+        if limits["max_tokens"] is None:
+            limits["max_tokens"] = _default_max_tokens(tokenizer.model_max_length, backbone, plain=plain)
+        return backbone, tokenizer, EncoderSettings(normalize=plain, **limits)  # type: ignore[arg-type]
+
+    def _backbone(self, folder: Path, settings: TransformerSettings) -> PreTrainedModel:
         base = base_of_adapter(folder)
         if base is None:
             return load_backbone(folder, self.trust, blocks=self.blocks, options=settings.config)
@@ -91,18 +106,18 @@ class _Reader:
             raise ModelError(f"{folder}/adapter_config.json must name a base model that can be had, got {base}: {fault}") from fault
         return load_backbone(base_folder, trust, blocks=self.blocks, options=settings.config, adapter=folder)
 
-    def static(self, module: Module) -> Static:
-        if self.blocks is not None:
-            raise ConfigError(f"encoder.blocks must be left out for a static model, which has none, got {self.blocks}")
-        if module.folder not in self.statics:
-            read = load_model2vec if module.kind == MODEL2VEC else load_static_embedding
-            self.statics[module.folder] = read(module.folder)
-        return self.statics[module.folder]
-
     def projection(self, folder: Path) -> Projection:
         if folder not in self.projections:
             self.projections[folder] = load_projection(folder)
         return self.projections[folder]
+
+
+def _default_max_tokens(tokenizer_limit: int, backbone: PreTrainedModel, *, plain: bool) -> int:
+    """The limit where no file of sentence-transformers states one: the lesser of the tokenizer's and the backbone's."""
+    stated = getattr(backbone.config, "max_position_embeddings", None)
+    positions = position_rows(backbone) or (stated if stated and stated > 0 else UNLIMITED)
+    limit = min(tokenizer_limit, positions)
+    return int(limit) if limit < UNLIMITED else FALLBACK_MAX_TOKENS if plain else UNLIMITED
 
 
 def load(
@@ -131,7 +146,9 @@ def load(
     # A value of another type than its key has can make any reader of it fail.
     with reading(folder, remedy="get the model again", error=ModelError):
         root = read_json(folder / ROOT_FILE)
-        require_embedding_type(folder, root)
+        model_type = root.get("model_type", "SentenceTransformer")
+        if model_type != "SentenceTransformer":
+            raise other_model(folder, OTHER_TYPES.get(str(model_type), f"one of type {model_type!r}"))
         query, document = _towers(folder, settings or {}, _Reader(trust, blocks, pad_token))
         return DualEncoder(query, document, str(name), root)
 
@@ -139,21 +156,20 @@ def load(
 def _towers(folder: Path, overrides: Overrides, reader: _Reader) -> tuple[Encoder, Encoder]:
     """The query tower and the document tower, which are one object where a model has one."""
     modules = read_modules(folder)
-    if not modules or modules[0].kind not in ("Router", "Asym"):
-        encoder = _tower(folder, modules or [_only_module(folder)], overrides, reader, plain=not modules)
+    if not modules:
+        require_model(folder)
+        require_no_head(folder)
+        only = Module(MODEL2VEC if is_model2vec(folder) else "Transformer", folder)
+        encoder = _tower(folder, [only], overrides, reader, plain=True)
+        return encoder, encoder
+    if modules[0].kind not in ("Router", "Asym"):
+        encoder = _tower(folder, modules, overrides, reader)
         return encoder, encoder
     routes = read_routes(modules[0].folder)
     document = _tower(folder, [*routes["document"], *modules[1:]], overrides, reader)
     same = routes["query"] == routes["document"]
     query = document if same else _tower(folder, [*routes["query"], *modules[1:]], overrides, reader)
     return query, document
-
-
-def _only_module(folder: Path) -> Module:
-    """The module of a directory that lists none."""
-    require_model(folder)
-    require_no_head(folder)
-    return Module(MODEL2VEC if is_model2vec(folder) else "Transformer", folder)
 
 
 def require_model(folder: Path) -> None:
@@ -205,58 +221,30 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
 
 def _tower(folder: Path, modules: Sequence[Module], overrides: Overrides, reader: _Reader, *, plain: bool = False) -> Encoder:
     """Build one tower from its list of modules; `plain` marks a model without sentence-transformers files."""
-    transformer, *later = modules
-    if transformer.kind in ("StaticEmbedding", MODEL2VEC):
-        return _static_tower(folder, modules, overrides, reader)
-    if transformer.kind != "Transformer":
-        raise ModelError(f"{folder}: the first module must be a Transformer or a StaticEmbedding, got {transformer.kind}; choose another")
+    first, *later = modules
+    if first.kind not in ("Transformer", "StaticEmbedding", MODEL2VEC):
+        raise ModelError(f"{folder}: the first module must be a Transformer or a StaticEmbedding, got {first.kind}; choose another")
     if not plain:
         _check_order(folder, modules)
-    read = reader.transformer(transformer.folder)
-    (pooling, pool_prompt) = next((pooling_of(module.folder) for module in later if module.kind == "Pooling"), ("mean", True))
-    stated = read.settings
-    default_limit = default_max_tokens(read.tokenizer.model_max_length, read.backbone, plain=plain)
+    backbone, tokenizer, settings = reader.token_states(first, plain=plain)
+    projections = []
+    for module in later:
+        if module.kind == "Pooling":
+            pooling, pool_prompt = pooling_of(module.folder)
+            settings = replace(settings, pooling=pooling, pool_prompt=pool_prompt)
+        elif module.kind == "Dense":
+            projections.append(reader.projection(module.folder))
+        else:
+            # A Normalize that does not bring the text's vector to unit length is refused.
+            config = read_json(module.folder / "config.json")
+            checked_keys(module.folder / "config.json", config, known=set(config), fixed=IN_AND_OUT)
+            settings = replace(settings, normalize=True)
     query_prompt, document_prompt = prompts_of(folder)
-    settings = EncoderSettings(
-        pooling=pooling,
-        normalize=plain or _normalizes(later),
-        max_tokens=default_limit if stated.max_tokens is None else stated.max_tokens,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-        pool_prompt=pool_prompt,
-        query_max_tokens=stated.query_max_tokens,
-        document_max_tokens=stated.document_max_tokens,
-        truncate_dim=truncate_dim_of(folder),
-    )
-    projections = [reader.projection(module.folder) for module in later if module.kind == "Dense"]
-    encoder = Encoder(read.backbone, read.tokenizer, _checked(settings, overrides, read.backbone), projections).eval()
-    require_embeddings(encoder, folder)
+    stated = replace(settings, query_prompt=query_prompt, document_prompt=document_prompt, truncate_dim=truncate_dim_of(folder))
+    encoder = Encoder(backbone, tokenizer, _checked(stated, overrides, backbone), projections).eval()
+    if first.kind == "Transformer":
+        require_embeddings(encoder, folder)
     return encoder
-
-
-def _static_tower(folder: Path, modules: Sequence[Module], overrides: Overrides, reader: _Reader) -> Encoder:
-    """Build a tower that looks tokens up."""
-    first, *later = modules
-    _check_order(folder, modules)
-    static = reader.static(first)
-    query_prompt, document_prompt = prompts_of(folder)
-    settings = EncoderSettings(
-        normalize=static.normalize or _normalizes(later),
-        max_tokens=static.max_tokens,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-        truncate_dim=truncate_dim_of(folder),
-    )
-    projections = [reader.projection(module.folder) for module in later if module.kind == "Dense"]
-    return Encoder(static.backbone, static.tokenizer, _checked(settings, overrides, static.backbone), projections).eval()
-
-
-def _normalizes(modules: Sequence[Module]) -> bool:
-    """Whether one of the modules brings vectors to unit length."""
-    normalizing = [module.folder for module in modules if module.kind == "Normalize"]
-    for folder in normalizing:
-        require_plain_normalize(folder)
-    return bool(normalizing)
 
 
 def _checked(settings: EncoderSettings, overrides: Overrides, backbone: PreTrainedModel) -> EncoderSettings:
@@ -289,3 +277,40 @@ def _check_order(folder: Path, modules: Sequence[Module]) -> None:
         raise ModelError(f"{fault}: without a Pooling, a text has no vector")
     if kinds != ordered or kinds.count("Pooling") > 1 or kinds.count("Normalize") > 1:
         raise ModelError(fault)
+
+
+FIRST_TOKEN = 5
+"""The first token of the test texts, behind those that families treat apart."""
+
+
+LONG = 8
+"""Tokens of the longer test text; the shorter one has one token, and is padded to as many."""
+
+
+TOLERANCE = 1e-3
+"""Largest difference of a number of a unit vector. Rounding makes 1e-6; models that mix padding in (FNet, ConvBERT) 0.1 and more."""
+
+
+@torch.no_grad()
+def require_embeddings(encoder: Encoder, folder: Path) -> None:
+    """Refuse a tower that cannot embed texts, or not in batches."""
+    family = getattr(encoder.backbone.config, "model_type", None) or type(encoder.backbone).__name__
+    demand = f"{folder} must hold a model that turns token ids into token states, got one of type {family}"
+    rows = table_rows(encoder.backbone)
+    usable = (number for number in itertools.count(FIRST_TOKEN) if number != encoder.pad_token_id)
+    long = [number if rows is None else number % rows for number in itertools.islice(usable, LONG)]
+    try:
+        width, alone = encoder.width, encoder(encoder.collate([long[:1]], side="document"))
+        padded = encoder(encoder.collate([long[:1], long], side="document"))
+    except Exception as fault:
+        # Models of images, sounds and pairs of texts fail in any way.
+        raise ModelError(f"{demand} ({reason(fault)}); choose another model") from fault
+    if alone.shape[1] != width:
+        raise ModelError(f"{demand}, whose vectors have {alone.shape[1]} numbers where its config.json says {width}; choose another model")
+    unpadded, padded_short = torch.nn.functional.normalize(torch.cat([alone, padded[:1]]), dim=-1)
+    # NaN passes: later checks of the weights name the tensor that holds it.
+    if bool((unpadded - padded_short).abs().max() > TOLERANCE):
+        raise ModelError(
+            f"{folder} must give a text the same vector in every batch, got a model of type {family}, whose vectors change with padding; "
+            "choose another model"
+        )

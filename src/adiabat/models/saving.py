@@ -1,41 +1,22 @@
 """Writing models as sentence-transformers loads them: modules, projections and the model card."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from safetensors.torch import save_file
 from tokenizers.normalizers import Lowercase
 
 from adiabat.core.text import IN_WORDS
 from adiabat.data.records import SIDES
-from adiabat.models.backbone import quietly
-from adiabat.models.embedding_head import NAMES, Projection
-from adiabat.models.encoder import Encoder
-from adiabat.models.st_files import write_json, write_pooling, write_root_configuration, write_transformer_settings
+from adiabat.models.backbone import normalizers_of, quietly
+from adiabat.models.embedding_head import NAMES
+from adiabat.models.encoder import Encoder, state_width
+from adiabat.models.st_files import OLD_POOLING_FLAGS, ROOT_FILE, save_projection, write_json
 from adiabat.models.static import StaticBackbone, require_saveable, save_static_embedding
-from adiabat.models.token_rows import state_width
-from adiabat.models.tokenizer import normalizers_of
 from adiabat.models.towers import DualEncoder
 
-
-def save_projection(projection: Projection, folder: Path) -> None:
-    """Write the folder of a Dense module."""
-    linear = projection.linear
-    activation = type(projection.activation)
-    write_json(
-        folder / "config.json",
-        {
-            "in_features": linear.in_features,
-            "out_features": linear.out_features,
-            "bias": linear.bias is not None,
-            "activation_function": f"{activation.__module__}.{activation.__name__}",
-            # Versions before 5.7 refuse the key, so it is written only where it says something.
-            **({} if projection.residual is None else {"use_residual": True}),
-        },
-    )
-    save_file({name: weights.contiguous() for name, weights in projection.state_dict().items()}, folder / "model.safetensors")
-
+MODULES = "sentence_transformers.models"
+"""The old dotted name of modules, which old and new versions import."""
 
 QUERY_ARGUMENTS = '{"task": "query", "prompt_name": "query"}'
 
@@ -96,10 +77,6 @@ def model_card(model: DualEncoder) -> str:
     )
 
 
-SharedFolders = dict[tuple[int, ...], str]
-"""Folders of the modules that two routes may share, by the identity of their weights."""
-
-
 def save(model: DualEncoder, folder: Path) -> None:
     """Write a directory that `sentence_transformers.SentenceTransformer` loads with equal embeddings.
 
@@ -110,84 +87,85 @@ def save(model: DualEncoder, folder: Path) -> None:
     for side in SIDES:
         require_saveable(model.tower(side))
     folder.mkdir(parents=True, exist_ok=True)
-    stated, document_prompt = model.root, model.document.settings.document_prompt
+    stated, query_prompt, document_prompt = model.root, model.query.settings.query_prompt, model.document.settings.document_prompt
+    default_prompt = stated.get("default_prompt_name")
     if model.shared:
         modules = _save_tower(model.query, folder, {}, prefix="", root=True)
-        listed = [{"idx": i, "name": str(i), "path": path, "type": _dotted(kind)} for i, (path, kind) in enumerate(modules)]
     else:
-        shared: SharedFolders = {}
+        shared: dict[tuple[int, ...], str] = {}
         routes = {side: _save_tower(model.tower(side), folder, shared, prefix=f"{side}_", root=False) for side in ("query", "document")}
-        write_json(folder / "router_config.json", _router_configuration(routes))
+        router = {
+            "types": {path: dotted for route in routes.values() for path, dotted in route},
+            "structure": {side: [path for path, _ in route] for side, route in routes.items()},
+            "parameters": {"default_route": "document", "allow_empty_key": True, "route_mappings": {}},
+        }
+        write_json(folder / "router_config.json", router)
         (folder / "README.md").write_text(model_card(model), encoding="utf-8")
-        stated = {**stated, "default_prompt_name": "document" if document_prompt else None}
-        listed = [{"idx": 0, "name": "0", "path": "", "type": _dotted("Router")}]
+        default_prompt = "document" if document_prompt else None
+        modules = [("", f"{MODULES}.Router")]
+    listed = [{"idx": i, "name": str(i), "path": path, "type": dotted} for i, (path, dotted) in enumerate(modules)]
     write_json(folder / "modules.json", listed)
-    # sentence-transformers cuts the vectors of both towers to one width.
-    truncated = any(model.tower(side).full_width > model.width for side in SIDES)
-    write_root_configuration(
-        folder,
-        stated,
-        query_prompt=model.query.settings.query_prompt,
-        document_prompt=document_prompt,
-        truncate_dim=model.width if truncated else None,
-    )
-
-
-def _dotted(kind: str) -> str:
-    """The old dotted name, which old and new versions import."""
-    return f"sentence_transformers.models.{kind}"
-
-
-def _router_configuration(routes: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, Any]:
-    return {
-        "types": {path: _dotted(kind) for modules in routes.values() for path, kind in modules},
-        "structure": {side: [path for path, _ in modules] for side, modules in routes.items()},
-        "parameters": {"default_route": "document", "allow_empty_key": True, "route_mappings": {}},
+    root = {
+        "model_type": "SentenceTransformer",
+        # Both prompts are written even where empty, so that no default takes their place.
+        "prompts": {**(stated.get("prompts") or {}), "query": query_prompt, "document": document_prompt},
+        "default_prompt_name": default_prompt,
+        "similarity_fn_name": stated.get("similarity_fn_name") or "cosine",
     }
+    # sentence-transformers cuts the vectors of both towers to one width.
+    if any(model.tower(side).full_width > model.width for side in SIDES):
+        root["truncate_dim"] = model.width
+    write_json(folder / ROOT_FILE, root)
 
 
-def _save_tower(encoder: Encoder, folder: Path, shared: SharedFolders, *, prefix: str, root: bool) -> list[tuple[str, str]]:
-    """Write the modules of one tower, those in `shared` excepted; returns (path, kind) of each."""
-    front = _front(encoder)
-    kinds = [*front, *("Dense" for _ in encoder.projections), *(["Normalize"] if encoder.settings.normalize else [])]
+def _save_tower(encoder: Encoder, folder: Path, shared: dict[tuple[int, ...], str], *, prefix: str, root: bool) -> list[tuple[str, str]]:
+    """Write the modules of one tower, those in `shared` (identity of the weights to folder) excepted.
+
+    Returns:
+        Path and dotted type of each module.
+    """
+    static, settings = isinstance(encoder.backbone, StaticBackbone), encoder.settings
+    writers: list[tuple[str, Callable[[Path], None]]] = [("StaticEmbedding", partial(save_static_embedding, encoder))]
+    if not static:
+        writers = [("Transformer", partial(_save_transformer, encoder)), ("Pooling", partial(_save_pooling, encoder))]
+    projections = {i: (id(layer),) for i, layer in enumerate(encoder.projections, len(writers))}
+    writers += [("Dense", partial(save_projection, projection)) for projection in encoder.projection_list()]
+    # A Normalize is an empty folder.
+    writers += [("Normalize", lambda path: None)] if settings.normalize else []
     # The Transformer module holds the limit too, so that two limits need two modules.
-    projections = {i: (id(projection),) for i, projection in enumerate(encoder.projections, len(front))}
-    limits = (encoder.settings.max_tokens, encoder.settings.query_max_tokens or 0, encoder.settings.document_max_tokens or 0)
-    shareable = {0: (id(encoder.backbone), *limits), **projections}
+    limits = (settings.max_tokens, settings.query_max_tokens or 0, settings.document_max_tokens or 0)
+    weights: dict[int, tuple[int, ...]] = {0: (id(encoder.backbone), *limits), **projections}
     modules: list[tuple[str, str]] = []
-    for i, kind in enumerate(kinds):
+    for i, (kind, write) in enumerate(writers):
         new_path = "" if root and kind == "Transformer" else f"{prefix}{i}_{kind}"
-        path = shared.setdefault(shareable[i], new_path) if i in shareable else new_path
-        modules.append((path, kind))
+        path = shared.setdefault(weights[i], new_path) if i in weights else new_path
+        modules.append((path, f"{MODULES}.{kind}"))
         if path == new_path:
-            _save_module(encoder, i, kind, folder / path)
+            (folder / path).mkdir(exist_ok=True)
+            write(folder / path)
     return modules
 
 
-def _front(encoder: Encoder) -> list[str]:
-    """The modules before the projections."""
-    return ["StaticEmbedding"] if isinstance(encoder.backbone, StaticBackbone) else ["Transformer", "Pooling"]
+def _save_transformer(encoder: Encoder, folder: Path) -> None:
+    """Write a backbone, its tokenizer, and the limits of texts."""
+    # Without the truncation and padding of the tokenizer's last call, so that its files follow from the model alone.
+    backend = encoder.tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    with quietly():
+        encoder.backbone.save_pretrained(folder)
+        encoder.tokenizer.save_pretrained(folder)
+    settings, options = encoder.settings, getattr(encoder.backbone, "config_options", {})
+    # Some tokenizer classes rebuild their normaliser from their own settings and would lose one that was added.
+    lower_case = any(isinstance(normalizer, Lowercase) for normalizer in normalizers_of(encoder.tokenizer))
+    # Versions before 6 refuse keys that they do not know, so those are written only where they say something.
+    sides = {"query_length": settings.query_max_tokens, "document_length": settings.document_max_tokens}
+    optional = {key: limit for key, limit in sides.items() if limit is not None} | ({"config_args": dict(options)} if options else {})
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case, **optional})
 
 
-def _save_module(encoder: Encoder, i: int, kind: str, folder: Path) -> None:
-    """Write the module of number `i` of a tower; a Normalize is an empty folder."""
-    folder.mkdir(exist_ok=True)
-    if kind == "Transformer":
-        # Without the truncation and padding of the tokenizer's last call, so that its files follow from the model alone.
-        backend = encoder.tokenizer.backend_tokenizer
-        backend.no_truncation()
-        backend.no_padding()
-        with quietly():
-            encoder.backbone.save_pretrained(folder)
-            encoder.tokenizer.save_pretrained(folder)
-        # Some tokenizer classes rebuild their normaliser from their own settings and would lose one that was added.
-        lower_case = any(isinstance(normalizer, Lowercase) for normalizer in normalizers_of(encoder.tokenizer))
-        write_transformer_settings(folder, encoder.settings, lower_case=lower_case, options=getattr(encoder.backbone, "config_options", {}))
-    elif kind == "StaticEmbedding":
-        save_static_embedding(encoder, folder)
-    elif kind == "Pooling":
-        write_pooling(folder, encoder.settings, hidden_size=state_width(encoder.backbone))
-    elif kind == "Dense":
-        projection = encoder.projections[i - len(_front(encoder))]
-        assert isinstance(projection, Projection)
-        save_projection(projection, folder)
+def _save_pooling(encoder: Encoder, folder: Path) -> None:
+    """Write how token states become one vector."""
+    flags = {flag: pooling == encoder.settings.pooling for flag, pooling in OLD_POOLING_FLAGS.items()}
+    config = {"word_embedding_dimension": state_width(encoder.backbone), **flags, "pooling_mode_mean_sqrt_len_tokens": False}
+    write_json(folder / "config.json", config | {"include_prompt": encoder.settings.pool_prompt})

@@ -1,4 +1,4 @@
-"""The small files of a sentence-transformers directory: reading its old and new forms, writing the form that both read.
+"""The small files of a sentence-transformers directory, in their old and new forms.
 
 Every key that sentence-transformers reads is honoured, or refused by its name: a model that is half read gives other vectors.
 """
@@ -6,15 +6,16 @@ Every key that sentence-transformers reads is honoured, or refused by its name: 
 import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
 
 from adiabat.core.errors import ModelError
 from adiabat.core.files import reading
-from adiabat.models.embedding_head import EncoderSettings, Pooling, Projection
+from adiabat.models.embedding_head import Pooling, Projection
 
 NAMES_OF_POOLING: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last", "max": "max", "weightedmean": "weighted_mean"}
 """Names in ``1_Pooling/config.json`` to ours."""
@@ -65,17 +66,12 @@ def first_line(fault: BaseException) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object of one small JSON file; empty where the file is missing."""
-    content: dict[str, Any] = _read(path, dict) if path.is_file() else {}
+    content: dict[str, Any] = read_typed(path, dict) if path.is_file() else {}
     return content
 
 
-def read_list(path: Path) -> list[Any]:
-    """The list of one small JSON file."""
-    content: list[Any] = _read(path, list)
-    return content
-
-
-def _read(path: Path, kind: type) -> Any:
+def read_typed(path: Path, kind: type[dict[str, Any]] | type[list[Any]]) -> Any:
+    """The object or list of one small JSON file."""
     with reading(path, remedy="get the model again", error=ModelError):
         content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, kind):
@@ -84,10 +80,9 @@ def _read(path: Path, kind: type) -> Any:
 
 
 def checked_keys(
-    path: Path, record: Mapping[str, Any], *, known: Collection[str] = (), fixed: Mapping[str, Collection[object]] | None = None
+    path: Path, record: Mapping[str, Any], *, known: Collection[str] = (), fixed: Mapping[str, Collection[object]] = MappingProxyType({})
 ) -> None:
     """Refuse a key that adiabat does not know, and a key of `fixed` with another value than those listed."""
-    fixed = fixed or {}
     if unknown := [key for key in record if key not in known and key not in fixed]:
         raise ModelError(
             f"{path} must hold no key that adiabat does not know, got {', '.join(unknown)}; update adiabat, or choose another model"
@@ -103,8 +98,7 @@ def checked_keys(
 
 def required(record: Mapping[str, Any], *keys: str, path: Path) -> tuple[Any, ...]:
     """The values of keys that a file must hold."""
-    missing = [key for key in keys if key not in record]
-    if missing:
+    if missing := [key for key in keys if key not in record]:
         raise ModelError(f"{path} must hold {', '.join(missing)}, got {', '.join(record) or 'nothing'}")
     return tuple(record[key] for key in keys)
 
@@ -123,14 +117,11 @@ def pooling_of(folder: Path) -> tuple[Pooling, bool]:
     """The pooling of a directory and whether it includes the prompt."""
     config = read_json(folder / "config.json")
     checked_keys(folder / "config.json", config, known=POOLING_KEYS)
-    if "pooling_mode" in config:
-        mode = config["pooling_mode"]
-        modes = list(map(str, mode)) if isinstance(mode, list) else [str(mode)]
-        poolings = [NAMES_OF_POOLING.get(mode) for mode in modes]
-    else:
-        modes = [flag for flag, on in config.items() if flag.startswith("pooling_mode_") and on]
-        modes = modes or (["pooling_mode_mean_tokens"] if config else [])
-        poolings = [OLD_POOLING_FLAGS.get(flag) for flag in modes]
+    flags = [flag for flag, on in config.items() if flag.startswith("pooling_mode_") and on]
+    stated = config.get("pooling_mode", flags or (["pooling_mode_mean_tokens"] if config else []))
+    modes = list(map(str, stated if isinstance(stated, list) else [stated]))
+    names = NAMES_OF_POOLING if "pooling_mode" in config else OLD_POOLING_FLAGS
+    poolings = [names.get(mode) for mode in modes]
     if len(poolings) != 1 or poolings[0] is None:
         raise ModelError(f"{folder}/config.json must name one pooling of {', '.join(NAMES_OF_POOLING)}, got {', '.join(modes) or 'none'}")
     return poolings[0], bool(config.get("include_prompt", True))
@@ -156,6 +147,20 @@ def load_projection(folder: Path) -> Projection:
     except RuntimeError as fault:
         raise ModelError(f"{weights} must hold a linear layer of {inner} to {outer}: {first_line(fault)}") from fault
     return projection
+
+
+def save_projection(projection: Projection, folder: Path) -> None:
+    """Write the folder of a Dense module."""
+    linear, activation = projection.linear, type(projection.activation)
+    config = {
+        "in_features": linear.in_features,
+        "out_features": linear.out_features,
+        "bias": linear.bias is not None,
+        "activation_function": f"{activation.__module__}.{activation.__name__}",
+    }
+    # Versions before 5.7 refuse the key, so it is written only where it says something.
+    write_json(folder / "config.json", config if projection.residual is None else config | {"use_residual": True})
+    save_file({name: weights.contiguous() for name, weights in projection.state_dict().items()}, folder / "model.safetensors")
 
 
 def prompts_of(folder: Path) -> tuple[str, str]:
@@ -186,12 +191,6 @@ def truncate_dim_of(folder: Path) -> int | None:
     return stated
 
 
-def require_plain_normalize(folder: Path) -> None:
-    """Refuse a Normalize module that does not bring the text's vector to unit length."""
-    config = read_json(folder / "config.json")
-    checked_keys(folder / "config.json", config, known=set(config), fixed=IN_AND_OUT)
-
-
 def position_rows(backbone: PreTrainedModel) -> int | None:
     """Rows of a backbone's table of positions that text may use; None where positions are relative or rotary, hence unbounded."""
     for name, module in backbone.named_modules():
@@ -202,41 +201,3 @@ def position_rows(backbone: PreTrainedModel) -> int | None:
     # GPT-J keeps angles in a table of its own in every block.
     angles = (buffer for name, buffer in backbone.named_buffers() if name.endswith(".embed_positions"))
     return next((len(table) for table in angles), None)
-
-
-def write_transformer_settings(folder: Path, settings: EncoderSettings, *, lower_case: bool, options: Mapping[str, Any]) -> None:
-    """Write the limit of texts beside a backbone."""
-    sides = {"query_length": settings.query_max_tokens, "document_length": settings.document_max_tokens}
-    # Versions before 6 refuse keys that they do not know, so those are written only where they say something.
-    optional = {key: limit for key, limit in sides.items() if limit is not None} | ({"config_args": dict(options)} if options else {})
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case, **optional})
-
-
-def write_pooling(folder: Path, settings: EncoderSettings, *, hidden_size: int) -> None:
-    """Write how token states become one vector."""
-    flags = {flag: ours == settings.pooling for flag, ours in OLD_POOLING_FLAGS.items()}
-    write_json(
-        folder / "config.json",
-        {
-            "word_embedding_dimension": hidden_size,
-            **flags,
-            "pooling_mode_mean_sqrt_len_tokens": False,
-            "include_prompt": settings.pool_prompt,
-        },
-    )
-
-
-def write_root_configuration(
-    folder: Path, stated: Mapping[str, Any], *, query_prompt: str, document_prompt: str, truncate_dim: int | None
-) -> None:
-    """Write the root configuration; both prompts are written even where empty, so that no default takes their place."""
-    write_json(
-        folder / ROOT_FILE,
-        {
-            "model_type": "SentenceTransformer",
-            "prompts": {**(stated.get("prompts") or {}), "query": query_prompt, "document": document_prompt},
-            "default_prompt_name": stated.get("default_prompt_name"),
-            "similarity_fn_name": stated.get("similarity_fn_name") or "cosine",
-            **({} if truncate_dim is None else {"truncate_dim": truncate_dim}),
-        },
-    )

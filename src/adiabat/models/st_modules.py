@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel
-
 from adiabat.core.errors import ModelError
 from adiabat.data.records import SIDES, Side
-from adiabat.models.st_files import UNLIMITED, checked_keys, position_rows, read_json, read_list, required
+from adiabat.models.st_files import UNLIMITED, checked_keys, read_json, read_typed, required
 
 PATH_OF_CLASS = re.compile(r"sentence_transformers\.(?:models|(?:base|sentence_transformer|sparse_encoder)\.modules)\.(?:\w+\.)?(\w+)")
 """Where sentence-transformers keeps its modules, by their old names and their new ones."""
@@ -61,13 +59,6 @@ def other_model(folder: Path, kind: str) -> ModelError:
     return ModelError(f"{folder} must be a model that gives each text one vector, got {kind}; choose another model")
 
 
-def require_embedding_type(folder: Path, root: Mapping[str, Any]) -> None:
-    """Refuse a directory whose root configuration names another kind of model."""
-    model_type = root.get("model_type", "SentenceTransformer")
-    if model_type != "SentenceTransformer":
-        raise other_model(folder, OTHER_TYPES.get(str(model_type), f"one of type {model_type!r}"))
-
-
 def require_no_head(folder: Path) -> None:
     """Refuse a plain Hugging Face directory whose configuration names an architecture with a head of its own."""
     architectures = read_json(folder / "config.json").get("architectures")
@@ -82,7 +73,7 @@ def read_modules(folder: Path) -> list[Module]:
     path = folder / "modules.json"
     if not path.is_file():
         return []
-    entries = read_list(path)
+    entries = read_typed(path, list)
     if not entries or not all(isinstance(entry, dict) and isinstance(entry.get("path", ""), str) for entry in entries):
         raise ModelError(f"{path} must hold a list of modules with their types and paths, got {entries!r:.80}")
     names = [str(entry["name"]) for entry in entries if "name" in entry]
@@ -208,25 +199,19 @@ IDLE_CALL = frozenset(
 )
 """Options of a call that change no vector: padding is masked."""
 
-FALLBACK_MAX_TOKENS = 512
-
 
 @dataclass(frozen=True, slots=True)
 class TransformerSettings:
     """The settings beside a backbone; the defaults where there is no file.
 
     Attributes:
-        max_tokens: Where texts are cut; None for the limit of tokenizer and backbone.
-        query_max_tokens: Where queries are cut; None for `max_tokens`.
-        document_max_tokens: Where documents are cut; None for `max_tokens`.
+        limits: Where texts are cut, by the names of `EncoderSettings`; None for the limit of tokenizer and backbone.
         lower_case: Whether texts are lower-cased before they are split.
         tokenizer: Options that the tokenizer is loaded with.
         config: Options that the backbone's configuration is loaded with.
     """
 
-    max_tokens: int | None = None
-    query_max_tokens: int | None = None
-    document_max_tokens: int | None = None
+    limits: Mapping[str, int | None] = field(default_factory=dict)
     lower_case: bool = False
     tokenizer: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -251,7 +236,7 @@ def read_transformer_settings(folder: Path) -> TransformerSettings:
     for name, limit in limits.items():
         if limit is not None and type(limit) is not int:
             raise ModelError(f"{path}: {LIMITS[name]} must be a whole number, got {limit!r}; correct it")
-    return TransformerSettings(**limits, lower_case=bool(record.get("do_lower_case")), tokenizer=tokenizer, config=config)
+    return TransformerSettings(limits, lower_case=bool(record.get("do_lower_case")), tokenizer=tokenizer, config=config)
 
 
 def _options(path: Path, record: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
@@ -288,11 +273,3 @@ def _limits_of_calls(path: Path, record: Mapping[str, Any]) -> dict[str, int | N
     if "max_length" not in call:
         return {}
     return neither if call["max_length"] is None else {"max_tokens": call["max_length"], **neither}
-
-
-def default_max_tokens(tokenizer_limit: int, backbone: PreTrainedModel, *, plain: bool) -> int:
-    """The limit where no file of sentence-transformers states one: the lesser of the tokenizer's and the backbone's."""
-    stated = getattr(backbone.config, "max_position_embeddings", None)
-    positions = position_rows(backbone) or (stated if stated and stated > 0 else UNLIMITED)
-    limit = min(tokenizer_limit, positions)
-    return int(limit) if limit < UNLIMITED else FALLBACK_MAX_TOKENS if plain else UNLIMITED

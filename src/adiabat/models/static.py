@@ -14,7 +14,6 @@ Reference:
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +30,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from adiabat.core.errors import ModelError
 from adiabat.core.files import reading
+from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.st_files import UNLIMITED, read_json
 from adiabat.models.tokens import cut_texts
 
@@ -143,36 +143,21 @@ class StaticTokenizer(PreTrainedTokenizerFast):
         return cut if self.unknown_id is None else [[token for token in ids if token != self.unknown_id] for ids in cut]
 
 
-@dataclass(frozen=True, slots=True)
-class Static:
-    """A static model as read from a directory.
-
-    Attributes:
-        max_tokens: Where texts are cut; `UNLIMITED` for nowhere.
-        normalize: Whether its own configuration asks for unit length; sentence-transformers says so elsewhere.
-    """
-
-    backbone: StaticBackbone
-    tokenizer: StaticTokenizer
-    max_tokens: int
-    normalize: bool = False
-
-
 def is_model2vec(folder: Path) -> bool:
     """Whether a directory without a list of modules is model2vec's."""
     return read_json(folder / "config.json").get("model_type") == "model2vec"
 
 
-def load_static_embedding(folder: Path) -> Static:
-    """Read the folder of a StaticEmbedding module, as sentence-transformers does."""
+def load_static_embedding(folder: Path) -> tuple[StaticBackbone, StaticTokenizer, EncoderSettings]:
+    """Read the folder of a StaticEmbedding module, as sentence-transformers does; it says elsewhere whether vectors have unit length."""
     table, backend = _read(folder)
     cut = backend.truncation or {"max_length": UNLIMITED, "direction": "right"}
     tokenizer = StaticTokenizer(backend, rows=len(table), side=cut["direction"])
-    backbone = StaticBackbone(table, unknown_id=unknown_id(backend))
-    return Static(backbone, tokenizer, min(cut["max_length"], UNLIMITED))
+    settings = EncoderSettings(normalize=False, max_tokens=min(cut["max_length"], UNLIMITED))
+    return StaticBackbone(table, unknown_id=unknown_id(backend)), tokenizer, settings
 
 
-def load_model2vec(folder: Path) -> Static:
+def load_model2vec(folder: Path) -> tuple[StaticBackbone, StaticTokenizer, EncoderSettings]:
     """Read a directory of model2vec, as model2vec does."""
     config = read_json(folder / "config.json")
     limit = config.get("max_length", MODEL2VEC_MAX_TOKENS)
@@ -181,7 +166,8 @@ def load_model2vec(folder: Path) -> Static:
     table, backend = _read(folder)
     letters = int(np.median([len(token) for token in backend.get_vocab()]))
     tokenizer = StaticTokenizer(backend, rows=len(table), unknown_id=unknown_id(backend), letters_per_token=letters)
-    return Static(StaticBackbone(table), tokenizer, UNLIMITED if limit is None else limit, bool(config.get("normalize", False)))
+    settings = EncoderSettings(normalize=bool(config.get("normalize")), max_tokens=UNLIMITED if limit is None else limit)
+    return StaticBackbone(table), tokenizer, settings
 
 
 def save_static_embedding(encoder: "Encoder", folder: Path) -> None:

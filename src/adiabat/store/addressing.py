@@ -1,6 +1,6 @@
 """From examples to rows of a store: the stored vector of each positive and negative, and the documents that are missing."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -9,10 +9,13 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int, Int64
 
-from adiabat.core.errors import DataError, several
+from adiabat.core.errors import AdiabatError, DataError, several
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import cut
+from adiabat.data.corpora import documents_file
+from adiabat.data.examples import is_beir_examples
 from adiabat.data.records import ExampleSet, text_id
+from adiabat.data.table_rows import table_form
 from adiabat.data.trained_texts import in_blocks
 from adiabat.store.vector_store import Store
 
@@ -257,3 +260,23 @@ def stored_documents(store: Store, rows: Int[np.ndarray, " n"]) -> dict[str, Ite
     """Documents of a store, for `TrainedTexts.of`."""
     name, take = ("documents", store.texts) if store.has_texts else ("doc_ids", store.doc_ids)
     return {name: in_blocks(take, rows)}
+
+
+def require_inputs(examples: Iterable[str], *, corpora: Iterable[str] = (), stores: Iterable[str] = ()) -> None:
+    """Refuse inputs that are missing or of an unknown format, all at once."""
+    checks: list[tuple[Callable[[str], object], Iterable[str]]] = [
+        (Store.open, stores),
+        (lambda source: is_beir_examples(source) or table_form(source), examples),
+        (lambda source: table_form(documents_file(source)), corpora),
+    ]
+    faults: list[AdiabatError] = []
+    for check, sources in checks:
+        for source in dict.fromkeys(sources):
+            try:
+                check(source)
+            except AdiabatError as fault:
+                faults.append(fault)
+    if len(faults) > 1:
+        raise DataError(several(map(str, faults)))
+    if faults:
+        raise faults[0]

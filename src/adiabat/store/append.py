@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -14,9 +13,9 @@ from adiabat.core.checksums import Digest, DigestedFile, require
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import MANIFEST_FILE, read_json, sole_writer, write_text
 from adiabat.data.records import Document
-from adiabat.store.build import CHUNK_SIZE
-from adiabat.store.corpus_files import digest_documents
-from adiabat.store.id_index import ID_BATCH, TEXT_BATCH, IdIndex, StringColumn, StringColumnWriter, hash_ids
+from adiabat.models.fingerprint import Fingerprint
+from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, Progress, Staging
+from adiabat.store.corpus_files import ID_BATCH, TEXT_BATCH, IdIndex, StringColumn, StringColumnWriter, digest_documents, hash_ids
 from adiabat.store.manifest import (
     APPENDING,
     COMMIT_FILE,
@@ -30,18 +29,16 @@ from adiabat.store.manifest import (
     TEXT_FILE,
     VECTOR_FILE,
     Manifest,
+    StoreDtype,
     VectorFile,
     hash_of_vectors,
     plain_disk_errors,
     sync_folder,
 )
-from adiabat.store.staging import BuildPlan, DocumentEncoder, Progress, Staging
 from adiabat.store.vector_store import Store
 
 MERGED = "merged"
 """Inside the staging folder: the files that replace the store's own."""
-
-Existing = Literal["refuse", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +47,11 @@ class AppendResult:
 
     Attributes:
         store: With the new documents at its end.
-        skipped: Documents that it held already.
         completed: Whether an earlier append, interrupted within its commit, was completed first.
     """
 
     store: Store
     appended: int
-    skipped: int
     completed: bool
 
 
@@ -65,7 +60,6 @@ def append_documents(
     documents: Callable[[], Iterator[Document]],
     path: str | os.PathLike[str],
     *,
-    existing: Existing = "refuse",
     chunk_size: int = CHUNK_SIZE,
     on_progress: Progress | None = None,
     source: str,
@@ -79,29 +73,26 @@ def append_documents(
     if chunk_size < 1:
         raise StoreError(f"chunk_size must be at least 1, got {chunk_size}")
     completed = finish_append(folder)
-    store = _open_appendable(folder)
     # Outside of the lock, because hashing the weights of a large model takes seconds.
     fingerprint = encoder.fingerprint("document")
-    store.require_encoder(fingerprint)
+    _open_appendable(folder, fingerprint)
     with plain_disk_errors(folder), sole_writer(folder):
         # Opened again: until the lock was taken, another append may have ended, or been interrupted within its commit.
         completed = _complete(folder) or completed
-        store = _open_appendable(folder)
-        store.require_encoder(fingerprint)
-        staging = _stage(folder / APPENDING, BuildPlan(fingerprint, store.dtype), chunk_size)
-        present = Faults()
-        staging.write_corpus(_new_documents(documents(), store, existing, present, source), source=source)
-        appended = staging.count
+        store = _open_appendable(folder, fingerprint)
+        staging = _stage(folder / APPENDING, fingerprint, store.dtype, chunk_size)
+        staging.write_corpus(_new_documents(documents(), store, source), source=source)
+        appended = staging.state.count
         if not appended:
             staging.discard()
-            return AppendResult(store, 0, present.count, completed)
+            return AppendResult(store, 0, completed)
         staging.encode(encoder, on_progress, store=store)
         _merge(store, staging, source)
         # From this marker on the append can only go forward: every later call completes it first.
         write_text("", staging.folder / COMMIT_FILE)
         sync_folder(staging.folder)
         _redo(folder)
-    return AppendResult(Store.open(folder), appended, present.count, completed)
+    return AppendResult(Store.open(folder), appended, completed)
 
 
 def finish_append(path: str | os.PathLike[str]) -> bool:
@@ -121,14 +112,15 @@ def _complete(folder: Path) -> bool:
     return True
 
 
-def _open_appendable(folder: Path) -> Store:
+def _open_appendable(folder: Path, fingerprint: Fingerprint) -> Store:
     store = Store.open(folder)
     if store.fingerprint is None:
         raise StoreError(f"{folder} holds imported vectors whose encoder is unknown; import them again with encoder and texts, then append")
+    store.require_encoder(fingerprint)
     return store
 
 
-def _stage(folder: Path, plan: BuildPlan, chunk_size: int) -> Staging:
+def _stage(folder: Path, fingerprint: Fingerprint, dtype: StoreDtype, chunk_size: int) -> Staging:
     """Begin or resume in the staging folder, without what an interrupted commit left there."""
     folder.mkdir(exist_ok=True)
     # A merge that did not reach its commit; and, where no state is left, what a finished commit had no time to remove.
@@ -137,16 +129,17 @@ def _stage(folder: Path, plan: BuildPlan, chunk_size: int) -> Staging:
         for child in folder.iterdir():
             child.unlink()
     remedy = "remove it to start the append again, or append those documents first"
-    return Staging.prepare(folder, plan, chunk_size=chunk_size, remedy=remedy)
+    return Staging.prepare(folder, fingerprint, dtype, chunk_size=chunk_size, remedy=remedy)
 
 
-def _new_documents(documents: Iterator[Document], store: Store, existing: Existing, present: Faults, source: str) -> Iterator[Document]:
-    """Documents whose ids are not in the store; the others go into `present`."""
+def _new_documents(documents: Iterator[Document], store: Store, source: str) -> Iterator[Document]:
+    """Documents whose ids are not in the store; others are refused, all at once."""
+    present = Faults()
     while block := list(islice(documents, ID_BATCH)):
         stored = store.rows([document.doc_id for document in block]) >= 0
         present.extend(f'"{document.doc_id}"' for document, old in zip(block, stored, strict=True) if old)
         yield from (document for document, old in zip(block, stored, strict=True) if not old)
-    if present.count and existing == "refuse":
+    if present.count:
         raise StoreError(
             f"{source}: document ids must be new to {store.path}, it holds {present.told('documents')}; remove them from the corpus"
         )
@@ -168,8 +161,8 @@ def _merge(store: Store, staging: Staging, source: str) -> None:
         raise StoreError(f"{store.path / VECTOR_FILE} is damaged: its SHA-256 is not the manifest's; {REBUILD}")
     replace(
         store.manifest,
-        count=store.count + staging.count,
-        sha256=hash_of_vectors(staging.folder / VECTOR_FILE, staging.count * store.manifest.row_bytes, old).hexdigest(),
+        count=store.count + staging.state.count,
+        sha256=hash_of_vectors(staging.folder / VECTOR_FILE, staging.state.count * store.manifest.row_bytes, old).hexdigest(),
         files=files,
         corpus=corpus,
         source=store.manifest.source if source == store.manifest.source else f"{store.manifest.source} + {source}",

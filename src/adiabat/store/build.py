@@ -1,32 +1,244 @@
 """Building a store from a corpus, in a folder beside the store: it can be resumed at any moment, and ends in one rename."""
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
-from adiabat.core.errors import StoreError
-from adiabat.core.files import is_store, sole_writer
+import numpy as np
+from jaxtyping import Float, Int64
+
+from adiabat.core.checksums import Digest, require
+from adiabat.core.errors import AdiabatError, StoreError, several
+from adiabat.core.files import is_store, read_json, sole_writer, write_json
 from adiabat.core.provenance import now
-from adiabat.data.records import Document
-from adiabat.store.corpus_files import digest_documents
+from adiabat.data.records import Document, Side
+from adiabat.models.fingerprint import Fingerprint
+from adiabat.store.corpus_files import DuplicateTexts, StringColumn, digest_documents, write_corpus
 from adiabat.store.manifest import (
     DISK_FULL,
     DTYPES,
     HASH_FILE,
+    ID_FILE,
+    LONGEST,
+    SHORTEST,
     STATE_FILE,
     TEXT_FILE,
+    VECTOR_FILE,
     Manifest,
     StoreDtype,
+    VectorFile,
     building_of,
     plain_disk_errors,
     sync_folder,
 )
-from adiabat.store.staging import BuildPlan, DocumentEncoder, Progress, Staging
 from adiabat.store.vector_store import Store
 
 CHUNK_SIZE = 2048
 """Documents between two commits: enough to sort by length within, few enough to lose little."""
+
+Progress = Callable[[int, int], None]
+"""Called with (documents encoded, documents in all)."""
+
+
+@runtime_checkable
+class DocumentEncoder(Protocol):
+    """What building a store asks of an encoder."""
+
+    @property
+    def width(self) -> int:
+        """Numbers per vector (E)."""
+
+    def fingerprint(self, side: Side) -> Fingerprint:
+        """What decides the vectors of one side."""
+
+    def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
+        """Vectors of texts, in their order, float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildState:
+    """What ``state.json`` says of a build.
+
+    Attributes:
+        chunk_size: Documents between two commits.
+        corpus: Digest of the corpus; None until it is written.
+        count: Documents of the corpus.
+        files: Digest of each file of the corpus, by name.
+        encoded: Documents whose vectors are on disk.
+        sha256: Over these vectors, header left out.
+    """
+
+    fingerprint: Fingerprint
+    dtype: StoreDtype
+    chunk_size: int
+    corpus: str | None = None
+    count: int = 0
+    files: Mapping[str, Digest] = field(default_factory=dict)
+    encoded: int = 0
+    sha256: str = ""
+
+    @classmethod
+    def read(cls, folder: Path, remedy: str) -> "BuildState":
+        """The inverse of `write`."""
+        record = read_json(folder / STATE_FILE, remedy=remedy, error=StoreError)
+        if lacking := [name for name in cls.__dataclass_fields__ if name not in record]:
+            raise StoreError(f"{folder} must be empty or an interrupted build, its {STATE_FILE} lacks {', '.join(lacking)}; {remedy}")
+        state = cls(**{name: record[name] for name in cls.__dataclass_fields__})
+        files = {name: Digest(**digest) for name, digest in record["files"].items()}
+        return replace(state, fingerprint=Fingerprint.from_json(record["fingerprint"]), files=files)
+
+    def write(self, folder: Path) -> None:
+        """Put the state into `folder`, whole or not at all."""
+        files = {name: digest._asdict() for name, digest in self.files.items()}
+        write_json({**asdict(self), "files": files}, folder / STATE_FILE)
+
+
+def differences(former: BuildState | Manifest, fingerprint: Fingerprint, dtype: StoreDtype) -> list[str]:
+    """Phrases that name each difference between what was built, by a known encoder, and what is requested."""
+    assert former.fingerprint is not None
+    dtypes = [] if former.dtype == dtype else [f"dtype {former.dtype} in the store, {dtype} requested"]
+    return former.fingerprint.differences(fingerprint) + dtypes
+
+
+class Staging:
+    """A folder in which a store, or an addition to one, is made.
+
+    Its state first holds the settings, then that the corpus is written, then how many rows are encoded. Each is on disk before the state
+    says so, so a killed process loses at most one chunk. All digests are of the bytes that were computed, not of those that the disk gives
+    back.
+    """
+
+    def __init__(self, folder: Path, state: BuildState, remedy: str) -> None:
+        """Take over a prepared folder; `Staging.prepare` is the way in."""
+        self.folder, self.state, self._remedy = folder, state, remedy
+
+    @classmethod
+    def prepare(cls, folder: Path, fingerprint: Fingerprint, dtype: StoreDtype, *, chunk_size: int, remedy: str) -> "Staging":
+        """Begin in an empty folder, or resume in one that an interrupted build left."""
+        if (folder / STATE_FILE).exists():
+            # A resumed build keeps the chunk size of its beginning: other chunks would change the last bits of vectors.
+            state = BuildState.read(folder, remedy)
+            if changes := differences(state, fingerprint, dtype):
+                raise StoreError(f"{folder} holds an interrupted build with other settings: {'; '.join(changes)}; {remedy}")
+            return cls(folder, state, remedy)
+        # A killed write of the state may have left its temporary file, which begins with a dot.
+        strangers = sorted(child.name for child in folder.iterdir() if not child.name.startswith(f".{STATE_FILE}"))
+        if strangers:
+            raise StoreError(f"{folder} must be empty or an interrupted build, it holds {', '.join(strangers[:5])}; {remedy}")
+        state = BuildState(fingerprint, dtype, chunk_size)
+        state.write(folder)
+        return cls(folder, state, remedy)
+
+    def write_corpus(self, documents: Iterable[Document], *, source: str) -> None:
+        """Write ids and texts, or check that they are those written before."""
+        if self.state.corpus is not None:
+            if digest_documents(documents) != self.state.corpus:
+                raise StoreError(f"{self.folder} holds an interrupted build of another corpus than {source}; {self._remedy}")
+            require(self.state.files, self.folder, remedy=f"remove the folder {self.folder} and run the command again", error=StoreError)
+            return
+        try:
+            corpus = write_corpus(documents, self.folder, source=source)
+        except AdiabatError:
+            # The corpus must be corrected, and nothing was encoded yet: leave nothing half-written.
+            self.discard()
+            raise
+        self._commit(replace(self.state, corpus=corpus.sha256, count=corpus.count, files=corpus.files))
+
+    def encode(self, encoder: DocumentEncoder, on_progress: Progress | None, *, store: Store | None = None) -> int:
+        """Encode the rest: each distinct text once, for the last bits of a vector depend on what is encoded beside it."""
+        state = self.state
+        report = on_progress or (lambda count, total: None)
+        report(state.encoded, state.count)
+        file = self.folder / VECTOR_FILE
+        with VectorFile(file, dtype=state.dtype, width=encoder.width, rows=state.encoded, sha256=state.sha256) as vectors:
+            before, offset = (None, 0) if store is None else (store.path / HASH_FILE, store.count)
+            duplicates = DuplicateTexts.of(self.folder / HASH_FILE, after=before, offset=offset)
+            for texts in _chunks(StringColumn(self.folder / TEXT_FILE), state.encoded, state.chunk_size):
+                vectors.append(self._next_rows(texts, encoder, vectors, store, duplicates))
+                # Vectors are on disk before the state counts them.
+                vectors.commit()
+                self._commit(replace(state, encoded=vectors.rows, sha256=vectors.sha256))
+                report(vectors.rows, state.count)
+        return self.state.encoded - state.encoded
+
+    def _next_rows(
+        self, texts: list[str], encoder: DocumentEncoder, vectors: VectorFile, store: Store | None, duplicates: DuplicateTexts
+    ) -> Float[np.ndarray, "n e"]:
+        """Vectors of the next documents, as they are to be stored: encoded, or copied from an earlier row of equal text."""
+        offset = 0 if store is None else store.count
+        start = offset + vectors.rows
+        rows, originals = duplicates.between(start, start + len(texts))
+        new = np.setdiff1d(np.arange(len(texts)), rows - start)
+        block = np.empty((len(texts), encoder.width), dtype=self.state.dtype)
+        if len(new):
+            block[new] = self._encoded(encoder, [texts[index] for index in new], vectors.rows + new)
+        # An original is a row of the store, of the file that is being written, or of this block, in that order of row numbers.
+        stored = vectors.take if store is None else store.gather
+        for low, high, read in ((0, offset, stored), (offset, start, vectors.take), (start, start + len(texts), block.__getitem__)):
+            mask = (originals >= low) & (originals < high)
+            if mask.any():
+                block[rows[mask] - start] = read(originals[mask] - low)
+        return block
+
+    def _encoded(self, encoder: DocumentEncoder, texts: list[str], rows: Int64[np.ndarray, " n"]) -> Float[np.ndarray, "n e"]:
+        """Vectors of texts in the store's dtype; unusable ones are refused by their ids."""
+        vectors = encoder.encode(texts, side="document")
+        if vectors.shape != (len(texts), encoder.width):
+            raise StoreError(f"encoder must give {len(texts)} vectors of width {encoder.width}, got shape {vectors.shape}")
+        block = to_dtype(vectors, self.state.dtype)
+        faulty, faults = unusable_rows(block)
+        if len(faulty):
+            ids = StringColumn(self.folder / ID_FILE).take(rows[faulty])
+            phrases = [f'"{doc_id}" {fault}' for doc_id, fault in zip(ids, faults, strict=True)]
+            raise StoreError(
+                f"vectors must be finite and of a length other than zero, got from the encoder: {several(phrases, of='vectors')}"
+            )
+        return block
+
+    def _commit(self, state: BuildState) -> None:
+        self.state = state
+        state.write(self.folder)
+
+    def discard(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def to_dtype(vectors: Float[np.ndarray, "n e"], dtype: StoreDtype) -> Float[np.ndarray, "n e"]:
+    """Vectors in the store's dtype; a number too large for it becomes infinite, which `unusable_rows` reports."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return vectors.astype(dtype, copy=False)
+
+
+def unusable_rows(vectors: Float[np.ndarray, "n e"]) -> tuple[np.ndarray, list[str]]:
+    """Rows that no similarity can be computed with, and the fault of each."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = np.sqrt(np.einsum("ne,ne->n", vectors, vectors, dtype=np.float64))
+        rows = np.flatnonzero(~((lengths >= SHORTEST) & (lengths <= LONGEST)))  # NaN is neither.
+    return rows, [_fault(vectors[row], float(lengths[row])) for row in rows]
+
+
+def _fault(vector: Float[np.ndarray, " e"], length: float) -> str:
+    if np.isnan(vector).any():
+        return "holds NaN"
+    if np.isinf(vector).any():
+        return f"holds a number too large for {vector.dtype}"
+    return "is zero" if length == 0 else f"has length {length:.1e}"
+
+
+def _chunks(column: StringColumn, start: int, size: int) -> Iterator[list[str]]:
+    """Chunks of one size from a row on, whatever the batches of the file."""
+    waiting: list[str] = []
+    for batch in column.slices(start):
+        waiting += batch
+        while len(waiting) >= size:
+            yield waiting[:size]
+            waiting = waiting[size:]
+    if waiting:
+        yield waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +281,31 @@ def build_store(
         raise StoreError(f"dtype must be float16 or float32, got {dtype}")
     if chunk_size < 1:
         raise StoreError(f"chunk_size must be at least 1, got {chunk_size}")
-    target = Path(out)
-    plan = BuildPlan(encoder.fingerprint("document"), dtype)
+    target, fingerprint = Path(out), encoder.fingerprint("document")
     if is_store(target):
-        return _finished(target, plan, documents, keep_texts, source)
+        return _finished(target, fingerprint, dtype, documents, keep_texts, source)
     building = begin(target)
     with plain_disk_errors(building), sole_writer(building):
-        staging = Staging.prepare(building, plan, chunk_size=chunk_size, remedy="remove it, or choose another --out")
-        resumed = staging.encoded
+        staging = Staging.prepare(building, fingerprint, dtype, chunk_size=chunk_size, remedy="remove it, or choose another --out")
+        resumed = staging.state.encoded
         staging.write_corpus(documents(), source=source)
-        if not staging.count:
+        if not staging.state.count:
             staging.discard()
             raise StoreError(f"{source} must hold at least one document, got none")
         encoded = staging.encode(encoder, on_progress)
-        manifest = _manifest(staging, encoder.width, keep_texts=keep_texts, encoder=encoder_name, source=source)
+        state = staging.state
+        manifest = Manifest(
+            fingerprint=fingerprint,
+            dtype=dtype,
+            width=encoder.width,
+            count=state.count,
+            sha256=state.sha256,
+            files={name: digest for name, digest in state.files.items() if keep_texts or name != TEXT_FILE},
+            corpus=state.corpus,
+            encoder=encoder_name,
+            source=source,
+            created=now(),
+        )
         note = f"resumed after {resumed} documents" if resumed else ""
         return BuildResult(finish(building, target, manifest), encoded, resumed, note)
 
@@ -94,12 +317,8 @@ def begin(target: Path) -> Path:
     if names := sorted(child.name for child in target.iterdir())[:5] if target.exists() else []:
         raise StoreError(f"{target} must be empty or a store, it holds {', '.join(names)}; choose another --out")
     # The last step renames the building folder to the target, which neither of these allows.
-    real, kind = os.path.realpath(target), ""
-    if os.path.ismount(real):
-        kind = "a mount point"
-    elif real == os.path.realpath(os.curdir):
-        kind = "the current directory"
-    if kind:
+    real = os.path.realpath(target)
+    if kind := "a mount point" if os.path.ismount(real) else "the current directory" if real == os.path.realpath(os.curdir) else "":
         raise StoreError(
             f"{target} must be a directory that can be replaced, it is {kind}; choose one within it, as --out {target / 'store'}"
         )
@@ -135,32 +354,24 @@ def _clear_traces(target: Path, manifest: Manifest) -> None:
         (target / name).unlink(missing_ok=True)
 
 
-def _manifest(staging: Staging, width: int, *, keep_texts: bool, encoder: str, source: str) -> Manifest:
-    return Manifest(
-        fingerprint=staging.plan.fingerprint,
-        dtype=staging.plan.dtype,
-        width=width,
-        count=staging.count,
-        sha256=staging.sha256,
-        files={name: digest for name, digest in staging.files.items() if keep_texts or name != TEXT_FILE},
-        corpus=staging.corpus,
-        encoder=encoder,
-        source=source,
-        created=now(),
-    )
-
-
-def _finished(target: Path, plan: BuildPlan, documents: Callable[[], Iterator[Document]], keep_texts: bool, source: str) -> BuildResult:
+def _finished(
+    target: Path,
+    fingerprint: Fingerprint,
+    dtype: StoreDtype,
+    documents: Callable[[], Iterator[Document]],
+    keep_texts: bool,
+    source: str,
+) -> BuildResult:
     """The store at the target, if it has the encoder, texts and corpus of this call."""
     store = Store.open(target)
     if store.fingerprint is None:
         raise StoreError(f"{target} holds imported vectors whose encoder is unknown; choose another --out")
-    differences = BuildPlan(store.fingerprint, store.dtype).differences(plan)
+    changes = differences(store.manifest, fingerprint, dtype)
     if keep_texts != store.has_texts:
         stored, requested = ("yes", "no") if store.has_texts else ("no", "yes")
-        differences.append(f"texts kept: {stored} in the store, {requested} requested")
-    if differences:
-        raise StoreError(f"{target} is a store with other settings: {'; '.join(differences)}; remove it, or choose another --out")
+        changes.append(f"texts kept: {stored} in the store, {requested} requested")
+    if changes:
+        raise StoreError(f"{target} is a store with other settings: {'; '.join(changes)}; remove it, or choose another --out")
     if store.manifest.corpus != digest_documents(documents()):
         raise StoreError(f"{target} is a store of another corpus than {source}; append to it, remove it, or choose another --out")
     _clear_traces(target, store.manifest)

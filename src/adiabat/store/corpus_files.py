@@ -1,32 +1,28 @@
 """The files of a corpus: ids, texts, an index of the ids, and hashes of the texts, by which equal texts are found."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import mmap
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
-from jaxtyping import Int64
+import pyarrow as pa
+from jaxtyping import Int64, Integer, UInt64
 
 from adiabat.core.checksums import Digest, DigestedFile
-from adiabat.core.errors import Faults, StoreError
+from adiabat.core.errors import Faults, StoreError, several
+from adiabat.core.files import reading
 from adiabat.data.records import Document
 from adiabat.data.text_hashes import HASH_BYTES, Hashes, hash_texts
-from adiabat.store.id_index import (
-    ID_BATCH,
-    TEXT_BATCH,
-    IdIndex,
-    StringColumn,
-    StringColumnWriter,
-    hash_ids,
-    invalid_unicode,
-    refuse_duplicates,
-    repeated_rows,
-)
-from adiabat.store.manifest import HASH_FILE, ID_FILE, INDEX_FILE, TEXT_FILE
+from adiabat.store.manifest import HASH_FILE, HEADER_BYTES, ID_FILE, INDEX_FILE, TEXT_FILE, npy_header
 
 HASHES_PER_BLOCK = 1 << 18
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def digest_documents(documents: Iterable[Document]) -> str:
@@ -126,10 +122,10 @@ class DuplicateTexts:
         rows = np.flatnonzero(originals >= 0)
         return cls(offset + rows, originals[rows])
 
-    def between(self, start: int, end: int) -> "DuplicateTexts":
-        """Those among consecutive rows."""
+    def between(self, start: int, end: int) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
+        """Rows and originals of those among consecutive rows."""
         inside = slice(*np.searchsorted(self.rows, [start, end]))
-        return DuplicateTexts(self.rows[inside], self.originals[inside])
+        return self.rows[inside], self.originals[inside]
 
 
 def first_rows(path: Path, hashes: Hashes) -> Int64[np.ndarray, " n"]:
@@ -151,3 +147,180 @@ def _hash_blocks(path: Path) -> Iterator[tuple[int, Hashes]]:
         while len(block := np.fromfile(file, dtype=f"S{HASH_BYTES}", count=HASHES_PER_BLOCK)):
             yield start, block
             start += len(block)
+
+
+ID_BATCH = 1024
+
+
+TEXT_BATCH = 64
+"""Rows per Arrow batch: what must be read to get at one. Texts are long."""
+
+
+LOOKUP_SLICE = 16384
+"""Ids looked up before the touched pages of the index are released."""
+
+
+def hash_ids(doc_ids: Sequence[str]) -> UInt64[np.ndarray, " n"]:
+    """64 bits per id; two ids may share them, so every match is verified against the id itself."""
+    # Python's own hash of a text differs from process to process.
+    digests = b"".join(hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8).digest() for doc_id in doc_ids)
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+
+
+class StringColumn:
+    """One column of strings in an Arrow file, read by batches and never as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file."""
+        with reading(path, remedy="rebuild the store", error=StoreError):
+            # Read, not memory-mapped: mapped pages would count as this process's memory and grow with the corpus.
+            self._file = pa.ipc.open_file(pa.OSFile(str(path)))
+            batches = self._file.num_record_batches
+            self._step = self._file.get_batch(0).num_rows if batches else 1
+            last = self._file.get_batch(batches - 1).num_rows if batches else 0
+        self._count: int = max(batches - 1, 0) * self._step + last
+
+    def __len__(self) -> int:
+        return self._count
+
+    def take(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+        """The strings at `rows`, in that order; each batch concerned is read once."""
+        numbers = np.asarray(rows, dtype=np.int64)
+        if not len(numbers):
+            return []
+        strings = np.empty(len(numbers), dtype=object)
+        batches = numbers // self._step
+        # Rows are grouped by batch, so that each batch is read once.
+        order = np.argsort(batches, kind="stable")
+        starts = np.flatnonzero(np.diff(batches[order], prepend=-1))
+        for members in np.split(order, starts[1:]):
+            column = self._file.get_batch(int(batches[members[0]])).column(0)
+            within = numbers[members] % self._step
+            # pa.array(within) would be the same, but imports pandas to look at what it is given: a second of each process.
+            strings[members] = column.take(pa.Array.from_buffers(pa.int64(), len(within), [None, pa.py_buffer(within)])).to_pylist()
+        return strings.tolist()
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self.slices())
+
+    def slices(self, start: int = 0) -> Iterator[list[str]]:
+        """All strings from row `start` on, in non-empty lists."""
+        for number in range(start // self._step, self._file.num_record_batches):
+            batch: list[str] = self._file.get_batch(number).column(0).to_pylist()
+            if strings := batch[max(0, start - number * self._step) :]:
+                yield strings
+
+
+class StringColumnWriter:
+    """Writes what `StringColumn` reads."""
+
+    def __init__(self, path: Path, *, name: str, batch_rows: int) -> None:
+        """Create the file."""
+        self._schema = pa.schema([pa.field(name, pa.string(), nullable=False)])
+        self._batch_rows = batch_rows
+        self._waiting: list[str] = []
+        self._sink = DigestedFile(path)
+        self._writer = pa.ipc.new_file(self._sink, self._schema)
+
+    def extend(self, strings: Iterable[str]) -> None:
+        """Append strings."""
+        self._waiting.extend(strings)
+        while len(self._waiting) >= self._batch_rows:
+            self._flush()
+
+    def _flush(self) -> None:
+        batch, self._waiting = self._waiting[: self._batch_rows], self._waiting[self._batch_rows :]
+        self._writer.write_batch(pa.record_batch([pa.array(batch, pa.string())], schema=self._schema))
+
+    def __enter__(self) -> "StringColumnWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                if self._waiting:
+                    self._flush()
+                self._writer.close()
+                self._sink.sync()
+        finally:
+            self._sink.close()
+
+    @property
+    def digest(self) -> Digest:
+        """Of the whole file, once the context is left."""
+        return self._sink.digest
+
+
+class IdIndex:
+    """From id to row by a sorted file of 64-bit hashes; every answer is verified against the id itself."""
+
+    def __init__(self, path: Path, ids: StringColumn) -> None:
+        """Map the file."""
+        self._ids = ids
+        count = len(ids)
+        # An npy array of two rows: sorted hashes, and the row of each.
+        if not path.exists() or path.stat().st_size != HEADER_BYTES + 16 * count:
+            raise StoreError(f"{path} must index {count} ids, it is missing or of another length; rebuild the store")
+        with path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._hashes = np.frombuffer(self._map, dtype="<u8", count=count, offset=HEADER_BYTES)
+        self._rows = np.frombuffer(self._map, dtype="<u8", count=count, offset=HEADER_BYTES + 8 * count)
+
+    @staticmethod
+    def write(path: Path, hashes: UInt64[np.ndarray, " n"]) -> Digest:
+        """Write the index of ids whose hashes are given in row order."""
+        order = np.argsort(hashes, kind="stable")
+        with DigestedFile(path) as file:
+            file.write(npy_header("uint64", 2, len(hashes)))
+            file.write(hashes[order].astype("<u8").data)
+            file.write(order.astype("<u8").data)
+            file.sync()
+        return file.digest
+
+    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+        """One row per id, -1 for an unknown one."""
+        hashes = hash_ids(doc_ids)
+        rows = np.full(len(doc_ids), -1, dtype=np.int64)
+        order = np.argsort(hashes, kind="stable")
+        for start in range(0, len(order), LOOKUP_SLICE):
+            members = order[start : start + LOOKUP_SLICE]
+            rows[members] = self._look_up([doc_ids[index] for index in members], hashes[members])
+            # Sorted lookups walk the map once; letting go of what was walked keeps it from piling up as resident memory.
+            self._map.madvise(mmap.MADV_DONTNEED)
+        return rows
+
+    def _look_up(self, doc_ids: Sequence[str], hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+        result = np.full(len(doc_ids), -1, dtype=np.int64)
+        positions = np.searchsorted(self._hashes, hashes)
+        pending = np.arange(len(doc_ids))
+        while len(pending):
+            # A position past the end, or with another hash, ends the search for that id; a collision moves it on by one.
+            inside = pending[positions[pending] < len(self._hashes)]
+            pending = inside[self._hashes[positions[inside]] == hashes[inside]]
+            rows = self._rows[positions[pending]].astype(np.int64)
+            same = np.array([doc_ids[index] == stored for index, stored in zip(pending, self._ids.take(rows), strict=True)], dtype=bool)
+            result[pending[same]] = rows[same]
+            pending = pending[~same]
+            positions[pending] += 1
+        return result
+
+
+def repeated_rows(hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " some"]:
+    """Rows whose hash another row has, ascending."""
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    equal = ordered[1:] == ordered[:-1]
+    return np.unique(np.concatenate([order[:-1][equal], order[1:][equal]]))
+
+
+def refuse_duplicates(hashes: UInt64[np.ndarray, " n"], ids: StringColumn, source: str) -> None:
+    """Check that every id occurs once."""
+    counts = Counter(ids.take(repeated_rows(hashes)))
+    repeated = [f'"{doc_id}" {times} times' for doc_id, times in counts.items() if times > 1]
+    if repeated:
+        raise StoreError(f"{source}: document ids must be unique, got {several(repeated, of='ids')}; remove or rename the repeats")
+
+
+def invalid_unicode(strings: Iterable[str]) -> list[int]:
+    """Indices of strings that are not valid Unicode (half a surrogate pair), which neither Arrow nor a tokenizer takes."""
+    return [index for index, string in enumerate(strings) if not string.isascii() and _SURROGATE.search(string)]

@@ -5,20 +5,19 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
 
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, read_json, sole_writer, write_json
 from adiabat.core.provenance import now
 from adiabat.data.records import Document
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.store.build import begin, finish
-from adiabat.store.corpus_files import CorpusFiles, write_corpus
-from adiabat.store.id_index import ID_BATCH, StringColumn, StringColumnWriter, invalid_unicode
+from adiabat.store.build import DocumentEncoder, begin, finish, to_dtype, unusable_rows
+from adiabat.store.corpus_files import ID_BATCH, CorpusFiles, StringColumn, StringColumnWriter, invalid_unicode, write_corpus
 from adiabat.store.manifest import (
     DTYPES,
     HASH_FILE,
@@ -32,8 +31,7 @@ from adiabat.store.manifest import (
     VectorFile,
     plain_disk_errors,
 )
-from adiabat.store.staging import DocumentEncoder, to_dtype, unusable_rows
-from adiabat.store.vector_sources import VectorSource, listed_ids, open_vectors, read_ids
+from adiabat.store.vector_sources import VectorSource, open_vectors, read_ids
 from adiabat.store.vector_store import Store
 
 BLOCK_ROWS = 4096
@@ -127,7 +125,7 @@ def _copy(
     name: str,
 ) -> tuple[str, CorpusFiles]:
     """Write vectors, ids and texts (empty ones, where none are known); the digest of the vectors, and the other files."""
-    id_stream = None if ids is None else read_ids(Path(ids)) if isinstance(ids, str | os.PathLike) else listed_ids(ids)
+    id_stream = None if ids is None else read_ids(ids)
     sha256, count = _copy_vectors(opened, building, id_stream, dtype, name)
     if not count:
         raise StoreError(f"{name}: must hold at least one vector, got none")
@@ -174,6 +172,9 @@ def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str]
         return file.sha256, file.rows
 
 
+_encoded = partial(str.encode, encoding="utf-8", errors="surrogatepass")
+
+
 class _TextTable:
     """Texts by id, on disk: documents may come in another order than vectors, and need not fit into memory."""
 
@@ -195,7 +196,7 @@ class _TextTable:
         self._execute("CREATE TABLE texts (doc_id BLOB PRIMARY KEY, text BLOB) WITHOUT ROWID")
         repeated = Faults()
         for document in documents:
-            values = _bytes(document.doc_id), _bytes(document.text)
+            values = _encoded(document.doc_id), _encoded(document.text)
             if not self._execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", *values).rowcount:
                 repeated.add(f'"{document.doc_id}" again')
         if repeated.count:
@@ -204,7 +205,7 @@ class _TextTable:
     def documents(self, ids: Iterator[str]) -> Iterator[Document]:
         missing = Faults()
         for doc_id in ids:
-            row = self._execute("SELECT text FROM texts WHERE doc_id = ?", _bytes(doc_id)).fetchone()
+            row = self._execute("SELECT text FROM texts WHERE doc_id = ?", _encoded(doc_id)).fetchone()
             if row is None:
                 missing.add(f'"{doc_id}"')
             else:
@@ -224,10 +225,6 @@ class _TextTable:
             raise OSError(errno.ENOSPC, str(error)) from error
 
 
-def _bytes(string: str) -> bytes:
-    return string.encode("utf-8", "surrogatepass")
-
-
 def _verified(encoder: DocumentEncoder, building: Path, sample: int, seed: int) -> Fingerprint:
     """The encoder's fingerprint, if its vectors of a sample of documents are those imported."""
     ids, texts = StringColumn(building / ID_FILE), StringColumn(building / TEXT_FILE)
@@ -236,15 +233,9 @@ def _verified(encoder: DocumentEncoder, building: Path, sample: int, seed: int) 
     stored = np.load(building / VECTOR_FILE, mmap_mode="r")[rows].astype(np.float64)
     encoded = encoder.encode(texts.take(rows), side="document").astype(np.float64)
     names, fingerprint = ids.take(rows), encoder.fingerprint("document")
-    _require_same_direction(stored, encoded, names)
-    _require_same_length(stored, encoded, names, normalize=fingerprint.normalize)
-    return fingerprint
-
-
-def _require_same_direction(stored: Float[np.ndarray, "n e"], encoded: Float[np.ndarray, "n e"], names: list[str]) -> None:
+    imported, expected = np.linalg.norm(stored, axis=1), np.linalg.norm(encoded, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(encoded, axis=1)
-        cosines: Float[np.ndarray, " n"] = np.einsum("ne,ne->n", stored, encoded) / lengths
+        cosines = np.einsum("ne,ne->n", stored, encoded) / (imported * expected)
     worst = int(np.argmin(cosines))
     # "Not at least" also catches NaN.
     if not cosines[worst] >= NEEDED_COSINE:
@@ -254,16 +245,13 @@ def _require_same_direction(stored: Float[np.ndarray, "n e"], encoded: Float[np.
             'and see that ids stand in the order of the vectors; a document with a title is embedded as title + " " + text: '
             "for vectors of texts alone, leave the title column out of the corpus"
         )
-
-
-def _require_same_length(stored: Float[np.ndarray, "n e"], encoded: Float[np.ndarray, "n e"], names: list[str], *, normalize: bool) -> None:
-    """Lengths matter to distances and dot products, and documents appended later would have the encoder's."""
-    imported, expected = np.linalg.norm(stored, axis=1), np.linalg.norm(encoded, axis=1)
+    # Lengths matter to distances and dot products, and documents appended later would have the encoder's.
     deviations = np.abs(imported / expected - 1)
     worst = int(np.argmax(deviations))
     if deviations[worst] > LENGTH_TOLERANCE:
-        remedy = "false, if the model gives them so" if normalize else "true, if they have length 1"
+        remedy = "false, if the model gives them so" if fingerprint.normalize else "true, if they have length 1"
         raise StoreError(
             f"imported vectors must have the length of the encoder's within {LENGTH_TOLERANCE:.0%}, got {imported[worst]:.4g} instead of "
             f'{expected[worst]:.4g} for "{names[worst]}" (the worst of {len(names)}); scale them, or set encoder.normalize={remedy}'
         )
+    return fingerprint

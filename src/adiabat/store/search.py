@@ -13,8 +13,8 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from adiabat.core.errors import StoreError, several
 from adiabat.core.ragged import Ragged
+from adiabat.models.device import parallel_map
 from adiabat.models.embedding_head import Similarity
-from adiabat.models.threads import parallel_map
 from adiabat.results.evaluation_result import Hit
 from adiabat.store.scoring import PAIR_CHUNK, Block, FixedPoint, Queries, checked_queries, exact_pairs, plain_arithmetic
 from adiabat.store.vector_store import Store

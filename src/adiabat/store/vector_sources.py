@@ -1,6 +1,7 @@
 """Vectors and ids of other programs: numpy, Parquet and faiss files, read a block at a time."""
 
 import json
+import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -121,7 +122,10 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
         raise MissingDependencyError("faiss-cpu", extra="faiss", purpose="reading a faiss index") from error
     with reading(path, remedy="write it again with faiss.write_index", error=StoreError):
         index = faiss.read_index(str(path))
-    _refuse_fast_scan(faiss, index, path)
+    # Lists that are packed for faiss's fast scan: to reconstruct a vector of them ends the process.
+    ivf = faiss.try_extract_index_ivf(index)
+    if ivf is not None and isinstance(faiss.downcast_index(ivf), faiss.IndexIVFFastScan):
+        raise StoreError(f"{path}: IndexIVFFastScan must be able to give its vectors back, it cannot; import the original vectors")
     labels, inner = _faiss_labels(faiss, index)
     if not isinstance(inner, faiss.IndexFlat | faiss.IndexHNSWFlat | faiss.IndexIVFFlat | faiss.IndexNSGFlat):
         warnings.warn(f"{path}: {type(inner).__name__} keeps compressed vectors; the store gets approximations", stacklevel=4)
@@ -161,24 +165,18 @@ def _faiss_labels(faiss: Any, index: Any) -> tuple[np.ndarray | None, Any]:
     return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *labels])), index
 
 
-def _refuse_fast_scan(faiss: Any, index: Any, path: Path) -> None:
-    """Refuse lists that are packed for faiss's fast scan: to reconstruct a vector of them ends the process."""
-    ivf = faiss.try_extract_index_ivf(index)
-    if ivf is not None and isinstance(faiss.downcast_index(ivf), faiss.IndexIVFFastScan):
-        raise StoreError(f"{path}: IndexIVFFastScan must be able to give its vectors back, it cannot; import the original vectors")
-
-
-def read_ids(path: Path) -> Iterator[str]:
-    """Document ids of a file: ``.json`` (a list), ``.npy``, ``.arrow``, ``.parquet`` (a column of `ID_NAMES`), or text, one per line."""
+def read_ids(ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
+    """Document ids of a list, an array or a file: ``.json``, ``.npy``, ``.arrow``, ``.parquet`` (a column of `ID_NAMES`), or text lines."""
+    if not isinstance(ids, str | os.PathLike):
+        return iter(_plain_ids("ids given", ids))
+    path = Path(ids)
     if not path.exists():
         raise StoreError(f"{path}: ids must be a file, there is none")
     if path.suffix in (".arrow", ".parquet"):
         return _column_ids(path)
-    with reading(path, remedy="write it again", error=StoreError):
-        if path.suffix == ".json":
-            return iter(_json_ids(path))
-        if path.suffix == ".npy":
-            return iter(_plain_ids(path, _npy_ids(path)))
+    if path.suffix in (".json", ".npy"):
+        with reading(path, remedy="write it again", error=StoreError):
+            return iter(_plain_ids(path, _json_ids(path) if path.suffix == ".json" else _npy_ids(path)))
     return _text_ids(path)
 
 
@@ -194,11 +192,11 @@ def _npy_ids(path: Path) -> list[object]:
     return ids
 
 
-def _json_ids(path: Path) -> list[str]:
+def _json_ids(path: Path) -> list[object]:
     ids = json.loads(path.read_text(encoding="utf-8-sig"))
     if not isinstance(ids, list):
         raise StoreError(f"{path}: ids must be a JSON list, got {type(ids).__name__}; write one")
-    return _plain_ids(path, ids)
+    return ids
 
 
 def _text_ids(path: Path) -> Iterator[str]:
@@ -229,20 +227,11 @@ def _column_ids(path: Path) -> Iterator[str]:
     return ids()
 
 
-def listed_ids(ids: Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
-    """Document ids of a list or array."""
-    return iter(_plain_ids("ids given", ids))
-
-
 def _plain_ids(source: Path | str, ids: Iterable[object], start: int = 0) -> list[str]:
     """Strings and whole numbers as text; any other value is refused."""
     values = list(ids)
-    odd = [f"entry {index} is {cut(repr(value), limit=60)}" for index, value in enumerate(values, start) if not _is_id(value)]
-    if odd:
+    # In Python a truth value is a whole number too.
+    strange = ((i, value) for i, value in enumerate(values, start) if isinstance(value, bool) or not isinstance(value, str | Integral))
+    if odd := [f"entry {index} is {cut(repr(value), limit=60)}" for index, value in strange]:
         raise StoreError(f"{source}: ids must be strings or whole numbers, got {several(odd, of='entries')}; correct them")
     return [str(value) for value in values]
-
-
-def _is_id(value: object) -> bool:
-    # In Python a truth value is a whole number too.
-    return False if isinstance(value, bool) else isinstance(value, str | Integral)

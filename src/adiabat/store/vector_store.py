@@ -14,8 +14,7 @@ from adiabat.core.errors import StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, reading
 from adiabat.data.text_hashes import hash_texts
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.store.corpus_files import first_rows
-from adiabat.store.id_index import IdIndex, StringColumn
+from adiabat.store.corpus_files import IdIndex, StringColumn, first_rows
 from adiabat.store.manifest import (
     APPENDING,
     COMMIT_FILE,

@@ -11,11 +11,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from adiabat.core.errors import ModelError
-from adiabat.models.device import Precision, autocast
+from adiabat.models.bulk import TokenTable
+from adiabat.models.device import Precision, autocast, thread_replicas
 from adiabat.models.encoder import Encoder
 from adiabat.models.packing import PackedBackbone, drawing_from, is_packable, use_thread_dropout
-from adiabat.models.threads import thread_replicas
-from adiabat.models.token_cache import TokenTable
 from adiabat.models.tokens import bucket_batches, filled_up, token_budget_batches
 from adiabat.training.blocks import BlockOutput, RandomState, blocks_of, checkpointed, recorded, replayed
 

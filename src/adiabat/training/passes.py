@@ -16,11 +16,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from adiabat.models.device import Precision
+from adiabat.models.bulk import TokenTable
+from adiabat.models.device import Precision, parallel_map
 from adiabat.models.encoder import Encoder
 from adiabat.models.packing import is_packable
-from adiabat.models.threads import parallel_map
-from adiabat.models.token_cache import TokenTable
 from adiabat.scaling_laws.flops import TowerOperations
 from adiabat.training.blocks import blocks_of, draws, frozen_prefix
 from adiabat.training.flop_count import operations_of
