@@ -19,12 +19,12 @@ from peer_triplets import BATCH_SIZE, MARGIN, RATE, Triplet, examples_of, pair_b
 from transformers.utils import logging
 
 import adiabat
-from adiabat.adiabatic.tune_setup import tunable_tower
 from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
 from adiabat.datasets.bundled import DEMO_TRAIN
 from adiabat.models.freezing import freeze
+from adiabat.models.towers import trainable_copy
 from adiabat.runs.run_log import JobLog
 from adiabat.training.limits import Limits
 from adiabat.training.loop import Loop
@@ -63,7 +63,7 @@ def our_side(triplets: list[Triplet], folder: Path, steps: int) -> Callable[[], 
     model = adiabat.load("demo")
     adiabat.embed(model, path, folder / "store")
     settings = checked(TuneSettings, {"tune": {"loss": {"margin": MARGIN}, "learning_rate": RATE, "batch_size": BATCH_SIZE}})
-    tower = tunable_tower(model.query, dropout=False)
+    tower = trainable_copy(model.query).train(False)
     freeze(tower.backbone, settings.tune.freeze)
     objective = TuningContext(lambda: model, folder / "store", str(path)).objective(tower, settings)
 

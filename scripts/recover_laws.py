@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from adiabat.api.progress_display import shown_progress
+from adiabat.api.call import shown_progress
 from adiabat.experiments.plan_prior import BUDGETS, PYTHIA
 from adiabat.scaling_laws.fitting import fit
 from adiabat.scaling_laws.flops import PassedParameters

@@ -1,5 +1,7 @@
 """In place of pages that a test does not look at: drawing them takes longer than a tiny run."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from adiabat.report import pages
@@ -16,3 +18,11 @@ def without_pages(patch: pytest.MonkeyPatch, kinds: frozenset[str] = frozenset({
         return {"report.html": lambda: "page"} if record.kind in kinds else real_files(record)
 
     patch.setattr(pages, "files", files)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_page() -> Iterator[None]:
+    """For a folder whose `conftest` imports it: pages have tests of their own, and take longer than its jobs."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_pages(patch)
+        yield

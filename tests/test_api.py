@@ -1,5 +1,6 @@
 """The verbs as functions: what they take, what they refuse before any work, and what they leave behind."""
 
+import inspect
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -9,20 +10,22 @@ import numpy as np
 import pytest
 
 import adiabat
-from adiabat.api import evaluate_verb, tune_verb
-from adiabat.config.reader import checked
+from adiabat.api import evaluate_verb
+from adiabat.cli.panel_results import KINDS, kind_of
+from adiabat.config.reader import checked, keys_of
 from adiabat.config.shared import EncoderSection
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import Watch
 from adiabat.evaluation import evaluate as evaluation
+from adiabat.models import model_names
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.store import corpus_embedding
 from adiabat.store.vector_store import Store
 from tests.commands import one_thread
-from tests.tiny import save_tiny
+from tests.tiny import edit, save_tiny
 
 DOCUMENTS = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(16)]
 PAIRS = [{"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 16}"]} for number in range(16)]
@@ -87,7 +90,7 @@ def test_a_settings_file_beside_a_model_makes_it_no_job(here: Path, tmp_path: Pa
 
 
 def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (corpus_embedding, evaluate_verb, tune_verb):
+    for module in (corpus_embedding, evaluate_verb, model_names):
         monkeypatch.setattr(module, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     with pytest.raises(DataError, match="must exist"):
         adiabat.embed(here / "model", tmp_path / "none.jsonl", tmp_path / "new")
@@ -98,16 +101,6 @@ def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path
     with pytest.raises(ConfigError, match="measure must be a complete name"):
         adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", measures=["x"])
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_appended_documents_are_found_and_the_old_ones_keep_their_rows(here: Path, tmp_path: Path, dtype: str) -> None:
-    first, rest = write_lines(tmp_path / "a.jsonl", DOCUMENTS[:10]), write_lines(tmp_path / "b.jsonl", DOCUMENTS[10:])
-    adiabat.embed(here / "model", first, tmp_path / "new", dtype=dtype)
-    store = adiabat.embed(here / "model", rest, tmp_path / "new", append=True)
-    assert store.dtype == dtype
-    assert store.rows([document["_id"] for document in DOCUMENTS]).tolist() == list(range(16))
-    np.testing.assert_allclose(store.vectors, Store.open(here / "store").vectors, atol=1e-3)
 
 
 def test_documents_that_fill_the_token_limit_are_counted(here: Path, tmp_path: Path) -> None:
@@ -211,3 +204,32 @@ def test_a_found_text_is_whole_however_long(here: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text(json.dumps({"_id": "long", "text": long.strip()}) + "\n", encoding="utf-8")
     adiabat.embed(here / "model", tmp_path / "corpus.jsonl", tmp_path / "store")
     assert [hit.text for hit in adiabat.search(tmp_path / "store", "cat", model=here / "model", k=1)] == [long.strip()]
+
+
+def test_blocks_and_a_padding_token_reach_the_loader_and_a_model_already_loaded_may_get_the_latter_alone(tmp_path: Path) -> None:
+    save_tiny(tmp_path, "llama", layers=3)
+    edit(tmp_path, "tokenizer_config.json", pad_token=None)
+    model = adiabat.load(tmp_path)
+    assert model.query.tokenizer.pad_token is None
+    shorter = adiabat.load(tmp_path, settings=EncoderSection(blocks=2, pad_token="[SEP]", query_prompt="q: "))
+    assert (shorter.query.backbone.config.num_hidden_layers, shorter.query.tokenizer.pad_token) == (2, "[SEP]")
+    assert shorter.query.settings.query_prompt == "q: "
+    assert adiabat.load(model, settings=EncoderSection(pad_token="[SEP]")).query.tokenizer.pad_token == "[SEP]"
+    assert model.query.tokenizer.pad_token is None
+    with pytest.raises(ConfigError, match=r"encoder.blocks must be left out for a model already loaded, got 1; load it with them"):
+        adiabat.load(model, settings=EncoderSection(blocks=1))
+    # Neither is a setting of the encoder itself.
+    assert EncoderSection(blocks=1, pad_token="x", max_tokens=9).overrides() == {"max_tokens": 9}
+
+
+def test_no_default_argument_of_a_function_stands_for_a_setting_of_a_file() -> None:
+    settings = {key.rpartition(".")[2] for verb in KINDS for key in keys_of(kind_of(verb))}
+    functions = [getattr(adiabat, name) for name in adiabat.__all__ if inspect.isfunction(getattr(adiabat, name))]
+    defaults = {
+        (function.__name__, name): argument.default
+        for function in functions
+        for name, argument in inspect.signature(function).parameters.items()
+        if name in settings and argument.default is not inspect.Parameter.empty
+    }
+    assert {place: default for place, default in defaults.items() if default not in (None, ())} == {}
+    assert defaults

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from adiabat.api.progress_display import SECONDS_PER_LINE, Lines, OneBar, say, shown_progress
-from adiabat.cli.console import complain, plain_warnings
+from adiabat.api.call import SECONDS_PER_LINE, Lines, OneBar, say, shown_progress
+from adiabat.cli.options import complain, plain_warnings
 
 
 def plain(width: int = 80) -> tuple[Console, io.StringIO]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Run, run_in_process
+from tests.pages import EVERY, without_pages
 from tests.tiny import save_tiny
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -21,6 +22,7 @@ def rows(path: str, values: list[dict[str, object]]) -> None:
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
+    without_pages(monkeypatch, EVERY)
     save_tiny(tmp_path / "model")
     texts = [f"{KINDS[number % 5]} {number * number}" for number in range(60)]
     for name in ("pairs", "forum", "papers"):

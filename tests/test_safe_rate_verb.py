@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import adiabat
-from adiabat.config.reader import checked
-from adiabat.config.tuning import TuneSettings
+from adiabat.core.progress import Watch
 from adiabat.results.rate_search_result import SafeRate
 from adiabat.results.record import read_result
 from tests.adiabatic.problem import write_problem
@@ -77,6 +76,7 @@ def test_a_file_for_tune_serves_whatever_rate_it_names(verb: Verb) -> None:
     Path("probes.txt").write_text("".join(f"probe {number}\n" for number in range(20)), encoding="utf-8")
     said = verb(*SHORT, "--config", "tune.toml", "--probes", "probes.txt", "--json")
     assert said.code == 0, said.err
+    assert "tune.learning_rate = 5e-08 of the settings is not used" in " ".join(said.err.split())
     found = json.loads(said.out)
     assert (found["probes"], found["settings"]["tune"]["loss"]["margin"]) == (20, 0.3)
     again = verb(*SHORT, "--config", "tune.toml", "--probes", "probes.txt", "--json", "--resume")
@@ -124,5 +124,11 @@ def test_a_search_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_t
 def test_the_function_gives_what_the_verb_writes(verb: Verb) -> None:
     verb(*SHORT)
     written = read_result(Path("out/result.json"), SafeRate)
-    settings = checked(TuneSettings, written.settings)
-    assert adiabat.safe_rate("model", "own", "triplets.jsonl", "out", settings=settings, resume=True).trials == written.trials
+    notes: list[str] = []
+    for rate in ("safe", 1e-6):
+        # A rate that was written for tuning is replaced, and that is said.
+        settings = {**written.settings, "tune": {**written.settings["tune"], "learning_rate": rate}}
+        watch = Watch(note=notes.append)
+        again = adiabat.safe_rate("model", "own", "triplets.jsonl", "out", settings=settings, resume=True, progress=watch)
+        assert again.trials == written.trials
+    assert ["tune.learning_rate = 1e-06 of the settings is not used" in note for note in notes if "rates of its own" in note] == [True]

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from adiabat.cli.app import app
-from adiabat.cli.panel_data import KINDS, kind_of
+from adiabat.cli.panel_results import KINDS, kind_of
 from adiabat.config.reader import checked, keys_of
 from adiabat.config.settings_template import WIDTH, template
 from tests.commands import run_in_process

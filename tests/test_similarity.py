@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import adiabat
-from adiabat.adiabatic.drift_guard import Guard
 from adiabat.adiabatic.probes import read_probes
+from adiabat.adiabatic.regularization import Guard
 from adiabat.adiabatic.stored_loss import in_blocks, store_softmax
 from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.reader import checked

@@ -15,7 +15,9 @@ from adiabat.core.former_names import install
 # The public names, once: type checkers and editors read these imports, and `_modules` reads them for loading on first use.
 if TYPE_CHECKING:
     from adiabat.api.compare_verb import compare as compare
-    from adiabat.api.data_verb import make as make
+    from adiabat.api.data_verbs import inspect as inspect
+    from adiabat.api.data_verbs import make as make
+    from adiabat.api.data_verbs import mine as mine
     from adiabat.api.demo_run import demo_files as demo_files
     from adiabat.api.distill_verb import distill_ablate as distill_ablate
     from adiabat.api.distill_verb import distill_fit as distill_fit
@@ -25,16 +27,14 @@ if TYPE_CHECKING:
     from adiabat.api.embed_verb import embed as embed
     from adiabat.api.embed_verb import import_vectors as import_vectors
     from adiabat.api.evaluate_verb import evaluate as evaluate
-    from adiabat.api.inspect_verb import inspect as inspect
-    from adiabat.api.mine_verb import mine as mine
-    from adiabat.api.plan_verb import plan as plan
-    from adiabat.api.safe_rate_verb import safe_rate as safe_rate
-    from adiabat.api.scaling_verb import scaling as scaling
+    from adiabat.api.evaluate_verb import evaluate_suite as evaluate_suite
+    from adiabat.api.evaluate_verb import space as space
+    from adiabat.api.experiment_verbs import plan as plan
+    from adiabat.api.experiment_verbs import safe_rate as safe_rate
+    from adiabat.api.experiment_verbs import scaling as scaling
+    from adiabat.api.experiment_verbs import sweep as sweep
     from adiabat.api.search_verb import SearchResult as SearchResult
     from adiabat.api.search_verb import search as search
-    from adiabat.api.space_verb import space as space
-    from adiabat.api.suite_verb import evaluate_suite as evaluate_suite
-    from adiabat.api.sweep_verb import sweep as sweep
     from adiabat.api.train_verb import estimate as estimate
     from adiabat.api.train_verb import train as train
     from adiabat.api.tune_verb import tune as tune

@@ -6,20 +6,12 @@ import pytest
 
 from tests.adiabatic.problem import Problem, write_problem
 from tests.commands import one_thread
-from tests.pages import without_pages
+from tests.pages import no_page as no_page
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Iterator[None]:
     with one_thread():
-        yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_page() -> Iterator[None]:
-    """Pages have tests of their own, and take longer than these jobs."""
-    with pytest.MonkeyPatch.context() as patch:
-        without_pages(patch)
         yield
 
 

@@ -12,16 +12,15 @@ import pytest
 import torch
 
 from adiabat.adiabatic import tune as adiabatic
-from adiabat.adiabatic.tune_data import MINED_NEGATIVES
-from adiabat.adiabatic.tune_setup import schedule_of, tunable_tower
-from adiabat.adiabatic.tuning_context import TuningContext
+from adiabat.adiabatic.tune import schedule_of
+from adiabat.adiabatic.tuning_context import MINED_NEGATIVES, TuningContext
 from adiabat.core.errors import ModelError
 from adiabat.data.batch_sampler import text_order, validation_batches
 from adiabat.data.records import Document
 from adiabat.models import model_names as loading
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
-from adiabat.models.towers import DualEncoder
+from adiabat.models.towers import DualEncoder, trainable_copy
 from adiabat.results.record import read_result
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
@@ -249,7 +248,7 @@ def test_listed_validation_negatives_are_replaced_where_training_takes_its_own_f
 ) -> None:
     (tmp_path / "dev.jsonl").write_text('{"query": "own", "pos": ["d1"], "neg": ["d2", "d7"]}\n{"query": "bare", "pos": ["d3"]}\n')
     settings = settings_of(tune={"negatives": source}, data={"validation": str(tmp_path / "dev.jsonl")})
-    tower = tunable_tower(problem.fresh().query, dropout=False)
+    tower = trainable_copy(problem.fresh().query).train(False)
     validation = ground_of(problem).objective(tower, settings).validation
     assert validation.negatives.lengths.tolist() == [MINED_NEGATIVES] * 2
     assert validation.notes[0].startswith("the negatives that 1 of 2 validation queries list are replaced by the store's 10 hardest")
@@ -260,7 +259,7 @@ def test_the_softmax_of_queries_without_negatives_is_validated_as_it_is_trained(
     data = tmp_path / "data.jsonl"
     data.write_text("".join(json.dumps({"query": row["query"], "pos": row["pos"]}) + "\n" for row in rows))
     settings = settings_of(tune={"loss": "in_batch_softmax", "batch_size": 5}, data={"validation": str(data)})
-    tower = tunable_tower(problem.fresh().query, dropout=False)
+    tower = trainable_copy(problem.fresh().query).train(False)
     objective = ground_of(problem, data).objective(tower, settings)
     train = objective.train
     batches = [rows for rows, _ in validation_batches(text_order(train.queries), 5, full=True)]
@@ -275,14 +274,14 @@ def test_the_softmax_of_queries_without_negatives_is_validated_as_it_is_trained(
 def test_a_batch_of_one_is_validated_on_mined_negatives_where_none_are_listed(problem: Problem, tmp_path: Path) -> None:
     (tmp_path / "dev.jsonl").write_text('{"query": "bare", "pos": ["d3"]}\n')
     settings = settings_of(tune={"loss": "in_batch_softmax", "batch_size": 1}, data={"validation": str(tmp_path / "dev.jsonl")})
-    tower = tunable_tower(problem.fresh().query, dropout=False)
+    tower = trainable_copy(problem.fresh().query).train(False)
     assert ground_of(problem).objective(tower, settings).validate().loss > 0.01
 
 
 def test_the_twin_of_a_tower_shares_nothing_and_trains_no_pooler_head() -> None:
     tower = tiny_encoder(width=16, layers=1, projection=8)
     for dropout in (False, True):
-        twin = tunable_tower(tower, dropout=dropout)
+        twin = trainable_copy(tower).train(dropout)
         assert not {id(weights) for weights in twin.parameters()} & {id(weights) for weights in tower.parameters()}
         assert weights_of(twin) == weights_of(tower)
         assert {module.training for module in twin.modules()} == {dropout}
@@ -290,12 +289,12 @@ def test_the_twin_of_a_tower_shares_nothing_and_trains_no_pooler_head() -> None:
         assert all(weights.requires_grad for weights in twin.used_parameters().values())
     assert not any(module.training for module in tower.modules())
     tower.requires_grad_(False)
-    assert all(weights.requires_grad for weights in tunable_tower(tower, dropout=False).used_parameters().values())
+    assert all(weights.requires_grad for weights in trainable_copy(tower).train(False).used_parameters().values())
 
 
 def test_the_objective_alone_is_that_of_a_job(problem: Problem, tmp_path: Path) -> None:
     run(problem, tmp_path / "job", settings_of(run={"log_every": 1}))
-    tower = tunable_tower(problem.fresh().query, dropout=False)
+    tower = trainable_copy(problem.fresh().query).train(False)
     objective = ground_of(problem).objective(tower, settings_of())
     first = log_of(tmp_path / "job")[:2]
     validation = objective.validate()

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from adiabat.adiabatic import tuning_context as ground_module
-from adiabat.adiabatic.tune_setup import tunable_tower
-from adiabat.adiabatic.tuning_context import TuningContext
+from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
 from adiabat.config.tuning import TuneSettings
-from adiabat.models.towers import DualEncoder
-from tests.adiabatic.problem import Problem, settings_of
+from adiabat.models.towers import DualEncoder, trainable_copy
+from adiabat.scaling_laws.flops import training_flops
+from adiabat.training.flop_count import passed_parameters
+from tests.adiabatic.problem import Problem, run, settings_of
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
@@ -73,4 +74,19 @@ def test_data_can_be_read_before_any_model_is_loaded(problem: Problem, tmp_path:
 
 def objective(context: TuningContext, settings: TuneSettings) -> Any:
     """Of a fresh tower."""
-    return context.objective(tunable_tower(context.model.query, dropout=False), settings)
+    return context.objective(trainable_copy(context.model.query).train(False), settings)
+
+
+def test_a_job_says_what_it_spent(problem: Problem, tmp_path: Path) -> None:
+    record = run(problem, tmp_path / "job").training
+    assert record is not None
+    context = TuningContext(problem.fresh, problem.store, str(problem.data))
+    objective = context.objective(prepared_tower(problem.fresh().query, settings_of())[0], settings_of())
+    costs = [objective.cost(step) for step in range(record.steps)]
+    assert record.flops == pytest.approx(sum(one.flops for one in costs))
+    batches = [objective.sampler.rows(step) for step in range(12)]
+    tokens = sum(int(objective.tokens.lengths[picked].sum()) for picked in batches)
+    assert record.flops == pytest.approx(training_flops(passed_parameters(objective.encoder), float(tokens)))
+    # The third epoch was the last that it may have.
+    assert record.planned == pytest.approx(record.flops)
+    assert record.operations > 0

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from adiabat.adiabatic.tune import TuningRun
-from adiabat.adiabatic.tune_checks import inputs_of
-from adiabat.adiabatic.tune_setup import tunable_tower
 from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.core.progress import SILENT
 from adiabat.models.adapters import train_biases_only
 from adiabat.models.loading import load
+from adiabat.models.towers import trainable_copy
 from adiabat.results.evaluation_result import TrainingRecord
 from tests.adiabatic.problem import WIDTH, Problem, run, settings_of
 
@@ -29,7 +28,7 @@ def method(name: str, rank: int = 4, **tune: Any) -> TuneSettings:
 def begun(problem: Problem, out: Path, settings: TuneSettings) -> TuningRun:
     """A run before its first step."""
     context = TuningContext(problem.fresh, problem.store, str(problem.data))
-    return TuningRun.begin(context, inputs_of("tiny", problem.store, str(problem.data)), out, settings=settings, resume=False, watch=SILENT)
+    return TuningRun.begin(context, out, settings=settings, resume=False, watch=SILENT)
 
 
 def record(problem: Problem, out: Path, settings: TuneSettings) -> TrainingRecord:
@@ -41,7 +40,7 @@ def record(problem: Problem, out: Path, settings: TuneSettings) -> TrainingRecor
 
 @pytest.mark.parametrize("name", ["lora", "bias"])
 def test_only_the_part_is_tuned_and_the_start_embeds_as_before(problem: Problem, tmp_path: Path, name: str) -> None:
-    tower = begun(problem, tmp_path / "job", method(name)).tower
+    tower = begun(problem, tmp_path / "job", method(name)).objective.encoder
     wanted = "lora_" if name == "lora" else "bias"
     trained = [key for key, weights in tower.named_parameters() if weights.requires_grad]
     assert trained
@@ -56,7 +55,7 @@ def test_what_is_saved_is_a_plain_tower_that_embeds_as_the_tuned_one(problem: Pr
     one.carry_out(resume=False, command="")
     saved = load(tmp_path / "job" / "model").query
     assert not any("lora" in key for key, _ in saved.named_parameters())
-    tuned = one.tower.to("cpu").eval().encode(TEXTS, side="query", precision="fp32")
+    tuned = one.objective.encoder.to("cpu").eval().encode(TEXTS, side="query", precision="fp32")
     assert np.allclose(saved.encode(TEXTS, side="query", precision="fp32"), tuned, atol=1e-5)
     assert not np.allclose(tuned, problem.fresh().query.encode(TEXTS, side="query", precision="fp32"), atol=1e-4)
 
@@ -67,18 +66,18 @@ def test_adapters_move_the_dense_layers_and_biases_themselves(problem: Problem, 
     assert all(one.relative for one in lora.layers)
     assert not any("embeddings" in one.name or "LayerNorm" in one.name for one in (*lora.layers,))
     assert {one.name.rpartition(".")[2] for one in bias.layers} == {"bias"}
-    tower = tunable_tower(problem.fresh().query, dropout=False)
+    tower = trainable_copy(problem.fresh().query).train(False)
     train_biases_only(tower.backbone)
     outside = [weights for key, weights in tower.backbone.named_parameters() if weights.requires_grad and not key.startswith("embeddings")]
     assert bias.trainable == sum(weights.numel() for weights in outside)
 
 
 def test_adapters_follow_the_seed(problem: Problem, tmp_path: Path) -> None:
-    first, again = (begun(problem, tmp_path / str(number), method("lora")).tower for number in range(2))
+    first, again = (begun(problem, tmp_path / str(number), method("lora")).objective.encoder for number in range(2))
     other = settings_of(tune={"method": {"kind": "lora", "rank": 4}}, run={"seed": 1})
     drawn = [
         [weights.detach().numpy().copy() for key, weights in tower.named_parameters() if "lora_A" in key]
-        for tower in (first, again, begun(problem, tmp_path / "other", other).tower)
+        for tower in (first, again, begun(problem, tmp_path / "other", other).objective.encoder)
     ]
     assert all(np.array_equal(one, two) for one, two in zip(drawn[0], drawn[1], strict=True))
     assert not all(np.array_equal(one, two) for one, two in zip(drawn[0], drawn[2], strict=True))
@@ -91,7 +90,7 @@ def test_a_rank_that_no_layer_has_room_for_is_refused_before_anything_is_written
 
 
 def test_names_of_what_is_frozen_go_with_a_method(problem: Problem, tmp_path: Path) -> None:
-    tower = begun(problem, tmp_path / "job", method("lora", freeze=["embeddings", "blocks[0]"])).tower
+    tower = begun(problem, tmp_path / "job", method("lora", freeze=["embeddings", "blocks[0]"])).objective.encoder
     trained = [key for key, weights in tower.named_parameters() if weights.requires_grad]
     assert trained
     assert all(".layer.1." in key for key in trained)

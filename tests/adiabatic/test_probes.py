@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from adiabat.adiabatic import probes
-from adiabat.adiabatic.probes import Probe, ProbeSet, read_probes
+from adiabat.adiabatic.drift import written_otherwise
+from adiabat.adiabatic.probes import ProbeSet, read_probes
 from adiabat.core.errors import DataError
 from adiabat.core.provenance import packaged_folder
 from tests.packaged import copy_read_by, require_damage_told, script
@@ -60,7 +61,8 @@ def test_the_packaged_texts_to_rehearse_are_others_of_the_same_groups():
     ("language", "first", "last"), [("ru", "Ѐ", "ӿ"), ("hi", "ऀ", "ॿ"), ("zh", "一", "鿿"), ("ar", "؀", "ۿ"), ("en", "a", "z")]
 )
 def test_texts_of_a_language_are_written_in_its_script(language, first, last):
-    texts = [probe.text for probe in read_probes().probes if probe.group == language]
+    found = read_probes()
+    texts = [text for text, group in zip(found.texts, found.groups, strict=True) if group == language]
     assert all(any(first <= sign <= last for sign in text) for text in texts)
 
 
@@ -100,7 +102,7 @@ def test_blank_and_unsound_lines_of_a_text_file_are_faults_by_line(tmp_path):
 
 def test_tables_of_every_form_give_the_same_probes(tmp_path):
     groups = [("en", "fr")[number % 2] for number in range(20)]
-    expected = ProbeSet("mine", tuple(map(Probe, TEXTS, groups)))
+    expected = ProbeSet("mine", TEXTS, groups)
     rows = [{"text": text, "group": group} for text, group in zip(TEXTS, groups, strict=True)]
     delimited = {"mine.csv": ",", "mine.tsv": "\t"}
     for name, mark in delimited.items():
@@ -118,7 +120,8 @@ def test_tables_of_every_form_give_the_same_probes(tmp_path):
 @pytest.mark.parametrize("column", ["text", "passage", "content", "abstract"])
 def test_the_text_may_go_by_the_names_that_corpora_have_for_it(tmp_path, column):
     path = lines(tmp_path, *({"_id": str(number), column: text} for number, text in enumerate(TEXTS)))
-    assert read_probes(path).probes == tuple(Probe(text, "mine") for text in TEXTS)
+    found = read_probes(path)
+    assert (found.texts, found.groups) == (TEXTS, ["mine"] * len(TEXTS))
 
 
 def test_our_own_name_wins_and_two_others_are_asked_about(tmp_path):
@@ -178,11 +181,10 @@ def test_a_missing_file_offers_near_names(tmp_path):
 
 
 def test_the_digest_tells_texts_groups_and_their_order_apart():
-    one, other, again = Probe("a", "x"), Probe("b", "x"), Probe("a", "y")
-    sets = [ProbeSet("s", (one, other)), ProbeSet("s", (other, one)), ProbeSet("s", (again, other)), ProbeSet("s", (one,))]
+    sets = [ProbeSet("s", list(texts), list(groups)) for texts, groups in (("ab", "xx"), ("ba", "xx"), ("ab", "yx"), ("a", "x"))]
     assert len({each.sha256 for each in sets}) == 4
-    assert ProbeSet("other name", (one, other), ("a note",)).sha256 == sets[0].sha256
-    assert ProbeSet("s", ()).sha256 == "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"  # of "[]"
+    assert ProbeSet("other name", ["a", "b"], ["x", "x"], ("a note",)).sha256 == sets[0].sha256
+    assert ProbeSet("s", [], []).sha256 == "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"  # of "[]"
 
 
 def test_texts_are_chosen_by_the_hash_of_their_ids_alone(maker):
@@ -233,5 +235,37 @@ def test_a_round_has_no_text_of_the_rounds_before_it(maker, monkeypatch):
 @pytest.mark.skipif(not SOURCES.is_dir(), reason=f"needs the sources of the probes in {SOURCES}")
 @pytest.mark.parametrize(("turn", "name"), [(0, "default"), (1, "rehearsal")])
 def test_the_packaged_sets_are_what_the_script_makes_of_its_sources(maker, turn, name):
-    made = tuple(Probe(text, group) for group, texts in maker.groups(SOURCES, turn).items() for text in texts)
-    assert made == read_probes(name).probes
+    made = [(text, group) for group, texts in maker.groups(SOURCES, turn).items() for text in texts]
+    found = read_probes(name)
+    assert made == list(zip(found.texts, found.groups, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("A sentence.", "A sentence"),
+        ("a title", "a title."),
+        ("Is it so ?", "Is it so"),
+        ("Wait...", "Wait"),
+        ("这些。", "这些"),
+        ("رسالة؟", "رسالة"),
+        ("है।", "है"),
+        ("trailing. ", "trailing"),
+        ("3.5", "3.5."),
+        (".", ".."),
+        ("(a remark)", "(a remark)."),
+    ],
+)
+def test_the_end_of_a_text_is_written_otherwise(text: str, other: str) -> None:
+    assert written_otherwise(text) == other
+
+
+def test_every_packaged_probe_changes_in_its_end_alone() -> None:
+    probes = read_probes()
+    others = probes.otherwise()
+    assert others.groups == probes.groups
+    for text, other in zip(probes.texts, others.texts, strict=True):
+        assert text != other
+        shorter, longer = sorted((text.rstrip(), other), key=len)
+        assert longer.startswith(shorter)
+        assert len(longer) - len(shorter) <= 3

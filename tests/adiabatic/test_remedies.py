@@ -10,11 +10,9 @@ from torch import nn, optim
 from torch.nn import functional
 
 from adiabat.adiabatic.drift import TURN
-from adiabat.adiabatic.drift_guard import Guard
 from adiabat.adiabatic.probes import read_probes
-from adiabat.adiabatic.regularization import RehearsedTexts, pull_to_start, soften
-from adiabat.adiabatic.tune_setup import prepared_tower
-from adiabat.adiabatic.tuning_context import TuningContext
+from adiabat.adiabatic.regularization import Guard, pull_to_start, soften
+from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError
@@ -134,7 +132,7 @@ def test_rehearsed_texts_are_read_and_embedded_once(problem: Problem, monkeypatc
     context = TuningContext(problem.fresh, problem.store, str(problem.data))
     runs = [settings(problem, rehearsal={"weight": weight}) for weight in (1.0, 2.0)]
     context.require_possible(runs)
-    monkeypatch.setattr(RehearsedTexts, "of", None)
+    monkeypatch.setattr("adiabat.adiabatic.tuning_context.at_start", None)
     monkeypatch.setattr("adiabat.adiabatic.tuning_context.read_probes", None)
     for one in runs:
         tower, _ = prepared_tower(context.model.query, one)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adiabat.adiabatic.tune_data import MINED_NEGATIVES, examples_digest, read_data, with_negatives
+from adiabat.adiabatic.tuning_context import MINED_NEGATIVES, examples_digest, read_data, with_negatives
 from adiabat.config.tuning import TuneDataSection
 from adiabat.core.errors import DataError
 from adiabat.models.embedding_head import EncoderSettings

@@ -12,7 +12,7 @@ import pandas
 import pytest
 
 import adiabat
-from adiabat.api import sweep_verb
+from adiabat.api import experiment_verbs
 from adiabat.api.arguments import data_of, path_of, settings_of, sources_of
 from adiabat.config.distillation import FitSettings
 from adiabat.config.reader import checked
@@ -322,7 +322,7 @@ def test_a_sweep_is_of_the_verb_that_keywords_settings_or_their_type_name(
     settings: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds: list[Any] = []
-    monkeypatch.setattr(sweep_verb, "settings_of", lambda kind, *_, **__: kinds.append(kind) or 1 / 0)  # type: ignore[func-returns-value]
+    monkeypatch.setattr(experiment_verbs, "settings_of", lambda kind, *_, **__: kinds.append(kind) or 1 / 0)  # type: ignore[func-returns-value]
     with pytest.raises(ZeroDivisionError):
         adiabat.sweep(settings, **options)
     assert kinds == [TrainSweepSettings]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from adiabat.cli.panel_data import KINDS, kind_of
+from adiabat.cli.panel_results import KINDS, kind_of
 from adiabat.config.reader import assigned, checked, keys_of
 from adiabat.config.section import Section, by_kind, nest, overlaid, value_at
 from adiabat.core.errors import ConfigError

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from adiabat.data.example_stream import held_out_queries
+from adiabat.data.text_hashes import held_out_queries
 
 QUERIES = [f"question {number}" for number in range(2000)]
 

@@ -6,21 +6,13 @@ import pytest
 
 from tests.commands import one_thread
 from tests.dual_encoder.problem import Problem, write_problem
-from tests.pages import without_pages
+from tests.pages import no_page as no_page
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
     """For every test that does not ask for more."""
     with one_thread():
-        yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_page() -> Iterator[None]:
-    """Pages have tests of their own, and take longer than these jobs."""
-    with pytest.MonkeyPatch.context() as patch:
-        without_pages(patch)
         yield
 
 

@@ -36,7 +36,7 @@ learning_rate = 1e-3
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _no_page() -> None:
+def no_page() -> None:
     """These jobs write pages."""
 
 

@@ -13,9 +13,9 @@ from adiabat.config.dual_training_data import TrainDataSection
 from adiabat.core.errors import DataError
 from adiabat.core.ragged import Ragged
 from adiabat.data.corpora import read_corpus
-from adiabat.data.example_stream import held_out_queries
 from adiabat.data.pair_sets import PairSet, TextList, joined, text_numbers
 from adiabat.data.records import Example, ExampleSet
+from adiabat.data.text_hashes import held_out_queries
 from adiabat.dual_encoder.pair_data import read_pairs
 from tests.dual_encoder.problem import HELD_OUT, ROWS, both_sets, examples, pair_sets, settings_of, write_rows
 

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange, Verdict
-from adiabat.results.sweep_result import Drift, SweepResult, SweepRun, TaskOutcome, Value
+from adiabat.results.sweep_result import SweepResult, SweepRun, TaskOutcome, Value
 
 RATE, MARGIN = "tune.learning_rate", "tune.margin"
 RATES = [1e-8, 2e-8, 5e-8, 1e-7]

@@ -9,8 +9,8 @@ from adiabat.report import pages
 from adiabat.report.sweep_analysis import drift_limits
 from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_page import drift_limit_table
-from adiabat.results.drift_judgement import limits_of
-from adiabat.results.sweep_result import Drift, SweepResult, SweepRun
+from adiabat.results.drift_judgement import Drift, limits_of
+from adiabat.results.sweep_result import SweepResult, SweepRun
 from tests.report.html_page import plain
 from tests.report.sample_sweeps import MARGIN, RATE, RATES, make_run, make_sweep, make_tasks
 

@@ -12,7 +12,8 @@ from adiabat.report.sweep_analysis import at_equal_gain, methods_of
 from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_figures import trades
 from adiabat.report.sweep_page import equal_gain_table
-from adiabat.results.sweep_result import Drift, SweepResult, Value
+from adiabat.results.drift_judgement import Drift
+from adiabat.results.sweep_result import SweepResult, Value
 from tests.report.html_page import plain, texts
 from tests.report.sample_sweeps import RATE, grid_of, make_failed, make_run, make_sweep, make_tasks, simple_sweep
 

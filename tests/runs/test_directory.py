@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from adiabat.adiabatic.tune_checks import RULES
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.overlays import with_values
-from adiabat.config.reader import checked, keys_of
+from adiabat.config.reader import checked, keys_of, with_values
 from adiabat.config.section import Section, value_at
 from adiabat.config.sweeps import TrainSweepSettings
 from adiabat.config.tasks import TaskSection

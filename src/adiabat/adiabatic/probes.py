@@ -35,53 +35,32 @@ _PACKAGED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """A text to retrieve by.
-
-    Attributes:
-        text: As a query would be.
-        group: What it is told apart by, such as its language or domain.
-    """
-
-    text: str
-    group: str
-
-
-@dataclass(frozen=True, slots=True)
 class ProbeSet:
-    """Probes, each text once.
+    """Texts to retrieve by, as queries would be.
 
     Attributes:
         name: For tables and reports.
-        probes: In file order.
+        texts: In file order, each once.
+        groups: What each text is told apart by, such as its language or domain.
         notes: What was left out.
     """
 
     name: str
-    probes: tuple[Probe, ...]
+    texts: list[str]
+    groups: list[str]
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.probes)
-
-    @property
-    def texts(self) -> list[str]:
-        """Of each probe."""
-        return [probe.text for probe in self.probes]
-
-    @property
-    def groups(self) -> list[str]:
-        """Of each probe."""
-        return [probe.group for probe in self.probes]
+        return len(self.texts)
 
     def otherwise(self) -> "ProbeSet":
         """The same probes, each written a little otherwise (`adiabat.adiabatic.drift`)."""
-        return replace(self, probes=tuple(replace(probe, text=written_otherwise(probe.text)) for probe in self.probes))
+        return replace(self, texts=[written_otherwise(text) for text in self.texts])
 
     @property
     def sha256(self) -> str:
         """Of texts and groups in their order, whatever file they came in: sets with the same are the same probes."""
-        rows = json.dumps([[probe.text, probe.group] for probe in self.probes])
+        rows = json.dumps(list(zip(self.texts, self.groups, strict=True)))
         return hashlib.sha256(rows.encode()).hexdigest()
 
 
@@ -103,26 +82,27 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
 def _probe_set(source: str | Path, name: str) -> ProbeSet:
     faults = FileFaults()
     rows = _line_rows(Path(source), faults) if _is_plain_text(source) else read_rows(source, faults=faults)
-    probes: dict[str, Probe] = {}
-    repeated = 0
-    for probe in parsed_rows(rows, faults, partial(_parse_probe, group=name)):
-        repeated += probes.setdefault(probe.text, probe) is not probe
+    probes = list(parsed_rows(rows, faults, partial(_parse_probe, group=name)))
     faults.raise_if_any()
-    if len(probes) < LEAST_PROBES:
+    groups: dict[str, str] = {}
+    for text, group in probes:
+        groups.setdefault(text, group)
+    if len(groups) < LEAST_PROBES:
         raise DataError(
-            f"{source} must hold at least {LEAST_PROBES} different texts, got {len(probes)}; "
+            f"{source} must hold at least {LEAST_PROBES} different texts, got {len(groups)}; "
             f"add some, or take the packaged ones ({DEFAULT})"
         )
-    notes = (f"{repeated:,} of {repeated + len(probes):,} probes repeated the text of another and were left out",) if repeated else ()
-    return ProbeSet(name, tuple(probes.values()), notes)
+    repeated = len(probes) - len(groups)
+    notes = (f"{repeated:,} of {len(probes):,} probes repeated the text of another and were left out",) if repeated else ()
+    return ProbeSet(name, list(groups), list(groups.values()), notes)
 
 
-def _parse_probe(number: int, row: Row, *, group: str) -> Probe:
-    """One row; `group` is that of rows without a column for it."""
+def _parse_probe(number: int, row: Row, *, group: str) -> tuple[str, str]:
+    """Text and group of one row; `group` is that of rows without a column for it."""
     text_column = _text_column(number, row)
     group_column = next((name for name in GROUP_COLUMNS if name in row.values), None)
     text = text_value(row.values[text_column], text_column, row.location)
-    return Probe(text, group if group_column is None else id_value(row.values[group_column], group_column, row.location))
+    return text, group if group_column is None else id_value(row.values[group_column], group_column, row.location)
 
 
 def _text_column(number: int, row: Row) -> str:

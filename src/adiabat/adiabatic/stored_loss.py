@@ -1,7 +1,6 @@
 """What adiabatic tuning minimises: a query tower's loss against document vectors that are read, never computed (Vasilyev et al. 2024)."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,9 +11,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from adiabat.adiabatic.drift_guard import Guard, Look
 from adiabat.adiabatic.negatives import Chooser, gather_ragged, listed_negatives
-from adiabat.adiabatic.regularization import Rehearsal
+from adiabat.adiabatic.regularization import Guard, Look, Rehearsal
 from adiabat.config.training_choices import StoreTuning, TripletTuning
 from adiabat.config.tuning import TuneSection
 from adiabat.core.ragged import Ragged
@@ -143,8 +141,8 @@ VALIDATION_QUERIES = 256
 
 
 @dataclass(kw_only=True)
-class StoredLoss:
-    """What is learned: tokenised queries on one side, a store on the other.
+class StoredDocuments:
+    """The objective of a run: tokenised queries on one side, a store on the other, and what it is validated on.
 
     Attributes:
         encoder: The query tower in training.
@@ -156,6 +154,10 @@ class StoredLoss:
         seed: Of the order.
         precision: Of the training pass; validation always runs in float32.
         rehearsal: Texts whose vectors are held where they were; None holds none.
+        validation: Examples to measure on, each with at least one negative; without any, the guarded drift stands for the loss.
+        validation_tokens: Their queries.
+        loss_negatives: Of the validation queries, where the validation loss takes others than the errors do; None takes the same.
+        guard: Looks at drift in each validation; None does not.
     """
 
     encoder: Encoder
@@ -167,6 +169,10 @@ class StoredLoss:
     seed: int
     precision: Precision = "fp32"
     rehearsal: Rehearsal | None = None
+    validation: AddressedSet
+    validation_tokens: TokenTable
+    loss_negatives: Ragged | None = None
+    guard: Guard | None = None
 
     def __post_init__(self) -> None:
         self.passes = Passes(self.encoder, precision=self.precision)
@@ -223,47 +229,30 @@ class StoredLoss:
         assert self.settings.loss.distance is not None, "resolved where the objective is made"
         return self.settings.loss.distance
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Whatever of the tower is in training mode is not, for a while."""
-        training = [module for module in self.encoder.modules() if module.training]
-        self.encoder.eval()
-        try:
-            yield
-        finally:
-            for module in training:
-                module.training = True
-
-
-@dataclass(kw_only=True)
-class StoredDocuments(StoredLoss):
-    """The objective of a tuning run: what is learned, and what it is validated on.
-
-    Attributes:
-        validation: Examples to measure on, each with at least one negative.
-        validation_tokens: Their queries.
-        loss_negatives: Of the validation queries, where the validation loss takes others than the errors do; None takes the same.
-        guard: Looks at drift in each validation; None does not.
-    """
-
-    validation: AddressedSet
-    validation_tokens: TokenTable
-    loss_negatives: Ragged | None = None
-    guard: Guard | None = None
-
     @torch.no_grad()
     def validate(self) -> Validation:
-        """Loss and errors on the validation examples.
+        """Loss and errors on the validation examples, and drift.
 
         The loss is that of training, on each query's first positive and first negatives, with none where training has none
         (`loss_negatives`); errors are counted over all its pairs.
         """
-        with self.evaluating():
-            queries = embed_all(self.encoder, self.validation_tokens, token_budget=VALIDATION_TOKENS)
+        training = [module for module in self.encoder.modules() if module.training]
+        self.encoder.eval()
+        try:
             drifted = self.guard.look(self.encoder) if self.guard else Look()
+            if not len(self.validation) and self.guard is not None:
+                drift = drifted.measures[self.guard.section.measure]
+                return Validation(loss=drift, errors=0, pairs=self.guard.probes, measures=drifted.measures, outside=drifted.outside)
+            queries = embed_all(self.encoder, self.validation_tokens, token_budget=VALIDATION_TOKENS)
+        finally:
+            for module in training:
+                module.training = True
         return Validation(
             loss=self._validation_loss(queries),
-            errors=self._validation_errors(queries),
+            errors=sum(
+                self._errors(queries, np.arange(start, min(start + VALIDATION_QUERIES, len(queries))))
+                for start in range(0, len(queries), VALIDATION_QUERIES)
+            ),
             pairs=pairs_of(self.validation),
             measures=drifted.measures,
             # What is softened in the end may go where it will until then.
@@ -272,8 +261,8 @@ class StoredDocuments(StoredLoss):
 
     def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:
         """Mean over batches of the training size, so that in-batch negatives are as many as in training."""
-        negatives_listed = self.loss_negatives
-        examples = self.validation if negatives_listed is None else replace(self.validation, negatives=negatives_listed)
+        listed = self.loss_negatives
+        examples = self.validation if listed is None else replace(self.validation, negatives=listed)
         # Nothing in a batch matters to a query that is told apart from the whole store.
         size = VALIDATION_QUERIES if self.settings.loss.kind == "store_softmax" else self.settings.batch_size
         total = 0.0
@@ -289,12 +278,6 @@ class StoredDocuments(StoredLoss):
         by_positive = np.argsort(first, kind="stable")
         return by_positive.take(text_order(self.validation.queries[row] for row in by_positive))
 
-    def _validation_errors(self, queries: Float[Tensor, "n e"]) -> int:
-        return sum(
-            self._errors(queries, np.arange(start, min(start + VALIDATION_QUERIES, len(queries))))
-            for start in range(0, len(queries), VALIDATION_QUERIES)
-        )
-
     def _errors(self, queries: Float[Tensor, "n e"], chosen: Int[np.ndarray, " b"]) -> int:
         """Errors over all (positive, negative) pairs of some validation queries."""
         query, near, far = pairs(self.validation.positives.take(chosen), self.validation.negatives.take(chosen))
@@ -305,24 +288,6 @@ class StoredDocuments(StoredLoss):
             vectors_asked = queries[torch.from_numpy(chosen[query[block]]).to(queries.device)]
             errors += int(triplet_errors(vectors_asked, vectors[0], vectors[1], distance=self.distance))
         return errors
-
-
-@dataclass(kw_only=True)
-class DriftingDocuments(StoredLoss):
-    """The objective of a run that is made to see how far it drifts: the same steps, and no labels in its validation.
-
-    Attributes:
-        guard: Looks at drift.
-    """
-
-    guard: Guard
-
-    def validate(self) -> Validation:
-        """Look at the drift."""
-        with self.evaluating():
-            look = self.guard.look(self.encoder)
-        drift = look.measures[self.guard.section.measure]
-        return Validation(loss=drift, errors=0, pairs=self.guard.probes, measures=look.measures, outside=look.outside)
 
 
 def pairs(positives: Ragged, negatives: Ragged) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:

@@ -1,6 +1,6 @@
 """Adiabatic tuning: a query tower learns, slowly, against document vectors that never change (Vasilyev et al. 2024)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -12,35 +12,36 @@ from torch import Tensor
 
 from adiabat.adiabatic.drift import MEASURES
 from adiabat.adiabatic.negatives import mined_negatives_note, short_lists_note
-from adiabat.adiabatic.regularization import soften
+from adiabat.adiabatic.regularization import pull_to_start, soften
 from adiabat.adiabatic.stored_loss import StoredDocuments, pairs_of
-from adiabat.adiabatic.tune_checks import RULES, inputs_of, require_ready
-from adiabat.adiabatic.tune_data import trained_too
-from adiabat.adiabatic.tune_setup import check_settings, learning_rate_of, make_loop, prepared_tower, writing
-from adiabat.adiabatic.tuning_context import TuningContext
+from adiabat.adiabatic.tune_checks import RULES, require_ready
+from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower, trained_too
+from adiabat.config.training_choices import UnscaledRate
 from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import IN_WORDS
 from adiabat.data.trained_texts import TrainedTexts
-from adiabat.models.device import emulation_note
+from adiabat.models.device import device_of, emulation_note
 from adiabat.models.embedding_head import STATED
 from adiabat.models.encoder import Encoder
-from adiabat.models.freezing import FreezeReport
+from adiabat.models.freezing import FreezeReport, check_patterns
 from adiabat.models.towers import DualEncoder, merged_tower
 from adiabat.models.trained_file import with_starts
 from adiabat.results.evaluation_result import LayerChange, Result
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import read_description
 from adiabat.runs.run_dir import Job
-from adiabat.store.addressing import AddressedSet, stored_documents
+from adiabat.runs.run_log import JobLog, require_tensorboard
+from adiabat.store.addressing import stored_documents
 from adiabat.training.limits import Limits, Outcome, Position
 from adiabat.training.loop import Loop
-from adiabat.training.optimizers import ROUNDED_AWAY
+from adiabat.training.optimizers import ROUNDED_AWAY, make_optimizer
 from adiabat.training.passes import side_passes
 from adiabat.training.run_record import finish_run, layer_changes, record_of, result_of
+from adiabat.training.schedules import Schedule, scaled_learning_rate, schedule_from
 
-RateSearch = Callable[[TuningContext, Mapping[str, str], Path, TuneSettings, Watch], TuneSettings]
+RateSearch = Callable[[TuningContext, Path, TuneSettings, Watch], TuneSettings]
 """Replaces ``tune.learning_rate = "safe"`` by the rate that a search found, which leaves its files in the folder given."""
 
 RATE_SEARCH = "rate-search"
@@ -68,14 +69,22 @@ def tune(
     """
     settings = settings or TuneSettings()
     check_settings(settings)
-    inputs = inputs_of(model_name, store_path, data_path)
-    if note := require_ready(inputs, out, settings=settings, resume=resume):
+    context = TuningContext(load_model, store_path, data_path, model_name)
+    if note := require_ready(context.inputs, out, settings=settings, resume=resume):
         watch.note(note)
-    context = TuningContext(load_model, store_path, data_path)
     # Its faults come before the model, which takes long to load.
     context.examples(settings.data)
-    run = TuningRun.begin(context, inputs, out, settings=settings, resume=resume, watch=watch, find_rate=find_rate)
+    run = TuningRun.begin(context, out, settings=settings, resume=resume, watch=watch, find_rate=find_rate)
     return run.carry_out(resume=resume, command=command)
+
+
+def check_settings(settings: TuneSettings) -> None:
+    """Refuse what can be seen to be wrong without data or model."""
+    device_of(settings.run.device)
+    check_patterns(settings.tune.freeze)
+    schedule_of(settings)
+    if settings.run.tensorboard:
+        require_tensorboard()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +109,6 @@ class TuningRun:
     def begin(
         cls,
         context: TuningContext,
-        inputs: Mapping[str, str],
         out: Path,
         *,
         settings: TuneSettings,
@@ -111,27 +119,26 @@ class TuningRun:
         """Claim the directory and say what will be tuned."""
         tower, frozen = prepared_tower(context.model.query, settings)
         objective = context.objective(tower, settings)
-        job = open_job(out, _description(context, inputs, objective, settings), resume=resume, rules=RULES)
+        # Everything that decides the run: a resumed one must agree in all of it.
+        digests = context.digests(settings, objective.train, objective.validation)
+        description = {"job": {**context.inputs, **digests}, **settings.model_dump()}
+        job = open_job(out, description, resume=resume, rules=RULES)
         if settings.tune.learning_rate == "safe":
             assert find_rate is not None
-            settings = find_rate(context, inputs, job.folder / RATE_SEARCH, settings, watch)
+            settings = find_rate(context, job.folder / RATE_SEARCH, settings, watch)
         loop = _loop(objective, settings, job, watch)
         _say_what_is_tuned(watch, objective, frozen, settings)
         return cls(context, settings, job, objective, loop)
 
-    @property
-    def tower(self) -> Encoder:
-        """That is tuned."""
-        return self.objective.encoder
-
     def carry_out(self, *, resume: bool, command: str) -> Result:
         """Take all steps, and end."""
-        with sole_writer(self.job.folder), side_passes(self.tower, precision=self.settings.run.precision) as self.objective.passes:
+        tower = self.objective.encoder
+        with sole_writer(self.job.folder), side_passes(tower, precision=self.settings.run.precision) as self.objective.passes:
             return self.end(self.loop.run(resume=resume), command=command)
 
     def end(self, outcome: Outcome, *, command: str) -> Result:
         """Write the model, the result and its page."""
-        tower, softened = self._ended()
+        tower, softened = self._final_tower()
         # Where runs are listed, as in a sweep, why each ended is listed with it.
         outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
         result = _result(self, outcome, tower, command=command)
@@ -139,30 +146,23 @@ class TuningRun:
         # Unit vectors rank alike by every similarity; others must be ranked by the one that the tower was tuned by.
         root = start.root if start.unit else {**start.root, "similarity_fn_name": tuned_by}
         model = replace(start, query=tower, name=str(self.job.folder), root=root)
-        return finish_run(self.job, model, result, self._trained(), keep_checkpoints=self.settings.run.keep_checkpoints)
-
-    def _trained(self) -> TrainedTexts:
-        """What is trained on, and what chose the weights that are kept."""
-        store, sets = self.context.store, (self.objective.train, self.objective.validation)
+        # What is trained on, and what chose the weights that are kept.
+        sets = (self.objective.train, self.objective.validation)
         rows = np.unique(np.concatenate([examples.positives.values for examples in sets]))
         queries = chain.from_iterable(examples.queries for examples in sets)
-        texts = TrainedTexts.of(queries, **stored_documents(store, rows))
-        return with_starts(texts, read_description(self.job)["job"]["model"])
+        texts = TrainedTexts.of(queries, **stored_documents(self.context.store, rows))
+        trained = with_starts(texts, read_description(self.job)["job"]["model"])
+        return finish_run(self.job, model, result, trained, keep_checkpoints=self.settings.run.keep_checkpoints)
 
-    def _ended(self) -> tuple[Encoder, str]:
+    def _final_tower(self) -> tuple[Encoder, str]:
         """The tower that is left, and how far it was taken back."""
-        guard, section = self.objective.guard, self.settings.guard
+        guard, section, tower = self.objective.guard, self.settings.guard, self.objective.encoder
         if guard is None or section.then != "soften":
-            return merged_tower(self.tower), ""
-        softened = soften(self.tower, self.context.model.query.to(self.tower.device), guard)
+            return merged_tower(tower), ""
+        softened = soften(tower, self.context.model.query.to(tower.device), guard)
         share = f"{softened.share:.1%}" if softened.share < 1 else "all"
         drift = f"a drift ({section.measure}) of {softened.drift:.3g}"
         return softened.tower, f"softened: {share} of the way from the start is kept, with {drift}; loss and errors are of before"
-
-
-def _description(context: TuningContext, inputs: Mapping[str, str], objective: StoredDocuments, settings: TuneSettings) -> dict[str, Any]:
-    """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
-    return {"job": {**inputs, **context.digests(settings, objective.train, objective.validation)}, **settings.model_dump()}
 
 
 def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:
@@ -192,8 +192,66 @@ def _decay_note(section: TuneSection) -> str | None:
     return f"tune.weight_decay = {section.weight_decay:g} has no effect at the learning rate {learning_rate_of(section):g} in float32"
 
 
+def learning_rate_of(section: TuneSection) -> float:
+    """The peak rate that a run takes."""
+    if isinstance(section.learning_rate, str):
+        raise ValueError("the rate must be a number by now, got safe")
+    scaling = section.batch_scaling
+    if isinstance(scaling, UnscaledRate):
+        return section.learning_rate
+    return scaled_learning_rate(
+        section.learning_rate, batch_size=section.batch_size, reference_batch_size=scaling.reference_batch_size, rule=scaling.kind
+    )
+
+
+def schedule_of(settings: TuneSettings) -> Schedule:
+    """The schedule that settings describe, over the longest the run may last."""
+    section = settings.tune
+    return schedule_from(
+        section.schedule,
+        total_steps=section.max_epochs * section.batches_per_epoch,
+        steps_per_epoch=section.batches_per_epoch,
+        warmup_steps=section.warmup_steps,
+    )
+
+
+def make_loop(
+    objective: StoredDocuments,
+    settings: TuneSettings,
+    folder: Path,
+    *,
+    limits: Limits,
+    watch: Callable[[Position], None],
+    note: Callable[[str], None],
+) -> Loop:
+    """The loop of a run, with nothing written yet."""
+    section, run = settings.tune, settings.run
+    rate = learning_rate_of(section)
+    trainable = [weights for weights in objective.module.parameters() if weights.requires_grad]
+    optimizer = make_optimizer(section.optimizer, trainable, learning_rate=rate, weight_decay=section.weight_decay)
+    if section.pull:
+        pull_to_start(optimizer, section.pull)
+    return Loop(
+        objective=objective,
+        optimizer=optimizer,
+        learning_rate=rate,
+        schedule=schedule_of(settings),
+        limits=limits,
+        folder=Job(folder).checkpoints,
+        log=JobLog(Job(folder).log, tensorboard=folder / "tensorboard" if run.tensorboard else None),
+        seed=run.seed,
+        watch=watch,
+        note=note,
+        cost=objective.cost,
+    )
+
+
+def writing(settings: TuneSettings) -> dict[str, Any]:
+    """How often a run writes."""
+    return settings.run.model_dump(include={"log_every", "checkpoint_seconds", "keep_checkpoints"})
+
+
 def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch) -> Loop:
-    """The loop of a job, with nothing written yet."""
     section = settings.tune
     limits = Limits(
         section.batches_per_epoch,
@@ -205,21 +263,17 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
     )
 
     def show(position: Position) -> None:
-        watch.progress(*_standing(position, section))
+        steps_in_epoch = position.step - position.epoch * section.batches_per_epoch
+        best = f"best {position.best_epoch}: {position.best.errors:,} errors" if position.best else "validating"
+        idle = f"; idle {position.idle}/{section.idle_epochs}" if section.keep == "both" else ""
+        watch.progress(f"epoch {position.epoch + 1} ({best}{idle})", steps_in_epoch, section.batches_per_epoch)
 
     return make_loop(objective, settings, job.folder, limits=limits, watch=show, note=watch.note)
 
 
-def _standing(position: Position, section: TuneSection) -> tuple[str, int, int]:
-    """Label, steps done in this epoch and steps of an epoch, for a progress display."""
-    steps_in_epoch = position.step - position.epoch * section.batches_per_epoch
-    best = f"best {position.best_epoch}: {position.best.errors:,} errors" if position.best else "validating"
-    idle = f"; idle {position.idle}/{section.idle_epochs}" if section.keep == "both" else ""
-    return f"epoch {position.epoch + 1} ({best}{idle})", steps_in_epoch, section.batches_per_epoch
-
-
 def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -> Result:
     objective, description = run.objective, read_description(run.job)
+    parameters = [*objective.encoder.parameters()]
     inputs = description["job"]
     searched = description["tune"]["learning_rate"] == "safe"
     notes = (f"the learning rate is the largest safe one that {RATE_SEARCH}/report.html found",) if searched else ()
@@ -230,9 +284,9 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
         settings=settings.model_dump(mode="json", exclude_none=True),
         kind="tuning",
         unit="pairs",
-        trained_on=_trained_on(objective.train, objective.validation),
-        parameters=sum(weights.numel() for weights in run.tower.parameters()),
-        trainable=sum(weights.numel() for weights in run.tower.parameters() if weights.requires_grad),
+        trained_on=_trained_on(objective),
+        parameters=sum(weights.numel() for weights in parameters),
+        trainable=sum(weights.numel() for weights in parameters if weights.requires_grad),
         validated=pairs_of(objective.validation),
         layers=_layers(run, tower),
         notes=(*notes, *_notes(objective, run.settings)),
@@ -246,7 +300,7 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
         command=command,
         seed=run.settings.run.seed,
         inputs=inputs,
-        device=run.tower.device,
+        device=objective.encoder.device,
     )
 
 
@@ -256,13 +310,14 @@ def _layers(run: TuningRun, tower: Encoder) -> list[LayerChange]:
     after = {name: weights.detach().cpu() for name, weights in tower.used_parameters().items()}
     # Biases that the method added were zero.
     before |= {name: torch.zeros_like(after[name]) for name in after.keys() - before.keys()}
-    tuned = {name for name, weights in run.tower.used_parameters().items() if weights.requires_grad}
+    tuned = {name for name, weights in run.objective.encoder.used_parameters().items() if weights.requires_grad}
     if run.settings.tune.method.kind == "lora":
         tuned = {name for name, weights in after.items() if not torch.equal(weights, before[name])}
     return layer_changes({name: before[name] for name in after if name in tuned}, {name: after[name] for name in after if name in tuned})
 
 
-def _trained_on(train: AddressedSet, validation: AddressedSet) -> str:
+def _trained_on(objective: StoredDocuments) -> str:
+    train, validation = objective.train, objective.validation
     shared = trained_too(validation, train)
     others = f"queries, {shared:,} of them trained on too" if shared else "others"
     source = "" if validation.name == train.name else f", from {validation.name}"

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from adiabat.config.shared import require_device_name
 from adiabat.config.tuning import TuneSettings
-from adiabat.core.device_names import require_device_name
 from adiabat.runs.output_dir import require_fitting
 from adiabat.runs.run_config import FREE_RUN, Rules
 from adiabat.runs.run_dir import Job

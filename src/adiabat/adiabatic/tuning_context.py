@@ -2,59 +2,66 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, cast
 
 import numpy as np
+import torch
 
-from adiabat.adiabatic.drift_guard import Guard
 from adiabat.adiabatic.negatives import negative_chooser
 from adiabat.adiabatic.probes import ProbeSet, read_probes
-from adiabat.adiabatic.regularization import Rehearsal, RehearsedTexts, require_apart
-from adiabat.adiabatic.stored_loss import DriftingDocuments, StoredDocuments
-from adiabat.adiabatic.tune_data import examples_digest, read_data, with_negatives
-from adiabat.adiabatic.tune_setup import prepared_tower
+from adiabat.adiabatic.regularization import Guard, Rehearsal, at_start, require_apart
+from adiabat.adiabatic.stored_loss import StoredDocuments
+from adiabat.adiabatic.tune_checks import inputs_of
 from adiabat.config.training_choices import Method
-from adiabat.config.tuning import GuardSection, TuneDataSection, TuneSection, TuneSettings
+from adiabat.config.tuning import TuneDataSection, TuneSection, TuneSettings
 from adiabat.core.errors import ConfigError, DataError, ModelError, StoreError, several
 from adiabat.core.ragged import Ragged
+from adiabat.data.examples import read_examples
+from adiabat.data.records import LanguageGridSet
+from adiabat.data.text_hashes import held_out_queries
 from adiabat.losses.in_batch import Distance
 from adiabat.models.bulk import TokenTable
 from adiabat.models.device import device_of
 from adiabat.models.embedding_head import NAMES, STATED, Similarity
 from adiabat.models.encoder import Encoder
-from adiabat.models.freezing import frozen_parameters
-from adiabat.models.towers import DualEncoder
-from adiabat.store.addressing import AddressedSet
+from adiabat.models.freezing import FreezeReport, freeze, frozen_parameters
+from adiabat.models.towers import DualEncoder, trainable_copy
+from adiabat.store.addressing import AddressedSet, address, sharing_answers
+from adiabat.store.search import search
 from adiabat.store.text_vectors import wordless
 from adiabat.store.vector_store import Store
 
 Validated = tuple[AddressedSet, TokenTable]
+T = TypeVar("T")
 
 
 class TuningContext:
-    """Model, store, examples and tokens; a run takes what its settings ask for, and what another run has asked for is there already."""
+    """Model, store, examples and tokens; a run takes what its settings ask for, and what another run has asked for is there already.
 
-    def __init__(self, load_model: Callable[[], DualEncoder], store_path: Path, data_path: str) -> None:
+    Attributes:
+        inputs: Names of model, store and data, as the ``config.toml`` of a job has them.
+    """
+
+    def __init__(self, load_model: Callable[[], DualEncoder], store_path: Path, data_path: str, model_name: str = "") -> None:
         """Nothing is read yet."""
+        self.inputs = inputs_of(model_name, store_path, data_path)
         self._load_model = load_model
-        self._store_path = store_path
-        self._data_path = data_path
-        self._examples: dict[TuneDataSection, tuple[AddressedSet, AddressedSet]] = {}
-        self._worded: dict[TuneDataSection, tuple[AddressedSet, AddressedSet]] = {}
-        self._tokens: dict[TuneDataSection, TokenTable] = {}
-        self._validated: dict[tuple[TuneDataSection, Similarity, bool], Validated] = {}
-        self._guards: dict[GuardSection, Guard] = {}
-        self._probes: dict[str, ProbeSet] = {}
-        self._rehearsed: dict[str, RehearsedTexts] = {}
+        self._made: dict[Hashable, object] = {}
+
+    def _once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What a run before has made, or is made now."""
+        if key not in self._made:
+            self._made[key] = make()
+        return cast("T", self._made[key])
 
     @cached_property
     def store(self) -> Store:
         """Of the documents."""
-        return Store.open(self._store_path)
+        return Store.open(self.inputs["store"])
 
     @cached_property
     def model(self) -> DualEncoder:
@@ -64,11 +71,7 @@ class TuningContext:
         return model
 
     def store_at(self, path: str | None) -> Store:
-        """Where probes are looked for.
-
-        Args:
-            path: Of document vectors of this model; None takes those that are tuned against.
-        """
+        """Where probes are looked for: vectors by this model, those that are tuned against where no path is named."""
         if path is None:
             return self.store
         store = Store.open(path)
@@ -108,15 +111,11 @@ class TuningContext:
 
     def probes(self, source: str) -> ProbeSet:
         """Texts that are rehearsed, or looked at."""
-        if source not in self._probes:
-            self._probes[source] = read_probes(source)
-        return self._probes[source]
+        return self._once(("probes", source), lambda: read_probes(source))
 
     def examples(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
         """What is trained on, and what is validated on as it was read."""
-        if section not in self._examples:
-            self._examples[section] = read_data(self._data_path, section, self.store)
-        return self._examples[section]
+        return self._once(("examples", section), lambda: read_data(self.inputs["data"], section, self.store))
 
     def with_negatives(self, settings: TuneSettings) -> tuple[AddressedSet, AddressedSet]:
         """What is trained on and what is validated on, each query with negatives."""
@@ -128,10 +127,8 @@ class TuningContext:
 
     def _usable(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
         """Training and validation examples whose query the model can embed."""
-        if section not in self._worded:
-            train, validation = self.examples(section)
-            self._worded[section] = self._with_words(train), self._with_words(validation)
-        return self._worded[section]
+        train, validation = self.examples(section)
+        return self._once(("usable", section), lambda: (self._with_words(train), self._with_words(validation)))
 
     def _with_words(self, examples: AddressedSet) -> AddressedSet:
         """Queries of which the model knows a token: those of which a static one knows none have a vector of zeros, whatever is tuned."""
@@ -156,78 +153,83 @@ class TuningContext:
                     adapted.add(method)
                     prepared_tower(self.model.query, settings)
                 negative_chooser(self.compared(settings.tune), self._usable(settings.data)[0], self.store, seed=settings.run.seed)
-                self._require_probes(settings)
+                if settings.watched.use:
+                    self.guard(settings)
+                if settings.rehearsal.use:
+                    self._rehearsal(settings)
             except (ConfigError, DataError, ModelError, StoreError) as fault:
                 faults.append(str(fault))
         if faults:
             raise ConfigError(several(list(dict.fromkeys(faults))))
 
-    def _require_probes(self, settings: TuneSettings) -> None:
-        if settings.watched.use:
-            self.guard(settings)
-        if settings.rehearsal.use:
-            self._rehearsal(settings)
-
-    def objective(self, tower: Encoder, settings: TuneSettings) -> StoredDocuments:
-        """What a run minimises."""
-        validation, validation_tokens = self._validation(tower, settings)
+    def objective(self, tower: Encoder, settings: TuneSettings, *, validated: bool = True) -> StoredDocuments:
+        """What a run minimises; one that is not validated only shows how far it drifts."""
+        (train, listed), section = self._usable(settings.data), self.compared(settings.tune)
+        empty = train.take(np.empty(0, dtype=np.int64)), TokenTable.of(tower, (), side="query")
+        validation, validation_tokens = self._validation(tower, settings) if validated else empty
         return StoredDocuments(
+            encoder=tower,
+            store=self.store,
+            train=train,
+            tokens=self._once(("tokens", settings.data), lambda: TokenTable.of(tower, train.queries, side="query")),
+            settings=section,
+            choose=negative_chooser(section, train, self.store, seed=settings.run.seed),
+            seed=settings.run.seed,
+            precision=settings.run.precision,
+            rehearsal=self._rehearsal(settings) if settings.rehearsal.use else None,
             validation=validation,
             validation_tokens=validation_tokens,
-            loss_negatives=_own_negatives(self._usable(settings.data)[1], settings),
+            loss_negatives=_own_negatives(listed, settings),
             guard=self.guard(settings) if settings.watched.use else None,
-            **self._learned(tower, settings),
         )
-
-    def drifting(self, tower: Encoder, settings: TuneSettings) -> DriftingDocuments:
-        """What a run minimises that is only to show how far it drifts."""
-        return DriftingDocuments(guard=self.guard(settings), **self._learned(tower, settings))
 
     def guard(self, settings: TuneSettings) -> Guard:
         """A watch over drift; equal sections have the same."""
         section = settings.watched
-        if section not in self._guards:
-            self.model.query.to(device_of(settings.run.device))
-            self._guards[section] = Guard.of(section, self.probes(section.probes), self.model, self.store_at(section.store))
-        return self._guards[section]
 
-    def _learned(self, tower: Encoder, settings: TuneSettings) -> dict[str, Any]:
-        train, section = self._usable(settings.data)[0], self.compared(settings.tune)
-        return {
-            "encoder": tower,
-            "store": self.store,
-            "train": train,
-            "tokens": self._trained_tokens(tower, settings.data),
-            "settings": section,
-            "choose": negative_chooser(section, train, self.store, seed=settings.run.seed),
-            "seed": settings.run.seed,
-            "precision": settings.run.precision,
-            "rehearsal": self._rehearsal(settings) if settings.rehearsal.use else None,
-        }
+        def look_at_start() -> Guard:
+            self.model.query.to(device_of(settings.run.device))
+            return Guard.of(section, self.probes(section.probes), self.model, self.store_at(section.store))
+
+        return self._once(("guard", section), look_at_start)
 
     def _rehearsal(self, settings: TuneSettings) -> Rehearsal:
         section, source = settings.rehearsal, settings.rehearsal.texts
         texts = self.probes(source)
         if settings.watched.use:
             require_apart(texts, self.probes(settings.watched.probes))
-        if source not in self._rehearsed:
-            self._rehearsed[source] = RehearsedTexts.of(texts, self.model.query)
-        return Rehearsal(self._rehearsed[source], section.weight, section.texts_per_step, seed=settings.run.seed)
-
-    def _trained_tokens(self, tower: Encoder, section: TuneDataSection) -> TokenTable:
-        if section not in self._tokens:
-            self._tokens[section] = TokenTable.of(tower, self._usable(section)[0].queries, side="query")
-        return self._tokens[section]
+        tokens, vectors = self._once(("rehearsed", source), lambda: at_start(texts, self.model.query))
+        return Rehearsal(tokens, vectors, section.weight, section.texts_per_step, seed=settings.run.seed)
 
     def _validation(self, tower: Encoder, settings: TuneSettings) -> Validated:
         # What is trained on the store's own negatives is validated on them: those listed with an example may all be easy.
         mine_all = settings.tune.negatives.kind != "examples"
         similarity = STATED[self.distance(settings.tune)]
-        key = (settings.data, similarity, mine_all)
-        if key not in self._validated:
+
+        def find_negatives() -> Validated:
             validation = with_negatives(self._usable(settings.data)[1], self.store, tower, similarity=similarity, mine_all=mine_all)
-            self._validated[key] = validation, TokenTable.of(tower, validation.queries, side="query")
-        return self._validated[key]
+            return validation, TokenTable.of(tower, validation.queries, side="query")
+
+        return self._once(("validated", settings.data, similarity, mine_all), find_negatives)
+
+
+def prepared_tower(tower: Encoder, settings: TuneSettings) -> tuple[Encoder, FreezeReport]:
+    """A copy of a query tower of which what the settings ask for is trained, on the device of the run.
+
+    The original, which is often the document tower too, stays as it is.
+    """
+    section = settings.tune
+    copy = trainable_copy(tower).train(section.dropout).to(device_of(settings.run.device))
+    if section.method.kind != "full":
+        # Loaded where adapters or biases are trained in place of the weights.
+        from adiabat.models.adapters import train_part
+
+        with torch.random.fork_rng([]):
+            torch.manual_seed(settings.run.seed)
+            train_part(copy.backbone, section.method)
+            # Adapters and added biases are in the mode of the tower that they are put into.
+            copy.train(section.dropout)
+    return copy, freeze(copy.backbone, section.freeze)
 
 
 def _own_negatives(validation: AddressedSet, settings: TuneSettings) -> Ragged | None:
@@ -239,3 +241,81 @@ def _own_negatives(validation: AddressedSet, settings: TuneSettings) -> Ragged |
     section = settings.tune
     lists_suffice = section.loss.kind == "in_batch_softmax" and section.negatives.kind == "examples" and section.batch_size > 1
     return validation.negatives if lists_suffice else None
+
+
+MINED_NEGATIVES = 10
+"""Validation negatives per query where the data lists none: the hardest for the untuned tower."""
+
+
+def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[AddressedSet, AddressedSet]:
+    """Read the examples, find their documents in the store, and part training from validation."""
+    everything = _read(path, settings.split, settings, store, usual="train")
+    if settings.validation:
+        listed = _read(settings.validation, settings.validation_split or settings.split, settings, store, usual="dev")
+        train, validation = sharing_answers(everything, listed)
+        return train, _with_overlap_noted(validation, train)
+    held_out = held_out_queries(everything.queries, settings.validation_fraction, settings.max_validation)
+    trained_rows = np.setdiff1d(np.arange(len(everything)), held_out)
+    if not len(held_out) or not len(trained_rows):
+        raise DataError(
+            f"{path}: data.validation_fraction = {settings.validation_fraction} must leave queries on both sides, got {len(held_out)} of "
+            f"{len(everything)} held out; choose another fraction, or name a data.validation file"
+        )
+    return everything.take(trained_rows), everything.take(held_out)
+
+
+def _with_overlap_noted(validation: AddressedSet, train: AddressedSet) -> AddressedSet:
+    shared = trained_too(validation, train)
+    if not shared:
+        return validation
+    note = f"{shared:,} of {len(validation):,} validation queries are also trained on, so validation looks better than it is"
+    return replace(validation, notes=(*validation.notes, note))
+
+
+def trained_too(validation: AddressedSet, train: AddressedSet) -> int:
+    """How many validation queries have a text that is trained on."""
+    trained = set(train.queries)
+    return sum(query in trained for query in validation.queries)
+
+
+def _read(path: str, split: str | None, settings: TuneDataSection, store: Store, *, usual: str) -> AddressedSet:
+    examples = read_examples(path, split=split, columns=settings.columns.given(), usual_split=usual)
+    if isinstance(examples, LanguageGridSet):
+        raise DataError(f"{path} must hold queries with positives, got a language grid; use it with adiabat evaluate")
+    return address(examples, store, missing=settings.missing)
+
+
+def with_negatives(
+    validation: AddressedSet, store: Store, tower: Encoder, *, similarity: Similarity, mine_all: bool = False
+) -> AddressedSet:
+    """Give each validation query that lists no negatives the hardest documents for the tower before tuning."""
+    bare = np.flatnonzero((validation.negatives.lengths == 0) | mine_all)
+    if not len(bare):
+        return validation
+    vectors = tower.encode([validation.queries[row] for row in bare], side="query", precision="fp32")
+    hits = search(store, vectors, MINED_NEGATIVES, similarity=similarity, excluded=[validation.known[int(row)] for row in bare])
+    mined = {int(row): hit_rows[hit_rows >= 0] for row, hit_rows in zip(bare, hits.rows, strict=True)}
+    lonely = sum(not len(hit_rows) for hit_rows in mined.values())
+    if lonely:
+        raise DataError(
+            f"{store.path} must hold a document beside a validation query's positives, got none for {lonely:,} of them; "
+            "list negatives in the data, or add documents to the store"
+        )
+    lists = [mined.get(row, validation.negatives[row]) for row in range(len(validation))]
+    notes = validation.notes
+    if replaced := int((validation.negatives.lengths[bare] > 0).sum()):
+        listing = f"the negatives that {replaced:,} of {len(validation):,} validation queries list are replaced by the store's"
+        notes = (*notes, f"{listing} {MINED_NEGATIVES} hardest, since training takes its negatives from the store too")
+    return replace(validation, negatives=Ragged.of(lists), notes=notes)
+
+
+def examples_digest(*sets: AddressedSet) -> str:
+    """SHA-256 over queries, positives and negatives of data sets, in their order."""
+    digest = hashlib.sha256()
+    for examples in sets:
+        lengths = np.array([len(examples), *map(len, examples.queries)], dtype=np.int64)
+        digest.update(lengths.data)
+        digest.update("".join(examples.queries).encode("utf-8", "surrogatepass"))
+        for lists in (examples.positives, examples.negatives):
+            digest.update(np.concatenate([lists.offsets, lists.values]).astype(np.int64).data)
+    return digest.hexdigest()

@@ -1,1 +1,4 @@
-"""What `adiabat` exports: one file a verb."""
+"""What `adiabat` exports: the verbs of the command line as functions.
+
+All raise TypeError for an argument of a type that is not listed, and for a keyword that names no setting.
+"""

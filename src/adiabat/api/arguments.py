@@ -13,8 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
 
-from adiabat.config.overlays import with_values
-from adiabat.config.reader import checked, keys_of, read_table
+from adiabat.config.reader import checked, keys_of, read_table, with_values
 from adiabat.config.section import Section
 from adiabat.core.errors import DataError
 from adiabat.core.files import user_cache
@@ -178,6 +177,20 @@ def table_of(value: object, argument: str) -> dict[str, Any]:
     return dict(value or {})
 
 
+def settings_table(settings: SettingsLike, kind: type[Section]) -> dict[str, Any]:
+    """The tables that settings in any form name, without defaults."""
+    if settings is None:
+        return {}
+    if isinstance(settings, Mapping):
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in settings.items()}
+    if isinstance(settings, kind):
+        return settings.model_dump(exclude_unset=True)
+    allowed = f"{kind.__name__}, a path of a TOML file or a dict"
+    if isinstance(settings, Section):
+        raise wrong_type("settings", allowed, settings)
+    return read_table(Path(path_of(settings, "settings", allowed=allowed)), kind)
+
+
 def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any], *, section: str, function: str) -> S:
     """Settings from an object, a file or dicts, with keyword arguments laid over them.
 
@@ -200,16 +213,7 @@ def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any
     """
     if isinstance(settings, kind) and not options:
         return settings
-    if isinstance(settings, Section):
-        if not isinstance(settings, kind):
-            raise wrong_type("settings", f"{kind.__name__}, a path of a TOML file or a dict", settings)
-        table: dict[str, Any] = settings.model_dump(exclude_unset=True)
-    elif isinstance(settings, Mapping):
-        table = {name: dict(value) if isinstance(value, Mapping) else value for name, value in settings.items()}
-    elif settings is None:
-        table = {}
-    else:
-        table = read_table(Path(path_of(settings, "settings", allowed=f"{kind.__name__}, a path of a TOML file or a dict")), kind)
+    table = settings_table(settings, kind)
     # loss="triplet" replaces a loss of another kind, and margin=0.3 changes it, whatever their order.
     values = [(_key(name, value, kind, section, function), _setting(value)) for name, value in options.items() if value is not None]
     return checked(kind, with_values(kind, table, values))

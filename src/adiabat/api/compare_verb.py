@@ -40,7 +40,6 @@ def compare(
 
     Raises:
         AdiabatError: If scores, settings or directory are unusable, or the two were measured on different data.
-        TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
         >>> suite = adiabat.evaluate_suite(["demo", "bm25"], "suite.toml", out="measured")

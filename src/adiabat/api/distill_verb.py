@@ -37,7 +37,6 @@ def distill_static(
 
     Raises:
         AdiabatError: If the teacher, a setting or the directory is unusable, or the disk is full.
-        TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
         >>> student = adiabat.distill_static("demo", out="static", dims=16)
@@ -82,7 +81,6 @@ def distill_fit(
 
     Raises:
         AdiabatError: If models, texts, settings or directory are unusable.
-        TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
         >>> options = {"validation_fraction": 0.2, "batch_size": 4, "steps": 2}
@@ -126,7 +124,6 @@ def distill_multilingual(
 
     Raises:
         AdiabatError: If models, texts, settings or directory are unusable.
-        TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
         >>> rows = [{"en": f"text {number}", "de": f"Text {number}"} for number in range(20)]
@@ -156,7 +153,6 @@ def distill_pair(query: Model, document: Model, out: PathLike, *, settings: Enco
 
     Raises:
         AdiabatError: If a model cannot be loaded or saved, the widths differ, or the directory is not empty.
-        TypeError: If an argument has a type that is not listed.
 
     Example:
         >>> pair = adiabat.distill_pair("demo", "demo", out="pair")
@@ -194,7 +190,6 @@ def distill_ablate(
 
     Raises:
         AdiabatError: If teacher, suite, settings or directory are unusable.
-        TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
         >>> result = adiabat.distill_ablate("demo", out="steps", suite="suite.toml", dims=16)
@@ -202,7 +197,7 @@ def distill_ablate(
         5
     """
     # Evaluation takes as long to load as the rest.
-    from adiabat.api.suite_verb import evaluate_suite
+    from adiabat.api.evaluate_verb import evaluate_suite
     from adiabat.distillation.ablation import distill_ablate as run_ablation
 
     options = options if out is None else {**options, "out": path_of(out, "out")}

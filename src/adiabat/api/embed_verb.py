@@ -58,7 +58,6 @@ def embed(
 
     Raises:
         AdiabatError: If model, corpus, settings or directory are unusable.
-        TypeError: If an argument has a type that is not listed.
 
     Example:
         >>> papers = [{"_id": "a", "text": "Graph neural networks"}, {"_id": "b", "text": "Protein folding"}]
@@ -104,7 +103,6 @@ def import_vectors(
 
     Raises:
         AdiabatError: If vectors, ids and texts do not fit together, or the vectors are not of the model.
-        TypeError: If an argument has a type that is not listed.
 
     Example:
         >>> import numpy as np

@@ -1,28 +1,39 @@
-"""`adiabat.evaluate`: a model measured against a baseline."""
+"""`adiabat.evaluate`, `.evaluate_suite` and `.space`: a model beside a baseline, any number on tasks, and the geometry of a space."""
 
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of, wrong_type
 from adiabat.api.call import Progress, called
 from adiabat.config.shared import EvaluateSettings
+from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
+from adiabat.core.errors import DataError
+from adiabat.data.examples import read_examples
+from adiabat.data.records import ExampleSet
 from adiabat.evaluation.evaluate import evaluate_datasets, read_dataset
+from adiabat.evaluation.measured_models import resolve_models
 from adiabat.evaluation.score_files import refuse_foreign_scores, replacing_scores
-from adiabat.evaluation.systems import open_baseline_stores
-from adiabat.models.model_names import Model, load, name_of
+from adiabat.evaluation.space_analysis import analyse_space, require_maps
+from adiabat.evaluation.suite import evaluate_suite as run_suite
+from adiabat.evaluation.systems import System, baseline_system, open_baseline_stores, refuse_unused_stores, store_inputs
+from adiabat.models.model_names import Model, load, load_with, name_of, require_name
 from adiabat.models.towers import DualEncoder
 from adiabat.models.trained_file import trained_by
 from adiabat.results.evaluation_result import Result, TrainingRecord
 from adiabat.results.record import read_result
+from adiabat.results.space_result import SpaceResult
+from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed
 from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
 from adiabat.stats.ranking_measures import require_relevant_only
 from adiabat.stats.samples import TaskScores
+from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.vector_store import Store, refuse_swapped
 
 
@@ -60,7 +71,6 @@ def evaluate(
 
     Raises:
         AdiabatError: If models, stores, data, settings or directory are unusable.
-        TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
@@ -123,3 +133,142 @@ def _training_record(model: Model) -> TrainingRecord | None:
         return None
     written = Job(Path(model)).result
     return read_result(written, Result).training if written.exists() else None
+
+
+def evaluate_suite(
+    models: Sequence[PathLike], suite: SettingsLike, out: PathLike, *, progress: Progress = None, **options: Any
+) -> SuiteResult:
+    """Measure any number of models on a suite of tasks: which are best, by how much, and how sure that is.
+
+    Scores of each query are saved in `out` at once: the same call resumes after an interruption, and adds models or tasks to those
+    measured before.
+
+    Args:
+        models: Names of models, ``bm25`` or ``bm25:LANGUAGE``; ``[[models]]`` of the suite come before them.
+        suite: A TOML file of tasks, the name of a suite that comes with adiabat (``mteb-eight``), `SuiteSettings`, or nested dicts;
+            ``adiabat settings suite`` lists the settings.
+        out: Directory for ``result.json``, the page, tables, scores, and vectors of corpora.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``baseline="demo"`` or ``device="cuda"``.
+
+    Returns:
+        The result.
+
+    Raises:
+        AdiabatError: If models, tasks, settings or directory are unusable.
+
+    Example:
+        >>> result = adiabat.evaluate_suite(["demo", "bm25"], "suite.toml", out="measured")
+        >>> [model.name for model in result.models]
+        ['demo', 'bm25']
+        >>> sorted(set(result.to_frame()["task"]))
+        ['test']
+    """
+    if isinstance(suite, str):
+        suite = suite_file(suite)
+    settings = settings_of(SuiteSettings, suite, options, section="suite", function="evaluate_suite")
+    # A measure that cannot be computed is refused before anything is read.
+    for measures in [settings.measure.measures, *(getattr(task, "measures", None) or () for task in settings.tasks)]:
+        require_relevant_only(measures)
+    loader = partial(load_with, device=settings.run.device)
+    names = [path_of(model, "a model of models") for model in models]
+    subjects = resolve_models(settings.models, names, settings.encoder, loader, trained_by)
+    for model in dict.fromkeys(run.model for runs in subjects for run in runs if not run.is_bm25):
+        require_name(model)
+    with called("evaluate_suite", progress) as call, claimed(Path(path_of(out, "out")), kind="suite") as folder:
+        assert folder is not None
+        result = run_suite(subjects, settings, folder, command=call.command, watch=call.watch)
+        write_report(result, folder)
+    return replace(result, folder=folder)
+
+
+def space(
+    model: Model,
+    store: PathLike,
+    queries: Data,
+    *,
+    baseline: Model | None = None,
+    baseline_store: PathLike | None = None,
+    out: PathLike | None = None,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
+) -> SpaceResult:
+    """Measure an embedding space: how far the towers lie apart, and how evenly each spreads (Moiseev et al. 2023).
+
+    Args:
+        model: Model under test.
+        store: Document vectors of its document tower.
+        queries: Queries with positives in the store.
+        baseline: Model to compare with.
+        baseline_store: Document vectors of the baseline, if its document tower differs: the same documents in the same order.
+        out: Directory for ``result.json``, ``report.html``, ``table.csv`` and ``table.md``; None writes nothing.
+        settings: `SpaceSettings`, a TOML file or nested dicts; ``adiabat settings space`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``map=True`` or ``resamples=1000``.
+
+    Returns:
+        The result.
+
+    Raises:
+        AdiabatError: If models, stores, queries, settings or directory are unusable.
+
+    Example:
+        >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
+        >>> result = adiabat.space("demo", store, "test.jsonl", resamples=100)
+        >>> result.to_frame().shape[0] == len(result.numbers)
+        True
+    """
+    chosen = settings_of(SpaceSettings, settings, options, section="space", function="space")
+    require_model(model, "model")
+    if baseline is not None:
+        require_model(baseline, "baseline")
+    if chosen.space.map:
+        require_maps()
+    refuse_swapped(path_of(store, "store"), model, queries, order="MODEL STORE QUERIES")
+    others = open_baseline_stores(
+        [] if baseline_store is None else [path_of(baseline_store, "baseline_store")], baseline=baseline is not None
+    )
+    opened = Store.open(store)
+    source = data_of(queries, "queries")
+    examples = _addressed(source, opened, chosen)
+    with called("space", progress) as call, claimed(optional_path(out, "out"), kind="space") as folder:
+        after = System(load(model, settings=chosen.encoder, device=chosen.run.device), opened)
+        opened.require_encoder(after.model.fingerprint("document"), who=after.model.name)
+        before = None if baseline is None else _before(baseline, opened, others, chosen)
+        result = analyse_space(
+            after,
+            before,
+            examples,
+            settings=chosen,
+            title=f"{after.model.name} on {examples.name}",
+            command=call.command,
+            inputs=_inputs(source, chosen, opened, before),
+            watch=call.watch,
+        )
+        if folder:
+            if (folder / "result.json").exists():
+                call.watch.note(f"the analysis that stood in {folder} is replaced")
+            write_report(result, folder)
+    return replace(result, folder=folder)
+
+
+def _addressed(queries: str, store: Store, settings: SpaceSettings) -> AddressedSet:
+    examples = read_examples(queries, split=settings.data.split, columns=settings.data.columns.given())
+    if not isinstance(examples, ExampleSet):
+        raise DataError(f"QUERIES must be queries with positives, got the language grid {queries}; name examples or a BEIR folder")
+    return address(examples, store, missing=settings.data.missing, merge_equal=True)
+
+
+def _before(baseline: Model, store: Store, others: list[Store], settings: SpaceSettings) -> System:
+    """The baseline with documents of its own."""
+    towers = load(baseline, settings=settings.encoder, device=settings.run.device)
+    system = baseline_system(towers, towers.fingerprint("document"), store, others)
+    refuse_unused_stores(others, [system.store])
+    return system
+
+
+def _inputs(queries: str, settings: SpaceSettings, store: Store, before: System | None) -> dict[str, str]:
+    """What was read."""
+    split = {} if settings.data.split is None else {"split": settings.data.split}
+    return {"data": queries, **split, **store_inputs(store, before)}

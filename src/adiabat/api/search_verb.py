@@ -15,7 +15,7 @@ from adiabat.core.text import IN_WORDS, cut, printable
 from adiabat.models.model_names import Model, load, name_of
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Hit
-from adiabat.results.frames import frame_of
+from adiabat.results.record import frame_of
 from adiabat.store.search import hits_of
 from adiabat.store.search import search as search_store
 from adiabat.store.vector_store import Store, refuse_swapped
@@ -98,7 +98,6 @@ def search(
 
     Raises:
         AdiabatError: If store, query, model or settings are unusable, or the store is of another model.
-        TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
         >>> store = adiabat.embed("demo", ["Graph neural networks", "Protein folding"], out="store")

@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, settings_of, table_of
 from adiabat.api.call import Progress, called
 from adiabat.config.dual_training import TrainSettings
-from adiabat.dual_encoder.estimate import Estimate
-from adiabat.dual_encoder.estimate import estimate as estimate_run
-from adiabat.dual_encoder.train import train as run_training
-from adiabat.models.model_names import load_with
+from adiabat.dual_encoder.train_checks import require_estimable, require_ready
 from adiabat.results.evaluation_result import Result
+
+if TYPE_CHECKING:
+    from adiabat.dual_encoder.estimate import Estimate
 
 
 def train(
@@ -43,7 +43,6 @@ def train(
 
     Raises:
         AdiabatError: If model, data, settings or directory are unusable, or the loss diverges.
-        TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
         >>> pairs = [{"query": f"question {number}", "positive": f"answer {number}"} for number in range(16)]
@@ -52,6 +51,10 @@ def train(
         2
     """
     chosen = _settings(model, data, out, settings, options, "train")
+    # Imported here, since the command line checks settings before: torch takes seconds to load.
+    from adiabat.dual_encoder.train import train as run_training
+    from adiabat.models.model_names import load_with
+
     with called("train", progress) as call:
         result = run_training(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
     return None if result is None else replace(result, folder=Path(str(chosen.job.out)))
@@ -64,7 +67,7 @@ def estimate(
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
-) -> Estimate:
+) -> "Estimate":
     """Estimate a training run: parameters, tokens, FLOPs, and memory and time measured on three steps; nothing is written.
 
     Args:
@@ -79,7 +82,6 @@ def estimate(
 
     Raises:
         AdiabatError: If model, data or settings are unusable.
-        TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
         >>> pairs = [{"query": f"question {number}", "positive": f"answer {number}"} for number in range(16)]
@@ -87,8 +89,19 @@ def estimate(
         2
     """
     chosen = _settings(model, data, None, settings, options, "estimate")
+    from adiabat.dual_encoder.estimate import estimate as estimate_run
+    from adiabat.models.model_names import load_with
+
     with called("estimate", progress) as call:
         return estimate_run(load_with, chosen, watch=call.watch)
+
+
+def check_train(settings: TrainSettings, *, resume: bool = False, dry_run: bool = False) -> None:
+    """Refuse a run that cannot begin or resume, or whose cost cannot be estimated."""
+    if dry_run:
+        require_estimable(settings)
+    else:
+        require_ready(settings, resume=resume)
 
 
 def _settings(model: Any, data: Any, out: Any, settings: SettingsLike, options: dict[str, Any], function: str) -> TrainSettings:

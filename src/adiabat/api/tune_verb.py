@@ -1,22 +1,21 @@
 """`adiabat.tune`: a query tower tuned against stored vectors."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from adiabat.adiabatic.tune import tune as run_tuning
-from adiabat.adiabatic.tuning_context import TuningContext
+from adiabat.adiabatic.tune_checks import inputs_of, require_ready
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, require_model, settings_of
 from adiabat.api.call import Progress, called
 from adiabat.config.tuning import TuneSettings
-from adiabat.core.progress import Watch
-from adiabat.models.model_names import Model, load, name_of
 from adiabat.results.evaluation_result import Result
+
+if TYPE_CHECKING:
+    from adiabat.models.model_names import Model
 
 
 def tune(
-    model: Model,
+    model: "Model",
     store: PathLike,
     data: Data,
     out: PathLike,
@@ -45,7 +44,6 @@ def tune(
 
     Raises:
         AdiabatError: If model, store, data, settings or directory are unusable, or the loss diverges.
-        TypeError: If an argument has a type that is not listed, or a setting is unknown.
 
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
@@ -55,25 +53,30 @@ def tune(
     """
     chosen = settings_of(TuneSettings, settings, options, section="tune", function="tune")
     require_model(model, "model")
-    folder = Path(path_of(out, "out"))
+    folder, source = Path(path_of(out, "out")), data_of(data, "data")
+    if isinstance(model, str):
+        require_ready(inputs_of(model, path_of(store, "store"), source), folder, settings=chosen, resume=resume)
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.adiabatic.tune import tune as run_tuning
+    from adiabat.models.model_names import load, name_of
+
+    find_rate = None
+    if chosen.tune.learning_rate == "safe":
+        # The search stands above tuning, which cannot import it.
+        from adiabat.experiments.rate_search import rate_for_run
+
+        find_rate = rate_for_run
     with called("tune", progress) as call:
         result = run_tuning(
             lambda: load(model, settings=chosen.encoder),
             Path(path_of(store, "store")),
-            data_of(data, "data"),
+            source,
             folder,
             settings=chosen,
             model_name=name_of(model),
-            find_rate=_find_rate if chosen.tune.learning_rate == "safe" else None,
+            find_rate=find_rate,
             resume=resume,
             command=call.command,
             watch=call.watch,
         )
     return replace(result, folder=folder)
-
-
-def _find_rate(context: TuningContext, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
-    """The search stands above tuning, and is loaded by runs that ask for it."""
-    from adiabat.experiments.rate_search import rate_for_run
-
-    return rate_for_run(context, inputs, folder, settings, watch)

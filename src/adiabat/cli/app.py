@@ -13,14 +13,11 @@ from typer.core import TyperGroup
 
 from adiabat import __version__
 from adiabat.api.call import command_line
-from adiabat.cli.console import complain, plain_warnings
-from adiabat.cli.options import local_rank, rank
-from adiabat.cli.panel_data import data, demo, settings
-from adiabat.cli.panel_distill import distill
+from adiabat.cli.options import complain, local_rank, plain_warnings, rank
 from adiabat.cli.panel_experiments import plan, safe_rate, scaling, sweep
 from adiabat.cli.panel_main import embed, evaluate, fold_retain, search, tune
-from adiabat.cli.panel_results import compare, space
-from adiabat.cli.panel_train import inspect, mine, train
+from adiabat.cli.panel_results import compare, data, demo, settings, space
+from adiabat.cli.panel_train import distill, inspect, mine, train
 from adiabat.core.checksums import VERIFY
 from adiabat.core.errors import AdiabatError, ConfigError, is_out_of_memory
 

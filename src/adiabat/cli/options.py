@@ -1,39 +1,43 @@
-"""What verbs have in common: shared options, their settings, and answers on stdout and stderr."""
+"""What verbs have in common: shared options, their settings, and answers on stdout and stderr, errors and warnings in one line each."""
 
 import json
 import os
+import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from adiabat.api.progress_display import PEOPLE, say
+from adiabat.api.call import PEOPLE, one_line, say
 from adiabat.config.reader import S, read_settings
 from adiabat.core.errors import AdiabatError
 
 if TYPE_CHECKING:
     from adiabat.results.record import Record
 
-Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file of settings.", show_default=False)]
+
+def option(name: str, metavar: str | None, text: str) -> Any:
+    """An option that may be left out; settings and the text say what it is then."""
+    return typer.Option(name, metavar=metavar, help=text, show_default=False)
+
+
+Config = Annotated[Path | None, option("--config", "FILE", "TOML file of settings.")]
 Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as run.device=cpu; overrides --config; repeatable."),
+    list[str] | None, option("--set", "KEY=VALUE", "One setting, such as run.device=cpu; overrides --config; repeatable.")
 ]
-Seed = Annotated[
-    str | None, typer.Option("--seed", metavar="N", help="Seed of every random choice (run.seed). Default: 0.", show_default=False)
-]
-Device = Annotated[
-    str | None,
-    typer.Option("--device", help="auto, cpu, cuda or cuda:N (run.device). Default: auto, a GPU if there is one.", show_default=False),
-]
-Split = Annotated[
-    str | None, typer.Option("--split", metavar="NAME", help="Split of a BEIR folder or hub data set (data.split).", show_default=False)
-]
+Seed = Annotated[str | None, option("--seed", "N", "Seed of every random choice (run.seed). Default: 0.")]
+Device = Annotated[str | None, option("--device", None, "auto, cpu, cuda or cuda:N (run.device). Default: auto, a GPU if there is one.")]
+Split = Annotated[str | None, option("--split", "NAME", "Split of a BEIR folder or hub data set (data.split).")]
+Baseline = Annotated[str | None, option("--baseline", "MODEL", "Model to compare with.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Model to start from.")]
+ItsStore = Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of this model.")]
+TuningData = Annotated[str, typer.Argument(metavar="DATA", help="Queries with positives and, optionally, negatives.")]
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -107,3 +111,22 @@ def told_once() -> Iterator[None]:
 def _number(name: str) -> int:
     number = os.environ.get(name, "")
     return int(number) if number.isdigit() else 0
+
+
+def complain(sentence: str) -> None:
+    """Print an error, unwrapped, so that it stays one line in a log."""
+    print(f"adiabat: {one_line(sentence)}", file=sys.stderr)
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Show warnings without their file and line number."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        yield
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+) -> None:
+    say(f"warning: {message}")

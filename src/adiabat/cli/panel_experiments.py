@@ -6,16 +6,30 @@ from typing import Annotated, Any
 
 import typer
 
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Resume, Seed, answer, settings_of, short_for, show
+from adiabat.api.call import say
+from adiabat.cli.options import (
+    AsJson,
+    Assignments,
+    Config,
+    Device,
+    ItsStore,
+    Model,
+    Resume,
+    Seed,
+    TuningData,
+    answer,
+    option,
+    settings_of,
+    short_for,
+    show,
+)
 from adiabat.config.reader import assigned, read_table
 from adiabat.core.errors import ConfigError
 
 
 def sweep(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="A run of tune or train, with grid or variants, and tasks.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Directory of the sweep (sweep.out).", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, option("--out", "DIR", "Directory of the sweep (sweep.out).")] = None,
     resume: Resume = False,
     assignments: Assignments = None,
     seed: Seed = None,
@@ -36,13 +50,9 @@ def sweep(
 
 def scaling(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="A run of train, with models, methods and budgets.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Directory of the experiment (scaling.out).", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, option("--out", "DIR", "Directory of the experiment (scaling.out).")] = None,
     resume: Resume = False,
-    engine: Annotated[
-        str | None, typer.Option("--engine", help="process, or ray for a cluster (scaling.engine). Default: process.", show_default=False)
-    ] = None,
+    engine: Annotated[str | None, option("--engine", None, "process, or ray for a cluster (scaling.engine). Default: process.")] = None,
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
@@ -60,28 +70,13 @@ def scaling(
 
 
 def plan(
-    budget: Annotated[
-        str | None, typer.Option("--budget", metavar="FLOP", help="Training budget in FLOPs (plan.budget).", show_default=False)
-    ] = None,
-    seconds: Annotated[
-        str | None,
-        typer.Option("--budget-time", metavar="TIME", help="Training time, such as 8h, at the speed of --runs.", show_default=False),
-    ] = None,
-    runs: Annotated[
-        Path | None, typer.Option("--runs", metavar="DIR", help="Directory of a scaling experiment (plan.runs).", show_default=False)
-    ] = None,
-    models: Annotated[
-        list[str] | None, typer.Option("--model", metavar="MODEL", help="Candidate where there are no runs; repeatable.")
-    ] = None,
-    data_tokens: Annotated[
-        str | None, typer.Option("--data-tokens", metavar="N", help="Maximum training tokens (plan.data_tokens).", show_default=False)
-    ] = None,
-    memory: Annotated[
-        str | None, typer.Option("--memory", metavar="AMOUNT", help="Memory of the device, such as 24GiB.", show_default=False)
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Directory for the page and train.toml (plan.out).", show_default=False)
-    ] = None,
+    budget: Annotated[str | None, option("--budget", "FLOP", "Training budget in FLOPs (plan.budget).")] = None,
+    seconds: Annotated[str | None, option("--budget-time", "TIME", "Training time, such as 8h, at the speed of --runs.")] = None,
+    runs: Annotated[Path | None, option("--runs", "DIR", "Directory of a scaling experiment (plan.runs).")] = None,
+    models: Annotated[list[str] | None, option("--model", "MODEL", "Candidate where there are no runs; repeatable.")] = None,
+    data_tokens: Annotated[str | None, option("--data-tokens", "N", "Maximum training tokens (plan.data_tokens).")] = None,
+    memory: Annotated[str | None, option("--memory", "AMOUNT", "Memory of the device, such as 24GiB.")] = None,
+    out: Annotated[Path | None, option("--out", "DIR", "Directory for the page and train.toml (plan.out).")] = None,
     config: Config = None,
     assignments: Assignments = None,
     seed: Seed = None,
@@ -117,14 +112,11 @@ def _require_free(table: Mapping[str, Any], probes: str | None) -> None:
 
 
 def safe_rate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model to start from.")],
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of this model.")],
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Queries with positives and, optionally, negatives.")],
+    model: Model,
+    store: ItsStore,
+    data: TuningData,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the search.")],
-    probes: Annotated[
-        str | None,
-        typer.Option("--probes", metavar="FILE", help="Unlabelled texts (guard.probes). Default: those of adiabat.", show_default=False),
-    ] = None,
+    probes: Annotated[str | None, option("--probes", "FILE", "Unlabelled texts (guard.probes). Default: those of adiabat.")] = None,
     resume: Resume = False,
     config: Config = None,
     assignments: Assignments = None,
@@ -140,6 +132,9 @@ def safe_rate(
     assignments = ["guard.use=true", *(assignments or ()), *short_for({"guard.probes": probes}), 'tune.learning_rate="safe"']
     settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device)
     import adiabat
+    from adiabat.api.experiment_verbs import unused_rate_note
 
+    if note := unused_rate_note(config):
+        say(note)
     result = adiabat.safe_rate(model, store, data, out, settings=settings, resume=resume)
     show(result, as_json=as_json, location=result.page)

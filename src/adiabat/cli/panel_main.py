@@ -6,16 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adiabat.api.progress_display import say
+from adiabat.api.call import say
 from adiabat.cli.options import (
     AsJson,
     Assignments,
+    Baseline,
     Config,
     Device,
+    ItsStore,
+    Model,
     Resume,
     Seed,
     Split,
+    TuningData,
     answer,
+    option,
     settings_of,
     show,
 )
@@ -63,9 +68,9 @@ def embed(
 
 
 def tune(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model to start from.")],
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of this model.")],
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Queries with positives and, optionally, negatives.")],
+    model: Model,
+    store: ItsStore,
+    data: TuningData,
     out: Annotated[Path, typer.Option("--out", metavar="JOB", help="Directory of the job; afterwards a MODEL.")],
     split: Split = None,
     resume: Resume = False,
@@ -79,10 +84,6 @@ def tune(
     from adiabat.config.tuning import TuneSettings
 
     settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device, split=split)
-    from adiabat.api.preflight import check_tune
-
-    check_tune(model, store, data, out, settings, resume=resume)
-    # Imported after the checks: torch takes seconds to load.
     import adiabat
 
     result = adiabat.tune(model, store, data, out, settings=settings, resume=resume)
@@ -120,19 +121,13 @@ def evaluate(
             "--suite", metavar="SUITE", help="Measure models on the tasks of this TOML file, or of the suite mteb-eight (extra mteb)."
         ),
     ] = None,
-    split: Annotated[
-        str | None, typer.Option("--split", metavar="NAME", help="Split of the target data set. Default: test.", show_default=False)
-    ] = None,
-    baseline: Annotated[str | None, typer.Option("--baseline", metavar="MODEL", help="Model to compare with.", show_default=False)] = None,
+    split: Annotated[str | None, option("--split", "NAME", "Split of the target data set. Default: test.")] = None,
+    baseline: Baseline = None,
     baseline_store: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--baseline-store", metavar="STORE", help="Document vectors of the baseline, if its document tower differs; repeatable."
-        ),
+        option("--baseline-store", "STORE", "Document vectors of the baseline, if its document tower differs; repeatable."),
     ] = None,
-    retain: Annotated[
-        list[str] | None, typer.Option("--retain", metavar="STORE DATA", help="A data set that must not get worse; repeatable.")
-    ] = None,
+    retain: Annotated[list[str] | None, option("--retain", "STORE DATA", "A data set that must not get worse; repeatable.")] = None,
     config: Config = None,
     assignments: Assignments = None,
     seed: Seed = None,
@@ -239,9 +234,7 @@ def search(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors.")],
     query: Annotated[str, typer.Argument(metavar="QUERY", help="One text.")],
     model: Annotated[str, typer.Option("--model", metavar="MODEL", help="Model whose query tower encodes the query.")],
-    compare: Annotated[
-        list[str] | None, typer.Option("--compare", metavar="MODEL", help="Show this model's results too; repeatable.", show_default=False)
-    ] = None,
+    compare: Annotated[list[str] | None, option("--compare", "MODEL", "Show this model's results too; repeatable.")] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", parser=_count, help="Number of results.")] = 10,
     config: Config = None,
     assignments: Assignments = None,

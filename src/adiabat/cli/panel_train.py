@@ -1,32 +1,37 @@
-"""Training and its data: train, mine, inspect; `panel_distill` has distill."""
+"""Training and its data: train, mine, inspect; and distill static, fit, multilingual, pair, ablate."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from adiabat.api.progress_display import say
-from adiabat.cli.options import AsJson, Assignments, Config, Device, Resume, Seed, Split, answer, rank, settings_of, show, told_once
+from adiabat.api.call import say
+from adiabat.cli.options import (
+    AsJson,
+    Assignments,
+    Config,
+    Device,
+    Resume,
+    Seed,
+    Split,
+    answer,
+    option,
+    rank,
+    settings_of,
+    show,
+    told_once,
+)
 from adiabat.core.errors import DataError
-from adiabat.core.text import counted
+from adiabat.core.text import amount, counted
 
 
 def train(
     config: Annotated[Path, typer.Argument(metavar="RUN.toml", help="Model, data, towers and loss; job.model and job.data are required.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="JOB", help="Directory of the job (job.out); afterwards a MODEL.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, option("--out", "JOB", "Directory of the job (job.out); afterwards a MODEL.")] = None,
     resume: Resume = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print parameters, FLOPs, memory and time, and train nothing.")] = False,
-    seconds: Annotated[
-        str | None,
-        typer.Option(
-            "--budget-time", metavar="TIME", help="Training time, such as 90min or 8h (train.budget_seconds).", show_default=False
-        ),
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget-flops", metavar="N", help="Training budget in FLOPs (train.budget_flops).", show_default=False)
-    ] = None,
+    seconds: Annotated[str | None, option("--budget-time", "TIME", "Training time, such as 90min or 8h (train.budget_seconds).")] = None,
+    budget: Annotated[str | None, option("--budget-flops", "N", "Training budget in FLOPs (train.budget_flops).")] = None,
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
@@ -38,10 +43,9 @@ def train(
     with told_once():
         numbers = {"train.budget_flops": budget, "train.budget_seconds": seconds}
         settings = settings_of(TrainSettings, config, assignments, seed=seed, device=device, texts={"job.out": out}, numbers=numbers)
-        from adiabat.api.preflight import check_train
+        from adiabat.api.train_verb import check_train
 
         check_train(settings, resume=resume, dry_run=dry_run)
-    # Imported after the checks: torch takes seconds to load.
     import adiabat
 
     if dry_run:
@@ -61,18 +65,11 @@ def mine(
         Path, typer.Option("--out", metavar="FILE", help="File of the examples with negatives: .jsonl, .jsonl.gz or .jsonl.zst.")
     ],
     source: Annotated[
-        str | None,
-        typer.Option(
-            "--source", help="Ranking that proposes: bm25, dense or fused (the last two need --model). Default: bm25.", show_default=False
-        ),
+        str | None, option("--source", None, "Ranking that proposes: bm25, dense or fused (the last two need --model). Default: bm25.")
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", metavar="MODEL", help="Model that ranks by vectors.", show_default=False)] = None,
-    store: Annotated[
-        Path | None, typer.Option("--store", metavar="STORE", help="Vectors of CORPUS by that model.", show_default=False)
-    ] = None,
-    index: Annotated[
-        Path | None, typer.Option("--index", metavar="DIR", help="Directory that keeps the BM25 index for other runs.", show_default=False)
-    ] = None,
+    model: Annotated[str | None, option("--model", "MODEL", "Model that ranks by vectors.")] = None,
+    store: Annotated[Path | None, option("--store", "STORE", "Vectors of CORPUS by that model.")] = None,
+    index: Annotated[Path | None, option("--index", "DIR", "Directory that keeps the BM25 index for other runs.")] = None,
     split: Split = None,
     config: Config = None,
     assignments: Assignments = None,
@@ -94,10 +91,7 @@ def mine(
 
 def inspect(
     data: Annotated[str, typer.Argument(metavar="DATA", help="Examples, a corpus, a BEIR folder or a language grid.")],
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="MODEL", help="Count tokens by its tokenizer. Default: words and characters.", show_default=False),
-    ] = None,
+    model: Annotated[str | None, option("--model", "MODEL", "Count tokens by its tokenizer. Default: words and characters.")] = None,
     split: Split = None,
     config: Config = None,
     assignments: Assignments = None,
@@ -121,3 +115,142 @@ def inspect(
         Console(highlight=False).print(inspection_panel(profile))
     if profile.faults:
         raise DataError(f"{data} has {counted(len(profile.faults), 'kind')} of fault, listed above; other verbs need it without; mend it")
+
+
+distill = typer.Typer(no_args_is_help=True, help="Train small or multilingual students of a teacher.")
+
+Teachers = Annotated[list[str] | None, option("--teacher", "MODEL", "Teacher (distill.teachers); repeatable.")]
+Student = Annotated[str | None, option("--student", "MODEL", "Model to start from (distill.student).")]
+JobOut = Annotated[Path | None, option("--out", "JOB", "Directory of the job (distill.out); afterwards a MODEL.")]
+
+
+@distill.command()
+def static(
+    teacher: Annotated[str, typer.Argument(metavar="MODEL", help="Teacher; its document tower is distilled.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the static model.")],
+    dims: Annotated[str | None, option("--dims", "N", "Width of a vector (static.dims). Default: 256.")] = None,
+    pooling: Annotated[str | None, option("--pooling", None, "State of a token that is taken: mean, token, first or last.")] = None,
+    weighting: Annotated[str | None, option("--weighting", None, "Weights of tokens: none, zipf, sif or tfidf.")] = None,
+    sif: Annotated[str | None, option("--sif", "A", "a of the SIF weight a / (a + p). Default: 1e-4.")] = None,
+    corpus: Annotated[str | None, option("--corpus", None, "Corpus in which tokens are counted (static.corpus).")] = None,
+    vocabulary: Annotated[Path | None, option("--vocabulary", "FILE", "Words to add to the vocabulary, one per line.")] = None,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a model with one vector per token: no GPU needed; model2vec and sentence-transformers load it."""
+    from adiabat.config.distillation import DistillStaticSettings
+
+    texts = {"static.pooling": pooling, "static.weighting": weighting, "static.corpus": corpus, "static.vocabulary": vocabulary}
+    numbers = {"static.dims": dims, "static.sif": sif}
+    settings = settings_of(DistillStaticSettings, config, assignments, seed=seed, device=device, texts=texts, numbers=numbers)
+    import adiabat
+
+    result = adiabat.distill_static(teacher, out, settings=settings)
+    size = f"{result.tokens:,} tokens of {result.dims} numbers, {result.kept:.1%} of the variance, {amount(result.size)}"
+    say(f"{size}, in {result.seconds:.1f} s")
+    answer(result.to_json() if as_json else str(out))
+
+
+@distill.command()
+def fit(
+    teachers: Teachers = None,
+    student: Student = None,
+    out: JobOut = None,
+    texts: Annotated[list[str] | None, option("--texts", "CORPUS", "Documents to train on (lessons.texts); repeatable.")] = None,
+    queries: Annotated[
+        list[str] | None, option("--queries", "DATA", "Examples whose queries are trained on (lessons.queries); repeatable.")
+    ] = None,
+    resume: Resume = False,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a student to reproduce its teachers' vectors of your own texts."""
+    from adiabat.config.distillation import FitSettings
+
+    names = {"distill.student": student, "distill.out": out, "distill.teachers": teachers}
+    sources = {"lessons.texts": texts, "lessons.queries": queries}
+    settings = settings_of(FitSettings, config, assignments, seed=seed, device=device, texts={**names, **sources})
+    import adiabat
+
+    result = adiabat.distill_fit(settings=settings, resume=resume)
+    show(result, as_json=as_json, location=settings.distill.out)
+
+
+@distill.command()
+def multilingual(
+    teachers: Teachers = None,
+    student: Student = None,
+    out: JobOut = None,
+    parallel: Annotated[
+        list[str] | None,
+        option("--parallel", "FILE", "Table with a text for each language, or two text files: FILE.en,FILE.de; repeatable."),
+    ] = None,
+    source: Annotated[str | None, option("--source", "en", "Language that the teachers know. Default: en.")] = None,
+    languages: Annotated[str | None, option("--languages", "de,fr", "Languages to learn. Default: all.")] = None,
+    resume: Resume = False,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Teach a student further languages: its vectors of translations approach the teachers' vectors of the texts."""
+    from adiabat.config.distillation import MultilingualSettings
+
+    names = {"distill.student": student, "distill.out": out, "distill.teachers": teachers}
+    learned = [name.strip() for name in (languages or "").split(",") if name.strip()]
+    sources = {"lessons.source": source, "lessons.parallel": parallel, "lessons.languages": learned}
+    settings = settings_of(MultilingualSettings, config, assignments, seed=seed, device=device, texts={**names, **sources})
+    import adiabat
+
+    result = adiabat.distill_multilingual(settings=settings, resume=resume)
+    show(result, as_json=as_json, location=settings.distill.out)
+
+
+@distill.command()
+def pair(
+    query: Annotated[str, typer.Argument(metavar="QUERY_MODEL", help="Model whose query tower is taken, such as a fitted static model.")],
+    document: Annotated[
+        str, typer.Argument(metavar="DOCUMENT_MODEL", help="Model whose document tower is taken; its stores serve the pair.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the pair, a MODEL.")],
+) -> None:
+    """Combine a small query tower with the document tower that made an index."""
+    import adiabat
+
+    towers = adiabat.distill_pair(query, document, out)
+    sizes = [sum(weights.numel() for weights in tower.parameters()) for tower in (towers.query, towers.document)]
+    say(f"{sizes[0]:,} parameters embed queries, {sizes[1]:,} embed documents")
+    answer(str(out))
+
+
+@distill.command()
+def ablate(
+    teacher: Annotated[str, typer.Argument(metavar="MODEL", help="Teacher.")],
+    suite: Annotated[str | None, option("--suite", "SUITE", "TOML file of tasks, or a suite by name (ablate.suite).")] = None,
+    out: Annotated[Path | None, option("--out", "DIR", "Directory of models and result (ablate.out).")] = None,
+    texts: Annotated[list[str] | None, option("--texts", "CORPUS", "Texts for the step `fit` (ablate.texts); repeatable.")] = None,
+    queries: Annotated[list[str] | None, option("--queries", "DATA", "Examples whose queries are added; repeatable.")] = None,
+    pairs: Annotated[str | None, option("--pairs", "DATA", "Queries with documents, for the step `pairs` (ablate.pairs).")] = None,
+    resume: Resume = False,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a static model step by step, and measure each step on a suite."""
+    from adiabat.config.distillation import AblateSettings
+
+    files = {"ablate.suite": suite, "ablate.out": out, "ablate.pairs": pairs, "ablate.texts": texts, "ablate.queries": queries}
+    settings = settings_of(AblateSettings, config, assignments, seed=seed, device=device, texts=files)
+    import adiabat
+
+    result = adiabat.distill_ablate(teacher, settings=settings, resume=resume)
+    show(result, as_json=as_json, location=result.page)

@@ -8,7 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.dual_training import MemorySection, TowersSection, TrainRunSection, TrainSection
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
-from adiabat.config.overlays import TRAIN_TABLES
+from adiabat.config.reader import TRAIN_TABLES
 from adiabat.config.section import Bytes, Seconds, Section, SeedNumbers, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection
 from adiabat.config.tasks import AnyTask, require_names

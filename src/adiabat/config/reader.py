@@ -3,14 +3,13 @@
 import codecs
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from adiabat.config.overlays import with_values
 from adiabat.config.section import (
     Choice,
     IdleError,
@@ -19,6 +18,8 @@ from adiabat.config.section import (
     Section,
     by_kind,
     defaults_of,
+    nest,
+    overlaid,
     sections_in,
 )
 from adiabat.config.validation import ADVISED, idle_phrases, misfit_phrase, single_table_phrase, unknown_kind_phrase, unknown_phrases
@@ -273,3 +274,29 @@ def _toml_value(text: str) -> Any:
     except tomllib.TOMLDecodeError:
         return text.lstrip()
     return table["value"] if len(table) == 1 else text.lstrip()
+
+
+TRAIN_TABLES = ("job", "encoder", "data", "towers", "mixture", "batches", "train", "memory", "run")
+"""Tables of a RUN.toml that all runs of an experiment share."""
+
+
+def with_values(kind: type[Section] | None, table: Mapping[str, Any], values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """A table with values laid over it, by their dotted keys: a table or its `kind` before its other keys, otherwise in their order."""
+
+    def position(keyed: tuple[str, Any]) -> tuple[int, bool]:
+        parts = keyed[0].split(".")
+        return (len(parts) - 1, True) if parts[-1] == "kind" else (len(parts), False)
+
+    table = dict(table)
+    for key, value in sorted(values, key=position):
+        table = overlaid(kind, table, nest(key.split("."), value))
+    return table
+
+
+def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value with its dotted key; a table with `low` or `high` is a range of values."""
+    for name, value in table.items():
+        if isinstance(value, Mapping) and (value or not prefix) and not {"low", "high"} & value.keys():
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

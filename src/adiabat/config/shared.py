@@ -1,5 +1,6 @@
 """Sections that several verbs have, such as the encoder and where a job runs; and the settings of verbs that have no others."""
 
+import re
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Annotated, ClassVar, Literal, Self
@@ -8,6 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from adiabat.config.section import DropSameId, PlacedError, Section, SeedNumber, Text, Texts, each_once
 from adiabat.config.validation import Need, shown
+from adiabat.core.errors import ConfigError
 
 
 class EncoderSection(Section):
@@ -207,3 +209,9 @@ class SearchSettings(Section):
 
     encoder: RankingEncoderSection = RankingEncoderSection()
     run: DeviceSection = DeviceSection()
+
+
+def require_device_name(name: str) -> None:
+    """Refuse what names no device; whether there is such a device, `adiabat.models.device.device_of` says."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,2})?", name):
+        raise ConfigError(f"run.device must be auto, cpu, cuda or cuda:N, got {name!r}")

@@ -9,8 +9,7 @@ from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationEr
 
 from adiabat.config.dual_training import MemorySection, TowersSection, TrainRunSection, TrainSection, TrainSettings
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
-from adiabat.config.overlays import TRAIN_TABLES, leaves, with_values
-from adiabat.config.reader import _idle, _phrases, keys_of
+from adiabat.config.reader import TRAIN_TABLES, _idle, _phrases, keys_of, leaves, with_values
 from adiabat.config.section import RangeValues, Section, SeedNumbers, Text, Texts, each_once, overlaid, value_at
 from adiabat.config.shared import EncoderSection, RankingEncoderSection, RankingMeasureSection, StepsRunSection
 from adiabat.config.tasks import AnyTask, require_names

@@ -1,13 +1,9 @@
 """Examples of a source that is too long to read at once: some at a time, from wherever the last ones ended (Reimers 2021)."""
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-
-import numpy as np
-from jaxtyping import Int
 
 from adiabat.core.errors import DataError
 from adiabat.data.columns import Columns, parsed_rows
@@ -110,18 +106,3 @@ def require_streamable(source: str) -> None:
         raise DataError(
             f"{source} must hold one example a row where data.stream is true, got a BEIR folder; leave data.stream out, or write a file"
         )
-
-
-def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Int[np.ndarray, " n"]:
-    """Numbers of the queries to hold out, those with the lowest hashes, so that equal queries are on the same side.
-
-    Added data moves no query from training to validation, and the other way only where the limit (`most`) is reached.
-    """
-    hashes = np.fromiter((_hash_64(query) for query in queries), dtype=np.uint64)
-    bound = np.uint64(int(fraction * 2**64))
-    low = np.sort(hashes[hashes < bound])
-    return np.flatnonzero(hashes < (low[most] if len(low) > most else bound))
-
-
-def _hash_64(query: str) -> int:
-    return int.from_bytes(hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8], "big")

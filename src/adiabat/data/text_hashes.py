@@ -2,7 +2,7 @@
 
 import hashlib
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -101,3 +101,18 @@ def folded(text: str) -> list[str]:
         return text.lower().split()
     # Folding case can undo the normal form (Unicode's NFKC_Casefold repeats it for that reason).
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split()
+
+
+def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Int[np.ndarray, " n"]:
+    """Numbers of the queries to hold out, those with the lowest hashes, so that equal queries are on the same side.
+
+    Added data moves no query from training to validation, and the other way only where the limit (`most`) is reached.
+    """
+    hashes = np.fromiter((_hash_64(query) for query in queries), dtype=np.uint64)
+    bound = np.uint64(int(fraction * 2**64))
+    low = np.sort(hashes[hashes < bound])
+    return np.flatnonzero(hashes < (low[most] if len(low) > most else bound))
+
+
+def _hash_64(query: str) -> int:
+    return int.from_bytes(hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8], "big")

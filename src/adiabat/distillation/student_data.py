@@ -13,9 +13,9 @@ from adiabat.core.checksums import require_seal
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import read_json
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.example_stream import held_out_queries
 from adiabat.data.parallel import Translation
 from adiabat.data.records import text_id
+from adiabat.data.text_hashes import held_out_queries
 from adiabat.datasets.writer import RECORD, DatasetWriter, HashSet, create_dataset
 from adiabat.dual_encoder.dataset_cache import contents_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.config.dual_training import TrainSection, TrainSettings
-from adiabat.core.device_names import require_device_name
+from adiabat.config.shared import require_device_name
 from adiabat.core.errors import BudgetError, ConfigError, several
 from adiabat.data.example_stream import require_streamable
 from adiabat.runs.output_dir import require_fitting, require_free

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from adiabat.adiabatic.negatives import listed_negatives
-from adiabat.adiabatic.tune_setup import learning_rate_of
+from adiabat.adiabatic.tune import learning_rate_of
 from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
@@ -58,7 +58,7 @@ def require_texts(store: Store) -> None:
         raise StoreError(f'{store.path} must keep texts where variants.towers = "both", it holds vectors only; rebuild it with texts')
 
 
-def train_settings(run: SweepTrial, inputs: Mapping[str, str], context: TuningContext, job: Job) -> TrainSettings:
+def train_settings(run: SweepTrial, context: TuningContext, job: Job) -> TrainSettings:
     """Write what a run trains and validates on, and what `adiabat train` is told.
 
     Queries, their first positives and their negatives are those of a run that tunes the query tower alone.
@@ -74,7 +74,7 @@ def train_settings(run: SweepTrial, inputs: Mapping[str, str], context: TuningCo
     return checked(
         TrainSettings,
         {
-            "job": {"model": inputs["model"], "data": str(files["train"]), "out": str(job.folder)},
+            "job": {"model": context.inputs["model"], "data": str(files["train"]), "out": str(job.folder)},
             "encoder": settings.encoder.model_dump(exclude_unset=True),
             "data": {"validation": str(files["validation"]), "cache": str(job.prepared)},
             "towers": {"kind": "asymmetric"},

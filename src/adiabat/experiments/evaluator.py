@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.adiabatic.drift import MEASURES, OVERLAP_LOSS, Reading, drift_of
-from adiabat.adiabatic.drift_guard import noise_of, read_tower
 from adiabat.adiabatic.probes import ProbeSet
+from adiabat.adiabatic.regularization import noise_of, read_tower
 from adiabat.config.shared import EncoderSection, RankingMeasureSection
 from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, write_json
@@ -23,7 +23,8 @@ from adiabat.evaluation.trained_queries import trained_on, without_grid_verdicts
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
-from adiabat.results.sweep_result import Drift, TaskOutcome
+from adiabat.results.drift_judgement import Drift
+from adiabat.results.sweep_result import TaskOutcome
 from adiabat.stats.language_grid_stats import compare_grids
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import TaskScores

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.overlays import with_values
-from adiabat.config.reader import checked
+from adiabat.config.reader import checked, with_values
 from adiabat.config.section import Section, overlaid, value_at
 from adiabat.config.sweeps import SweepSettings, TuneVariantSection, VariantSection
 from adiabat.config.tuning import TuneSettings

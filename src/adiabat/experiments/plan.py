@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adiabat.config.budgets import PlanSection, PlanSettings
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.overlays import TRAIN_TABLES
-from adiabat.config.reader import checked
+from adiabat.config.reader import TRAIN_TABLES, checked
 from adiabat.config.section import overlaid
 from adiabat.config.training_choices import InBatchLoss
 from adiabat.config.validation import unmet_need

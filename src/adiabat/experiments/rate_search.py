@@ -6,17 +6,17 @@ runs: 1.9 with the ten rates of the default.
 """
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from adiabat.adiabatic.drift import MEASURES
 from adiabat.adiabatic.negatives import mined_negatives_note
-from adiabat.adiabatic.stored_loss import DriftingDocuments
-from adiabat.adiabatic.tune_checks import LATER, WORDS, inputs_of, require_named
-from adiabat.adiabatic.tune_setup import check_settings, make_loop, prepared_tower, writing
-from adiabat.adiabatic.tuning_context import TuningContext
+from adiabat.adiabatic.stored_loss import StoredDocuments
+from adiabat.adiabatic.tune import check_settings, make_loop, writing
+from adiabat.adiabatic.tune_checks import LATER, WORDS, require_named
+from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
 from adiabat.config.tuning import RateSearchSection, TuneSettings
 from adiabat.core.errors import ConfigError, DivergedError, JobError
 from adiabat.core.files import sole_writer
@@ -66,7 +66,7 @@ class PlannedTrial:
 def make_trial(planned: PlannedTrial, context: TuningContext, settings: TuneSettings, search: Path, watch: Watch) -> RateTrial:
     """Make a run, which ends when its drift leaves the band, or its steps are done."""
     own = planned.settings(settings)
-    objective = context.drifting(prepared_tower(context.model.query, own)[0], own)
+    objective = context.objective(prepared_tower(context.model.query, own)[0], own, validated=False)
     loop = _loop(planned, objective, settings, search, watch)
     try:
         with side_passes(objective.encoder, precision=settings.run.precision) as objective.passes:
@@ -81,15 +81,18 @@ def clear_trial(planned: PlannedTrial, search: Path) -> None:
     shutil.rmtree(Job(planned.folder(search)).checkpoints, ignore_errors=True)
 
 
-def _loop(planned: PlannedTrial, objective: DriftingDocuments, settings: TuneSettings, search: Path, watch: Watch) -> Loop:
+def _loop(planned: PlannedTrial, objective: StoredDocuments, settings: TuneSettings, search: Path, watch: Watch) -> Loop:
     steps, folder = settings.rate_search.steps, planned.folder(search)
     every = -(-steps // settings.rate_search.looks)
     # No model is left, so that no weights are kept to come back to.
     limits = Limits(every, None, None, max_steps=steps, keep="last", **writing(settings))
 
+    limit = objective.guard.most if objective.guard else None
+    assert limit is not None, "a search has a guard with a limit"
+
     def show(position: Position) -> None:
         drift = position.best.loss if position.best else 0.0
-        watch.progress(f"{planned.name}: drift {drift:.3g} of {objective.guard.most:.3g}", position.step, steps)
+        watch.progress(f"{planned.name}: drift {drift:.3g} of {limit:.3g}", position.step, steps)
 
     folder.mkdir(parents=True, exist_ok=True)
     return make_loop(objective, planned.settings(settings), folder, limits=limits, watch=show, note=watch.note)
@@ -133,31 +136,28 @@ def safe_rate(
     """
     check_settings(settings)
     _check_settings(settings)
-    inputs = inputs_of(model_name, store_path, data_path)
-    require_named(inputs, settings)
+    context = TuningContext(load_model, store_path, data_path, model_name)
+    require_named(context.inputs, settings)
     begun = is_described(out, SEARCH)
     if note := require_begun(out, "search for a safe rate", begun=begun, resume=resume):
         watch.note(note)
     if begun:
         # Before the data: settings that were left out make faults that speak of anything but resuming.
-        require_same(Job(out), {SEARCH: inputs, **settings.model_dump()}, rules=RULES, unknown=RULES.words)
-    context = TuningContext(load_model, store_path, data_path)
+        require_same(Job(out), {SEARCH: context.inputs, **settings.model_dump()}, rules=RULES, unknown=RULES.words)
     context.examples(settings.data)
-    _claim(context, inputs, out, settings, begun=begun)
+    _claim(context, out, settings, begun=begun)
     if note := _mined_note(context, settings):
         watch.note(note)
-    return search_rates(context, inputs, out, settings=settings, command=command, watch=watch)
+    return search_rates(context, out, settings=settings, command=command, watch=watch)
 
 
-def search_rates(
-    context: TuningContext, inputs: Mapping[str, str], folder: Path, *, settings: TuneSettings, command: str = "", watch: Watch = SILENT
-) -> SafeRate:
+def search_rates(context: TuningContext, folder: Path, *, settings: TuneSettings, command: str = "", watch: Watch = SILENT) -> SafeRate:
     """Make the runs of a search that are still to be made."""
     folder.mkdir(exist_ok=True)
     with sole_writer(folder):
         rows = _rows_at(folder / "trials.parquet", settings.watched.measure)
         rate = _Search(context, settings, folder, rows, watch).find()
-        found = _result(context, settings, inputs, rows.every, rate, command)
+        found = _result(context, settings, rows.every, rate, command)
         write_report(found, folder)
     return found
 
@@ -182,10 +182,10 @@ def _check_settings(settings: TuneSettings) -> None:
         raise ConfigError(f"tune.learning_rate must be safe where the rate is looked for, got {settings.tune.learning_rate:g}")
 
 
-def _claim(context: TuningContext, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, *, begun: bool) -> None:
+def _claim(context: TuningContext, folder: Path, settings: TuneSettings, *, begun: bool) -> None:
     # Before anything is written.
     context.require_possible([settings])
-    description = {SEARCH: {**inputs, **context.digests(settings, *context.examples(settings.data))}, **settings.model_dump()}
+    description = {SEARCH: {**context.inputs, **context.digests(settings, *context.examples(settings.data))}, **settings.model_dump()}
     if begun:
         require_same(Job(folder), description, rules=RULES)
     with claimed_for_jobs(folder, lambda: description, begun=begun):
@@ -193,9 +193,9 @@ def _claim(context: TuningContext, inputs: Mapping[str, str], folder: Path, sett
         pass
 
 
-def rate_for_run(context: TuningContext, inputs: Mapping[str, str], folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
+def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
     """Search for the largest safe rate before a run, and give the run's settings at that rate."""
-    return at_safe_rate(settings, search_rates(context, inputs, folder, settings=settings, watch=watch))
+    return at_safe_rate(settings, search_rates(context, folder, settings=settings, watch=watch))
 
 
 def at_safe_rate(settings: TuneSettings, found: SafeRate) -> TuneSettings:
@@ -245,10 +245,8 @@ class _Search:
         clear_trial(planned, self.folder)
 
 
-def _result(
-    context: TuningContext, settings: TuneSettings, inputs: Mapping[str, str], trials: list[RateTrial], rate: float | None, command: str
-) -> SafeRate:
-    guard, section = context.guard(settings), settings.rate_search
+def _result(context: TuningContext, settings: TuneSettings, trials: list[RateTrial], rate: float | None, command: str) -> SafeRate:
+    guard, section, inputs = context.guard(settings), settings.rate_search, context.inputs
     rates = sorted({*section.rates, *(one.rate for one in trials)})
     assert guard.most is not None
     return SafeRate(

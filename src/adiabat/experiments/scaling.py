@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.config.budgets import ScalingSettings
-from adiabat.config.overlays import TRAIN_TABLES
+from adiabat.config.reader import TRAIN_TABLES
 from adiabat.core.errors import ConfigError, JobError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.dual_encoder.dataset_cache import cache_folder

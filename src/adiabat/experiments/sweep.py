@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.adiabatic.regularization import require_apart
-from adiabat.adiabatic.tune_data import examples_digest
-from adiabat.adiabatic.tune_setup import check_settings
+from adiabat.adiabatic.tune import check_settings
+from adiabat.adiabatic.tuning_context import examples_digest
 from adiabat.config.section import Section
 from adiabat.config.sweeps import SweepSettings, TrainSweepSettings, TuneSweepSettings, VariantSection
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, several

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adiabat.adiabatic.probes import ProbeSet
-from adiabat.adiabatic.tune import TuningRun
+from adiabat.adiabatic.tune import TuningRun, learning_rate_of
 from adiabat.adiabatic.tune_checks import inputs_of
-from adiabat.adiabatic.tune_setup import learning_rate_of
 from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.sweeps import SweepSettings, TrainSweepSettings, TuneSweepSettings
 from adiabat.config.tasks import SuiteSettings
@@ -34,8 +33,9 @@ from adiabat.models.device import device_name, device_of
 from adiabat.models.embedding_head import NAMES
 from adiabat.models.towers import DualEncoder
 from adiabat.models.trained_file import trained_by
+from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import TrainingRecord
-from adiabat.results.sweep_result import Drift, SweepRun
+from adiabat.results.sweep_result import SweepRun
 from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import read_log
 from adiabat.training.run_record import finished
@@ -233,7 +233,7 @@ class TuneSweepRunner(SweepRunner):
         def load() -> DualEncoder:
             return self.load(self.inputs["model"], self.settings.encoder)
 
-        return TuningContext(load, Path(self.inputs["store"]), self.inputs["data"])
+        return TuningContext(load, Path(self.inputs["store"]), self.inputs["data"], self.inputs["model"])
 
     @cached_property
     def probes(self) -> ProbeSet | None:
@@ -281,11 +281,9 @@ class TuneSweepRunner(SweepRunner):
     def train(self, trial: SweepTrial, job: Job, *, resume: bool, watch: Watch) -> None:
         """Tune the query tower, or both towers."""
         if trial.both:
-            train(self.load, train_settings(trial, self.inputs, self.context, job), resume=resume, command=self.command, watch=watch)
+            train(self.load, train_settings(trial, self.context, job), resume=resume, command=self.command, watch=watch)
             return
-        begun = TuningRun.begin(
-            self.context, self.inputs, job.folder, settings=trial.tuned, resume=resume, watch=watch, find_rate=rate_for_run
-        )
+        begun = TuningRun.begin(self.context, job.folder, settings=trial.tuned, resume=resume, watch=watch, find_rate=rate_for_run)
         begun.carry_out(resume=resume, command=self.command)
 
     def drift(self, trial: SweepTrial, model: DualEncoder) -> Drift | None:

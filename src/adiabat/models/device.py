@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from adiabat.core.device_names import require_device_name
+from adiabat.config.shared import require_device_name
 from adiabat.core.errors import ConfigError, is_out_of_memory
 
 

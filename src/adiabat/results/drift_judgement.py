@@ -1,8 +1,8 @@
-"""How far a tower may drift, without labels; and does that agree with what labels say of a series of rates?"""
+"""How far answers to unlabelled probes drift: what a sweep measures, how far it may go, and whether that agrees with labels."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal
 
@@ -93,3 +93,20 @@ def judge(steps: Sequence[Step], limit: float) -> Judgement:
         harmed=beyond[0].harmed if beyond else (),
         bracket=(max((step.drift for step in harmless), default=0.0), beyond[0].drift if beyond else None),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How far what a tuned tower finds for probe texts is from what the untuned one finds.
+
+    Attributes:
+        probes: How many texts.
+        means: Measure to its mean over probes; `adiabat.adiabatic.drift` has the formulas.
+        errors: Measure to the standard error of that mean.
+        groups: Group of probes, such as a language, to the means of its probes.
+    """
+
+    probes: int
+    means: dict[str, float]
+    errors: dict[str, float]
+    groups: dict[str, dict[str, float]] = field(default_factory=dict)

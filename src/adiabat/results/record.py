@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from pydantic import TypeAdapter, ValidationError
 
-from adiabat.core.errors import DataError, JobError, several
+from adiabat.core.errors import DataError, JobError, MissingDependencyError, several
 from adiabat.core.files import make_folder, read_json, sealed_json, write_together
 from adiabat.core.text import printable
-from adiabat.results.frames import frame_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -186,3 +185,12 @@ def _clean(plain: Any) -> Any:
     if isinstance(plain, list | tuple):
         return [_clean(value) for value in plain]
     return plain
+
+
+def frame_of(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
+    """Make a DataFrame with a row for each mapping; keys of nested ones are joined by dots."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingDependencyError("pandas", extra="frames", purpose="to_frame()") from error
+    return pandas.json_normalize(list(rows))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange, Verdict
 from adiabat.results.record import Record
 from adiabat.results.suite_result import Kind
@@ -39,23 +40,6 @@ class TaskOutcome:
     def main(self) -> Change:
         """The change that carries the verdict."""
         return self.changes[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """How far what a tuned tower finds for probe texts is from what the untuned one finds.
-
-    Attributes:
-        probes: How many texts.
-        means: Measure to its mean over probes; `adiabat.adiabatic.drift` has the formulas.
-        errors: Measure to the standard error of that mean.
-        groups: Group of probes, such as a language, to the means of its probes.
-    """
-
-    probes: int
-    means: dict[str, float]
-    errors: dict[str, float]
-    groups: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from jaxtyping import Int, Int64
 from adiabat.core.errors import AdiabatError, DataError, several
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import cut
-from adiabat.data.corpora import documents_file
 from adiabat.data.examples import is_beir_examples
 from adiabat.data.records import ExampleSet, text_id
 from adiabat.data.table_rows import table_form
@@ -267,7 +266,7 @@ def require_inputs(examples: Iterable[str], *, corpora: Iterable[str] = (), stor
     checks: list[tuple[Callable[[str], object], Iterable[str]]] = [
         (Store.open, stores),
         (lambda source: is_beir_examples(source) or table_form(source), examples),
-        (lambda source: table_form(documents_file(source)), corpora),
+        (_corpus_form, corpora),
     ]
     faults: list[AdiabatError] = []
     for check, sources in checks:
@@ -280,3 +279,10 @@ def require_inputs(examples: Iterable[str], *, corpora: Iterable[str] = (), stor
         raise DataError(several(map(str, faults)))
     if faults:
         raise faults[0]
+
+
+def _corpus_form(source: str) -> object:
+    # Tuning has no corpus to check, and need not load what reads one.
+    from adiabat.data.corpora import documents_file
+
+    return table_form(documents_file(source))

@@ -10,8 +10,7 @@ import tomli_w
 
 from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.overlays import TRAIN_TABLES
-from adiabat.config.reader import checked
+from adiabat.config.reader import TRAIN_TABLES, checked
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import Watch
 from adiabat.experiments.plan import plan

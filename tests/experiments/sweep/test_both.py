@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from adiabat.adiabatic.tune_checks import inputs_of
 from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import ConfigError
@@ -70,9 +69,8 @@ def test_train_with_a_document_tower_that_stays_is_tune(world: Path) -> None:
     settings = settings_of(world, variants=TOWERS, grid={"tune": {"batch_size": [5]}}, tune=tune)
     found = run(settings).runs[0]
     (planned,) = (one for one in plan_runs(settings) if one.both)
-    inputs = inputs_of("tiny", str(world / "store"), str(world / "triplets.jsonl"))
-    context = TuningContext(problem_model, world / "store", inputs["data"])
-    wanted = train_settings(planned, inputs, context, Job(world / "frozen"))
+    context = TuningContext(problem_model, world / "store", str(world / "triplets.jsonl"), "tiny")
+    wanted = train_settings(planned, context, Job(world / "frozen"))
     frozen = wanted.model_copy(update={"towers": wanted.towers.model_copy(update={"frozen": "document"})})
     assert isinstance(frozen, TrainSettings)
     train(load, frozen)

@@ -8,8 +8,9 @@ import pytest
 
 from adiabat.core.errors import DataError, JobError
 from adiabat.experiments.sweep_rows import rows_at
+from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange
-from adiabat.results.sweep_result import Drift, SweepRun, TaskOutcome
+from adiabat.results.sweep_result import SweepRun, TaskOutcome
 
 CHANGE = Change(
     "PND", "cosine", True, 0.2, (0.1, 0.3), before=0.25, improvement=20.0, difference=-0.05, difference_interval=(-0.07, -0.03),

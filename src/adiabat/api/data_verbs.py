@@ -1,0 +1,166 @@
+"""`adiabat.mine`, `.inspect` and `.make`: hard negatives, what a data set holds, and known data sets from their published files.
+
+Each imports its work when it is called: without a model, profiles and makers need no torch, which takes seconds to load.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of
+from adiabat.api.call import Progress, called
+from adiabat.config import dataset_settings
+from adiabat.config.dataset_settings import InspectSettings, MineSettings
+from adiabat.config.section import Section
+from adiabat.core.errors import ConfigError
+from adiabat.runs.output_dir import require_free
+
+if TYPE_CHECKING:
+    from adiabat.datasets.writer import DatasetSummary
+    from adiabat.mining.mine import Mining
+    from adiabat.models.model_names import Model
+    from adiabat.profiling.profile_record import Inspection
+
+
+def mine(
+    data: Data,
+    corpus: Data,
+    out: PathLike,
+    *,
+    model: PathLike | None = None,
+    store: PathLike | None = None,
+    index: PathLike | None = None,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
+) -> "Mining":
+    """Find hard negatives: documents of a corpus that rank high for a query and are not among its answers.
+
+    Args:
+        data: Queries with positives.
+        corpus: Where negatives come from; or a store that keeps its texts.
+        out: File of the examples with their negatives: ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``; statistics lie beside it.
+        model: Its query tower ranks, where ``source`` is ``dense`` or ``fused``.
+        store: Vectors of the corpus by that model.
+        index: Directory in which the BM25 index is kept for other runs; None keeps none.
+        settings: `MineSettings`, a TOML file or nested dicts; ``adiabat settings mine`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``source="dense"`` or ``relative_margin=0.05``.
+
+    Returns:
+        Files and counts; other functions take it in place of the mined file.
+
+    Raises:
+        AdiabatError: If data, corpus, model or settings are unusable.
+
+    Example:
+        >>> mined = adiabat.mine([{"query": "document 3", "pos": ["d3"]}], "corpus.jsonl", out="mined.jsonl")
+        >>> mined.out.exists()
+        True
+    """
+    chosen = settings_of(MineSettings, settings, options, section="mine", function="mine")
+    from adiabat.mining.mine import mine as mine_negatives
+    from adiabat.models.model_names import load_with
+
+    with called("mine", progress) as call:
+        return mine_negatives(
+            data_of(data, "data"),
+            data_of(corpus, "corpus"),
+            Path(path_of(out, "out")),
+            load=partial(load_with, device=chosen.run.device),
+            model=None if model is None else path_of(model, "model"),
+            store=optional_path(store, "store"),
+            index=optional_path(index, "index"),
+            settings=chosen,
+            command=call.command,
+            watch=call.watch,
+        )
+
+
+def inspect(
+    data: Data, *, model: "Model | None" = None, settings: SettingsLike = None, progress: Progress = None, **options: Any
+) -> "Inspection":
+    """Profile a data set: counts, lengths, duplicates, languages, topics, and faults by line.
+
+    Args:
+        data: Examples, a corpus, a BEIR folder or a language grid; or rows in memory.
+        model: Counts tokens by its tokenizer; None counts words and characters.
+        settings: `InspectSettings`, a TOML file or nested dicts; ``adiabat settings inspect`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``split="train"``.
+
+    Returns:
+        The profile; faults of single rows are part of it.
+
+    Raises:
+        AdiabatError: If the data cannot be read, or a setting has no effect.
+
+    Example:
+        >>> adiabat.inspect([{"query": "What is a graph?", "positive": "Nodes and edges."}]).rows
+        1
+    """
+    chosen = settings_of(InspectSettings, settings, options, section="inspect", function="inspect")
+    from adiabat.profiling.profile import inspect as inspect_data
+
+    tokens = None
+    if model is not None:
+        require_model(model, "model")
+        from adiabat.models.model_names import load
+        from adiabat.profiling.text_lengths import ModelTokens
+
+        tokens = ModelTokens(load(model, settings=chosen.encoder))
+    with called("inspect", progress) as call:
+        return inspect_data(data_of(data, "data"), settings=chosen, tokens=tokens, watch=call.watch)
+
+
+MAKERS: Mapping[str, tuple[type[Section], str]] = {
+    "msmarco": (dataset_settings.MsmarcoSettings, "msmarco"),
+    "squad": (dataset_settings.SquadSettings, "squad"),
+    "hotpotqa": (dataset_settings.HotpotqaSettings, "hotpotqa"),
+    "xnli": (dataset_settings.XnliSettings, "xnli"),
+    "arxiv-negatives": (dataset_settings.ArxivSettings, "arxiv"),
+}
+"""Data set to its settings and to the module of `adiabat.datasets` that makes it."""
+
+
+def make(
+    kind: str, source: PathLike, out: PathLike, *, settings: SettingsLike = None, progress: Progress = None, **options: Any
+) -> "DatasetSummary":
+    """Make a known data set from the files that its publisher offers.
+
+    Args:
+        kind: ``msmarco``, ``squad``, ``hotpotqa``, ``xnli`` or ``arxiv-negatives``.
+        source: The publisher's file or folder.
+        out: A new directory.
+        settings: Settings of the kind, a TOML file or nested dicts; ``adiabat settings data squad`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``seed=1``.
+
+    Returns:
+        Files and counts; other functions take it in place of the directory.
+
+    Raises:
+        AdiabatError: If the source or a setting is unusable; then nothing is written.
+
+    Example:
+        >>> made = adiabat.make("squad", "train-v1.1.json", out="squad")
+        >>> made.documents
+        2
+    """
+    kind_of_settings, module = maker_of(kind)
+    chosen = settings_of(kind_of_settings, settings, options, section=module, function="make")
+    folder = Path(path_of(out, "out"))
+    require_free(folder, resume=False)
+    maker = getattr(import_module(f"adiabat.datasets.{module}"), f"make_{module}")
+    with called("make", progress) as call:
+        summary: DatasetSummary = maker(Path(path_of(source, "source")), folder, chosen, watch=call.watch)
+    return summary
+
+
+def maker_of(kind: str) -> tuple[type[Section], str]:
+    """Settings and module of a known data set."""
+    if kind not in MAKERS:
+        raise ConfigError(f"KIND must be one of {', '.join(MAKERS)}, got {kind}; choose one")
+    return MAKERS[kind]

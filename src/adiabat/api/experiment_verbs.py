@@ -1,0 +1,238 @@
+"""`adiabat.sweep`, `.scaling`, `.plan` and `.safe_rate`: experiments of many runs.
+
+Each imports its experiment when it is called: a plan needs no torch, which takes seconds to load.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of, settings_table
+from adiabat.api.call import Progress, called
+from adiabat.config.budgets import PlanSettings, ScalingSettings
+from adiabat.config.sweeps import SWEEPS, SweepSettings, sweep_kind
+from adiabat.config.tuning import TuneSettings
+from adiabat.results.rate_search_result import SafeRate
+from adiabat.results.scaling_result import ScalingResult
+from adiabat.results.sweep_result import SweepResult
+from adiabat.runs.finish import write_report
+from adiabat.runs.output_dir import claimed
+
+if TYPE_CHECKING:
+    from adiabat.config.shared import EncoderSection
+    from adiabat.models.model_names import Model
+    from adiabat.models.towers import DualEncoder
+
+
+def sweep(
+    settings: SettingsLike, *, out: PathLike | None = None, resume: bool = False, progress: Progress = None, **options: Any
+) -> SweepResult:
+    """Tune or train with every combination of settings, measure each model on the same tasks, and rank them.
+
+    Variants may be settings that go together, and in a sweep over ``train`` data sets or models. Each run is an ordinary job in
+    ``OUT/runs``; a run that diverges, lacks memory or cannot pay for a step leaves a row that says so.
+
+    Args:
+        settings: `TuneSweepSettings` or `TrainSweepSettings`, a TOML file or nested dicts; ``adiabat settings sweep tune`` and
+            ``adiabat settings sweep train`` list them.
+        out: Directory of the sweep; None takes ``sweep.out``.
+        resume: Continue an interrupted sweep; values, variants and seeds may have been added.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``seeds=[0, 1]`` or ``device="cuda"``.
+
+    Returns:
+        The result: a row for each run, and the ranking.
+
+    Raises:
+        AdiabatError: If settings, models, data, tasks or directory are unusable.
+
+    Example:
+        >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
+        >>> spec = {
+        ...     "job": {"model": "demo", "store": "store", "data": "train.jsonl"},
+        ...     "tune": {"max_epochs": 1, "batches_per_epoch": 2},
+        ...     "grid": {"tune": {"learning_rate": [1e-6, 1e-5]}},
+        ...     "tasks": [{"kind": "retrieval", "data": "test.jsonl", "corpus": "corpus.jsonl", "stores": ["store"]}],
+        ...     "probes": {"use": False},
+        ... }
+        >>> result = adiabat.sweep(spec, out="sweep", resamples=100)
+        >>> [run.status for run in result.runs]
+        ['done', 'done']
+    """
+    verb = _verb(settings, options)
+    kind = sweep_kind({"sweep": {"verb": verb}})
+    # The type of a settings object names a verb that its table may leave out.
+    options = {**options, "verb": verb} if isinstance(settings, SweepSettings) else options
+    folder = None if out is None else path_of(out, "out")
+    chosen = settings_of(kind, settings, {**options, "out": folder}, section="sweep", function="sweep")
+    from adiabat.experiments.sweep import sweep as run_sweep
+    from adiabat.models.model_names import load_with
+
+    with called("sweep", progress) as call:
+        result = run_sweep(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
+    return replace(result, folder=Path(str(chosen.sweep.out)))
+
+
+def _verb(settings: SettingsLike, options: Mapping[str, Any]) -> Any:
+    """The verb that keywords or settings name; otherwise that of a settings object's type."""
+    for section in (options, options.get("sweep"), settings_table(settings, SweepSettings).get("sweep")):
+        if isinstance(section, Mapping) and section.get("verb") is not None:
+            return section["verb"]
+    return next((verb for verb, kind in SWEEPS.items() if isinstance(settings, kind)), "tune")
+
+
+def scaling(
+    settings: SettingsLike, *, out: PathLike | None = None, resume: bool = False, progress: Progress = None, **options: Any
+) -> ScalingResult:
+    """Train every size with every method to every budget, and fit laws of the loss (Ziarko et al. 2024).
+
+    Args:
+        settings: `ScalingSettings`, a TOML file or nested dicts; ``adiabat settings scaling`` lists them.
+        out: Directory of the experiment; None takes ``scaling.out``.
+        resume: Continue an interrupted experiment; models, methods, budgets and seeds may have been added.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``budgets=[1e12, 4e12]`` (FLOPs) or ``device="cuda"``.
+
+    Returns:
+        The result: a row for each run, and laws, frontiers and profiles.
+
+    Raises:
+        AdiabatError: If settings, models, data or directory are unusable, or every run failed.
+
+    Example:
+        >>> spec = {
+        ...     "models": [{"model": "demo", "blocks": [1], "pretraining_rate": 0.01}],
+        ...     "job": {"data": "train.jsonl"},
+        ...     "data": {"corpus": "corpus.jsonl", "validation_fraction": 0.4},
+        ...     "train": {"batch_size": 4},
+        ... }
+        >>> result = adiabat.scaling(spec, out="scaling", budgets=[1e7, 2e7], least_steps=1, resamples=10)
+        >>> len(result.runs)
+        2
+    """
+    folder = None if out is None else path_of(out, "out")
+    chosen = settings_of(ScalingSettings, settings, {**options, "out": folder}, section="scaling", function="scaling")
+    from adiabat.experiments.scaling import scaling as run_scaling
+    from adiabat.models.model_names import load_with
+
+    with called("scaling", progress) as call:
+        result = run_scaling(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
+    return replace(result, folder=Path(str(chosen.scaling.out)))
+
+
+def plan(
+    *,
+    runs: PathLike | None = None,
+    out: PathLike | None = None,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
+) -> ScalingResult:
+    """Choose model, method, tokens and rate for a training budget, with reasons and intervals (Ziarko et al. 2024).
+
+    Args:
+        runs: Result or directory of a scaling experiment, or its ``runs.parquet``; None uses published figures.
+        out: Directory for the page and ``train.toml``; None writes nothing.
+        settings: `PlanSettings`, a TOML file or nested dicts; ``adiabat settings plan`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``budget=1e17`` (FLOPs), ``budget_seconds="8h"``, ``memory="24GiB"`` or
+            ``data_tokens=1e9``.
+
+    Returns:
+        The advice, with the laws that it rests on.
+
+    Raises:
+        AdiabatError: If settings or directory are unusable, or the runs do not suffice.
+
+    Example:
+        >>> advice = adiabat.plan(budget=1e17).advice
+        >>> advice.candidates[0].way.method
+        'lora'
+    """
+    places = {"runs": None if runs is None else path_of(runs, "runs"), "out": None if out is None else path_of(out, "out")}
+    chosen = settings_of(PlanSettings, settings, {**options, **places}, section="plan", function="plan")
+    from adiabat.experiments.plan import plan as make_plan
+
+    with called("plan", progress) as call, claimed(optional_path(chosen.plan.out, "out"), kind="plan") as folder:
+        result = make_plan(_load, chosen, command=call.command, watch=call.watch)
+        if folder is None:
+            return result
+        write_report(result, folder)
+        return replace(result, folder=folder)
+
+
+def _load(name: str, section: "EncoderSection") -> "DualEncoder":
+    # A plan that measures nothing loads no model.
+    from adiabat.models.model_names import load_with
+
+    return load_with(name, section)
+
+
+def safe_rate(
+    model: "Model",
+    store: PathLike,
+    data: Data,
+    out: PathLike,
+    *,
+    resume: bool = False,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
+) -> SafeRate:
+    """Find the largest learning rate at which the answers to unlabelled probe texts drift no more than noise.
+
+    Args:
+        model: Where tuning starts.
+        store: Document vectors of that model.
+        data: Queries with positives and perhaps negatives that are to be tuned on.
+        out: Directory of the search.
+        resume: Continue an interrupted search; rates and seeds may have been added.
+        settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings safe-rate`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``rate_search={"low": 1e-7, "high": 1e-4}`` or ``device="cuda"``.
+
+    Returns:
+        The result, with a row for each trial.
+
+    Raises:
+        AdiabatError: If model, store, data, settings or directory are unusable.
+
+    Example:
+        >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
+        >>> rates = {"low": 1e-7, "high": 1e-6, "count": 2, "steps": 2, "looks": 1}
+        >>> result = adiabat.safe_rate("demo", store, "train.jsonl", "search", rate_search=rates, guard={"use": True, "depth": 10})
+        >>> len(result.rates)
+        2
+    """
+    tune = options.get("tune")
+    if not (isinstance(tune, Mapping) and "learning_rate" in tune):
+        options = {"learning_rate": "safe", **options}
+    chosen = settings_of(TuneSettings, settings, options, section="tune", function="safe_rate")
+    require_model(model, "model")
+    folder = Path(path_of(out, "out"))
+    from adiabat.experiments.rate_search import safe_rate as find_safe_rate
+    from adiabat.models.model_names import load, name_of
+
+    with called("safe_rate", progress) as call:
+        if note := unused_rate_note(settings):
+            call.watch.note(note)
+        result = find_safe_rate(
+            lambda: load(model, settings=chosen.encoder),
+            Path(path_of(store, "store")),
+            data_of(data, "data"),
+            folder,
+            settings=chosen,
+            model_name=name_of(model),
+            resume=resume,
+            command=call.command,
+            watch=call.watch,
+        )
+    return replace(result, folder=folder)
+
+
+def unused_rate_note(settings: SettingsLike) -> str | None:
+    """Said of a learning rate in settings that were written for tuning, which a search replaces."""
+    tune = settings_table(settings, TuneSettings).get("tune")
+    rate = tune.get("learning_rate", "safe") if isinstance(tune, Mapping) else "safe"
+    return None if rate == "safe" else f"the search tries rates of its own: tune.learning_rate = {rate} of the settings is not used"
