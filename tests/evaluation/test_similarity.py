@@ -255,6 +255,7 @@ def test_the_best_thresholds_are_those_of_a_plain_loop_over_all_similarities():
         best = best_thresholds(scores, together)
         accuracy = {level: float(((scores >= level) == together).mean()) for level in [*scores.tolist(), math.nextafter(max(scores), 2)]}
         f1 = {level: 2 * (together & (scores >= level)).sum() / (together.sum() + (scores >= level).sum()) for level in scores.tolist()}
-        assert (best.accuracy, best.f1) == (pytest.approx(max(accuracy.values())), pytest.approx(max(f1.values())))
-        assert best.accuracy_threshold == max(level for level in accuracy if accuracy[level] == max(accuracy.values()))
-        assert best.f1_threshold == max(level for level in f1 if f1[level] == max(f1.values()))
+        for name, values_of in (("accuracy", accuracy), ("F1", f1)):
+            highest = max(values_of.values())
+            assert best[f"best {name}"] == pytest.approx(highest)
+            assert best[f"threshold of best {name}"] == max(level for level in values_of if values_of[level] == highest)

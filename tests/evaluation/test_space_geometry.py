@@ -134,7 +134,7 @@ def test_ratios_are_cosines_to_a_query_over_cosines_to_its_positive() -> None:
 
 
 def test_denominators_near_zero_are_left_out_whatever_their_sign() -> None:
-    found = spaces.Ratios(np.full(5, 0.5), np.array([0.009, -0.009, 0.0, 0.01, -0.5]))
+    found = spaces.Ratios(np.full(5, 0.5), np.array([0.009, -0.009, 0.0, 0.01, -0.5]), np.zeros((5, 2), dtype=int))
     assert found.defined.tolist() == [False, False, False, True, True]
     assert found.values.tolist() == [50.0, -1.0]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from adiabat.evaluation.suite_analysis import analysed
+from adiabat.evaluation.suite_findings import analysed
 from adiabat.results.evaluation_result import Change, GridComparison, Verdict
 from adiabat.results.suite_result import Pairing, Score, SuiteGrid, SuiteModel, SuiteResult, SuiteTask, UnitRow
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.evaluation.suite_analysis import analysed
+from adiabat.evaluation.suite_findings import analysed
 from adiabat.report.suite_headline import Overview
 from adiabat.results.suite_result import ModelStanding, SuiteResult, by_kind, equal_values
 from tests.report.sample_suites import full_suite, make_pairing, make_suite, make_task

@@ -17,13 +17,20 @@ from adiabat.data.records import ExampleSet, LanguageGridSet
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.evaluation.language_grid_tasks import grid_result, score_nli_grid
 from adiabat.evaluation.retrieval import retrieval_result, score_retrieval
-from adiabat.evaluation.retrieval_data import identical_documents
-from adiabat.evaluation.systems import Role, System, baseline_system, refuse_unused_stores, similarities_of, store_inputs
-from adiabat.evaluation.trained_queries import measure_unseen, trained_on, with_overlap
+from adiabat.evaluation.systems import (
+    Role,
+    System,
+    baseline_system,
+    identical_documents,
+    refuse_unused_stores,
+    similarities_of,
+    store_inputs,
+)
 from adiabat.models.device import device_name
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
-from adiabat.results.evaluation_result import ChangedQuery, DatasetResult, Result
+from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Result, TrainedOn, Unseen
+from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import TaskScores
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.search import hits_of, search
@@ -176,10 +183,45 @@ def _measure(
     if isinstance(grid, LanguageGridSet):
         result = grid_result(scores[0], other, grid, role=dataset.role, **drawing)
     else:
-        result = replace(retrieval_result(scores[0], other, role=dataset.role, **drawing), unseen=measure_unseen(scores, **drawing))
+        result = replace(retrieval_result(scores[0], other, role=dataset.role, **drawing), unseen=_measure_unseen(scores, **drawing))
     result = replace(result, notes=[*result.notes, *_other_similarity(after, before)])
     pairs = zip(systems, scores, strict=True)
-    return with_overlap(result, [overlap for system, each in pairs for overlap in trained_on(system.model.name, each)])
+    return _with_overlap(result, [overlap for system, each in pairs for overlap in each.trained_on(system.model.name)])
+
+
+def _measure_unseen(scores: Sequence[TaskScores], *, seed: int, resamples: int) -> Unseen | None:
+    """Measure on the queries without any training data of a model.
+
+    None where that is all queries or fewer than two, or where a model may have seen more than is known.
+    """
+    known = [task_scores.trained for task_scores in scores if task_scores.trained is not None]
+    if any(task_scores.unknown or task_scores.documents is None for task_scores in known):
+        return None
+    unseen = [task_scores.unseen for task_scores in known]
+    rows = np.flatnonzero(np.all(unseen, axis=0)) if unseen else ()
+    if not 2 <= len(rows) < len(scores[0].units):
+        return None
+    after, *before = ([task_scores.take(np.asarray(rows)).samples[0]] for task_scores in scores)
+    (change,) = paired_changes(after, before[0] if before else None, seed=seed, resamples=resamples)
+    return Unseen(len(rows), change)
+
+
+def _with_overlap(result: DatasetResult, overlaps: Sequence[TrainedOn]) -> DatasetResult:
+    """Add the records of training data; above a tenth of the queries, verdicts go."""
+    if all(overlap.is_proof for overlap in overlaps):
+        return replace(result, trained=list(overlaps))
+    changes, ladder = without_verdicts(result.changes), without_verdicts(result.ladder)
+    return replace(result, trained=list(overlaps), changes=changes, ladder=ladder, grid=without_grid_verdicts(result.grid))
+
+
+def without_verdicts(changes: Sequence[Change]) -> list[Change]:
+    """Changes without verdicts, of a model that saw too many of the units in training."""
+    return [replace(change, verdict=None) for change in changes]
+
+
+def without_grid_verdicts(grids: Sequence[GridComparison]) -> list[GridComparison]:
+    """Language grids without verdicts."""
+    return [replace(grid, verdicts=None, improved=None, worsened=None, improved_z=None, worsened_z=None) for grid in grids]
 
 
 def _other_similarity(after: System, before: System | None) -> list[str]:

@@ -14,7 +14,7 @@ Letters in shapes: a query languages, b document languages, n sentence pairs, p 
 compared with, c clusters, e embedding width; an underscore before a letter: checked in the function, with a message of its own.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,21 +111,20 @@ def placements(positive: Float[np.ndarray, "a b p"], negative: Float[np.ndarray,
 
 
 def measure_grid(
-    scores: Scores,
-    labels: Sequence[str],
-    *,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    clusters: Int[np.ndarray, " _n"] | None = None,
+    scores: Scores, labels: Sequence[str], *, rows: Sequence[str], columns: Sequence[str], clusters: Int[np.ndarray, " n"]
 ) -> tuple[list[Sample], list[GridSample]]:
     """Measure both comparisons in every cell, with a pseudo-value for each cluster (Vasilyev et al. 2024).
+
+    With ``influence = sum_i (V_i - U) / p + sum_j (V_j - U) / m`` over the entailment pairs i of a cluster and its others j, V the
+    placement as a share of opponents, the pseudo-value is ``U (1 - w) + C (sum_i above_i + sum_j below_j) / (p m)``, w being C times the
+    cluster's shares of both sides: one sum of whole numbers.
 
     Args:
         scores: From `grid_scores`, of one similarity or several.
         labels: ``entailment``, ``neutral`` or ``contradiction`` for each sentence pair.
         rows: Languages of the premises.
         columns: Languages of the hypotheses.
-        clusters: Cluster of each sentence pair; None takes each by itself. XNLI uses every premise three times: see `cluster_ids`.
+        clusters: Of each sentence pair, from `cluster_ids`: XNLI uses every premise three times.
 
     Returns:
         Per similarity ``PND``, averaged over both comparisons and all cells; and the grids, one per similarity and comparison. Units are
@@ -133,33 +132,44 @@ def measure_grid(
 
     Raises:
         DataError: If a label is missing from the data or unknown.
-        ValueError: If scores, labels, languages and clusters do not fit together, or a score is NaN.
+        ValueError: If a score is NaN.
     """
-    rows_of = rows_by_label(labels)
-    groups = compact_clusters(clusters, len(labels))
-    _check_fit(scores, (len(rows), len(columns), len(labels)))
+    rows_of, count = rows_by_label(labels), int(clusters.max()) + 1
+    positive = rows_of[POSITIVE]
     samples, cells = [], []
     for similarity, values in scores.items():
         pseudo_values_of = []
-        for negative in NEGATIVES:
-            sides = rows_of[POSITIVE], rows_of[negative]
-            placed = placements(values[:, :, sides[0]], values[:, :, sides[1]])
-            pseudo_values_of.append(_pseudo_values(placed, groups[sides[0]], groups[sides[1]], clusters=int(groups.max()) + 1))
-            cells.append(
-                GridSample(
-                    comparison=f"{POSITIVE}-{negative}",
-                    similarity=similarity,
-                    rows=tuple(rows),
-                    columns=tuple(columns),
-                    values=pseudo_values_of[-1].astype(np.float32),
-                    lower_is_better=True,
-                    errors=placed.errors,
-                    total=placed.total,
-                )
-            )
-        mean = np.mean(pseudo_values_of, axis=(0, 1, 2))
-        samples.append(Sample("PND", mean, similarity, lower_is_better=True, pseudo_values=True, bounds=SHARE))
+        for label in NEGATIVES:
+            negative = rows_of[label]
+            placed = placements(values[:, :, positive], values[:, :, negative])
+            groups = clusters[np.concatenate([positive, negative])]
+            lost = _cluster_sums(np.concatenate([placed.positive, placed.negative], axis=-1), groups, count)
+            shares = np.sum([np.bincount(clusters[side], minlength=count) / side.size for side in (positive, negative)], axis=0)
+            pseudo_values_of.append(pseudo_values(placed.errors, placed.total, lost, shares))
+            comparison = f"{POSITIVE}-{label}"
+            cells.append(_errors_grid(comparison, similarity, rows, columns, pseudo_values_of[-1], placed.errors, placed.total))
+        samples.append(_mean_sample("PND", similarity, pseudo_values_of))
     return samples, cells
+
+
+def _errors_grid(
+    comparison: str,
+    similarity: str,
+    rows: Iterable[str],
+    columns: Iterable[str],
+    values: Float[np.ndarray, "a b c"],
+    errors: Int[np.ndarray, "a b"],
+    total: int,
+) -> GridSample:
+    """A comparison with its pseudo-values and exact counts of errors."""
+    pseudo = values.astype(np.float32)
+    return GridSample(comparison, similarity, tuple(rows), tuple(columns), pseudo, lower_is_better=True, errors=errors, total=total)
+
+
+def _mean_sample(measure: str, similarity: str, values: Sequence[Float[np.ndarray, "a b c"]]) -> Sample:
+    """Pseudo-values of each cluster, averaged over comparisons and cells."""
+    mean = np.mean(values, axis=(0, 1, 2))
+    return Sample(measure, mean, similarity, lower_is_better=True, pseudo_values=True, bounds=SHARE)
 
 
 def cluster_ids(premises: Sequence[Hashable]) -> Int[np.ndarray, " n"]:
@@ -190,37 +200,6 @@ def rows_by_label(labels: Sequence[str]) -> dict[str, Int[np.ndarray, " r"]]:
     if faults:
         raise DataError(f"{several(faults)}; name a grid of sentence pairs that has all three labels and no other")
     return rows
-
-
-def compact_clusters(clusters: Int[np.ndarray, " _n"] | None, pairs: int) -> Int[np.ndarray, " n"]:
-    """Cluster numbers 0, 1, ... without gaps; None takes each sentence pair by itself."""
-    clusters = np.arange(pairs) if clusters is None else clusters
-    if clusters.size != pairs:
-        raise ValueError(f"clusters must have one number for each of {pairs} sentence pairs, got {clusters.size}")
-    return np.asarray(np.unique(clusters, return_inverse=True)[1])
-
-
-def _check_fit(scores: Scores, shape: tuple[int, int, int]) -> None:
-    """Refuse scores of other languages or sentence pairs."""
-    shapes = sorted({values.shape for values in scores.values()})
-    if shapes != [shape]:
-        languages = f"{shape[0]} x {shape[1]} languages"
-        raise ValueError(f"scores must be of {languages} and, as labels, of {shape[2]} sentence pairs, got {shapes}")
-
-
-def _pseudo_values(
-    placed: Placements, positive: Int[np.ndarray, " p"], negative: Int[np.ndarray, " m"], *, clusters: int
-) -> Float[np.ndarray, "a b c"]:
-    """``U + C influence`` of every cluster on the discrepancy U of every cell.
-
-    With ``influence = sum_i (V_i - U) / p + sum_j (V_j - U) / m`` over its entailment pairs i and its others j, V the placement as a share
-    of opponents, this is ``U (1 - w) + C (sum_i above_i + sum_j below_j) / (p m)``, w being C times the cluster's shares of both sides:
-    one sum of whole numbers.
-    """
-    shares = np.bincount(positive, minlength=clusters) / positive.size + np.bincount(negative, minlength=clusters) / negative.size
-    groups = np.concatenate([positive, negative])
-    lost = _cluster_sums(np.concatenate([placed.positive, placed.negative], axis=-1), groups, clusters)
-    return pseudo_values(placed.errors, placed.total, lost, shares)
 
 
 def pseudo_values(
@@ -265,6 +244,14 @@ class _Side:
     others: Bool[np.ndarray, "p m"]
     shares: Float[np.ndarray, " c"]
 
+    @classmethod
+    def of(cls, rows: Int[np.ndarray, " m"], positive: Int[np.ndarray, " p"], clusters: Int[np.ndarray, " n"]) -> "_Side":
+        asking, owners, count = clusters[positive], clusters[rows], int(clusters.max()) + 1
+        others = asking[:, None] != owners
+        compared = np.bincount(asking, weights=others.sum(axis=1), minlength=count)
+        compared += np.bincount(owners, weights=others.sum(axis=0), minlength=count)
+        return cls(rows, others, compared / max(1, int(others.sum())))
+
     @property
     def total(self) -> int:
         return int(self.others.sum())
@@ -276,7 +263,7 @@ def measure_grid_retrieval(
     labels: Sequence[str],
     *,
     similarities: Sequence[Similarity],
-    clusters: Int[np.ndarray, " _n"] | None = None,
+    clusters: Int[np.ndarray, " n"],
 ) -> tuple[list[Sample], list[GridSample]]:
     """Measure retrieval among the hypotheses of other premises in every cell, with a pseudo-value for each cluster.
 
@@ -288,51 +275,27 @@ def measure_grid_retrieval(
         hypotheses: Document vectors per language, likewise.
         labels: ``entailment``, ``neutral`` or ``contradiction`` for each sentence pair.
         similarities: To rank by.
-        clusters: Cluster of each sentence pair; None takes each by itself.
+        clusters: Of each sentence pair, from `cluster_ids`.
 
     Returns:
         As `measure_grid`, for ``PND retrieval``; nothing where no premise has candidates of others.
     """
-    rows_of, groups = rows_by_label(labels), compact_clusters(clusters, len(labels))
-    positive, count = rows_of[POSITIVE], int(groups.max()) + 1
-    sides = {name: _side(groups[positive], groups[rows_of[name]], rows_of[name], count) for name in NEGATIVES}
+    rows_of = rows_by_label(labels)
+    positive = rows_of[POSITIVE]
+    sides = {name: _Side.of(rows_of[name], positive, clusters) for name in NEGATIVES}
     if not all(side.total for side in sides.values()):
         return [], []
     samples, cells = [], []
     for similarity in similarities:
-        lost = _lost(premises, hypotheses, positive, sides, groups, similarity)
-        values = {name: pseudo_values(lost[name].sum(axis=-1) // 2, side.total, lost[name], side.shares) for name, side in sides.items()}
-        samples.append(
-            Sample(
-                MEASURE,
-                np.mean(list(values.values()), axis=(0, 1, 2)),
-                similarity,
-                lower_is_better=True,
-                pseudo_values=True,
-                bounds=SHARE,
-            )
-        )
-        cells += [
-            GridSample(
-                comparison=f"retrieval {POSITIVE}-{name}",
-                similarity=similarity,
-                rows=tuple(premises),
-                columns=tuple(hypotheses),
-                values=values[name].astype(np.float32),
-                lower_is_better=True,
-                errors=lost[name].sum(axis=-1) // 2,
-                total=side.total,
-            )
-            for name, side in sides.items()
-        ]
+        lost = _lost(premises, hypotheses, positive, sides, clusters, similarity)
+        pseudo_values_of = []
+        for name, side in sides.items():
+            errors = lost[name].sum(axis=-1) // 2
+            pseudo_values_of.append(pseudo_values(errors, side.total, lost[name], side.shares))
+            comparison = f"retrieval {POSITIVE}-{name}"
+            cells.append(_errors_grid(comparison, similarity, premises, hypotheses, pseudo_values_of[-1], errors, side.total))
+        samples.append(_mean_sample(MEASURE, similarity, pseudo_values_of))
     return samples, cells
-
-
-def _side(asking: Int[np.ndarray, " p"], owners: Int[np.ndarray, " m"], rows: Int[np.ndarray, " m"], count: int) -> _Side:
-    others = asking[:, None] != owners
-    compared = np.bincount(asking, weights=others.sum(axis=1), minlength=count)
-    compared += np.bincount(owners, weights=others.sum(axis=0), minlength=count)
-    return _Side(rows, others, compared / max(1, int(others.sum())))
 
 
 def _lost(
@@ -346,7 +309,11 @@ def _lost(
     """Lost comparisons of each cluster, once as query and once as owner: they add up to twice the errors."""
     count = int(groups.max()) + 1
     lost = {name: np.zeros((len(premises), len(hypotheses), count), dtype=np.int64) for name in sides}
-    documents = [(FixedPoint.of(vectors[positive]), _block(vectors, sides)) for vectors in hypotheses.values()]
+    documents = []
+    for vectors in hypotheses.values():
+        candidates = np.concatenate([vectors[side.rows] for side in sides.values()]).astype(np.float32)
+        lengths = np.linalg.norm(candidates.astype(np.float64), axis=1).astype(np.float32)
+        documents.append((FixedPoint.of(vectors[positive]), Block(0, torch.from_numpy(candidates), torch.from_numpy(lengths))))
     ends = np.cumsum([len(side.rows) for side in sides.values()])[:-1]
     for a, vectors in enumerate(premises.values()):
         queries = Queries(np.asarray(vectors[positive], dtype=np.float32), similarity)
@@ -357,12 +324,6 @@ def _lost(
                 lost[name][a, b] += np.bincount(groups[positive], weights=errors.sum(axis=1), minlength=count).astype(np.int64)
                 lost[name][a, b] += np.bincount(groups[side.rows], weights=errors.sum(axis=0), minlength=count).astype(np.int64)
     return lost
-
-
-def _block(vectors: Float[np.ndarray, "n e"], sides: Mapping[str, _Side]) -> Block:
-    candidates = np.concatenate([vectors[side.rows] for side in sides.values()]).astype(np.float32)
-    lengths = np.linalg.norm(candidates.astype(np.float64), axis=1).astype(np.float32)
-    return Block(0, torch.from_numpy(candidates), torch.from_numpy(lengths))
 
 
 def _at_least(queries: Queries, block: Block, levels: Float32[np.ndarray, " q"]) -> Bool[np.ndarray, "q m"]:

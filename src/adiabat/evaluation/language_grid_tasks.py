@@ -8,33 +8,25 @@ from jaxtyping import Float, Int
 from adiabat.core.errors import DataError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.language_grids import QuestionGridSet
-from adiabat.data.records import LanguageGridSet, Side, grid_id
+from adiabat.data.records import POSITIVE, LanguageGridSet, Side, grid_id
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.evaluation.language_grid_measures import MEASURE, cluster_ids, grid_scores, measure_grid, measure_grid_retrieval
 from adiabat.evaluation.systems import Role, ranking_notes, similarities_of
-from adiabat.evaluation.trained_queries import premise_overlap
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import DatasetResult
 from adiabat.stats.language_grid_stats import compare_grids, flips_notes
 from adiabat.stats.paired import paired_changes
-from adiabat.stats.samples import SHARE, GridSample, Sample, TaskScores
+from adiabat.stats.samples import SHARE, GridSample, Sample, TaskScores, TrainingOverlap
 from adiabat.store.scoring import FixedPoint, exact_table
 from adiabat.store.text_vectors import embed_texts, zero_rows
 from adiabat.store.vector_store import Store
 
-LanguageVectors = Mapping[str, Float[np.ndarray, "_n _e"]]
-Answers = Mapping[str, Int[np.ndarray, " _n"]]
-
-MEASURES = ("P@1", "RR", "PND")
-"""The first is the main measure."""
-
-CELLS = ("P@1", "PND")
-"""Measures with values for each cell."""
+Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
 
 
 def measure_question_grid(
-    questions: LanguageVectors, paragraphs: LanguageVectors, answers: Answers, *, similarities: Sequence[Similarity]
+    questions: Vectors, paragraphs: Vectors, answers: Mapping[str, Int[np.ndarray, " _n"]], *, similarities: Sequence[Similarity]
 ) -> tuple[list[Sample], list[GridSample]]:
     """Rank the paragraph that answers each question among the different paragraphs of each language.
 
@@ -62,17 +54,12 @@ def measure_question_grid(
             ]
         )
         values = {"P@1": (lost == 0).astype(np.float64), "RR": 1 / (1 + lost), "PND": lost / others}
-        means = {name: values[name].mean(axis=(0, 1)) for name in MEASURES}
-        samples += [Sample(name, mean, similarity, lower_is_better=_lower_is_better(name), bounds=SHARE) for name, mean in means.items()]
-        cells += [
-            GridSample(name, similarity, tuple(questions), tuple(paragraphs), values[name].astype(np.float32), _lower_is_better(name))
-            for name in CELLS
-        ]
+        for name, value in values.items():
+            falls = name == "PND"
+            samples.append(Sample(name, value.mean(axis=(0, 1)), similarity, lower_is_better=falls, bounds=SHARE))
+            if name != "RR":
+                cells.append(GridSample(name, similarity, tuple(questions), tuple(paragraphs), value.astype(np.float32), falls))
     return samples, cells
-
-
-def _lower_is_better(measure: str) -> bool:
-    return measure == "PND"
 
 
 def _lost(questions: FixedPoint, paragraphs: FixedPoint, answers: Int[np.ndarray, " n"], similarity: Similarity) -> Int[np.ndarray, " n"]:
@@ -82,7 +69,7 @@ def _lost(questions: FixedPoint, paragraphs: FixedPoint, answers: Int[np.ndarray
     return np.asarray(np.count_nonzero(scores >= own_scores, axis=1) - 1)
 
 
-def _check(questions: LanguageVectors, paragraphs: LanguageVectors) -> None:
+def _check(questions: Vectors, paragraphs: Vectors) -> None:
     if few := [language for language, vectors in paragraphs.items() if len(vectors) < 2]:
         raise ValueError(f"paragraphs must be at least two in every language, got fewer in {', '.join(few)}")
     faults = [
@@ -96,8 +83,6 @@ def _check(questions: LanguageVectors, paragraphs: LanguageVectors) -> None:
 
 
 _RETRIEVAL = (f"{MEASURE}: each premise ranks what it entails among the neutral, and the contradicted, hypotheses of other premises",)
-
-Vectors = dict[str, Float[np.ndarray, "_n _e"]]
 
 
 def score_nli_grid(
@@ -147,7 +132,7 @@ def score_nli_grid(
             *notes,
             *ranking_notes(model, chosen),
         ),
-        trained=premise_overlap(trained, grid, clusters),
+        trained=_premise_overlap(trained, grid, clusters),
     )
 
 
@@ -180,6 +165,21 @@ def score_question_grid(model: DualEncoder, grid: QuestionGridSet, *, watch: Wat
     )
 
 
+def _premise_overlap(record: TrainedTexts | None, grid: LanguageGridSet, clusters: Int[np.ndarray, " n"]) -> TrainingOverlap | None:
+    """Training data of a job among the premises and entailed hypotheses, in any language; None without a job."""
+    if record is None:
+        return None
+    count, languages = int(clusters.max()) + 1, len(grid.languages)
+    premise_known = record.holds_queries([text for premise in grid.premises for text in premise.values()]).reshape(-1, languages)
+    entailed = np.flatnonzero([label == POSITIVE for label in grid.labels])
+    hypotheses = [text for pair in entailed.tolist() for text in grid.hypotheses[pair].values()]
+    known = record.holds_documents(hypotheses, are_texts=True)
+    relevant = languages * np.bincount(clusters[entailed], minlength=count)
+    owners = np.repeat(clusters[entailed], languages)
+    counts = None if known is None else np.bincount(owners, weights=known, minlength=count).astype(np.int64)
+    return TrainingOverlap(np.bincount(clusters, weights=premise_known.any(axis=1), minlength=count) > 0, relevant, counts, record.unknown)
+
+
 def grid_result(
     after: TaskScores, before: TaskScores | None, grid: LanguageGridSet, *, role: Role, seed: int, resamples: int
 ) -> DatasetResult:
@@ -206,7 +206,7 @@ def grid_result(
 def _embedded(
     model: DualEncoder, translations: Sequence[Mapping[str, str]], languages: Sequence[str], *, side: Side, name: str, watch: Watch
 ) -> Vectors:
-    """Vectors per language, row i for ``every[i]``."""
+    """Vectors per language, row i for translation i."""
     texts = [text for language in languages for text in _texts(translations, language)]
     vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
     return dict(zip(languages, np.split(vectors, len(languages)), strict=True))

@@ -3,24 +3,27 @@
 import hashlib
 import json
 import shutil
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
 from adiabat.config.shared import EncoderSection
-from adiabat.config.tasks import ModelSection
+from adiabat.config.tasks import ModelSection, TaskSection
 from adiabat.core.errors import AdiabatError, ConfigError
 from adiabat.core.files import is_store, sole_writer
 from adiabat.core.progress import Watch
-from adiabat.data.corpora import Blank
+from adiabat.data.corpora import Blank, read_corpus
+from adiabat.data.examples import is_beir_examples
 from adiabat.data.records import Document, text_id
+from adiabat.data.table_headers import OF_DOCUMENTS
 from adiabat.data.trained_texts import TrainedTexts
-from adiabat.evaluation.retrieval_data import without_skip_warnings
 from adiabat.evaluation.score_files import folder_names
-from adiabat.evaluation.systems import BM25System
+from adiabat.evaluation.systems import BM25System, System
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
 from adiabat.results.suite_result import SuiteModel
@@ -29,6 +32,15 @@ from adiabat.store.bm25 import VERSION, BM25Index, build_bm25
 from adiabat.store.build import build_store
 from adiabat.store.text_vectors import known_documents
 from adiabat.store.vector_store import Store
+
+
+@contextmanager
+def without_skip_warnings() -> Iterator[None]:
+    """Silence warnings of left-out rows while a corpus is read again."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"(?s).* left out", category=UserWarning)
+        yield
+
 
 LoadModel = Callable[[str, EncoderSection], DualEncoder]
 """Loads a model by its name, with overrides."""
@@ -171,6 +183,31 @@ BLOCK_DOCUMENTS = 4096
 
 
 @dataclass(frozen=True, slots=True)
+class Corpus:
+    """Source of the documents of tasks, which share its store."""
+
+    source: str
+    split: str | None
+    columns: tuple[tuple[str, str], ...]
+    blank: Blank
+
+    @classmethod
+    def of(cls, section: TaskSection) -> "Corpus":
+        """The corpus of a task."""
+        columns = section.columns.given()
+        if section.corpus is None:
+            # The split of a BEIR folder selects judgements; its corpus has no splits.
+            split = None if is_beir_examples(section.data) else section.split
+            return cls(section.data, split, tuple(columns.items()), section.blank)
+        document_columns = {name: column for name, column in columns.items() if name in OF_DOCUMENTS}
+        return cls(section.corpus, section.corpus_split, tuple(document_columns.items()), section.blank)
+
+    def documents(self) -> Iterator[Document]:
+        """Read it."""
+        return read_corpus(self.source, columns=dict(self.columns), split=self.split, blank=self.blank)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskCorpus:
     """A corpus that was read once and checked.
 
@@ -202,6 +239,12 @@ class CorpusStores:
     folder: Path
     watch: Watch
     matching: dict[tuple[str, Path], bool] = field(default_factory=dict)
+
+    def system(self, model: MeasuredModel, corpus: TaskCorpus) -> System | BM25System:
+        """A model, or BM25, with a corpus."""
+        if model.is_bm25:
+            return self.bm25(corpus, stemmer=model.stemmer)
+        return System(model.towers, self.store(model.towers, corpus))
 
     def store(self, model: DualEncoder, corpus: TaskCorpus) -> Store:
         """Vectors of a corpus by a model's document tower: a store that holds them, or a new one; an interrupted embedding resumes."""

@@ -2,40 +2,93 @@
 
 import json
 import random
+import re
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import numpy as np
+from jaxtyping import Float32
 
 from adiabat.core.errors import ConfigError, DataError, MissingDependencyError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.records import Side
-from adiabat.evaluation.mteb_encoder import LOADER_OPTIONS, Missing, MtebEncoder, MtebIndex
 from adiabat.evaluation.mteb_units import Subset, UnitScores, unit_scores
 from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import Sample, TaskScores
-from adiabat.store.vector_store import Store
+from adiabat.store.text_vectors import embed_texts
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models.model_meta import ModelMeta, ScoringFunction
+    from mteb.types import PromptType
+
+LOADER_OPTIONS = {"batch_size": 1024, "show_progress_bar": False}
+"""How mteb passes texts; the encoder chooses its own batches."""
 
 HUB_SECONDS = 5.0
 """Timeout of the hub: its client would retry for half a minute, for every task."""
 
 
-def score_mteb(
-    model: DualEncoder,
-    task: Any,
-    *,
-    name: str | None = None,
-    store: Store | None = None,
-    missing: Missing = "error",
-    side: Side = "query",
-    watch: Watch = SILENT,
-) -> TaskScores:
+class MtebEncoder:
+    """A model behind mteb's encoder protocol: each tower with its prompt, and texts without a role through the query tower.
+
+    It does not inherit from mteb's: the protocol asks for methods alone, and importing mteb takes seconds.
+    """
+
+    def __init__(self, model: DualEncoder, *, watch: Watch = SILENT) -> None:
+        """Wrap a model, which states its similarity."""
+        self.model = model
+        self.compared_by = model.similarity
+        self.watch = watch
+
+    def encode(
+        self,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        task_metadata: "TaskMetadata",
+        prompt_type: "PromptType | None" = None,
+        **_: Any,
+    ) -> Float32[np.ndarray, "n e"]:
+        """Embed texts in float32, each distinct one once."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        side: Side = "query" if prompt_type is None else prompt_type.value
+        return embed_texts(self.model, texts, side=side, name=task_metadata.name, watch=self.watch)
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Scores of every vector with every other."""
+        from mteb.similarity_functions import select_similarity
+
+        return select_similarity(embeddings1, embeddings2, self._scoring())
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Scores of each vector with the vector beside it; higher is closer."""
+        from mteb.similarity_functions import select_pairwise_similarity
+
+        return select_pairwise_similarity(embeddings1, embeddings2, self._scoring())
+
+    def _scoring(self) -> "ScoringFunction":
+        from mteb.models.model_meta import ScoringFunction
+
+        names = {"cosine": ScoringFunction.COSINE, "dot": ScoringFunction.DOT_PRODUCT, "distance": ScoringFunction.EUCLIDEAN}
+        return names[self.compared_by]
+
+    @cached_property
+    def mteb_model_meta(self) -> "ModelMeta":
+        """Metadata for the files of one evaluation, which are temporary."""
+        from mteb.models.model_meta import ModelMeta
+
+        plain = re.sub(r"[^\w.-]+", "-", self.model.name).strip("-.") or "unnamed"
+        return ModelMeta.create_empty({"name": f"adiabat/{plain}", "similarity_fn_name": self._scoring()})
+
+
+def score_mteb(model: DualEncoder, task: Any, *, name: str | None = None, watch: Watch = SILENT) -> TaskScores:
     """Measure a model on a task of mteb.
 
     The value is mteb's own main score. Units are queries, pairs or texts where mteb keeps the model's answers and they reproduce that
@@ -43,8 +96,8 @@ def score_mteb(
     restored.
 
     Args:
+        task: By name, or an object of mteb's.
         name: For tables; None takes the task's.
-        store: Vectors of the documents of a retrieval task; None encodes them.
     """
     with _random_states_kept(), _without_bars():
         mteb = import_mteb()
@@ -54,12 +107,7 @@ def score_mteb(
         if fresh:
             _load(mteb_task)
         try:
-            encoder: MtebEncoder = (
-                MtebEncoder(model, side=side, watch=watch)
-                if store is None
-                else MtebIndex(model, store, missing=missing, side=side, watch=watch)
-            )
-            subsets = _evaluated(mteb, encoder, mteb_task)
+            subsets = _evaluated(mteb, MtebEncoder(model, watch=watch), mteb_task)
             return _scores(subsets, name or mteb_task.metadata.name, _notes(mteb, mteb_task))
         finally:
             if fresh:

@@ -12,14 +12,12 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.core.ragged import Ragged
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, errors_by_negative, rank_in_lists, rank_in_store
-from adiabat.evaluation.retrieval_data import identical_documents
-from adiabat.evaluation.systems import BM25System, Role, System, ranking_notes, similarities_of
-from adiabat.evaluation.trained_queries import query_overlap
+from adiabat.evaluation.systems import BM25System, Role, System, identical_documents, ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity
 from adiabat.results.evaluation_result import Change, DatasetResult
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.ranking_measures import largest_cutoff, measures_of_ranks, pnd_samples, require_relevant_only
-from adiabat.stats.samples import SHARE, Sample, TaskScores, ranking_bounds
+from adiabat.stats.samples import SHARE, Sample, TaskScores, TrainingOverlap, ranking_bounds
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.text_vectors import embed_texts, zero_rows
 from adiabat.store.vector_store import Store
@@ -40,8 +38,7 @@ def score_retrieval(
         similarities: To rank by, the main one first; None takes `similarities_of` the model. BM25 has its own.
         trained: Training data of the model's job, if it has one.
     """
-    documents = system.store if isinstance(system, System) else system
-    plan = _planned(documents, examples, settings, watch)
+    plan = _planned(system.documents, examples, settings, watch)
     rankers, notes = _rankers(system, plan.examples, similarities, watch)
     samples = [sample for ranker in rankers for sample in _samples(plan, plan.standings(ranker, watch), ranker.similarity, settings)]
     return TaskScores(
@@ -51,9 +48,9 @@ def score_retrieval(
         units=list(plan.examples.query_ids),
         samples=samples,
         texts=list(plan.examples.queries),
-        documents=documents.count,
+        documents=system.documents.count,
         notes=(*examples.notes, *plan.notes, *notes),
-        trained=query_overlap(trained, plan.examples, system.store) if isinstance(system, System) else None,
+        trained=_query_overlap(trained, plan.examples, system.store) if isinstance(system, System) else None,
         ladder=_ladder(plan, rankers[0]),
     )
 
@@ -157,6 +154,19 @@ def _ladder(plan: _Plan, ranker: Ranker) -> list[Sample]:
         Sample(f"PND, negative {number}", column, ranker.similarity, lower_is_better=True, proportion=True, bounds=SHARE)
         for number, column in enumerate(columns, start=1)
     ]
+
+
+def _query_overlap(record: TrainedTexts | None, examples: AddressedSet, store: Store) -> TrainingOverlap | None:
+    """Training data of a job among the queries and relevant documents; None without a job."""
+    if record is None:
+        return None
+    rows, number_of = np.unique(examples.positives.values, return_inverse=True)
+    documents = store.texts(rows) if store.has_texts else store.doc_ids(rows)
+    known = record.holds_documents(documents, are_texts=store.has_texts)
+    lengths = examples.positives.lengths
+    owners = np.repeat(np.arange(len(examples)), lengths)
+    counts = None if known is None else np.bincount(owners, weights=known[number_of], minlength=len(examples)).astype(np.int64)
+    return TrainingOverlap(record.holds_queries(examples.queries), np.asarray(lengths, dtype=np.int64), counts, record.unknown)
 
 
 def retrieval_result(after: TaskScores, before: TaskScores | None, *, role: Role, seed: int, resamples: int) -> DatasetResult:

@@ -1,8 +1,7 @@
 """Similarity of pairs: texts and words with scores by people (STS), labelled pairs, and parallel sentences (bitext mining)."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from adiabat.evaluation.systems import ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder
+from adiabat.results.suite_result import Kind
 from adiabat.stats.samples import CORRELATION, SHARE, Sample, TaskScores
 from adiabat.stats.statistics import value_of
 from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs, row_scores
@@ -24,17 +24,14 @@ from adiabat.store.text_vectors import embed_texts, require_directions, zero_row
 _BLOCK_PAIRS = 4096
 """Pairs per block: bounds the vectors in 64 bits."""
 
-PairVectors = tuple[Float[np.ndarray, "n e"], Float[np.ndarray, "n e"]]
+Vectors = Float[np.ndarray, "n e"]
 
 
 def score_sts(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
     """Spearman correlation of the model's similarities with scores by people (STS)."""
-    vectors = _embedded(model, pairs, side=side, name=name, watch=watch)
-    samples = _correlations(vectors, pairs, model, sets=None)
+    samples = _correlations(_embedded(model, pairs, side=side, name=name, watch=watch), pairs, model)
     _require_two_similarities(samples, [""], name)
-    return TaskScores(
-        name, "sts", "pair", _numbers(pairs), samples, texts=_texts(pairs), notes=tuple(ranking_notes(model, similarities_of(model)))
-    )
+    return _pair_scores("sts", name, pairs, samples, notes=ranking_notes(model, similarities_of(model)))
 
 
 def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
@@ -44,19 +41,28 @@ def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str
     """
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch, zeros=True)
     sets = list(dict.fromkeys(pairs.sets))
-    samples = _correlations(vectors, pairs, model, sets=sets)
+    groups = np.array([sets.index(set_name) for set_name in pairs.sets])
+    samples = [replace(sample, groups=groups) for sample in _correlations(vectors, pairs, model)]
     _require_two_similarities(samples, sets, name)
-    unknown = set(unknown_words(model.tower(side), [*pairs.a, *pairs.b]))
+    words = [*pairs.a, *pairs.b]
+    unknown = set(unknown_words(model.tower(side), words))
     zero = np.concatenate([zero_rows(rows) for rows in vectors])
-    blank = {word for word, is_zero in zip([*pairs.a, *pairs.b], zero, strict=True) if is_zero}
-    facts = {
-        **_by_set(samples[0], sets),
-        **_share(pairs, unknown, "out-of-vocabulary words"),
-        **_share(pairs, blank, "words without a vector"),
-    }
-    mean = [f"the mean of the rank correlations of {len(sets)} sets: {', '.join(sets)}"] if len(sets) > 1 else []
-    notes = (*ranking_notes(model, similarities_of(model)), *mean, *_word_notes(pairs, unknown, blank))
-    return TaskScores(name, "words", "pair", _numbers(pairs), samples, texts=_texts(pairs), facts=facts, notes=notes)
+    blank = {word for word, is_zero in zip(words, zero, strict=True) if is_zero}
+    facts, notes = {}, ranking_notes(model, similarities_of(model))
+    if len(sets) > 1:
+        notes.append(f"the mean of the rank correlations of {len(sets)} sets: {', '.join(sets)}")
+        for number, set_name in enumerate(sets):
+            alone = replace(samples[0].take(np.flatnonzero(groups == number)), groups=None)
+            facts[f"Spearman: {set_name}"] = float(value_of(alone)[0])
+    for label, group, remark in (
+        ("out-of-vocabulary words", unknown, "are unknown to the tokenizer, which cannot tell them apart"),
+        ("words without a vector", blank, "have a zero vector: their similarity counts as 0"),
+    ):
+        concerned = sum(a in group or b in group for a, b in zip(pairs.a, pairs.b, strict=True))
+        facts |= {label: float(len(group)), f"pairs with {label}": float(concerned)}
+        if group:
+            notes.append(f"{len(group):,} of {len(set(words)):,} words, in {concerned:,} pairs, {remark}")
+    return _pair_scores("words", name, pairs, samples, facts=facts, notes=notes)
 
 
 def score_pair_classification(model: DualEncoder, pairs: LabelledPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
@@ -66,24 +72,22 @@ def score_pair_classification(model: DualEncoder, pairs: LabelledPairs, *, side:
     for similarity in similarities_of(model):
         scores = pair_similarities(*vectors, similarity=similarity)
         samples.append(Sample("average precision", scores, similarity, together, "average precision", bounds=SHARE))
-        best = best_thresholds(scores, pairs.together)
-        facts |= {
-            f"best accuracy by {similarity}": best.accuracy,
-            f"threshold of best accuracy by {similarity}": best.accuracy_threshold,
-            f"best F1 by {similarity}": best.f1,
-            f"threshold of best F1 by {similarity}": best.f1_threshold,
-        }
-    units, texts = _numbers(pairs), _texts(pairs)
-    return TaskScores(
-        name,
-        "pair_classification",
-        "pair",
-        units,
-        samples,
-        texts=texts,
-        facts=facts,
-        notes=tuple(ranking_notes(model, similarities_of(model))),
-    )
+        facts |= {f"{fact} by {similarity}": value for fact, value in best_thresholds(scores, pairs.together).items()}
+    return _pair_scores("pair_classification", name, pairs, samples, facts=facts, notes=ranking_notes(model, similarities_of(model)))
+
+
+def _pair_scores(
+    kind: Kind,
+    name: str,
+    pairs: ScoredPairs | LabelledPairs | ParallelTexts,
+    samples: Sequence[Sample],
+    *,
+    facts: Mapping[str, float] | None = None,
+    notes: Sequence[str] = (),
+    documents: int = 0,
+) -> TaskScores:
+    units, texts = [str(number) for number in range(len(pairs))], [f"{a}\n{b}" for a, b in zip(pairs.a, pairs.b, strict=True)]
+    return TaskScores(name, kind, "pair", units, samples, texts, documents, facts=facts or {}, notes=tuple(notes))
 
 
 def pair_similarities(a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], *, similarity: Similarity) -> Float[np.ndarray, " n"]:
@@ -95,25 +99,12 @@ def pair_similarities(a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], 
     return scores
 
 
-@dataclass(frozen=True, slots=True)
-class BestThresholds:
-    """Best thresholds on the similarity, chosen on the pairs that they are measured on; of equally good ones, the highest.
+def best_thresholds(scores: Float[np.ndarray, " n"], together: Bool[np.ndarray, " n"]) -> dict[str, float]:
+    """Best accuracy (share of pairs on their right side) and F1 of the pairs that belong together, each with its threshold.
 
-    Attributes:
-        accuracy: Share of pairs on their right side.
-        accuracy_threshold: Pairs of at least this similarity are taken to belong together.
-        f1: Harmonic mean of precision and recall of the pairs that belong together.
-        f1_threshold: Likewise.
+    Every observed similarity is tried, and one above them all; pairs of at least this similarity are taken to belong together. The
+    thresholds are chosen on the pairs that they are measured on; of equally good ones, the highest.
     """
-
-    accuracy: float
-    accuracy_threshold: float
-    f1: float
-    f1_threshold: float
-
-
-def best_thresholds(scores: Float[np.ndarray, " n"], together: Bool[np.ndarray, " n"]) -> BestThresholds:
-    """Try every observed similarity as the threshold, and one above them all."""
     levels, level_of = np.unique(-scores, return_inverse=True)
     hits = np.cumsum(np.bincount(level_of, weights=together))
     accepted = np.cumsum(np.bincount(level_of))
@@ -122,7 +113,12 @@ def best_thresholds(scores: Float[np.ndarray, " n"], together: Bool[np.ndarray, 
     f1 = 2 * hits / (accepted + positives)
     thresholds = np.concatenate([[np.nextafter(-levels[0], np.inf)], -levels])
     best, best_f1 = int(accuracy.argmax()), int(f1.argmax())
-    return BestThresholds(float(accuracy[best]), float(thresholds[best]), float(f1[best_f1]), float(thresholds[best_f1 + 1]))
+    return {
+        "best accuracy": float(accuracy[best]),
+        "threshold of best accuracy": float(thresholds[best]),
+        "best F1": float(f1[best_f1]),
+        "threshold of best F1": float(thresholds[best_f1 + 1]),
+    }
 
 
 def unknown_words(encoder: Encoder, words: Sequence[str]) -> list[str]:
@@ -140,8 +136,8 @@ def unknown_words(encoder: Encoder, words: Sequence[str]) -> list[str]:
 
 
 def _embedded(
-    model: DualEncoder, pairs: ScoredPairs | LabelledPairs, *, side: Side, name: str, watch: Watch, zeros: bool = False
-) -> PairVectors:
+    model: DualEncoder, pairs: ScoredPairs | LabelledPairs | ParallelTexts, *, side: Side, name: str, watch: Watch, zeros: bool = False
+) -> tuple[Vectors, Vectors]:
     """Vectors of both texts of every pair; zero vectors are allowed with `zeros`."""
     texts = [*pairs.a, *pairs.b]
     vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
@@ -150,20 +146,11 @@ def _embedded(
     return vectors[: len(pairs)], vectors[len(pairs) :]
 
 
-def _correlations(vectors: PairVectors, pairs: ScoredPairs, model: DualEncoder, *, sets: Sequence[str] | None) -> list[Sample]:
-    """A sample for each similarity; sets of words are its groups."""
-    groups = None if sets is None else np.array([sets.index(similarity) for similarity in pairs.sets])
+def _correlations(vectors: tuple[Vectors, Vectors], pairs: ScoredPairs, model: DualEncoder) -> list[Sample]:
+    """A sample for each similarity."""
     return [
-        Sample(
-            "Spearman",
-            pair_similarities(*vectors, similarity=similarity),
-            similarity,
-            pairs.scores,
-            "spearman",
-            groups=groups,
-            bounds=CORRELATION,
-        )
-        for similarity in similarities_of(model)
+        Sample("Spearman", pair_similarities(*vectors, similarity=by), by, pairs.scores, "spearman", bounds=CORRELATION)
+        for by in similarities_of(model)
     ]
 
 
@@ -179,43 +166,6 @@ def _require_two_similarities(samples: Sequence[Sample], sets: Sequence[str], na
                 )
 
 
-def _by_set(sample: Sample, sets: Sequence[str]) -> dict[str, float]:
-    """Correlation of each set alone; empty for a single set."""
-    if len(sets) < 2 or sample.groups is None or sample.reference is None:
-        return {}
-    alone = {}
-    for number, name in enumerate(sets):
-        rows = sample.groups == number
-        set_sample = Sample(sample.measure, sample.values[rows], sample.similarity, sample.reference[rows], sample.statistic)
-        alone[f"Spearman: {name}"] = float(value_of(set_sample)[0])
-    return alone
-
-
-def _pairs_with(pairs: ScoredPairs, words: set[str]) -> int:
-    return sum(a in words or b in words for a, b in zip(pairs.a, pairs.b, strict=True))
-
-
-def _share(pairs: ScoredPairs, words: set[str], label: str) -> dict[str, float]:
-    return {label: float(len(words)), f"pairs with {label}": float(_pairs_with(pairs, words))}
-
-
-def _word_notes(pairs: ScoredPairs, unknown: set[str], blank: set[str]) -> list[str]:
-    distinct = len({*pairs.a, *pairs.b})
-    remarks = (
-        (unknown, "are unknown to the tokenizer, which cannot tell them apart"),
-        (blank, "have a zero vector: their similarity counts as 0"),
-    )
-    return [f"{len(words):,} of {distinct:,} words, in {_pairs_with(pairs, words):,} pairs, {remark}" for words, remark in remarks if words]
-
-
-def _numbers(pairs: ScoredPairs | LabelledPairs | ParallelTexts) -> list[str]:
-    return [str(number) for number in range(len(pairs))]
-
-
-def _texts(pairs: ScoredPairs | LabelledPairs | ParallelTexts) -> list[str]:
-    return [f"{a}\n{b}" for a, b in zip(pairs.a, pairs.b, strict=True)]
-
-
 BLOCK_ROWS = 4096
 TILE_ROWS = 256
 """Queries per tile; with `BLOCK_ROWS` documents, 4 MB of scores."""
@@ -223,23 +173,19 @@ TILE_ROWS = 256
 
 def score_bitext(model: DualEncoder, sentences: ParallelTexts, *, side: Side, name: str, watch: Watch) -> TaskScores:
     """Share of sentences whose translation is the nearest of all sentences of the other side, by the model's similarity, both ways."""
-    texts = [*sentences.a, *sentences.b]
-    vectors = embed_texts(model, texts, side=side, name=name, watch=watch)
-    require_directions(vectors, texts, name=name)
-    a, b = vectors[: len(sentences)], vectors[len(sentences) :]
+    a, b = _embedded(model, sentences, side=side, name=name, watch=watch)
     forward = finds_translation(a, b, sentences.b, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
     backward = finds_translation(b, a, sentences.a, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
-    sample = partial(Sample, similarity=model.ranks_by, bounds=SHARE)
-    return TaskScores(
-        task=name,
-        kind="bitext",
-        unit="pair",
-        units=_numbers(sentences),
-        samples=[sample("accuracy", (forward + backward) / 2), sample("accuracy a to b", forward), sample("accuracy b to a", backward)],
-        texts=_texts(sentences),
-        documents=len(sentences),
-        notes=_bitext_notes(sentences),
-    )
+    values = {"accuracy": (forward + backward) / 2, "accuracy a to b": forward, "accuracy b to a": backward}
+    samples = [Sample(measure, value, model.ranks_by, bounds=SHARE) for measure, value in values.items()]
+    columns = zip(sentences.columns, (sentences.a, sentences.b), strict=True)
+    repeated = [
+        f'{len(texts) - len(set(texts)):,} of {len(texts):,} sentences of "{column}" repeat another: equal sentences are one answer'
+        for column, texts in columns
+        if len(set(texts)) < len(texts)
+    ]
+    notes = ['a is "{}", b is "{}"; a tie with another sentence is an error'.format(*sentences.columns), *repeated]
+    return _pair_scores("bitext", name, sentences, samples, notes=notes, documents=len(sentences))
 
 
 def finds_translation(
@@ -292,13 +238,3 @@ def _beaten(
             query = open_queries[row]
             beaten[query[block.exact(queries, query, column) >= own_scores[query]]] = True
     return beaten
-
-
-def _bitext_notes(sentences: ParallelTexts) -> tuple[str, ...]:
-    a, b = sentences.columns
-    repeated = [
-        f'{len(texts) - len(set(texts)):,} of {len(texts):,} sentences of "{column}" repeat another: equal sentences are one answer'
-        for column, texts in ((a, sentences.a), (b, sentences.b))
-        if len(set(texts)) < len(texts)
-    ]
-    return (f'a is "{a}", b is "{b}"; a tie with another sentence is an error', *repeated)

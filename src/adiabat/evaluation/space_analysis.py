@@ -11,10 +11,9 @@ from adiabat.config.tasks import SpaceSection, SpaceSettings
 from adiabat.core.errors import DataError, MissingDependencyError
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
-from adiabat.evaluation.retrieval_data import identical_documents
 from adiabat.evaluation.space_geometry import cosine_edges, cosines_of, histogram_of, lengths_of, ratio_edges, unit_rows
-from adiabat.evaluation.space_numbers import Space, SpaceResampling, ratios, space_numbers
-from adiabat.evaluation.systems import System
+from adiabat.evaluation.space_numbers import Space, SpaceResampling, space_numbers
+from adiabat.evaluation.systems import System, identical_documents
 from adiabat.models.device import device_name
 from adiabat.results.space_result import Distribution, MapPanel, SpaceMap, SpaceNumber, SpaceResult
 from adiabat.store.addressing import AddressedSet
@@ -27,6 +26,8 @@ MIN_POSITIVES = 20
 
 SHOWN_DIGITS = 3
 """Digits of map coordinates, which have no unit."""
+
+Rows = Float[np.ndarray, "_ _"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +68,6 @@ class SpaceSample:
         return np.unique(self.positives, return_inverse=True)[1].astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Vectors:
-    """Vectors of one model, as stored or embedded."""
-
-    queries: Float[np.ndarray, "n e"]
-    positives: Float[np.ndarray, "n e"]
-    documents: Float[np.ndarray, "m e"]
-
-    def only(self, queries: Bool[np.ndarray, " n"], documents: Bool[np.ndarray, " m"]) -> "_Vectors":
-        return _Vectors(self.queries[queries], self.positives[queries], self.documents[documents])
-
-
 def analyse_space(
     after: System,
     before: System | None,
@@ -96,12 +85,10 @@ def analyse_space(
     watch = replace(watch, note=once(watch.note))
     systems = [after] if before is None else [after, before]
     sample, spaces, zeros = _embedded(systems, examples, section, seed=seed, watch=watch)
-    seeds = {"pairs": section.pairs, "folds": section.folds, "resamples": section.resamples, "seed": seed}
-    plan = SpaceResampling.of(sample.clusters, len(sample.documents), **seeds)
+    sizes = {"pairs": section.pairs, "folds": section.folds, "resamples": section.resamples}
+    plan = SpaceResampling.of(sample.clusters, len(sample.documents), **sizes, seed=seed)
     space_map, map_notes = _mapped(spaces, section, seed=seed, watch=watch) if section.map else (None, [])
     numbers = space_numbers(spaces[0], spaces[1] if before else None, plan)
-    names = [system.model.name for system in systems]
-    notes = [*_shared_towers(systems), *_same_towers(systems), *_limits(spaces), *_undefined(numbers, names)]
     return SpaceResult(
         title=title,
         command=command,
@@ -124,7 +111,7 @@ def analyse_space(
         map=space_map,
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs=inputs,
-        notes=[*examples.notes, *zeros, *notes, *map_notes],
+        notes=[*examples.notes, *zeros, *_notes(systems, spaces, numbers), *map_notes],
     )
 
 
@@ -132,13 +119,33 @@ def _embedded(
     systems: Sequence[System], examples: AddressedSet, section: SpaceSection, *, seed: int, watch: Watch
 ) -> tuple[SpaceSample, list[Space], list[str]]:
     """The sample, each model's vectors of it, and notes on what was left out."""
-    sample = SpaceSample.drawn(examples, systems[0].store, section, seed=seed)
-    requested = len(sample.queries)
-    _require_enough(sample, examples, requested=requested)
-    vectors_of = [_vectors(system, sample, examples.name, watch) for system in systems]
-    sample, vectors_of, zeros = _without_zeros(sample, vectors_of)
-    _require_enough(sample, examples, requested=requested)
-    return sample, [_space(system, vectors, sample, section, watch) for system, vectors in zip(systems, vectors_of, strict=True)], zeros
+    drawn = SpaceSample.drawn(examples, systems[0].store, section, seed=seed)
+    _require_enough(drawn, examples, requested=len(drawn.queries))
+    vectors_of = [
+        (
+            embed_texts(system.model, drawn.queries, side="query", name=examples.name, watch=watch),
+            system.store.gather(drawn.positives),
+            system.store.gather(drawn.documents),
+        )
+        for system in systems
+    ]
+    # A vector of length 0 has no direction, and a cosine with it means nothing: it is left out for all models.
+    queries, documents = np.ones(len(drawn.queries), dtype=bool), np.ones(len(drawn.documents), dtype=bool)
+    for query, positive, document in vectors_of:
+        queries &= (lengths_of(query, name="query vectors") > 0) & (lengths_of(positive, name="vectors of positives") > 0)
+        documents &= lengths_of(document, name="document vectors") > 0
+    notes = [
+        f"{count:,} of the {name} drawn left out, whose vector (or positive's) has length 0 and so no direction"
+        for name, count in (("queries", int((~queries).sum())), ("documents", int((~documents).sum())))
+        if count
+    ]
+    sample = drawn.only(queries, documents)
+    _require_enough(sample, examples, requested=len(drawn.queries))
+    spaces = [
+        _space(system, sample, query[queries], positive[queries], document[documents], section, watch)
+        for system, (query, positive, document) in zip(systems, vectors_of, strict=True)
+    ]
+    return sample, spaces, notes
 
 
 def _drawn(total: int, limit: int, generator: np.random.Generator) -> Int[np.ndarray, " n"]:
@@ -160,64 +167,43 @@ def _require_enough(sample: SpaceSample, examples: AddressedSet, *, requested: i
         )
 
 
-def _vectors(system: System, sample: SpaceSample, name: str, watch: Watch) -> _Vectors:
-    """Queries through the query tower; documents as they are stored."""
-    queries = embed_texts(system.model, sample.queries, side="query", name=name, watch=watch)
-    return _Vectors(queries, system.store.gather(sample.positives), system.store.gather(sample.documents))
-
-
-def _without_zeros(sample: SpaceSample, vectors_of: Sequence[_Vectors]) -> tuple[SpaceSample, list[_Vectors], list[str]]:
-    """Leave out vectors of length 0 in one of the models: they have no direction, and a cosine with them means nothing."""
-    queries, documents = np.ones(len(sample.queries), dtype=bool), np.ones(len(sample.documents), dtype=bool)
-    for vectors in vectors_of:
-        queries &= (lengths_of(vectors.queries, name="query vectors") > 0) & (
-            lengths_of(vectors.positives, name="vectors of positives") > 0
-        )
-        documents &= lengths_of(vectors.documents, name="document vectors") > 0
-    lost = {"queries": int((~queries).sum()), "documents": int((~documents).sum())}
-    notes = [
-        f"{count:,} of the {name} drawn left out, whose vector (or positive's) has length 0 and so no direction"
-        for name, count in lost.items()
-        if count
-    ]
-    return sample.only(queries, documents), [vectors.only(queries, documents) for vectors in vectors_of], notes
-
-
-def _space(system: System, vectors: _Vectors, sample: SpaceSample, section: SpaceSection, watch: Watch) -> Space:
+def _space(
+    system: System, sample: SpaceSample, queries: Rows, positives: Rows, documents: Rows, section: SpaceSection, watch: Watch
+) -> Space:
+    """The space of one model, with each query's nearest document of the whole store."""
     label = f"searching {system.store.path.name}"
     identical = identical_documents(system.store, sample.query_ids, sample.queries, sample.positives[:, None], drop=section.drop_same_id)
     for note in identical.notes:
         watch.note(note)
     hits = search(
         system.store,
-        vectors.queries,
+        queries,
         1,
         similarity="cosine",
         excluded=[identical.rows[query] for query in range(len(sample.queries))],
         on_progress=lambda searched, total: watch.progress(label, searched, total),
     )
-    nearest = hits.scores[:, 0].astype(np.float64)
-    return Space(unit_rows(vectors.queries), unit_rows(vectors.positives), unit_rows(vectors.documents), nearest)
+    return Space(unit_rows(queries), unit_rows(positives), unit_rows(documents), hits.scores[:, 0].astype(np.float64))
 
 
 def _distributions(spaces: Sequence[Space], plan: SpaceResampling) -> list[Distribution]:
     nearest = [space.nearest for space in spaces]
     positive = [cosines_of(space.queries, space.positives) for space in spaces]
-    ratios_of = [ratios(space, plan) for space in spaces]
-    defined, zeros = [space_ratios.values for space_ratios in ratios_of], [int((~space_ratios.defined).sum()) for space_ratios in ratios_of]
-    undefined = ((0,) * len(spaces), zeros)
+    ratios = [space.ratios(plan.pairs) for space in spaces]
+    defined, undefined = [each.values for each in ratios], [int((~each.defined).sum()) for each in ratios]
+    edges = cosine_edges(np.concatenate([*nearest, *positive]))
     return [
-        _distribution("nearest", nearest, cosine_edges(np.concatenate([*nearest, *positive])), undefined[0]),
-        _distribution("positive", positive, cosine_edges(np.concatenate([*nearest, *positive])), undefined[0]),
-        _distribution("ratio", defined, ratio_edges(np.concatenate(defined)), undefined[1]),
+        _distribution("nearest", nearest, edges, (0, 0)),
+        _distribution("positive", positive, edges, (0, 0)),
+        _distribution("ratio", defined, ratio_edges(np.concatenate(defined)), undefined),
     ]
 
 
 def _distribution(
-    name: str, values: Sequence[Float[np.ndarray, " _"]], edges: Float[np.ndarray, " b"], left_out: Sequence[int]
+    name: str, values: Sequence[Float[np.ndarray, " _"]], edges: Float[np.ndarray, " b"], lost: Sequence[int]
 ) -> Distribution:
     """Histograms of one number, after first and before second."""
-    histograms = [histogram_of(model_values, edges, left_out=undefined) for model_values, undefined in zip(values, left_out, strict=True)]
+    histograms = [histogram_of(model_values, edges, left_out=count) for model_values, count in zip(values, lost, strict=False)]
     return Distribution(name, edges.tolist(), histograms[0], histograms[1] if len(histograms) > 1 else None)
 
 
@@ -242,40 +228,27 @@ def _panel(points: Float[np.ndarray, "n 2"]) -> MapPanel:
     return MapPanel(rounded[:half], rounded[half:])
 
 
-def _shared_towers(systems: Sequence[System]) -> list[str]:
-    return [
+def _notes(systems: Sequence[System], spaces: Sequence[Space], numbers: Sequence[SpaceNumber]) -> list[str]:
+    """Reservations: shared or equal towers, limits of the sample's size, and undefined numbers."""
+    tested, baseline = systems[0], systems[-1]
+    notes = [
         f"{system.model.name} has one tower for both sides: what tells queries from documents there is how their texts, or prompts, differ"
         for system in systems
         if system.model.shared
     ]
-
-
-def _same_towers(systems: Sequence[System]) -> list[str]:
-    tested, baseline = systems[0], systems[-1]
-    if len(systems) < 2 or tested.model.fingerprint("query") != baseline.model.fingerprint("query") or tested.store is not baseline.store:
-        return []
-    return ["model and baseline have the same towers, so nothing differs"]
-
-
-def _limits(spaces: Sequence[Space]) -> list[str]:
-    """What the sample sizes limit."""
-    notes = []
+    if len(systems) > 1 and tested.model.fingerprint("query") == baseline.model.fingerprint("query") and tested.store is baseline.store:
+        notes.append("model and baseline have the same towers, so nothing differs")
     for name, sets in {"query": [space.queries for space in spaces], "document": [space.documents for space in spaces]}.items():
         fewest, widest = len(sets[0]), max(vectors.shape[1] for vectors in sets)
         if fewest <= widest:
             notes.append(f"{fewest:,} {name} vectors of width {widest:,}: their effective rank can be at most {fewest - 1:,}")
-    return notes
-
-
-def _undefined(numbers: Sequence[SpaceNumber], names: Sequence[str]) -> list[str]:
-    """Why numbers are missing."""
-    notes = []
     for number in numbers:
-        missing = [name for name, value in zip(names, (number.after, number.before), strict=False) if value is None]
-        if number.name == "effective rank":
-            notes += [f"the vectors of {number.of} by {name} are all the same: there is no variance to speak of" for name in missing]
-        elif number.name == "ratio, median":
-            notes += [f"every cosine of a query and another's positive by {name} is about 0: the ratio is not defined" for name in missing]
+        values = zip(systems, (number.after, number.before), strict=False)
+        for name in [system.model.name for system, value in values if value is None]:
+            if number.name == "effective rank":
+                notes.append(f"the vectors of {number.of} by {name} are all the same: there is no variance to speak of")
+            elif number.name == "ratio, median":
+                notes.append(f"every cosine of a query and another's positive by {name} is about 0: the ratio is not defined")
     return notes
 
 

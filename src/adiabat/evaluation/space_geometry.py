@@ -130,10 +130,12 @@ class Ratios:
     Attributes:
         queries: ``q_i . q_j``.
         positives: ``q_i . p_j``.
+        pairs: Of queries, (i, j).
     """
 
     queries: Float[np.ndarray, " k"]
     positives: Float[np.ndarray, " k"]
+    pairs: Pairs
 
     @property
     def defined(self) -> Bool[np.ndarray, " k"]:
@@ -146,14 +148,27 @@ class Ratios:
         defined = self.defined
         return np.asarray(self.queries[defined] / self.positives[defined])
 
+    def median(self) -> Statistic:
+        """Median of the ratios."""
+        return median_of_pairs(self.values, self.pairs[self.defined])
+
+    def share_near_one(self) -> Statistic:
+        """Share of the ratios that differ from 1 by `WITHIN` at most."""
+        return mean_of_pairs((np.abs(self.values - 1) <= WITHIN).astype(np.float64), self.pairs[self.defined])
+
+    def mean_gap(self) -> Statistic:
+        """Mean of ``q_i . q_j - q_i . p_j``."""
+        return mean_of_pairs(self.queries - self.positives, self.pairs)
+
 
 def ratios_of(queries: Float[np.ndarray, "n e"], positives: Float[np.ndarray, "n e"], pairs: Pairs) -> Ratios:
     """Similarities of pairs (i, j) of unit vectors, to a query and to its positive (Moiseev et al. 2023, SamToNe, figure 6)."""
     # In blocks: all pairs at once would hold a vector for each.
     blocks = np.array_split(pairs, max(1, len(pairs) // 4096))
-    to_queries = [cosines_of(queries[block[:, 0]], queries[block[:, 1]]) for block in blocks]
-    to_positives = [cosines_of(queries[block[:, 0]], positives[block[:, 1]]) for block in blocks]
-    return Ratios(np.concatenate(to_queries), np.concatenate(to_positives))
+    to_queries, to_positives = (
+        np.concatenate([cosines_of(queries[block[:, 0]], others[block[:, 1]]) for block in blocks]) for others in (queries, positives)
+    )
+    return Ratios(to_queries, to_positives, pairs)
 
 
 def random_pairs(clusters: Int[np.ndarray, " n"], count: int, *, seed: int) -> Pairs:
@@ -238,22 +253,18 @@ def probe_scores(
 
     Vectors are centred and divided by one number, so the axes do not matter.
     """
+    from sklearn.linear_model import LogisticRegression
+
     scores = np.empty((2, len(folds)))
     for fold in range(int(folds.max()) + 1):
         aside = folds == fold
-        scores[:, aside] = _fold_scores(queries, documents, aside)
+        learned = np.concatenate([queries[~aside], documents[~aside]])
+        centre = learned.mean(axis=0)
+        spread = float(np.sqrt(np.square(learned - centre).mean())) or 1.0
+        probe = LogisticRegression(C=REGULARISATION, max_iter=ITERATIONS, tol=1e-6)
+        probe.fit((learned - centre) / spread, np.repeat([1, 0], len(learned) // 2))
+        scores[:, aside] = [probe.decision_function((vectors[aside] - centre) / spread) for vectors in (queries, documents)]
     return scores[0], scores[1]
-
-
-def _fold_scores(queries: Float[np.ndarray, "n e"], documents: Float[np.ndarray, "n e"], aside: np.ndarray) -> Float[np.ndarray, "2 a"]:
-    from sklearn.linear_model import LogisticRegression
-
-    learned = np.concatenate([queries[~aside], documents[~aside]])
-    centre = learned.mean(axis=0)
-    spread = float(np.sqrt(np.square(learned - centre).mean())) or 1.0
-    probe = LogisticRegression(C=REGULARISATION, max_iter=ITERATIONS, tol=1e-6)
-    probe.fit((learned - centre) / spread, np.repeat([1, 0], len(learned) // 2))
-    return np.stack([probe.decision_function((vectors[aside] - centre) / spread) for vectors in (queries, documents)])
 
 
 def auc_of(queries: Float[np.ndarray, " n"], documents: Float[np.ndarray, " n"], folds: Int[np.ndarray, " n"]) -> Statistic:
@@ -263,7 +274,7 @@ def auc_of(queries: Float[np.ndarray, " n"], documents: Float[np.ndarray, " n"],
     are not compared. 0.5 where nothing separates the towers, 1 where the probe always does.
     """
     members = [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
-    wins = [_wins(queries[rows], documents[rows]) for rows in members]
+    wins = [(np.sign(queries[rows, None] - documents[rows]) + 1) / 2 for rows in members]
 
     def value(counts: Counts) -> Draws:
         won, compared = np.zeros(len(counts)), np.zeros(len(counts))
@@ -274,8 +285,3 @@ def auc_of(queries: Float[np.ndarray, " n"], documents: Float[np.ndarray, " n"],
         return won / compared
 
     return value
-
-
-def _wins(queries: Float[np.ndarray, " n"], documents: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n n"]:
-    ahead = queries[:, None] - documents[None]
-    return np.asarray((np.sign(ahead) + 1) / 2)

@@ -1,16 +1,34 @@
 """Numbers of an embedding space with formula and source, for model and baseline on the same resamples (Moiseev et al. 2023)."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from adiabat.evaluation import space_geometry as spaces_of
-from adiabat.evaluation.space_geometry import Counts, Pairs, Ratios, Statistic, auc_of, fold_of, probe_scores
+from adiabat.evaluation.space_geometry import (
+    Pairs,
+    Ratios,
+    Statistic,
+    auc_of,
+    cosines_of,
+    distance_of_means,
+    effective_rank,
+    fold_of,
+    mean_cosine_of,
+    mean_of,
+    probe_scores,
+    random_pairs,
+    ratios_of,
+    spectrum_of,
+    uniformity_of,
+)
 from adiabat.results.space_result import SpaceNumber, Whose
 from adiabat.stats.resampling import Interval, percentile_interval, resampling_counts
+
+T = TypeVar("T")
 
 BLOCK_CELLS = 2**22
 """Numbers of a block of resamples: 32 MB."""
@@ -51,27 +69,9 @@ class Space:
     documents: Float[np.ndarray, "m e"]
     nearest: Float[np.ndarray, " n"]
 
-
-@dataclass(frozen=True, slots=True)
-class UnitResampling:
-    """Bootstrap of the units.
-
-    Attributes:
-        clusters: Of each unit, from 0; units of one cluster are drawn together.
-        resamples: Number of resamples.
-        seed: Of the draws.
-    """
-
-    clusters: Int[np.ndarray, " n"]
-    resamples: int
-    seed: int
-
-    def blocks(self, columns: int) -> Iterator[Counts]:
-        """Counts of drawn units, one row per resample; the size of a block changes the memory alone."""
-        rows = max(1, BLOCK_CELLS // max(columns, len(self.clusters)))
-        units = int(self.clusters.max()) + 1
-        for counts in resampling_counts(units, resamples=self.resamples, seed=self.seed, block_size=rows):
-            yield counts[:, self.clusters]
+    def ratios(self, pairs: Pairs) -> Ratios:
+        """Numerators and denominators of the ratio, for each pair of queries."""
+        return ratios_of(self.queries, self.positives, pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,108 +79,72 @@ class SpaceResampling:
     """Random choices that both models share.
 
     Attributes:
+        clusters: Of each query and its positive, from 0; queries of one cluster are drawn together.
+        documents: Number of documents, each drawn by itself.
         pairs: Of queries, at random.
         folds: Of each query and its positive.
-        queries: Bootstrap of the queries.
-        documents: Bootstrap of the documents.
+        resamples: Number of resamples.
+        seed: Of the draws.
     """
 
+    clusters: Int[np.ndarray, " n"]
+    documents: int
     pairs: Pairs
     folds: Int[np.ndarray, " n"]
-    queries: UnitResampling
-    documents: UnitResampling
+    resamples: int
+    seed: int
 
     @classmethod
     def of(cls, clusters: Int[np.ndarray, " n"], documents: int, *, pairs: int, folds: int, resamples: int, seed: int) -> "SpaceResampling":
-        """Draw pairs, folds and resamples by one seed."""
-        return cls(
-            spaces_of.random_pairs(clusters, pairs, seed=seed),
-            fold_of(clusters, folds, seed=seed),
-            UnitResampling(clusters, resamples, seed),
-            UnitResampling(np.arange(documents), resamples, seed),
-        )
+        """Draw pairs and folds by one seed."""
+        drawn, fold = random_pairs(clusters, pairs, seed=seed), fold_of(clusters, folds, seed=seed)
+        return cls(clusters, documents, drawn, fold, resamples, seed)
 
-
-def ratios(space: Space, plan: SpaceResampling) -> Ratios:
-    """Numerators and denominators of the ratio, for each pair."""
-    return spaces_of.ratios_of(space.queries, space.positives, plan.pairs)
+    def draws(self, statistic: Statistic, of: Whose) -> tuple[float, Float[np.ndarray, " r"]]:
+        """A statistic of queries or of documents: its value, and its value on each resample."""
+        clusters = np.arange(self.documents) if of == "documents" else self.clusters
+        # Statistics of both towers may hold a column for each pair.
+        rows = max(1, BLOCK_CELLS // max(len(self.pairs) if of == "both" else 0, len(clusters)))
+        blocks = resampling_counts(int(clusters.max()) + 1, resamples=self.resamples, seed=self.seed, block_size=rows)
+        value = float(statistic(np.ones((1, len(clusters))))[0])
+        return value, np.concatenate([statistic(counts[:, clusters]) for counts in blocks])
 
 
 def space_numbers(after: Space, before: Space | None, plan: SpaceResampling) -> list[SpaceNumber]:
     """Every number of `FORMULAS`, of both towers or of each, with intervals where it is a mean over the sample."""
     spaces = [after] if before is None else [after, before]
-    return [*_of_pairs(spaces, plan), *_of_tower("queries", spaces, plan.queries), *_of_tower("documents", spaces, plan.documents)]
-
-
-def _of_pairs(spaces: Sequence[Space], plan: SpaceResampling) -> list[SpaceNumber]:
-    """Numbers of queries beside their positives."""
-    builders: Mapping[str, Callable[[Space], Statistic]] = {
-        "cosine to nearest document": lambda space: spaces_of.mean_of(space.nearest),
-        "cosine to positive": lambda space: spaces_of.mean_of(spaces_of.cosines_of(space.queries, space.positives)),
-        "alignment": lambda space: spaces_of.mean_of(np.square(space.queries - space.positives).sum(axis=1)),
-        "ratio, median": lambda space: _ratio_median(space, plan),
-        "ratio, share within 1 ± 0.1": lambda space: _ratio_share(space, plan),
-        "cosine to another query less to its positive": lambda space: _ratio_gap(space, plan),
+    of_both: Mapping[str, Callable[[Space], Statistic]] = {
+        "cosine to nearest document": lambda space: mean_of(space.nearest),
+        "cosine to positive": lambda space: mean_of(cosines_of(space.queries, space.positives)),
+        "alignment": lambda space: mean_of(np.square(space.queries - space.positives).sum(axis=1)),
+        "ratio, median": lambda space: space.ratios(plan.pairs).median(),
+        "ratio, share within 1 ± 0.1": lambda space: space.ratios(plan.pairs).share_near_one(),
+        "cosine to another query less to its positive": lambda space: space.ratios(plan.pairs).mean_gap(),
         "tower separation, AUC": lambda space: auc_of(*probe_scores(space.queries, space.positives, plan.folds), plan.folds),
     }
-    measured = [_estimated(name, "both", build, spaces, plan.queries, columns=len(plan.pairs)) for name, build in builders.items()]
-    means = [spaces_of.distance_of_means(space.queries, space.positives) for space in spaces]
-    return [*measured, _number("distance of tower means", "both", means)]
+    numbers = [_estimated(name, "both", build, spaces, plan) for name, build in of_both.items()]
+    numbers.append(_number("distance of tower means", "both", [distance_of_means(space.queries, space.positives) for space in spaces]))
+    sides: tuple[Whose, ...] = ("queries", "documents")
+    for of in sides:
+        vectors_of = [space.queries if of == "queries" else space.documents for space in spaces]
+        spectra = [spectrum_of(vectors) for vectors in vectors_of]
+        numbers += [
+            _estimated("uniformity", of, uniformity_of, vectors_of, plan),
+            _estimated("cosine of random pairs", of, mean_cosine_of, vectors_of, plan),
+            _number("variance along first component", of, [float(shares[0]) if len(shares) else None for shares in spectra]),
+            _number("effective rank", of, [effective_rank(shares) if len(shares) else None for shares in spectra]),
+        ]
+    return numbers
 
 
-def _ratio_median(space: Space, plan: SpaceResampling) -> Statistic:
-    pair_ratios = ratios(space, plan)
-    return spaces_of.median_of_pairs(pair_ratios.values, plan.pairs[pair_ratios.defined])
-
-
-def _ratio_share(space: Space, plan: SpaceResampling) -> Statistic:
-    pair_ratios = ratios(space, plan)
-    near = np.abs(pair_ratios.values - 1) <= spaces_of.WITHIN
-    return spaces_of.mean_of_pairs(near.astype(np.float64), plan.pairs[pair_ratios.defined])
-
-
-def _ratio_gap(space: Space, plan: SpaceResampling) -> Statistic:
-    pair_ratios = ratios(space, plan)
-    return spaces_of.mean_of_pairs(pair_ratios.queries - pair_ratios.positives, plan.pairs)
-
-
-def _of_tower(of: Whose, spaces: Sequence[Space], drawing: UnitResampling) -> list[SpaceNumber]:
-    """Numbers of the vectors of one tower."""
-
-    def vectors(space: Space) -> Float[np.ndarray, "v e"]:
-        return space.queries if of == "queries" else space.documents
-
-    builders: Mapping[str, Callable[[Space], Statistic]] = {
-        "uniformity": lambda space: spaces_of.uniformity_of(vectors(space)),
-        "cosine of random pairs": lambda space: spaces_of.mean_cosine_of(vectors(space)),
-    }
-    measured = [_estimated(name, of, build, spaces, drawing) for name, build in builders.items()]
-    spectra = [spaces_of.spectrum_of(vectors(space)) for space in spaces]
-    return [
-        *measured,
-        _number("variance along first component", of, [float(shares[0]) if len(shares) else None for shares in spectra]),
-        _number("effective rank", of, [spaces_of.effective_rank(shares) if len(shares) else None for shares in spectra]),
-    ]
-
-
-def _estimated(
-    name: str, of: Whose, build: Callable[[Space], Statistic], spaces: Sequence[Space], drawing: UnitResampling, *, columns: int = 0
-) -> SpaceNumber:
+def _estimated(name: str, of: Whose, build: Callable[[T], Statistic], measured: Sequence[T], plan: SpaceResampling) -> SpaceNumber:
     """A number with its intervals; tables of one model are freed before those of the other are built."""
-    estimates = [_drawn(build, space, drawing, columns) for space in spaces]
+    estimates = [plan.draws(build(each), of) for each in measured]
     values = [value if math.isfinite(value) else None for value, _ in estimates]
     draws = [model_draws for _, model_draws in estimates]
     intervals = [None if value is None else _interval(model_draws) for value, model_draws in zip(values, draws, strict=True)]
     both = len(values) == 2 and None not in values
     return _number(name, of, values, intervals, _interval(draws[0] - draws[1]) if both else None)
-
-
-def _drawn(
-    build: Callable[[Space], Statistic], space: Space, drawing: UnitResampling, columns: int
-) -> tuple[float, Float[np.ndarray, " r"]]:
-    statistic = build(space)
-    value = float(statistic(np.ones((1, len(drawing.clusters))))[0])
-    return value, np.concatenate([statistic(counts) for counts in drawing.blocks(columns)])
 
 
 def _interval(draws: Float[np.ndarray, " r"]) -> Interval | None:

@@ -1,4 +1,4 @@
-"""Comparison of models by the scores of every unit: levels with intervals, pairings with verdicts, grids, and the units that differ most.
+"""Comparison of models by the scores of every unit: levels, pairings, grids, the units that differ most, and the analysis over tasks.
 
 Every model is compared with one other on the main measure of each task: with the baseline, or without one with the best of the task. All
 comparisons are one family, in which Benjamini-Hochberg keeps the share of false findings at 5 %. Where the best was chosen on the units
@@ -12,16 +12,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Real
 
 from adiabat.config.tasks import CompareSettings, SuiteSettings
 from adiabat.core.errors import DataError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now
-from adiabat.evaluation.suite_analysis import analysed
-from adiabat.evaluation.trained_queries import trained_on
-from adiabat.results.evaluation_result import TrainedOn
-from adiabat.results.suite_result import Fact, Pairing, Score, SuiteGrid, SuiteModel, SuiteResult, SuiteTask, UnitRow, equal_values
+from adiabat.results.evaluation_result import TrainedOn, Verdict
+from adiabat.results.suite_result import (
+    Fact,
+    KindMean,
+    ModelStanding,
+    Pairing,
+    Score,
+    SuiteAnalysis,
+    SuiteGrid,
+    SuiteModel,
+    SuiteResult,
+    SuiteTask,
+    TaskRanking,
+    UnitRow,
+    by_kind,
+    equal_values,
+)
 from adiabat.stats.language_grid_stats import compare_grids
 from adiabat.stats.paired import changes_over_runs
 from adiabat.stats.samples import GridSample, Sample, TaskScores
@@ -33,6 +45,8 @@ UNITS_SHOWN = 40
 
 TEXT_SHOWN = 500
 """Characters of a unit's text in a result file."""
+
+VERDICTS: tuple[Verdict, ...] = ("better", "no evidence", "worse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +72,35 @@ class ModelScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """Parts of a `SuiteResult` that are computed from scores."""
+class _Measured:
+    """A model's scores on one task, run by run."""
 
-    tasks: list[SuiteTask]
-    scores: list[Score]
-    pairings: list[Pairing]
-    grids: list[SuiteGrid]
-    units: list[UnitRow]
-    facts: list[Fact]
-    notes: list[str]
+    name: str
+    runs: list[TaskScores]
+
+    @property
+    def main(self) -> list[Sample]:
+        """Main measure of each run."""
+        return [scores.samples[0] for scores in self.runs]
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether no run trained on more than a few of the units."""
+        return all(scores.is_proof for scores in self.runs)
+
+    @property
+    def trained_on(self) -> list[TrainedOn]:
+        """Training data of the runs, each record once."""
+        return list(dict.fromkeys(overlap for scores in self.runs for overlap in scores.trained_on(self.name)))
+
+    def cells(self, number: int) -> GridSample:
+        """One comparison of a grid, averaged over runs."""
+        grids = [scores.grids[number] for scores in self.runs]
+        if len(grids) == 1:
+            return grids[0]
+        values = np.stack([grid.values for grid in grids]).mean(axis=0, dtype=np.float64).astype(np.float32)
+        # Error counts belong to a single run.
+        return replace(grids[0], values=values, errors=None, total=0)
 
 
 def compare_models(
@@ -79,123 +112,98 @@ def compare_models(
     baseline: str | None,
     versions: Mapping[str, str],
     seconds: float = 0.0,
-    notes: Sequence[str],
+    notes: Sequence[str] = (),
     inputs: Mapping[str, Any],
     watch: Watch = SILENT,
 ) -> SuiteResult:
-    """Compare models on all of their tasks; `seconds` is the time of scoring."""
-    started, seed, resamples = time.monotonic(), settings.run.seed, settings.measure.resamples
-    findings = findings_of(models, baseline=baseline, seed=seed, resamples=resamples, watch=watch)
+    """Compare models on every task with the model named `baseline`, or with the best of the task; `seconds` is the time of scoring."""
+    started = time.monotonic()
     result = SuiteResult(
         title=title,
         command=command,
         created=now(),
-        seconds=seconds + time.monotonic() - started,
-        seed=seed,
+        seconds=seconds,
+        seed=settings.run.seed,
         versions=dict(versions),
-        tasks=findings.tasks,
+        tasks=[],
         models=[model.model for model in models],
-        scores=findings.scores,
-        pairings=findings.pairings,
+        scores=[],
+        pairings=[],
         baseline=baseline,
-        resamples=resamples,
-        grids=findings.grids,
-        units=findings.units,
-        facts=findings.facts,
-        notes=[*notes, *findings.notes],
+        resamples=settings.measure.resamples,
+        notes=list(notes),
         settings=settings.model_dump(mode="json", exclude_none=True),
         inputs=dict(inputs),
     )
-    return analysed(result)
-
-
-def findings_of(models: Sequence[ModelScores], *, baseline: str | None, seed: int, resamples: int, watch: Watch = SILENT) -> Findings:
-    """Compare models on every task with the model named `baseline`, or with the best of the task."""
-    findings = Findings([], [], [], [], [], [], [])
     tasks = list(dict.fromkeys(name for model in models for run in model.runs for name in run))
     for number, task in enumerate(tasks):
         watch.progress(f"comparing on {task}", number, len(tasks))
-        present = [model for model in models if model.scores_of(task)]
-        _require_same_units(task, present)
-        findings.tasks.append(_described(task, present))
-        findings.facts.extend(_facts(task, present))
-        findings.notes.extend(f"{task}: {overlap.said}" for overlap in _trained_on(task, present))
-        findings.scores.extend(_levels(task, present, seed=seed, resamples=resamples))
-        findings.units.extend(_units(task, present))
-        present = [model for model in present if _is_proof(task, model)]
-        if not present:
-            continue
-        against = _reference(task, present, baseline)
-        others = [model for model in present if model is not against]
-        findings.pairings.extend(_pairings(task, others, against, seed=seed, resamples=resamples))
-        choice = _choice(against.name, len(present), baseline)
-        findings.grids.extend(_grids(task, present, against, choice=choice, seed=seed, resamples=resamples))
+        _add_task(result, task, [_Measured(model.name, scores) for model in models if (scores := model.scores_of(task))])
     watch.progress("comparing", len(tasks), len(tasks))
-    return replace(findings, pairings=_corrected(findings.pairings, baseline))
+    corrected = replace(result, pairings=_corrected(result.pairings, baseline), seconds=seconds + time.monotonic() - started)
+    return analysed(corrected)
 
 
-def _require_same_units(task: str, models: Sequence[ModelScores]) -> None:
-    first = models[0].scores_of(task)[0]
-    faults = [
-        f"{model.name} {fault}"
-        for model in models
-        for scores in model.scores_of(task)
-        if (fault := _unlike(scores, first) or _unlike_runs(scores, model.scores_of(task)[0]))
-    ]
+def _add_task(result: SuiteResult, task: str, models: Sequence[_Measured]) -> None:
+    """Add the findings on one task to the lists of a result."""
+    _require_same_units(task, models)
+    result.tasks.append(_described(models))
+    result.facts.extend(_facts(task, models))
+    result.notes.extend(f"{task}: {overlap.said}" for model in models for overlap in model.trained_on)
+    drawing: dict[str, int] = {"seed": result.seed, "resamples": result.resamples}
+    result.scores.extend(_levels(task, models, **drawing))
+    result.units.extend(_units(task, models))
+    proofs = [model for model in models if model.is_proof]
+    if proofs:
+        against = _reference(proofs, result.baseline)
+        result.pairings.extend(_pairings(task, [model for model in proofs if model is not against], against, **drawing))
+        choice = _choice(against.name, len(proofs), result.baseline)
+        result.grids.extend(_grids(task, proofs, against, choice=choice, **drawing))
+
+
+def _require_same_units(task: str, models: Sequence[_Measured]) -> None:
+    first = models[0].runs[0]
+    faults = [f"{model.name} {fault}" for model in models for scores in model.runs if (fault := _unlike(scores, first, model.runs[0]))]
     if faults:
-        name = models[0].name
         raise DataError(
-            f"{task} must be scored on the same units by the same measure for all models as for {name}, got {several(faults)}; "
+            f"{task} must be scored on the same units by the same measure for all models as for {models[0].name}, got {several(faults)}; "
             "score them again"
         )
 
 
-def _unlike(scores: TaskScores, first: TaskScores) -> str | None:
-    """Why two scores cannot be compared unit by unit."""
-    if _stored(scores.units) != _stored(first.units):
+def _unlike(scores: TaskScores, first: TaskScores, first_run: TaskScores) -> str | None:
+    """Why two scores cannot be compared unit by unit, or two runs of one model not averaged."""
+
+    def stored(texts: Sequence[str]) -> list[bytes]:
+        # As files hold them, half a surrogate pair as "?".
+        return [text.encode("utf-8", "replace") for text in texts]
+
+    def grids_of(scores: TaskScores) -> list[tuple[str, Sequence[str], Sequence[str]]]:
+        # By the main similarity: vectors of unit length have no other.
+        return [(grid.comparison, grid.rows, grid.columns) for grid in scores.grids if grid.similarity == scores.samples[0].similarity]
+
+    if stored(scores.units) != stored(first.units):
         lacking, more = set(first.units) - set(scores.units), set(scores.units) - set(first.units)
         return f"lacks {len(lacking):,} and has {len(more):,} others, of {len(first.units):,}"
-    if scores.texts and first.texts and _stored(scores.texts) != _stored(first.texts):
+    if scores.texts and first.texts and stored(scores.texts) != stored(first.texts):
         return "has other texts under the same ids"
     main, other = scores.samples[0], first.samples[0]
     if main.measure != other.measure:
         return f"is judged by {main.measure}, not by {other.measure}"
-    if main.statistic != other.statistic or not _equal(main.reference, other.reference) or not _equal(main.groups, other.groups):
+    if main.statistic != other.statistic or not main.judges_like(other):
         return "has other judgements of the same units"
-    if _grids_of(scores) != _grids_of(first):
-        return f"has a grid of other languages: {_languages(scores)}, not {_languages(first)}"
-    return None
-
-
-def _stored(texts: Sequence[str]) -> list[bytes]:
-    """Texts as files hold them, half a surrogate pair as "?"."""
-    return [text.encode("utf-8", "replace") for text in texts]
-
-
-def _unlike_runs(scores: TaskScores, first: TaskScores) -> str | None:
-    """Why two runs of one model cannot be averaged."""
-    if [sample.key for sample in scores.samples] != [sample.key for sample in first.samples]:
+    if grids_of(scores) != grids_of(first):
+        languages, wanted = (", ".join(each.grids[0].rows) if each.grids else "none" for each in (scores, first))
+        return f"has a grid of other languages: {languages}, not {wanted}"
+    if [sample.key for sample in scores.samples] != [sample.key for sample in first_run.samples]:
         return "has runs with unlike measures"
     return None
 
 
-def _grids_of(scores: TaskScores) -> list[tuple[str, Sequence[str], Sequence[str]]]:
-    """Comparisons and languages of the grids by the main similarity: vectors of unit length have no other."""
-    return [(grid.comparison, grid.rows, grid.columns) for grid in scores.grids if grid.similarity == scores.samples[0].similarity]
-
-
-def _languages(scores: TaskScores) -> str:
-    return ", ".join(scores.grids[0].rows) if scores.grids else "none"
-
-
-def _equal(values: Real[np.ndarray, " n"] | None, reference: Real[np.ndarray, " m"] | None) -> bool:
-    return values is reference or (values is not None and reference is not None and np.array_equal(values, reference))
-
-
-def _described(task: str, models: Sequence[ModelScores]) -> SuiteTask:
-    scores = models[0].scores_of(task)[0]
+def _described(models: Sequence[_Measured]) -> SuiteTask:
+    scores = models[0].runs[0]
     main = scores.samples[0]
-    notes_of = {model.name: list(dict.fromkeys(note for scores in model.scores_of(task) for note in scores.notes)) for model in models}
+    notes_of = {model.name: list(dict.fromkeys(note for scores in model.runs for note in scores.notes)) for model in models}
     # A note of every model is a note of the task.
     common = [note for note in scores.notes if all(note in notes for notes in notes_of.values())]
     others = dict.fromkeys(note for notes in notes_of.values() for note in notes if note not in common)
@@ -214,72 +222,48 @@ def _described(task: str, models: Sequence[ModelScores]) -> SuiteTask:
     )
 
 
-def _facts(task: str, models: Sequence[ModelScores]) -> Iterator[Fact]:
+def _facts(task: str, models: Sequence[_Measured]) -> Iterator[Fact]:
     """Further figures of each model, averaged over its runs."""
     for model in models:
-        runs = model.scores_of(task)
-        for name in dict.fromkeys(name for scores in runs for name in scores.facts):
-            yield Fact(model.name, task, name, float(np.mean([scores.facts.get(name, 0.0) for scores in runs])))
-    for overlap in _trained_on(task, models):
+        for name in dict.fromkeys(name for scores in model.runs for name in scores.facts):
+            yield Fact(model.name, task, name, float(np.mean([scores.facts.get(name, 0.0) for scores in model.runs])))
+    for overlap in (overlap for model in models for overlap in model.trained_on):
         counts = {"queries trained on": overlap.trained_queries, "relevant documents trained on": overlap.trained_relevant}
         yield from (Fact(overlap.model, task, name, float(count)) for name, count in counts.items() if count is not None)
 
 
-def _is_proof(task: str, model: ModelScores) -> bool:
-    """Whether no run of a model trained on more than a few of the units."""
-    return all(scores.is_proof for scores in model.scores_of(task))
-
-
-def _trained_on(task: str, models: Sequence[ModelScores]) -> list[TrainedOn]:
-    """Training data of the models, each record once."""
-    return list(
-        dict.fromkeys(overlap for model in models for scores in model.scores_of(task) for overlap in trained_on(model.name, scores))
-    )
-
-
-def _levels(task: str, models: Sequence[ModelScores], *, seed: int, resamples: int) -> Iterator[Score]:
-    proof = {model.name: _is_proof(task, model) for model in models}
-    for group in _of_equal_runs(task, models):
-        measures = [
-            (model.name, runs)
-            for model in group
-            for runs in zip(*(run_scores.samples for run_scores in model.scores_of(task)), strict=True)
-        ]
-        changes = changes_over_runs([runs for _, runs in measures], None, seed=seed, resamples=resamples)
-        for (name, _), change in zip(measures, changes, strict=True):
-            about = (change.measure, change.similarity, change.after, change.after_interval, change.lower_is_better)
-            yield Score(task, name, *about, is_proof=proof[name])
-
-
-def _of_equal_runs(task: str, models: Sequence[ModelScores]) -> list[list[ModelScores]]:
+def _of_equal_runs(models: Sequence[_Measured]) -> list[list[_Measured]]:
     """Models by their number of runs: those of equal numbers share resamples, which take most of the time."""
-    by_runs: dict[int, list[ModelScores]] = {}
+    by_runs: dict[int, list[_Measured]] = {}
     for model in models:
-        by_runs.setdefault(len(model.scores_of(task)), []).append(model)
+        by_runs.setdefault(len(model.runs), []).append(model)
     return list(by_runs.values())
 
 
-def _main(task: str, model: ModelScores) -> list[Sample]:
-    """Main measure of each run."""
-    return [scores.samples[0] for scores in model.scores_of(task)]
+def _levels(task: str, models: Sequence[_Measured], *, seed: int, resamples: int) -> Iterator[Score]:
+    for group in _of_equal_runs(models):
+        measures = [(model, runs) for model in group for runs in zip(*(scores.samples for scores in model.runs), strict=True)]
+        changes = changes_over_runs([runs for _, runs in measures], None, seed=seed, resamples=resamples)
+        for (model, _), change in zip(measures, changes, strict=True):
+            about = (change.measure, change.similarity, change.after, change.after_interval, change.lower_is_better)
+            yield Score(task, model.name, *about, is_proof=model.is_proof)
 
 
-def _reference(task: str, models: Sequence[ModelScores], baseline: str | None) -> ModelScores:
+def _reference(models: Sequence[_Measured], baseline: str | None) -> _Measured:
     """The model that others are compared with."""
     if baseline_model := next((model for model in models if model.name == baseline), None):
         return baseline_model
-    sign = -1 if _main(task, models[0])[0].lower_is_better else 1
-    values = [sign * float(np.mean([value_of(sample) for sample in _main(task, model)])) for model in models]
+    sign = -1 if models[0].main[0].lower_is_better else 1
+    values = [sign * float(np.mean([value_of(sample) for sample in model.main])) for model in models]
     # The first of equal models.
     return next(model for model, value in zip(models, values, strict=True) if equal_values(value, max(values)))
 
 
-def _pairings(task: str, models: Sequence[ModelScores], against: ModelScores, *, seed: int, resamples: int) -> Iterator[Pairing]:
-    for group in _of_equal_runs(task, models):
-        after = [_main(task, model) for model in group]
+def _pairings(task: str, models: Sequence[_Measured], against: _Measured, *, seed: int, resamples: int) -> Iterator[Pairing]:
+    for group in _of_equal_runs(models):
         # BM25 and vectors rank by different similarities; the comparison is of ranks.
-        before = [[replace(sample, similarity=runs[0].similarity) for sample in _main(task, against)] for runs in after]
-        changes = changes_over_runs(after, before, seed=seed, resamples=resamples)
+        before = [[replace(sample, similarity=model.main[0].similarity) for sample in against.main] for model in group]
+        changes = changes_over_runs([model.main for model in group], before, seed=seed, resamples=resamples)
         for model, change in zip(group, changes, strict=True):
             yield Pairing(task, model.name, against.name, change, significant=False)
 
@@ -302,41 +286,25 @@ def _choice(against: str, models: int, baseline: str | None) -> float:
     return 1.0 if against == baseline else models / 2
 
 
-def _grids(
-    task: str, models: Sequence[ModelScores], against: ModelScores, *, choice: float, seed: int, resamples: int
-) -> Iterator[SuiteGrid]:
+def _grids(task: str, models: Sequence[_Measured], against: _Measured, *, choice: float, seed: int, resamples: int) -> Iterator[SuiteGrid]:
     for model in models:
-        for number, grid_sample in enumerate(model.scores_of(task)[0].grids):
-            if grid_sample.similarity != model.scores_of(task)[0].samples[0].similarity:
+        # Exchanges of units ignore seeds, so models of several runs get values and no verdicts.
+        alone = model is against or len(model.runs) > 1 or len(against.runs) > 1
+        for number, grid_sample in enumerate(model.runs[0].grids):
+            if grid_sample.similarity != model.main[0].similarity:
                 continue
-            # Exchanges of units ignore seeds, so models of several runs get values and no verdicts.
-            several_runs = len(model.scores_of(task)) > 1 or len(against.scores_of(task)) > 1
-            before = (
-                None if model is against or several_runs else replace(_mean_cells(task, against, number), similarity=grid_sample.similarity)
-            )
-            grid = compare_grids(_mean_cells(task, model, number), before, seed=seed, resamples=resamples, choice=choice)
+            before = None if alone else replace(against.cells(number), similarity=grid_sample.similarity)
+            grid = compare_grids(model.cells(number), before, seed=seed, resamples=resamples, choice=choice)
             rows, columns = list(grid_sample.rows), list(grid_sample.columns)
-            name = None if before is None else against.name
-            yield SuiteGrid(task, model.name, name, rows, columns, grid_sample.lower_is_better, grid)
+            yield SuiteGrid(task, model.name, None if alone else against.name, rows, columns, grid_sample.lower_is_better, grid)
 
 
-def _mean_cells(task: str, model: ModelScores, number: int) -> GridSample:
-    """One comparison of a grid, averaged over runs."""
-    grids = [scores.grids[number] for scores in model.scores_of(task)]
-    if len(grids) == 1:
-        return grids[0]
-    values = np.stack([grid.values for grid in grids]).mean(axis=0, dtype=np.float64).astype(np.float32)
-    # Error counts belong to a single run.
-    return replace(grids[0], values=values, errors=None, total=0)
-
-
-def _units(task: str, models: Sequence[ModelScores]) -> Iterator[UnitRow]:
+def _units(task: str, models: Sequence[_Measured]) -> Iterator[UnitRow]:
     """Units on which models differ most, where units have values of their own."""
-    main = _main(task, models[0])[0]
+    scores, main = models[0].runs[0], models[0].main[0]
     if len(models) < 2 or main.statistic != "mean" or main.pseudo_values:
         return
-    scores = models[0].scores_of(task)[0]
-    values = np.stack([_unit_values(task, model) for model in models])
+    values = np.stack([np.mean([sample.unit_values for sample in model.main], axis=0) for model in models])
     spread = np.where(np.isfinite(values).all(axis=0), np.ptp(values, axis=0), -1.0)
     names = [model.name for model in models]
     for unit in np.argsort(-spread, kind="stable")[:UNITS_SHOWN].tolist():
@@ -346,10 +314,61 @@ def _units(task: str, models: Sequence[ModelScores]) -> Iterator[UnitRow]:
         yield UnitRow(task, scores.units[unit], text, dict(zip(names, values[:, unit].tolist(), strict=True)))
 
 
-def _unit_values(task: str, model: ModelScores) -> Float[np.ndarray, " n"]:
-    """Value of each unit, averaged over runs; NaN for a unit without weight."""
-    run_values = []
-    for sample in _main(task, model):
-        weight = np.ones(sample.values.shape) if sample.reference is None else sample.reference
-        run_values.append(np.divide(sample.values, weight, out=np.full(sample.values.shape, np.nan), where=weight > 0))
-    return np.asarray(np.mean(run_values, axis=0))
+def analysed(result: SuiteResult) -> SuiteResult:
+    """A result with its analysis."""
+    scores = {
+        (task.name, model.name): score
+        for task in result.tasks
+        for model in result.models
+        if (score := result.main_score(task.name, model.name)) is not None
+    }
+    tasks = [_ranking(result, task, [scores[key] for key in scores if key[0] == task.name]) for task in result.tasks]
+    models = [_standing(result, tasks, model.name, sum(name == model.name for _, name in scores)) for model in result.models]
+    means = []
+    for kind, group in by_kind(result.tasks):
+        if len(group) > 1 and len({task.measure for task in group}) == 1:
+            values = {model.name: _mean(scores, group, model.name) for model in result.models}
+            means.append(KindMean(kind, group[0].measure, len(group), group[0].lower_is_better, values))
+    return replace(result, analysis=SuiteAnalysis(tasks, models, means))
+
+
+def _ranking(result: SuiteResult, task: SuiteTask, scores: Sequence[Score]) -> TaskRanking:
+    pairings = [pairing for pairing in result.pairings if pairing.task == task.name]
+    against = pairings[-1].against if pairings else None
+    proofs = [score for score in scores if score.is_proof]
+    ranks = {score.model: _rank(score, proofs) for score in proofs} if len(proofs) > 1 else {}
+    top = min(ranks.values(), default=0.0)
+    best = sorted((model for model, rank in ranks.items() if rank == top), key=lambda model: model != against)
+    even = [pairing.model for pairing in pairings if pairing.against in best and not pairing.significant and pairing.model not in best]
+    clear = best == [against] and all(pairing.significant for pairing in pairings)
+    return TaskRanking(task.name, against, ranks, best, [*best, *even], clear)
+
+
+def _rank(score: Score, among: Sequence[Score]) -> float:
+    sign = -1 if score.lower_is_better else 1
+    equal = sum(equal_values(other.value, score.value) for other in among)
+    above = sum(sign * other.value > sign * score.value and not equal_values(other.value, score.value) for other in among)
+    return 1 + above + (equal - 1) / 2
+
+
+def _standing(result: SuiteResult, tasks: Sequence[TaskRanking], model: str, measured: int) -> ModelStanding:
+    contests = [ranking for ranking in tasks if model in ranking.ranks]
+    best = [ranking for ranking in contests if model in ranking.best]
+    baseline = result.baseline
+    beside_best = [ranking for ranking in contests if ranking.against not in (None, baseline)]
+    contested = sum(bool(ranking.ranks) for ranking in tasks)
+    verdicts = [pairing.verdict for pairing in result.pairings if (pairing.model, pairing.against) == (model, baseline)]
+    return ModelStanding(
+        model=model,
+        tasks=measured,
+        best=len(best),
+        clear=sum(ranking.clear for ranking in best),
+        not_worse=None if baseline is not None and not beside_best else sum(model in ranking.not_worse for ranking in beside_best),
+        verdicts=None if baseline is None or model == baseline else {verdict: verdicts.count(verdict) for verdict in VERDICTS},
+        mean_rank=sum(ranking.ranks[model] for ranking in contests) / len(contests) if len(contests) == contested > 0 else None,
+    )
+
+
+def _mean(scores: dict[tuple[str, str], Score], tasks: Sequence[SuiteTask], model: str) -> float | None:
+    values = [scores[task.name, model].value for task in tasks if (task.name, model) in scores]
+    return sum(values) / len(values) if len(values) == len(tasks) else None

@@ -9,9 +9,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int64
 
+from adiabat.config.section import DropSameId
 from adiabat.core.errors import ConfigError, StoreError
+from adiabat.core.ragged import Ragged
 from adiabat.core.text import IN_WORDS
-from adiabat.data.records import Document, text_id
+from adiabat.data.records import Document, is_own_document, text_id
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
@@ -49,6 +51,11 @@ class System:
     model: DualEncoder
     store: Store
 
+    @property
+    def documents(self) -> Store:
+        """Documents by id and text."""
+        return self.store
+
 
 @dataclass(frozen=True)
 class BM25System:
@@ -72,6 +79,11 @@ class BM25System:
                 f"a BM25 index must be of as many documents as there are ids, got {self.index.count:,} and {len(self.doc_ids):,}; "
                 "build the index again"
             )
+
+    @property
+    def documents(self) -> "BM25System":
+        """Documents by id and text."""
+        return self
 
     @property
     def path(self) -> Path:
@@ -159,3 +171,56 @@ def _misfit(other: Store, store: Store, fits: bool, baseline: DualEncoder) -> st
     if other.count != store.count:
         return f"{other.path} with {other.count:,} documents, not {store.count:,}"
     return f"{other.path} with other documents, or in another order"
+
+
+@dataclass(frozen=True, slots=True)
+class IdenticalDocuments:
+    """Documents that are queries themselves, left out of the ranking of that query.
+
+    Attributes:
+        rows: Of each query, at most one.
+        notes: How many, and how many share an id with a query but not its text.
+    """
+
+    rows: Ragged
+    notes: list[str]
+
+
+def identical_documents(
+    documents: Store | BM25System,
+    query_ids: Sequence[str],
+    queries: Sequence[str],
+    positives: Ragged | Int64[np.ndarray, "q p"],
+    *,
+    drop: DropSameId,
+) -> IdenticalDocuments:
+    """Find documents that are queries themselves, by id and text (`is_own_document`), or by id alone with ``drop = true``."""
+    ids = documents.rows(query_ids) if drop is not False else np.full(len(queries), -1, dtype=np.int64)
+    shared = np.array([row if row >= 0 and row not in positives[query] else -1 for query, row in enumerate(ids.tolist())], dtype=np.int64)
+    rows = shared if drop is True else _of_equal_text(documents, queries, shared)
+    left_out, others = int((rows >= 0).sum()), int(((shared >= 0) & (rows < 0)).sum())
+    notes = []
+    if left_out:
+        by = "id" if drop is True else "id and text"
+        notes.append(f"{_documents(left_out)} left out of the ranking of the query that has the same {by}")
+    if others:
+        why = "another text" if documents.has_texts else "a text that is not known, since the store keeps none"
+        advice = "drop_same_id = true leaves documents out by their id alone"
+        notes.append(f"{_documents(others)} with the id of a query and {why}, ranked like all others; {advice}")
+    return IdenticalDocuments(Ragged.of([row] if row >= 0 else [] for row in rows.tolist()), notes)
+
+
+def _of_equal_text(documents: Store | BM25System, queries: Sequence[str], rows: Int64[np.ndarray, " q"]) -> Int64[np.ndarray, " q"]:
+    """Rows of documents that read as their queries, with or without a title; -1 elsewhere."""
+    identical = np.full(len(rows), -1, dtype=np.int64)
+    candidates = np.flatnonzero(rows >= 0)
+    if not documents.has_texts or not len(candidates):
+        return identical
+    for query, text in zip(candidates.tolist(), documents.texts(rows[candidates]), strict=True):
+        if is_own_document(queries[query], text):
+            identical[query] = rows[query]
+    return identical
+
+
+def _documents(count: int) -> str:
+    return "1 document" if count == 1 else f"{count:,} documents"

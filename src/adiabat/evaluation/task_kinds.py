@@ -2,9 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,13 +25,14 @@ from adiabat.config.tasks import (
     RetrievalTask,
     StsTask,
     SuiteSettings,
+    TextsTask,
     WordsTask,
 )
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, several
 from adiabat.core.progress import Watch
+from adiabat.core.text import cut
 from adiabat.data.examples import read_examples
 from adiabat.data.labelled import (
-    ScoredPairs,
     read_labelled_pairs,
     read_labelled_texts,
     read_parallel_texts,
@@ -37,18 +40,17 @@ from adiabat.data.labelled import (
     require_separable,
 )
 from adiabat.data.language_grids import read_question_grid, require_every_label, select_languages
-from adiabat.data.records import Document, LanguageGridSet, grid_id
+from adiabat.data.records import Document, ExampleSet, LanguageGridSet, grid_id, text_id
+from adiabat.data.table_headers import OF_DOCUMENTS
 from adiabat.data.table_rows import table_name
 from adiabat.evaluation.labels import score_classification, score_clustering
 from adiabat.evaluation.language_grid_tasks import score_nli_grid, score_question_grid
-from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel, TaskCorpus
+from adiabat.evaluation.measured_models import Corpus, CorpusStores, MeasuredModel, TaskCorpus
 from adiabat.evaluation.mteb_task import require_task, score_mteb
 from adiabat.evaluation.retrieval import score_retrieval
-from adiabat.evaluation.retrieval_data import RetrievalTaskData, read_retrieval_tasks
 from adiabat.evaluation.similarity import score_bitext, score_pair_classification, score_sts, score_words
-from adiabat.evaluation.systems import BM25System, System
-from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import TaskScores
+from adiabat.store.addressing import address
 from adiabat.store.corpus_files import digest_documents
 from adiabat.store.vector_store import Store
 
@@ -86,16 +88,12 @@ def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
     if not settings.tasks:
         raise ConfigError("tasks must be given, got none; list them under [[tasks]]")
     faults: list[str] = []
-    loaded: dict[int, LoadedTask] = {}
     ranked = {number: section for number, section in enumerate(settings.tasks) if isinstance(section, RetrievalTask)}
-    with _gathering(faults):
-        read = read_retrieval_tasks(list(ranked.values()), watch) if ranked else []
-        for number, task in zip(ranked, read, strict=True):
-            loaded[number] = _retrieval(task, ranked[number], settings.measure)
+    loaded = _retrieval_tasks(ranked, settings.measure, faults, watch)
     for number, section in enumerate(settings.tasks):
         watch.progress("reading tasks", number, len(settings.tasks))
         if number not in ranked:
-            with _gathering(faults, about=f"task {section.name or getattr(section, 'data', '') or getattr(section, 'task', '')}: "):
+            with _gathering(faults, section):
                 loaded[number] = _READERS[type(section)](section, settings.run.seed)
     if faults:
         raise DataError(several(faults))
@@ -107,12 +105,17 @@ def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
 
 
 @contextmanager
-def _gathering(faults: list[str], *, about: str = "") -> Iterator[None]:
-    """Collect a fault and continue."""
+def _gathering(faults: list[str], section: Any) -> Iterator[None]:
+    """Collect a fault of a task; the readers' advice takes the names of task settings."""
     try:
         yield
     except AdiabatError as fault:
-        faults.append(f"{about}{fault}")
+        message = re.sub(r"\bdata\.(blank|missing|columns|split)\b", r"tasks.\1", str(fault))
+        faults.append(f"{_label(section)}: {message}")
+
+
+def _label(section: Any) -> str:
+    return f"task {section.name or getattr(section, 'data', '') or section.task}"
 
 
 def _sha256(content: object) -> str:
@@ -127,31 +130,104 @@ def _digest(data: Any, section: Any, *further: object) -> str:
     return _sha256([asdict(data), section.model_dump(mode="json", exclude={"name"}), *further])
 
 
-def _retrieval(task: RetrievalTaskData, section: RetrievalTask, common: RankingMeasureSection) -> LoadedTask:
+def _retrieval_tasks(
+    sections: Mapping[int, RetrievalTask], measure: RankingMeasureSection, faults: list[str], watch: Watch
+) -> dict[int, LoadedTask]:
+    """Read queries and corpora to the end, each corpus once for all tasks that share it."""
+    examples: dict[int, ExampleSet] = {}
+    for number, section in sections.items():
+        with _gathering(faults, section):
+            examples[number] = _examples_of(section)
+    missing = {number: _entries(example_set) for number, example_set in examples.items()}
+    corpus_of = {number: Corpus.of(sections[number]) for number in examples}
+    digests: dict[Corpus, str] = {}
+    for corpus in dict.fromkeys(corpus_of.values()):
+        watch.progress("reading corpora", len(digests), len(examples))
+        asking = [number for number in examples if corpus_of[number] == corpus]
+        with _gathering(faults, sections[asking[0]]):
+            digests[corpus] = digest_documents(_struck_off(corpus.documents(), [missing[number] for number in asking]))
+            faults += [message for number in asking for message in _lacking(sections[number], examples[number], missing[number], corpus)]
+    if faults:
+        return {}
+    return {
+        number: _retrieval(section, examples[number], corpus_of[number], digests[corpus_of[number]], measure)
+        for number, section in sections.items()
+    }
+
+
+def _entries(examples: ExampleSet) -> dict[str, str]:
+    """Every name of a document of the examples: its id, its text, or the id of its text, each with the entry."""
+    entry_of: dict[str, str] = {}
+    for example in examples.examples:
+        for entry in (*example.positives, *example.negatives):
+            entry_of[entry] = entry
+            if examples.holds_texts is not False:
+                entry_of[text_id(entry)] = entry
+    return entry_of
+
+
+def _struck_off(documents: Iterator[Document], missing_of: Sequence[dict[str, str]]) -> Iterator[Document]:
+    """Pass documents on, and remove them from the missing ones."""
+    for document in documents:
+        for names in missing_of:
+            # Where examples hold ids alone, removing a text that looks like an id is harmless: the store checks again.
+            for name in (document.doc_id, document.text):
+                entry = names.pop(name, None)
+                if entry is not None:
+                    names.pop(entry, None)
+                    names.pop(text_id(entry), None)
+        yield document
+
+
+def _lacking(section: RetrievalTask, examples: ExampleSet, missing: Mapping[str, str], corpus: Corpus) -> list[str]:
+    """Faults for documents that a corpus lacks, unless they are dropped."""
+    absent = set(missing.values())
+    if section.missing == "drop" or not absent:
+        return []
+    place_of: dict[str, str] = {}
+    for example in examples.examples:
+        for entry in absent.intersection((*example.positives, *example.negatives)):
+            place_of.setdefault(entry, example.location or examples.name)
+    lacking = [f'{location}: "{cut(entry, limit=60)}"' for entry, location in place_of.items()]
+    return [
+        f"{_label(section)}: every document must be in the corpus {corpus.source}, it lacks "
+        f"{several(lacking, of='documents')}; name the corpus that holds them (tasks.corpus), or set tasks.missing = drop"
+    ]
+
+
+def _examples_of(section: RetrievalTask) -> ExampleSet:
+    # Where a task names a corpus, columns of documents are the corpus's.
+    columns = {name: column for name, column in section.columns.given().items() if section.corpus is None or name not in OF_DOCUMENTS}
+    examples = read_examples(section.data, split=section.split, columns=columns)
+    if not isinstance(examples, ExampleSet):
+        raise DataError(f"{section.data} must hold queries with positives, got a language grid; measure it with adiabat evaluate")
+    return examples
+
+
+def _retrieval(section: RetrievalTask, examples: ExampleSet, documents: Corpus, digest: str, common: RankingMeasureSection) -> LoadedTask:
+    name = section.name or examples.name
     overrides = {"measures": section.measures, "drop_same_id": section.drop_same_id}
     listed = {"negatives": "listed", "depth": MeasureSection().depth} if section.kind == "triplets" else {"negatives": "store"}
-    overridden = {name: value for name, value in overrides.items() if value is not None}
+    overridden = {key: value for key, value in overrides.items() if value is not None}
     measure = MeasureSection().model_copy(update={**common.model_dump(), **overridden, **listed})
     # Other vectors of the same model, such as rounded ones, have other scores.
     digests = [Store.open(path).manifest.sha256 for path in section.stores]
-    documents = task.corpus
     stores = tuple(map(Path, section.stores))
-    corpus = TaskCorpus(table_name(documents.source), task.corpus_sha256, documents.documents, stores, documents.blank)
+    corpus = TaskCorpus(table_name(documents.source), digest, documents.documents, stores, documents.blank)
+    queries = hashlib.sha256()
+    for example in examples.examples:
+        fields = [example.query_id, example.query, example.positives, example.grades, example.negatives]
+        queries.update(json.dumps(fields).encode() + b"\n")
 
     def score(model: MeasuredModel, corpora: CorpusStores, watch: Watch) -> TaskScores:
-        system: System | BM25System
-        if model.is_bm25:
-            system = corpora.bm25(corpus, stemmer=model.stemmer)
-            examples = task.addressed(system)
-        else:
-            system = System(model.towers, corpora.store(model.towers, corpus))
-            examples = task.addressed(system.store)
-        return replace(score_retrieval(system, examples, settings=measure, trained=model.trained, watch=watch), task=task.name)
+        system = corpora.system(model, corpus)
+        addressed = address(_examples_of(section), system.documents, missing=section.missing, merge_equal=True)
+        return replace(score_retrieval(system, addressed, settings=measure, trained=model.trained, watch=watch), task=name)
 
     settings = section.model_dump(mode="json", exclude={"name", "stores"})
     decisive = measure.model_dump(mode="json", exclude={"resamples"})
-    sha256 = _sha256([task.examples_sha256, task.corpus_sha256, settings, decisive, *digests])
-    return LoadedTask(task.name, section.data, sha256, score, lexical=True)
+    sha256 = _sha256([queries.hexdigest(), digest, settings, decisive, *digests])
+    return LoadedTask(name, section.data, sha256, score, lexical=True)
 
 
 def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
@@ -179,76 +255,54 @@ def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
 
 def _question_grid(section: QuestionGridTask, _: int) -> LoadedTask:
     grid = read_question_grid(section.data, section.corpus, key=section.key, languages=section.languages, name=section.name)
-    return _of_texts(section, grid, lambda model, _, watch: score_question_grid(model, grid, watch=watch))
+
+    def score(model: MeasuredModel, _: CorpusStores, watch: Watch) -> TaskScores:
+        return score_question_grid(model.towers, grid, watch=watch)
+
+    return LoadedTask(grid.name, section.data, _digest(grid, section), score)
 
 
-def _of_texts(section: Any, data: Any, score: Callable[[DualEncoder, str, Watch], TaskScores], *further: object) -> LoadedTask:
-    """A task of named data without a corpus."""
+def _of_texts(section: TextsTask, data: Any, score: Callable[..., TaskScores], *further: object) -> LoadedTask:
+    """A task of texts without a corpus, which all go through one side of the model; `score` has its data."""
     name = section.name or data.name
-    return LoadedTask(name, section.data, _digest(data, section, *further), lambda model, _, watch: score(model.towers, name, watch))
+    digest = _digest(data, section, *further)
+    return LoadedTask(name, section.data, digest, lambda model, _, watch: score(model.towers, side=section.side, name=name, watch=watch))
 
 
-def _scored_pairs(section: StsTask | WordsTask, *, sets: str | None = None) -> ScoredPairs:
-    return read_scored_pairs(
+def _scored_pairs(section: StsTask | WordsTask, _: int) -> LoadedTask:
+    score, sets = (score_words, section.set) if isinstance(section, WordsTask) else (score_sts, None)
+    pairs = read_scored_pairs(
         section.data, a=section.a, b=section.b, score=section.score, sets=sets, split=section.split, where=section.where
     )
-
-
-def _of_pairs(section: Any, pairs: Any, score: Callable[..., TaskScores]) -> LoadedTask:
-    """A task of pairs of texts, which all go through one side of the model."""
-    return _of_texts(section, pairs, lambda model, name, watch: score(model, pairs, side=section.side, name=name, watch=watch))
-
-
-def _sts(section: StsTask, _: int) -> LoadedTask:
-    return _of_pairs(section, _scored_pairs(section), score_sts)
-
-
-def _words(section: WordsTask, _: int) -> LoadedTask:
-    return _of_pairs(section, _scored_pairs(section, sets=section.set), score_words)
+    return _of_texts(section, pairs, partial(score, pairs=pairs))
 
 
 def _pair_classification(section: PairClassificationTask, _: int) -> LoadedTask:
     pairs = read_labelled_pairs(
         section.data, a=section.a, b=section.b, label=section.label, positive=section.positive, split=section.split, where=section.where
     )
-    return _of_pairs(section, pairs, score_pair_classification)
+    return _of_texts(section, pairs, partial(score_pair_classification, pairs=pairs))
 
 
 def _bitext(section: BitextTask, _: int) -> LoadedTask:
-    texts = read_parallel_texts(section.data, a=section.a, b=section.b, split=section.split, where=section.where)
-    return _of_pairs(section, texts, score_bitext)
+    sentences = read_parallel_texts(section.data, a=section.a, b=section.b, split=section.split, where=section.where)
+    return _of_texts(section, sentences, partial(score_bitext, sentences=sentences))
 
 
 def _classification(section: ClassificationTask, seed: int) -> LoadedTask:
     training = read_labelled_texts(section.data, text=section.text, label=section.label, split=section.split, where=section.where)
     test = read_labelled_texts(section.test, text=section.text, label=section.label, split=section.test_split, where=section.test_where)
     require_separable(training, test)
-
-    def score(model: DualEncoder, name: str, watch: Watch) -> TaskScores:
-        return score_classification(
-            model,
-            training,
-            test,
-            side=section.side,
-            name=name,
-            per_label=section.per_label,
-            regularization=section.regularization,
-            seed=seed,
-            watch=watch,
-        )
-
+    score = partial(
+        score_classification, training=training, test=test, per_label=section.per_label, regularization=section.regularization, seed=seed
+    )
     return _of_texts(section, training, score, asdict(test), seed, version("scikit-learn"))
 
 
 def _clustering(section: ClusteringTask, seed: int) -> LoadedTask:
     texts = read_labelled_texts(section.data, text=section.text, label=section.label, split=section.split, where=section.where)
     require_separable(texts)
-
-    def score(model: DualEncoder, name: str, watch: Watch) -> TaskScores:
-        return score_clustering(
-            model, texts, side=section.side, name=name, restarts=section.restarts, max_texts=section.most, seed=seed, watch=watch
-        )
-
+    score = partial(score_clustering, texts=texts, restarts=section.restarts, max_texts=section.most, seed=seed)
     return _of_texts(section, texts, score, seed, version("scikit-learn"))
 
 
@@ -265,8 +319,8 @@ def _mteb(section: MtebTask, _: int) -> LoadedTask:
 _READERS: Mapping[type, Callable[[Any, int], LoadedTask]] = {
     NliGridTask: _nli_grid,
     QuestionGridTask: _question_grid,
-    StsTask: _sts,
-    WordsTask: _words,
+    StsTask: _scored_pairs,
+    WordsTask: _scored_pairs,
     PairClassificationTask: _pair_classification,
     BitextTask: _bitext,
     ClassificationTask: _classification,

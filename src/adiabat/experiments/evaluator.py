@@ -16,10 +16,10 @@ from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, write_json
 from adiabat.core.progress import Watch
 from adiabat.data.trained_texts import TrainedTexts
+from adiabat.evaluation.evaluate import without_grid_verdicts, without_verdicts
 from adiabat.evaluation.measured_models import MeasuredModel
 from adiabat.evaluation.score_files import SCORES, SUFFIX, folder_names, read_record, read_scores, run_folder_name
 from adiabat.evaluation.suite import Scoring
-from adiabat.evaluation.trained_queries import trained_on, without_grid_verdicts, without_verdicts
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
@@ -213,5 +213,5 @@ def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int
         changes=changes,
         languages=list(after.grids[0].rows) if after.grids else [],
         grids=grids,
-        notes=[*after.notes, *(found.said for found in trained_on("the run", after) if found.trained_queries)],
+        notes=[*after.notes, *(found.said for found in after.trained_on("the run") if found.trained_queries)],
     )

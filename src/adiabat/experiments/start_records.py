@@ -14,7 +14,7 @@ from adiabat.config.tasks import TaskSection
 from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, write_json
 from adiabat.data.records import Document
-from adiabat.evaluation.retrieval_data import Corpus, without_skip_warnings
+from adiabat.evaluation.measured_models import Corpus, without_skip_warnings
 from adiabat.models.towers import DualEncoder
 from adiabat.results.sweep_result import Speed
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from adiabat.results.evaluation_result import Change, Test
-from adiabat.stats.paired_samples import PairedMeasure, Replicates, require_comparable, shares_of, weights_of
+from adiabat.stats.paired_samples import PairedMeasure, Replicates, require_comparable, shares_of
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.resampling import (
     CONFIDENCE,
@@ -147,7 +147,7 @@ def _p_values(measures: Sequence[PairedMeasure], *, seed: int, flips: int) -> di
         p_values.update(zip(differences, flipped.tolist(), strict=True))
     for i, measure in exchanged.items():
         if measure.first.statistic == "spearman":
-            columns = (measure.first.values, measure.before[0].values, weights_of(measure.first))
+            columns = (measure.first.values, measure.before[0].values, measure.first.weights)
             p_values[i] = rank_exchange_p_value(*columns, groups=measure.first.groups, seed=seed, flips=flips)
     return p_values
 
@@ -283,7 +283,7 @@ def _quantities(
 
 def _weighty(sample: Sample) -> Bool[np.ndarray, " _"] | slice:
     """Jackknife values whose left-out unit has any weight."""
-    return weights_of(sample) > 0 if sample.statistic == "mean" else slice(None)
+    return sample.weights > 0 if sample.statistic == "mean" else slice(None)
 
 
 def _quantity(
@@ -351,7 +351,7 @@ def _bootstrap_p(measure: PairedMeasure, draws: Float[np.ndarray, " r"]) -> floa
 def _changed(measure: PairedMeasure) -> int:
     """Units that differ between the models: in the mean over runs, or between the two runs that differ most."""
     if (difference := measure.difference) is not None:
-        return int(np.count_nonzero(difference.values[weights_of(difference) > 0]))
+        return int(np.count_nonzero(difference.values[difference.weights > 0]))
     return max(_units_apart(after, before) for after in measure.after for before in measure.before)
 
 
@@ -372,7 +372,7 @@ def _z(measure: PairedMeasure) -> float | None:
     if not measure.first.proportion or measure.runs != (1, 1):
         return None
     before, after, total = (
-        round(float(total_of.sum())) for total_of in (measure.before[0].values, measure.first.values, weights_of(measure.first))
+        round(float(total_of.sum())) for total_of in (measure.before[0].values, measure.first.values, measure.first.weights)
     )
     return two_proportion_z(before, after, total)
 
@@ -382,7 +382,7 @@ def _of_units(measure: PairedMeasure) -> tuple[float | None, int | None, int | N
     difference = measure.difference
     if difference is None:
         return None, None, None
-    shares = shares_of(difference)[weights_of(difference) > 0]
+    shares = shares_of(difference)[difference.weights > 0]
     spread, mean = float(shares.std(ddof=1)) if shares.size > 1 else 0.0, float(shares.mean())
     effect = mean / spread if spread > 1e-12 * abs(mean) else None
     if difference.pseudo_values:

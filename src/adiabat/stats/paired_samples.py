@@ -76,14 +76,9 @@ class PairedMeasure:
         return Replicates(after, before, difference)
 
 
-def weights_of(sample: Sample) -> Float[np.ndarray, " n"]:
-    """Weight of each unit: the reference of the sample, or 1."""
-    return np.ones(sample.values.shape) if sample.reference is None else sample.reference
-
-
 def shares_of(sample: Sample) -> Float[np.ndarray, " n"]:
     """What each unit adds to a mean; the shares add up to the value of the sample."""
-    weights = weights_of(sample)
+    weights = sample.weights
     members = members_of(sample.groups, sample.values.size)
     shares = np.empty(sample.values.shape)
     for units in members:

@@ -122,7 +122,7 @@ def jackknife_groups(sample: Sample) -> Groups | None:
 
 
 def _means_without(sample: Sample) -> Float[np.ndarray, " n"]:
-    weights = np.ones(sample.values.shape) if sample.reference is None else sample.reference
+    weights = sample.weights
     members = members_of(sample.groups, sample.values.size)
     without = np.empty(sample.values.shape)
     means = [sample.values[units].sum() / weights[units].sum() for units in members]

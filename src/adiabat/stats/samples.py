@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
+from adiabat.results.evaluation_result import TrainedOn
 from adiabat.results.suite_result import Kind
 
 Statistic = Literal["mean", "spearman", "average precision", "v-measure"]
@@ -60,6 +61,26 @@ class Sample:
     def key(self) -> tuple[str, str]:
         """Measure and similarity: unique among the measures of a task."""
         return self.measure, self.similarity
+
+    @property
+    def weights(self) -> Float[np.ndarray, " n"]:
+        """Weight of each unit: its reference, or 1."""
+        return np.ones(self.values.shape) if self.reference is None else self.reference
+
+    @property
+    def unit_values(self) -> Float[np.ndarray, " n"]:
+        """Value of each unit of a mean; NaN for a unit without weight."""
+        return np.asarray(np.divide(self.values, self.weights, out=np.full(self.values.shape, np.nan), where=self.weights > 0))
+
+    def judges_like(self, other: "Sample") -> bool:
+        """Whether both have the same references and groups."""
+        pairs = ((self.reference, other.reference), (self.groups, other.groups))
+        return all(mine is theirs or (mine is not None and theirs is not None and np.array_equal(mine, theirs)) for mine, theirs in pairs)
+
+    def take(self, rows: Int[np.ndarray, " k"]) -> "Sample":
+        """The units of some rows, in that order."""
+        reference, groups = (None if column is None else column[rows] for column in (self.reference, self.groups))
+        return replace(self, values=self.values[rows], reference=reference, groups=groups)
 
 
 def ranking_bounds(measure: str) -> Bounds | None:
@@ -168,22 +189,32 @@ class TaskScores:
         """Whether a verdict may rest on these scores: False where the model trained on more than a few of the units."""
         return self.trained is None or self.trained.is_proof
 
+    def trained_on(self, model: str) -> list[TrainedOn]:
+        """The record of the training data of `model`, which these scores are of; empty where it is of no job."""
+        overlap = self.trained
+        if overlap is None:
+            return []
+        counts = overlap.documents
+        return [
+            TrainedOn(
+                model=model,
+                queries=len(self.units),
+                trained_queries=int(overlap.queries.sum()),
+                relevant=int(overlap.relevant.sum()),
+                trained_relevant=None if counts is None else int(counts.sum()),
+                answered=None if counts is None else int(np.count_nonzero(counts)),
+                unknown=overlap.unknown,
+                is_proof=overlap.is_proof,
+            )
+        ]
+
     def take(self, rows: Int[np.ndarray, " n"]) -> "TaskScores":
         """The units of some rows, in that order; grids keep their pseudo-values and lose their error counts."""
-        samples = [
-            replace(
-                sample,
-                values=sample.values[rows],
-                reference=None if sample.reference is None else sample.reference[rows],
-                groups=None if sample.groups is None else sample.groups[rows],
-            )
-            for sample in self.samples
-        ]
         return replace(
             self,
             units=[self.units[row] for row in rows],
             texts=[self.texts[row] for row in rows] if self.texts else (),
-            samples=samples,
+            samples=[sample.take(rows) for sample in self.samples],
             grids=[replace(sample, values=sample.values[:, :, rows], errors=None, total=0) for sample in self.grids],
             trained=None if self.trained is None else self.trained.take(rows),
             ladder=(),

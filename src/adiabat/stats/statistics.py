@@ -89,7 +89,7 @@ def _means(samples: Sequence[Sample], counts: Counts) -> Float[np.ndarray, "r k"
 def _in_blocks(sample: Sample, counts: Counts) -> Values:
     """The mean over groups, few enough resamples at a time to stay in the cache."""
     statistic, rows = _STATISTICS[sample.statistic], max(1, _BLOCK_CELLS // counts.shape[1])
-    reference = np.ones(sample.values.shape) if sample.reference is None else sample.reference
+    reference = sample.weights
     values = np.zeros(counts.shape[0])
     members = members_of(sample.groups, sample.values.size)
     for start in range(0, counts.shape[0], rows):

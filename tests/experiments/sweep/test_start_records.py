@@ -9,7 +9,7 @@ from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection
 from adiabat.config.tasks import TaskSection
 from adiabat.data.records import Document
-from adiabat.evaluation.retrieval_data import Corpus
+from adiabat.evaluation.measured_models import Corpus
 from adiabat.experiments.start_records import StartRecord, _sample, drawn_texts, encoding_speeds, read_starts, step_seconds, write_starts
 from adiabat.models.towers import DualEncoder
 from adiabat.results.sweep_result import Speed
