@@ -13,7 +13,7 @@ from adiabat.config.reader import checked
 from adiabat.config.shared import EvaluateSettings
 from adiabat.config.tasks import SuiteSettings
 from adiabat.data.trained_texts import TrainedTexts
-from adiabat.models.trained_file import trained_by
+from adiabat.models.model_names import trained_by
 from adiabat.results.evaluation_result import TrainedOn
 from adiabat.results.record import read_result, write_result
 from tests.commands import DOCUMENTS, PAIRS, Run, evaluate, lines, run_in_process, tune, write_world

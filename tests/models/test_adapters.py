@@ -3,7 +3,7 @@
 import copy
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -270,15 +270,6 @@ def test_frozen_adapters_get_no_gradient() -> None:
     assert report.trainable == 4 * (3 * (32 + 32) + 2 * (32 + 64))
 
 
-def test_freezing_first_or_afterwards_is_the_same_for_adapters() -> None:
-    first, last = tiny_backbone(), tiny_backbone()
-    freeze(first, ["blocks[0]", "output.dense"])
-    count = add_lora(first, rank=2)
-    add_lora(last, rank=2)
-    assert count == freeze(last, ["blocks[0]", "output.dense"]).trainable
-    assert trainable_names(first) == trainable_names(last)
-
-
 def test_adapters_beside_a_models_weights_are_merged_when_it_is_loaded_so_that_saving_keeps_the_whole(tmp_path: Path) -> None:
     encoder = trained(with_lora())
     whole = Encoder(merge_adapters(encoder.backbone), encoder.tokenizer, encoder.settings)
@@ -311,11 +302,9 @@ def test_only_biases_are_trained(kind: Kind) -> None:
     assert set(with_gradient) == trainable_names(encoder.backbone)
     assert all(name.endswith(".bias") and not name.startswith("pooler.") for name in with_gradient)
     assert count == sum(weights.numel() for weights in with_gradient.values())
-
-
-def test_the_biases_of_bert_are_as_counted_by_hand() -> None:
-    # Norm of the embeddings; per block four of attention, 64 and 32 of the feed-forward, two norms.
-    assert train_biases_only(tiny_backbone("bert")) == 32 + 2 * (4 * 32 + 64 + 32 + 2 * 32)
+    if kind == "bert":
+        # Norm of the embeddings; per block four of attention, 64 and 32 of the feed-forward, two norms.
+        assert count == 32 + 2 * (4 * 32 + 64 + 32 + 2 * 32)
 
 
 def test_biases_of_any_name_are_biases() -> None:
@@ -370,12 +359,14 @@ def test_a_family_without_biases_says_what_to_do_instead(kind: str) -> None:
     assert all(weights.requires_grad for weights in backbone.parameters())
 
 
-@pytest.mark.parametrize("kind", WITH_BIASES)
-def test_freezing_first_or_afterwards_is_the_same_for_biases(kind: Kind) -> None:
+@pytest.mark.parametrize(
+    ("kind", "method"), [*((kind, train_biases_only) for kind in WITH_BIASES), ("bert", lambda backbone: add_lora(backbone, rank=2))]
+)
+def test_freezing_first_or_afterwards_is_the_same(kind: Kind, method: Callable[[tf.PreTrainedModel], int]) -> None:
     first, last = tiny_backbone(kind), tiny_backbone(kind)
     patterns = ["embeddings", "blocks[0]", "output.dense"]
     freeze(first, patterns)
-    count = train_biases_only(first)
-    train_biases_only(last)
+    count = method(first)
+    method(last)
     assert count == freeze(last, patterns).trainable > 0
     assert trainable_names(first) == trainable_names(last)

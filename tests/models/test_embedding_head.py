@@ -1,14 +1,12 @@
 """Pooling and projections against values worked by hand, plain loops, and sentence-transformers."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from sentence_transformers.sentence_transformer.modules import Pooling as PeerPooling
 from torch import Tensor, nn
 
-from adiabat.models.embedding_head import POOLINGS, Pooling, Projection, new_projection, pool
-from adiabat.models.st_files import NAMES_OF_POOLING, load_projection, save_projection
+from adiabat.models.embedding_head import POOLINGS, Pooling, new_projection, pool
+from adiabat.models.st_files import NAMES_OF_POOLING
 
 PEER_NAMES = {ours: theirs for theirs, ours in NAMES_OF_POOLING.items()}
 
@@ -63,22 +61,13 @@ def test_pooling_equals_plain_loops(pooling: Pooling, lengths: list[int]) -> Non
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-@pytest.mark.parametrize("lengths", [[4, 1, 7, 2], [6], [1]], ids=["ragged", "batch of one", "one token"])
-def test_pooling_equals_sentence_transformers(pooling: Pooling, lengths: list[int]) -> None:
+@pytest.mark.parametrize(("lengths", "skipped"), [([4, 1, 7, 2], 0), ([6], 0), ([1], 0), ([5, 4, 7], 2)])
+def test_pooling_equals_sentence_transformers_with_the_prompt_and_without(pooling: Pooling, lengths: list[int], skipped: int) -> None:
     hidden, mask = right_padded(lengths, seed=1)
-    peer = PeerPooling(hidden.shape[2], pooling_mode=PEER_NAMES[pooling])
-    expected = peer({"token_embeddings": hidden, "attention_mask": mask})["sentence_embedding"]
+    peer = PeerPooling(hidden.shape[2], pooling_mode=PEER_NAMES[pooling], include_prompt=not skipped)
+    expected = peer({"token_embeddings": hidden, "attention_mask": mask.clone(), "prompt_length": skipped})["sentence_embedding"]
+    mask[:, :skipped] = 0
     torch.testing.assert_close(pool(hidden, mask, pooling=pooling), expected)
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_skipped_prompt_tokens_pool_as_in_sentence_transformers(pooling: Pooling) -> None:
-    hidden, mask = right_padded([5, 4, 7], seed=2)
-    peer = PeerPooling(hidden.shape[2], pooling_mode=PEER_NAMES[pooling], include_prompt=False)
-    expected = peer({"token_embeddings": hidden, "attention_mask": mask, "prompt_length": 2})["sentence_embedding"]
-    without_prompt = mask.clone()
-    without_prompt[:, :2] = 0
-    torch.testing.assert_close(pool(hidden, without_prompt, pooling=pooling), expected)
 
 
 def test_bfloat16_states_are_summed_in_float32() -> None:
@@ -93,13 +82,6 @@ def test_one_token_amid_padding_is_the_vector(pooling: Pooling) -> None:
     hidden, _ = right_padded([6])
     mask = torch.tensor([[0, 0, 0, 1, 0, 0]])
     torch.testing.assert_close(pool(hidden, mask, pooling=pooling), hidden[:, 3])
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_what_padding_holds_does_not_matter(pooling: Pooling) -> None:
-    hidden, mask = right_padded([2, 5, 3])
-    filled = hidden.masked_fill(mask.unsqueeze(-1) == 0, 1e6)
-    torch.testing.assert_close(pool(filled, mask, pooling=pooling), pool(hidden, mask, pooling=pooling))
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -138,12 +120,3 @@ def test_a_new_projection_keeps_angles_nearly(out: int) -> None:
     torch.testing.assert_close(lengths.mean().item(), (out / 256) ** 0.5, rtol=0.03, atol=0)
     cosines = [nn.functional.normalize(rows, dim=1) @ nn.functional.normalize(rows, dim=1).T for rows in (vectors, projected)]
     assert (cosines[0] - cosines[1]).abs().mean() < out**-0.5
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("activation", [nn.Identity(), nn.Tanh(), nn.GELU()], ids=["identity", "tanh", "gelu"])
-def test_a_projection_reads_back_as_it_was_written(bias: bool, activation: nn.Module, tmp_path: Path) -> None:
-    projection = Projection(nn.Linear(6, 4, bias=bias), activation)
-    save_projection(projection, tmp_path)
-    pooled = torch.randn(3, 6)
-    assert torch.equal(load_projection(tmp_path)(pooled), projection(pooled))

@@ -157,27 +157,21 @@ def test_xlm_roberta_pads_with_the_id_its_positions_know() -> None:
     assert tiny_encoder("xlm-roberta").collate([[CLS, 9, SEP], [CLS, SEP]], side="query").input_ids[1, 2] == PAD
 
 
-def test_dropout_is_off_while_encoding_and_the_mode_comes_back() -> None:
+def test_dropout_is_off_while_encoding_and_every_module_gets_its_mode_back_even_after_a_fault() -> None:
     encoder = tiny_encoder()
     expected = encoder.encode(TEXTS, side="query", precision="fp32")
-    encoder.train()
+    encoder.train().backbone.train(False)
+    encoder.backbone.get_submodule("encoder.layer.0").train()
+    modes = [module.training for module in encoder.modules()]
     np.testing.assert_array_equal(encoder.encode(TEXTS, side="query", precision="fp32"), expected)
-    assert encoder.training
-    assert all(module.training for module in encoder.modules())
-    encoder.eval()
-    encoder.encode(TEXTS, side="query", precision="fp32")
-    assert not any(module.training for module in encoder.modules())
-
-
-def test_the_mode_comes_back_after_a_fault() -> None:
-    encoder = tiny_encoder().train()
+    assert [module.training for module in encoder.modules()] == modes
 
     def stop(progress: Progress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         encoder.encode(["a"], side="query", precision="fp32", on_progress=stop)
-    assert encoder.training
+    assert [module.training for module in encoder.modules()] == modes
 
 
 def test_progress_counts_every_text_once() -> None:
@@ -206,11 +200,3 @@ def test_an_unknown_pooling_is_refused() -> None:
     object.__setattr__(settings, "pooling", "median")
     with pytest.raises(ConfigError, match=r"encoder.pooling must be one of mean, .*, got 'median'"):
         inspect.unwrap(EncoderSettings.__post_init__)(settings)
-
-
-def test_every_module_gets_its_own_mode_back() -> None:
-    encoder = tiny_encoder().train()
-    encoder.backbone.train(False)
-    encoder.encode(["a"], side="query", precision="fp32")
-    assert encoder.training
-    assert not any(module.training for module in encoder.backbone.modules())

@@ -16,7 +16,9 @@ from tests.tiny import tiny_encoder
 TEXTS = ["a", "query of some length", "", "längeres Wort äöü", "b", "一二三"]
 
 
-def test_the_table_holds_what_the_tokenizer_gives() -> None:
+@pytest.mark.parametrize("block", [2, 4096])
+def test_the_table_holds_what_the_tokenizer_gives_in_four_bytes_a_token(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "TOKENIZE_BLOCK", block)
     encoder = tiny_encoder(width=16, layers=1, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
     table = TokenTable.of(encoder, TEXTS, side="query")
     expected = encoder.tokenize(TEXTS, side="query")
@@ -25,12 +27,7 @@ def test_the_table_holds_what_the_tokenizer_gives() -> None:
     assert table.lengths.tolist() == [len(ids) for ids in expected]
     assert len(table) == len(TEXTS)
     assert max(table.lengths) == 12
-
-
-def test_the_side_decides_the_prompt() -> None:
-    encoder = tiny_encoder(width=16, layers=1, settings=EncoderSettings(query_prompt="ask: ", max_tokens=64))
-    asked, told = (TokenTable.of(encoder, ["same"], side=side) for side in ("query", "document"))
-    assert len(asked.ids) == len(told.ids) + len("ask: ")
+    assert (table.ids.nbytes, table.offsets.nbytes) == (4 * table.lengths.sum(), 8 * (len(TEXTS) + 1))
 
 
 def test_a_table_in_files_is_that_in_memory_and_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,21 +87,6 @@ def test_what_a_killed_run_left_of_a_table_is_taken_by_the_next(tmp_path: Path) 
     table = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
     assert table.lists(np.arange(len(TEXTS))) == encoder.tokenize(TEXTS, side="query")
     assert sorted(path.name for path in tmp_path.iterdir()) == names
-
-
-def test_tokenising_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = tiny_encoder(width=16, layers=1)
-    whole = TokenTable.of(encoder, TEXTS, side="query")
-    monkeypatch.setattr(tokens, "TOKENIZE_BLOCK", 2)
-    parts = TokenTable.of(encoder, TEXTS, side="query")
-    assert np.array_equal(whole.ids, parts.ids)
-    assert np.array_equal(whole.offsets, parts.offsets)
-
-
-def test_a_table_takes_four_bytes_a_token_and_eight_a_text() -> None:
-    table = TokenTable.of(tiny_encoder(width=16, layers=1), TEXTS, side="query")
-    assert table.ids.nbytes == 4 * table.lengths.sum()
-    assert table.offsets.nbytes == 8 * (len(TEXTS) + 1)
 
 
 def test_no_texts_make_an_empty_table() -> None:

@@ -26,8 +26,8 @@ from adiabat.models.device import device_of, emulation_note
 from adiabat.models.embedding_head import STATED
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import FreezeReport, check_patterns
+from adiabat.models.model_names import with_starts
 from adiabat.models.towers import DualEncoder, merged_tower
-from adiabat.models.trained_file import with_starts
 from adiabat.results.evaluation_result import LayerChange, Result
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import read_description

@@ -20,9 +20,8 @@ from adiabat.evaluation.score_files import refuse_foreign_scores, replacing_scor
 from adiabat.evaluation.space_analysis import analyse_space, require_maps
 from adiabat.evaluation.suite import evaluate_suite as run_suite
 from adiabat.evaluation.systems import System, baseline_system, open_baseline_stores, refuse_unused_stores, store_inputs
-from adiabat.models.model_names import Model, load, load_with, name_of, require_name
+from adiabat.models.model_names import Model, load, load_with, name_of, require_name, trained_by
 from adiabat.models.towers import DualEncoder
-from adiabat.models.trained_file import trained_by
 from adiabat.results.evaluation_result import Result, TrainingRecord
 from adiabat.results.record import read_result
 from adiabat.results.space_result import SpaceResult

@@ -41,7 +41,7 @@ from adiabat.dual_encoder.stream_shards import (
     whole_rows,
     write_texts,
 )
-from adiabat.models.trained_file import packed
+from adiabat.models.model_names import packed
 from adiabat.store.vector_store import Store
 from adiabat.training.distributed import ALONE, Processes, on_main
 

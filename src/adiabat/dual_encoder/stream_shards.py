@@ -19,7 +19,7 @@ from adiabat.data.lines import RowPosition
 from adiabat.data.mixture import window_quotas
 from adiabat.data.records import Example
 from adiabat.data.trained_texts import TrainedTexts
-from adiabat.models.trained_file import unpacked
+from adiabat.models.model_names import unpacked
 from adiabat.results.evaluation_result import TrainedFile
 from adiabat.runs.run_log import GO_ON
 

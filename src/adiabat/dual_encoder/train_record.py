@@ -9,8 +9,8 @@ from adiabat.dual_encoder.batch_plan import in_small_groups, left_out_note, mixt
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.pair_data import trained_pairs
 from adiabat.dual_encoder.tower_setup import Built, named_weights
+from adiabat.models.model_names import with_starts
 from adiabat.models.towers import DualEncoder
-from adiabat.models.trained_file import with_starts
 from adiabat.results.evaluation_result import LayerChange, Result
 from adiabat.runs.run_config import read_description
 from adiabat.runs.run_dir import Job

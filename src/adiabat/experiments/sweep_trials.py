@@ -31,8 +31,8 @@ from adiabat.experiments.start_records import StartRecord, drawn_texts, encoding
 from adiabat.experiments.trials import Runner
 from adiabat.models.device import device_name, device_of
 from adiabat.models.embedding_head import NAMES
+from adiabat.models.model_names import trained_by
 from adiabat.models.towers import DualEncoder
-from adiabat.models.trained_file import trained_by
 from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.results.sweep_result import SweepRun

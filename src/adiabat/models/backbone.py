@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -76,9 +76,13 @@ def load_backbone(
         adapter: Folder of a low-rank adapter to merge into the weights; None for none, or one that lies in `folder`.
     """
     code = trust.remote_code is not None
-    _refuse_foreign_code(folder, trust)
-    _require_adapter_weights(adapter or folder)
-    _require_weights_inside(folder)
+    _require_files_inside(folder, trust)
+    adapted = adapter or folder
+    # transformers would open a pickle.
+    if (adapted / "adapter_config.json").is_file() and not (adapted / "adapter_model.safetensors").is_file():
+        raise ModelError(
+            f"{adapted} must hold adapter_model.safetensors, which adapter_config.json asks for; save the adapter again with peft"
+        )
     with _as_model_error(folder, trust):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=code, **(options or {}))
     # By either setting a file could make transformers fetch compiled kernels from the hub and run them; None takes torch's own.
@@ -98,9 +102,8 @@ def load_backbone(
             output_loading_info=True,
             ignore_mismatched_sizes=True,
         )
-    _check_weights(folder, type(backbone).__name__, report)
     shortened = blocks is not None or "num_hidden_layers" in (options or {})
-    _refuse_left_over(folder, report["unexpected_keys"], shortened=shortened)
+    _check_weights(folder, type(backbone).__name__, report, shortened=shortened)
     if adapter is not None:
         _load_adapter(backbone, adapter, trust, shortened=shortened)
     if hasattr(backbone, "peft_config"):
@@ -140,20 +143,21 @@ def _load_adapter(backbone: PreTrainedModel, folder: Path, trust: Trust, *, shor
         )
 
 
-def _require_weights_inside(folder: Path) -> None:
-    """Refuse names of weight files that lead out of the folder."""
+def _require_files_inside(folder: Path, trust: Trust) -> None:
+    """Refuse names of weight files that lead out of the folder, and code of another repository: only the model's own is trusted."""
     shards = read_json(folder / "model.safetensors.index.json").get("weight_map") or {}
     names = {read_json(folder / "config.json").get("transformers_weights"), *shards.values()} - {None}
     if faults := sorted(str(name) for name in names if Path(str(name)).name != name):
         raise ModelError(f"{folder} must name files of its own for its weights, got {faults[0]!r}; copy that file into the model's folder")
-
-
-def _require_adapter_weights(folder: Path) -> None:
-    """Refuse an adapter without weights, or with weights in a pickle, which transformers would open."""
-    if (folder / "adapter_config.json").is_file() and not (folder / "adapter_model.safetensors").is_file():
-        raise ModelError(
-            f"{folder} must hold adapter_model.safetensors, which adapter_config.json asks for; save the adapter again with peft"
-        )
+    for name in ("config.json", "tokenizer_config.json") if trust.remote_code is not None else ():
+        classes = read_json(folder / name).get("auto_map") or {}
+        for entry in chain.from_iterable(entry if isinstance(entry, list) else [entry] for entry in classes.values()):
+            repository, dashes, _ = str(entry).partition("--")
+            if dashes and repository != trust.remote_code:
+                raise ModelError(
+                    f"{folder / name} must name code of the model itself, got code of {repository}; "
+                    "copy that code into the model's directory, and load the directory"
+                )
 
 
 def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
@@ -163,7 +167,11 @@ def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
         raise _uncuttable(config, blocks, "blocks are not counted one by one in its config.json")
     if not 1 <= blocks <= count:
         raise ConfigError(f"encoder.blocks must be from 1 to {count}, the blocks that the backbone has, got {blocks}")
-    record = {name: _cut(name, value, count, blocks) for name, value in config.to_dict().items()}
+    record = config.to_dict()
+    for name, value in record.items():
+        # What lists an entry per block, such as `layer_types` and `no_rope_layers`.
+        if isinstance(value, list) and "layer" in name and len(value) == count:
+            record[name] = value[:blocks]
     stored = config.attribute_map.get("num_hidden_layers", "num_hidden_layers")
     try:
         # Built again, so that the family derives its other settings from the number, and checks them against it.
@@ -171,12 +179,6 @@ def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
     except Exception as fault:
         raise _uncuttable(config, blocks, first_line(fault)) from fault
     return shorter
-
-
-def _cut(name: str, value: object, count: int, blocks: int) -> object:
-    """A value without the entries of later blocks, where it lists one per block (``layer_types``, ``no_rope_layers``)."""
-    per_block = isinstance(value, list) and "layer" in name and len(value) == count
-    return value[:blocks] if per_block else value  # type: ignore[index]
 
 
 def _uncuttable(config: PretrainedConfig, blocks: int, reason: str) -> ConfigError:
@@ -213,36 +215,19 @@ def reason(fault: Exception) -> str:
     return first_line(fault) if readable else f"{type(fault).__name__}: {first_line(fault)}"
 
 
-def _refuse_foreign_code(folder: Path, trust: Trust) -> None:
-    """Refuse code of another repository, which ``auto_map`` may name: only the model's own is trusted."""
-    if trust.remote_code is None:
-        return
-    for name in ("config.json", "tokenizer_config.json"):
-        classes = read_json(folder / name).get("auto_map") or {}
-        for entry in chain.from_iterable(entry if isinstance(entry, list) else [entry] for entry in classes.values()):
-            repository, dashes, _ = str(entry).partition("--")
-            if dashes and repository != trust.remote_code:
-                raise ModelError(
-                    f"{folder / name} must name code of the model itself, got code of {repository}; "
-                    "copy that code into the model's directory, and load the directory"
-                )
+def _check_weights(folder: Path, architecture: str, report: Mapping[str, Any], *, shortened: bool) -> None:
+    """Refuse a model some of whose weights would be random, except a pooler's, and weights that no embedding depends on.
 
-
-def _check_weights(folder: Path, architecture: str, report: Mapping[str, Any]) -> None:
-    """Refuse a model some of whose weights would be random; a pooler head is never used, and often missing."""
+    Among the latter, those of a pre-training head may stay, and those of blocks that were not loaded.
+    """
     absent = [*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])]
-    faults = sorted(name for name in absent if not name.startswith("pooler."))
-    if faults:
+    if faults := sorted(name for name in absent if not name.startswith("pooler.")):
         raise ModelError(
             f"{folder} must hold the weights that its config.json describes ({architecture}); "
             f"{len(faults)} are missing or of another shape, such as {', '.join(faults[:3])}"
         )
-
-
-def _refuse_left_over(folder: Path, names: Iterable[str], *, shortened: bool) -> None:
-    """Refuse weights that no embedding depends on, except those of a pre-training head, and of blocks that were not loaded."""
-    faults = sorted(name for name in names if not HEADS_FOR_WORDS.match(name) and not (shortened and BLOCK.search(name)))
-    if faults:
+    left_over = (name for name in report["unexpected_keys"] if not (shortened and BLOCK.search(name)))
+    if faults := sorted(name for name in left_over if not HEADS_FOR_WORDS.match(name)):
         raise ModelError(
             f"{folder} must hold the weights of an embedding model alone; {len(faults)} belong to something on top of it, such as a "
             f"classifier or a layer of late interaction: {', '.join(faults[:3])}; choose another model, or save it without them"

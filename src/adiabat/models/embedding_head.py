@@ -48,27 +48,16 @@ def pool(hidden: Float[Tensor, "b l d"], mask: Int[Tensor, "b l"], *, pooling: P
     """
     states = hidden.float()
     match pooling:
-        case "mean":
-            return _weighted_mean(states, mask.float())
-        case "weighted_mean":
+        case "mean" | "weighted_mean":
             positions = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-            return _weighted_mean(states, (mask * positions).float())
+            weights = (mask if pooling == "mean" else mask * positions).float()
+            return torch.bmm(weights.unsqueeze(1), states).squeeze(1) / weights.sum(dim=1, keepdim=True)
         case "max":
             return states.masked_fill(mask.unsqueeze(-1) == 0, -torch.inf).amax(dim=1)
-        case "cls":
-            return _state_at(states, mask.argmax(dim=1))
-        case "last":
-            return _state_at(states, mask.shape[1] - 1 - mask.flip(1).argmax(dim=1))
+        case "cls" | "last":
+            position = mask.argmax(dim=1) if pooling == "cls" else mask.shape[1] - 1 - mask.flip(1).argmax(dim=1)
+            return states[torch.arange(len(states), device=states.device), position]
     raise ConfigError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
-
-
-def _weighted_mean(states: Float[Tensor, "b l d"], weights: Float[Tensor, "b l"]) -> Float[Tensor, "b d"]:
-    total = torch.bmm(weights.unsqueeze(1), states).squeeze(1)
-    return total / weights.sum(dim=1, keepdim=True)
-
-
-def _state_at(states: Float[Tensor, "b l d"], position: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
-    return states[torch.arange(len(states), device=states.device), position]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,26 @@
-"""A MODEL by its name: hub, directory, job, or the embedded model."""
+"""A MODEL by its name: hub, directory, job, or the embedded model; and the texts that a job has trained its model on."""
 
+import hashlib
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
 
+import numpy as np
+
 from adiabat.config.shared import EncoderSection, RankingEncoderSection
-from adiabat.core.errors import ConfigError, MissingDependencyError, ModelError
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, MissingDependencyError, ModelError
 from adiabat.core.provenance import require_published
+from adiabat.data.text_hashes import HASH_BYTES
+from adiabat.data.trained_texts import TrainedTexts
 from adiabat.models.backbone import Trust
 from adiabat.models.device import device_of
 from adiabat.models.loading import load as load_directory
 from adiabat.models.loading import override, require_model
 from adiabat.models.towers import DualEncoder
+from adiabat.results.evaluation_result import Result, TrainedFile
+from adiabat.results.record import read_result
 from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
 
@@ -115,15 +122,67 @@ def _directory(model: str) -> str | Path:
         raise ModelError("MODEL must be a directory, a job, `demo` or a hub name, got nothing; name one")
     if model == "demo":
         return demo_model_folder()
-    folder = Path(model)
-    job = next((Job(path) for path in (folder, folder.parent) if is_job(path) and folder in (path, Job(path).model)), None)
+    job = _job_of(model)
     if job is None:
         return model
     finished = job.finished_model()
-    return finished if folder == job.folder else model
+    return finished if Path(model) == job.folder else model
+
+
+def _job_of(model: str | Path) -> Job | None:
+    """The job whose folder, or whose model, a path is."""
+    folder = Path(model)
+    return next((Job(path) for path in (folder, folder.parent) if is_job(path) and folder in (path, Job(path).model)), None)
 
 
 def is_model(path: str | Path) -> bool:
     """Whether a path is a model: the embedded one, a directory of one, or a job."""
     folder = Path(path)
     return is_job(folder) or (folder / "modules.json").exists() or (str(path) == "demo" and not folder.exists())
+
+
+_SIDES = ("queries", "documents", "doc_ids")
+
+
+def packed(trained: TrainedTexts) -> tuple[TrainedFile, bytes]:
+    """The record and the bytes of the ``trained.bin`` of a job."""
+    content = b"".join(getattr(trained, side).tobytes() for side in _SIDES)
+    counts = {side: len(getattr(trained, side)) for side in _SIDES}
+    return TrainedFile(**counts, sha256=hashlib.sha256(content).hexdigest(), unknown=trained.unknown), content
+
+
+def unpacked(path: Path, record: TrainedFile) -> TrainedTexts:
+    """The inverse of `packed`."""
+    try:
+        content = path.read_bytes()
+    except OSError as fault:
+        raise DataError(f"{path} cannot be read ({fault.strerror or fault})") from fault
+    ends = np.cumsum([getattr(record, side) for side in _SIDES])
+    if hashlib.sha256(content).hexdigest() != record.sha256 or HASH_BYTES * ends[-1] != len(content):
+        raise DataError(f"{path} is not what the run wrote")
+    queries, documents, doc_ids = np.split(np.frombuffer(content, dtype=f"S{HASH_BYTES}"), ends[:-1])
+    return TrainedTexts(queries, documents, doc_ids, record.unknown)
+
+
+def trained_by(model: str | Path) -> TrainedTexts | None:
+    """Texts that the job of a model, and the jobs that it started from, trained or validated on.
+
+    Returns:
+        The hashes, none of them where the record of the job is missing or damaged; None where the model is not that of a job.
+    """
+    job = _job_of(model)
+    if job is None:
+        return None
+    try:
+        record = read_result(job.result, Result).training
+        if record is None or record.texts is None:
+            return TrainedTexts(unknown=f"{job.result} has no record of it")
+        return unpacked(job.trained, record.texts)
+    except AdiabatError as fault:
+        return TrainedTexts(unknown=str(fault))
+
+
+def with_starts(trained: TrainedTexts, *models: str | None) -> TrainedTexts:
+    """Add the texts that the jobs of a run's start models trained on; None stands for no model."""
+    former = [trained_by(model) for model in models if model is not None]
+    return TrainedTexts.joined([trained, *(texts for texts in former if texts is not None)])

@@ -13,7 +13,7 @@ Reference:
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -209,7 +209,7 @@ def _read(folder: Path) -> tuple[Float[Tensor, "v d"], Tokenizer]:
 
 
 def _read_table(path: Path) -> Float[Tensor, "v d"]:
-    """One row per token id, with model2vec's mapping and weights applied."""
+    """One row per token id, ``row[t] = weights[t] embeddings[mapping[t]]`` in files of model2vec that have both."""
     with reading(path, remedy=_REMEDY, error=ModelError):
         tensors = load_file(path)
     name = next((name for name in ("embedding.weight", "embeddings") if name in tensors), None)
@@ -218,29 +218,20 @@ def _read_table(path: Path) -> Float[Tensor, "v d"]:
     table = tensors[name]
     if table.ndim != 2 or not table.numel():
         raise ModelError(f"{path}: {name} must have one row per token, got shape {tuple(table.shape)}; {_REMEDY}")
-    return table.float() if name == "embedding.weight" else _unfolded(path, table, tensors)
-
-
-def _unfolded(path: Path, table: Tensor, tensors: Mapping[str, Tensor]) -> Float[Tensor, "v d"]:
-    """``row[t] = weights[t] embeddings[mapping[t]]``, with neither where the file has none."""
-    mapping, weights = tensors.get("mapping"), tensors.get("weights")
+    mapping, weights = (tensors.get(key) if name == "embeddings" else None for key in ("mapping", "weights"))
     if mapping is not None:
-        _require_row_numbers(path, mapping, len(table))
+        if mapping.ndim != 1 or not mapping.numel() or mapping.is_floating_point() or mapping.is_complex():
+            kind = f"{mapping.dtype} of shape {tuple(mapping.shape)}"
+            raise ModelError(f"{path}: mapping must hold one row number per token, got {kind}; {_REMEDY}")
+        low, high = (int(bound) for bound in torch.aminmax(mapping.long()))
+        if low < 0 or high >= len(table):
+            raise ModelError(f"{path}: mapping must hold rows from 0 to {len(table) - 1}, got {low if low < 0 else high}; {_REMEDY}")
         table = table[mapping.long()]
     if weights is None:
         return table.float()
     if weights.shape != table.shape[:1]:
         raise ModelError(f"{path}: weights must hold one number per token ({len(table)}), got shape {tuple(weights.shape)}; {_REMEDY}")
     return (table.float() * weights[:, None]).float()
-
-
-def _require_row_numbers(path: Path, mapping: Tensor, rows: int) -> None:
-    if mapping.ndim != 1 or not mapping.numel() or mapping.is_floating_point() or mapping.is_complex():
-        kind = f"{mapping.dtype} of shape {tuple(mapping.shape)}"
-        raise ModelError(f"{path}: mapping must hold one row number per token, got {kind}; {_REMEDY}")
-    low, high = (int(bound) for bound in torch.aminmax(mapping.long()))
-    if low < 0 or high >= rows:
-        raise ModelError(f"{path}: mapping must hold rows from 0 to {rows - 1}, got {low if low < 0 else high}; {_REMEDY}")
 
 
 def unknown_id(backend: Tokenizer) -> int | None:

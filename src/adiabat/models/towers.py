@@ -78,14 +78,7 @@ class DualEncoder:
         return "cosine" if self.unit else self.similarity
 
     def tower(self, side: Side) -> Encoder:
-        """The tower of one side.
-
-        Args:
-            side: ``query`` or ``document``.
-
-        Returns:
-            The encoder.
-        """
+        """The tower of one side, ``query`` or ``document``."""
         return self.query if side == "query" else self.document
 
     def encode(
@@ -96,17 +89,7 @@ class DualEncoder:
         precision: Precision = "auto",
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Float[np.ndarray, "n e"]:
-        """Embed texts through the tower of their side; see `Encoder.encode`.
-
-        Args:
-            texts: Any number.
-            side: Which tower, and whose prompt.
-            precision: See `Encoder.encode`.
-            on_progress: Called after each batch.
-
-        Returns:
-            Embeddings, float32.
-        """
+        """Embed texts through the tower of their side, float32; see `Encoder.encode`."""
         return self.tower(side).encode(texts, side=side, precision=precision, on_progress=on_progress)
 
     def encode_query(self, texts: Sequence[str], *, precision: Precision = "auto") -> Float32[np.ndarray, "n e"]:
@@ -134,25 +117,11 @@ class DualEncoder:
         return self.encode(list(texts), side=side, precision=precision)
 
     def fingerprint(self, side: Side = "document") -> Fingerprint:
-        """What decides the vectors of one side.
-
-        Args:
-            side: Which tower.
-
-        Returns:
-            Its fingerprint.
-        """
+        """What decides the vectors of one side."""
         return self.tower(side).fingerprint(side)
 
     def to(self, device: torch.device | str) -> "DualEncoder":
-        """Move both towers.
-
-        Args:
-            device: Where to.
-
-        Returns:
-            This pair.
-        """
+        """Move both towers, in place."""
         self.query.to(device)
         self.document.to(device)
         return self
@@ -195,7 +164,8 @@ def build_towers(
     _require_fitting(start, source, kind, top)
     query = trainable_copy(start.query)
     document = query if kind == "shared" else trainable_copy(source).to(query.device)
-    if kind == "shared_projection" and not top.requested and _share_projection(start.query, source):
+    tops = [tower.projections[-1] if len(tower.projections) else None for tower in (start.query, source)]
+    if kind == "shared_projection" and not top.requested and tops[0] is not None and tops[0] is tops[1]:
         document.projections[-1] = query.projections[-1]
     elif kind == "shared_projection":
         projection = top.for_tower(query)
@@ -273,11 +243,6 @@ def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top
         raise ConfigError(f"towers.projection_width must be > 0, got {top.width}")
 
 
-def _share_projection(query: Encoder, document: Encoder) -> bool:
-    """Whether both towers end in the same projection, not just in equal ones."""
-    return len(query.projections) > 0 and len(document.projections) > 0 and query.projections[-1] is document.projections[-1]
-
-
 @dataclass(frozen=True, slots=True)
 class _NewProjection:
     """The projection that is put on top of towers."""
@@ -295,23 +260,24 @@ class _NewProjection:
         return "towers.projection_width" if self.start is None else "towers.projection_start"
 
     def for_tower(self, tower: Encoder) -> Projection:
-        if self.start is None:
+        weights = self._weights(tower)
+        if weights is None:
             return new_projection(tower.width, self.width or tower.width, seed=self.seed).to(tower.device)
-        return projection_of(self._fitting(tower))
+        return projection_of(weights)
 
     def add_to(self, tower: Encoder) -> None:
+        backbone, weights = tower.backbone, self._weights(tower)
         # On a static model without projections the product of table and matrix is a static model again.
-        backbone = tower.backbone
-        if self.start is not None and isinstance(backbone, StaticBackbone) and not len(tower.projections):
-            tower.backbone = backbone.times(self._fitting(tower))
+        if weights is not None and isinstance(backbone, StaticBackbone) and not len(tower.projections):
+            tower.backbone = backbone.times(weights)
         else:
             tower.projections.append(self.for_tower(tower))
 
-    def _fitting(self, tower: Encoder) -> Float[Tensor, "d e"]:
-        assert self.start is not None
-        if len(self.start) != tower.width:
+    def _weights(self, tower: Encoder) -> Float[Tensor, "d e"] | None:
+        """The weights that are stated, which must fit the tower."""
+        if self.start is not None and len(self.start) != tower.width:
             raise ConfigError(
                 f"towers.projection_start must have a row for each of the {tower.width} numbers of a vector, got {len(self.start)}; "
                 "make it for this model"
             )
-        return self.start.to(tower.device, torch.float32)
+        return None if self.start is None else self.start.to(tower.device, torch.float32)

@@ -14,9 +14,9 @@ from adiabat.core.errors import DataError, JobError, ModelError, several
 from adiabat.core.provenance import now, versions
 from adiabat.data.trained_texts import TrainedTexts
 from adiabat.models.device import device_name
+from adiabat.models.model_names import packed
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
-from adiabat.models.trained_file import packed
 from adiabat.results.evaluation_result import LayerChange, Result, TrainingRecord
 from adiabat.results.record import read_result
 from adiabat.runs.finish import finish_job
