@@ -15,6 +15,9 @@ from adiabat.runs.run_log import read_log
 from adiabat.training.loop import Loop
 from tests.tiny import files_of
 
+FILES = {"checkpoints", "checksums.json", "config.toml", "log.jsonl", "model", "report.html", "result.json", "trained.bin"}
+"""Of a finished job."""
+
 
 def weights_of(encoder: Encoder) -> dict[str, bytes]:
     """Every bit of an encoder."""

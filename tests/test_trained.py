@@ -1,5 +1,6 @@
 """What a job was trained on is not announced as proof: counted in evaluate, suites and compare, whatever happens to the record."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,24 @@ QUICK = EvaluateSettings.model_validate({"measure": {"resamples": 100}})
 OTHERS = [{"query": f"other {number}", "pos": [f"d{number}"]} for number in range(20)]
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_world(tmp_path)
-    lines(tmp_path / "others.jsonl", OTHERS)
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data, and a job that was tuned on its pairs."""
+    folder = tmp_path_factory.mktemp("world")
+    write_world(folder)
+    lines(folder / "others.jsonl", OTHERS)
     # Of ten queries one was trained on, and of nine documents that only trained queries have, none is left.
-    lines(tmp_path / "tenth.jsonl", [*OTHERS[:9], PAIRS[0]])
-    return tmp_path
+    lines(folder / "tenth.jsonl", [*OTHERS[:9], PAIRS[0]])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        adiabat.tune("model", "store", "pairs.jsonl", "job", max_epochs=2, batches_per_epoch=2, validation_fraction=0.4)
+    return folder
+
+
+@pytest.fixture
+def here(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(world)
+    return world
 
 
 @pytest.fixture
@@ -42,7 +53,6 @@ def counted(found: TrainedOn) -> tuple[int, int, int, int | None, int | None]:
 
 
 def test_queries_that_a_job_was_trained_on_get_no_verdict_on_terminal_page_and_in_the_result(here: Path, command: Run) -> None:
-    assert command(*tune(out="job")).code == 0
     said = command(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))
     result = read_result(here / "new" / "result.json")
     assert [counted(found) for found in result.datasets[0].trained] == [(20, 20, 20, 20, 20)]
@@ -55,8 +65,7 @@ def test_queries_that_a_job_was_trained_on_get_no_verdict_on_terminal_page_and_i
     assert "better" not in said.err
 
 
-def test_a_job_counts_answers_apart_from_queries_and_a_tenth_is_still_proof(here: Path, command: Run) -> None:
-    assert command(*tune(out="job")).code == 0
+def test_a_job_counts_answers_apart_from_queries_and_a_tenth_is_still_proof(here: Path) -> None:
     for data, queries in (("others.jsonl", 0), ("tenth.jsonl", 1)):
         result = adiabat.evaluate("job", "store", data, baseline="model", settings=QUICK)
         (found,) = result.datasets[0].trained
@@ -69,26 +78,25 @@ def test_a_job_counts_answers_apart_from_queries_and_a_tenth_is_still_proof(here
 
 def test_what_is_left_without_queries_and_answers_that_were_trained_on_is_measured_apart(here: Path, command: Run) -> None:
     lines(here / "ten.jsonl", PAIRS[:10])
-    assert command(*tune("ten.jsonl", out="job")).code == 0
+    assert command(*tune("ten.jsonl", out="ten")).code == 0
     # Documents d0 to d9 answer queries that were trained on; of seventeen new queries nine ask for one of them.
     lines(here / "mixed.jsonl", [{"query": f"new {number}", "pos": [f"d{number}"]} for number in range(1, 18)])
-    said = command(*evaluate("mixed.jsonl", "--baseline", "model", model="job"))
+    said = command(*evaluate("mixed.jsonl", "--baseline", "model", model="ten"))
     (found,) = read_result(here / "new" / "result.json").datasets
     assert counted(found.trained[0]) == (17, 0, 17, 9, 9)
     lines(here / "rest.jsonl", [{"query": f"new {number}", "pos": [f"d{number}"]} for number in range(10, 18)])
-    alone = adiabat.evaluate("job", "store", "rest.jsonl", baseline="model").datasets[0]
+    alone = adiabat.evaluate("ten", "store", "rest.jsonl", baseline="model").datasets[0]
     assert found.unseen is not None
     assert (found.unseen.queries, found.unseen.change.after) == (8, alone.main_change().after)
     assert alone.unseen is None
     # Where the record of the baseline's job is gone, nobody knows which queries are left.
     assert command(*tune("others.jsonl", "--set", "tune.negatives=hardest", out="lost")).code == 0
     (here / "lost" / "trained.bin").unlink()
-    assert adiabat.evaluate("job", "store", "mixed.jsonl", baseline="lost").datasets[0].unseen is None
+    assert adiabat.evaluate("ten", "store", "mixed.jsonl", baseline="lost").datasets[0].unseen is None
     assert "on the 8 queries that share no text and no relevant document with the training data: nDCG@10" in said.err.replace("\xa0", " ")
 
 
 def test_a_baseline_that_is_a_job_is_counted_too_and_so_is_a_job_that_goes_on_from_a_job(here: Path, command: Run) -> None:
-    assert command(*tune(out="job")).code == 0
     result = adiabat.evaluate("model", "store", "pairs.jsonl", baseline="job/model", settings=QUICK)
     assert [(found.model, found.trained_queries) for found in result.datasets[0].trained] == [("job/model", 20)]
     assert result.datasets[0].main_change().verdict is None
@@ -123,26 +131,25 @@ def test_jobs_that_train_both_towers_and_streams_are_counted(here: Path) -> None
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "remove", "swap", "before"])
 def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(here: Path, command: Run, damage: str) -> None:
-    assert command(*tune(out="job")).code == 0
-    file, content = here / "job" / "trained.bin", (here / "job" / "trained.bin").read_bytes()
+    job = Path(shutil.copytree(here / "job", here / damage))
+    file, content = job / "trained.bin", (job / "trained.bin").read_bytes()
     if damage == "remove":
         file.unlink()
     elif damage == "before":
-        result = read_result(here / "job" / "result.json")
+        result = read_result(job / "result.json")
         assert result.training is not None
-        write_result(replace(result, training=replace(result.training, texts=None)), here / "job")
+        write_result(replace(result, training=replace(result.training, texts=None)), job)
     else:
         file.write_bytes({"cut": content[:-16], "flip": bytes([content[0] ^ 1]) + content[1:], "swap": content[16:] + content[:16]}[damage])
-    said = command(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))
+    said = command(*evaluate("pairs.jsonl", "--baseline", "model", model=damage))
     assert said.code == 0
-    assert "whether job was trained on these 20 queries is not known: job/" in said.err
+    assert f"whether {damage} was trained on these 20 queries is not known: {damage}/" in said.err
     result = read_result(here / "new" / "result.json")
     assert result.datasets[0].trained[0].unknown
     assert result.datasets[0].main_change().verdict is not None
 
 
-def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_comparison_of_kept_scores(here: Path, command: Run) -> None:
-    assert command(*tune(out="job")).code == 0
+def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_comparison_of_kept_scores(here: Path) -> None:
     task = {"kind": "retrieval", "corpus": "corpus.jsonl"}
     tasks = [{**task, "data": "pairs.jsonl", "name": "seen"}, {**task, "data": "others.jsonl", "name": "new"}]
     tables = {"tasks": tasks, "measure": {"resamples": 100}, "suite": {"baseline": "model"}}

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from adiabat.adiabatic import tune as adiabatic
-from adiabat.adiabatic.tune import schedule_of
+from adiabat.adiabatic.tune import learning_rate_of, schedule_of
 from adiabat.adiabatic.tuning_context import MINED_NEGATIVES, TuningContext
 from adiabat.core.errors import ModelError
 from adiabat.data.batch_sampler import text_order, validation_batches
@@ -21,11 +21,12 @@ from adiabat.models import model_names as loading
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder, trainable_copy
+from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
 from tests.adiabatic.problem import Problem, run, settings_of
-from tests.jobs import everything, log_of, weights_of
+from tests.jobs import FILES, everything, log_of, weights_of
 from tests.tiny import tiny_dual, tiny_encoder
 
 # --- What a job does ---
@@ -36,8 +37,15 @@ def ground_of(problem: Problem, data: Path | None = None) -> TuningContext:
     return TuningContext(problem.fresh, problem.store, str(data or problem.data))
 
 
-def test_a_job_learns_and_leaves_all_its_files(problem: Problem, tmp_path: Path) -> None:
-    result = run(problem, tmp_path / "job")
+@pytest.fixture(scope="module")
+def finished(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """A job and its result, that tests look at and leave as they are."""
+    job = tmp_path_factory.mktemp("finished") / "job"
+    return job, run(problem, job)
+
+
+def test_a_job_learns_and_leaves_all_its_files(finished: tuple[Path, Result]) -> None:
+    job, result = finished
     record = result.training
     assert record is not None
     assert (record.steps, record.epochs, record.stop_reason) == (12, 3, "the limit of 3 epochs was reached")
@@ -46,31 +54,21 @@ def test_a_job_learns_and_leaves_all_its_files(problem: Problem, tmp_path: Path)
     assert errors[record.best_epoch] < errors[0]
     assert losses[record.best_epoch] < losses[0]
     assert [step for step, _ in record.loss] == [3, 4, 6, 8, 9, 12]
-    assert read_result(tmp_path / "job" / "result.json") == result
-    assert sorted(path.name for path in (tmp_path / "job").iterdir()) == [
-        "checkpoints",
-        "checksums.json",
-        "config.toml",
-        "log.jsonl",
-        "model",
-        "report.html",
-        "result.json",
-        "trained.bin",
-    ]
+    assert read_result(job / "result.json") == result
+    assert {path.name for path in job.iterdir()} == FILES
 
 
-@pytest.mark.parametrize(("keep", "left"), [(None, 1), (2, 2), (3, 3)])
 def test_a_finished_job_keeps_the_newest_checkpoint_alone_unless_more_are_asked_for(
-    problem: Problem, tmp_path: Path, keep: int | None, left: int
+    problem: Problem, finished: tuple[Path, Result], tmp_path: Path
 ) -> None:
-    run(problem, tmp_path / "job", settings_of(run={"keep_checkpoints": keep}))
-    names = sorted(path.name for path in (tmp_path / "job" / "checkpoints").iterdir())
-    assert (len(names), names[-1]) == (left, "step-000000012")
+    run(problem, tmp_path / "job", settings_of(run={"keep_checkpoints": 2}))
+    names = [sorted(path.name for path in (job / "checkpoints").iterdir()) for job in (finished[0], tmp_path / "job")]
+    assert [len(left) for left in names] == [1, 2]
+    assert {left[-1] for left in names} == {"step-000000012"}
 
 
-def test_a_model_that_was_changed_in_its_job_is_not_loaded_and_a_copy_of_it_is(problem: Problem, tmp_path: Path) -> None:
-    job = tmp_path / "job"
-    run(problem, job)
+def test_a_model_that_was_changed_in_its_job_is_not_loaded_and_a_copy_of_it_is(finished: tuple[Path, Result], tmp_path: Path) -> None:
+    job = Path(shutil.copytree(finished[0], tmp_path / "job"))
     loading.load(job)
     path = next((job / "model").rglob("*.safetensors"))
     content = path.read_bytes()
@@ -98,9 +96,8 @@ def test_frozen_weights_the_document_tower_and_the_model_given_stay_as_they_were
     assert len(frozen) > 8
 
 
-def test_the_tuned_pair_fits_the_same_store(problem: Problem, tmp_path: Path) -> None:
-    run(problem, tmp_path / "job")
-    tuned, store = load(tmp_path / "job" / "model"), Store.open(problem.store)
+def test_the_tuned_pair_fits_the_same_store(problem: Problem, finished: tuple[Path, Result]) -> None:
+    tuned, store = load(finished[0] / "model"), Store.open(problem.store)
     store.require_encoder(tuned.fingerprint("document"))
     assert store.fingerprint == tuned.fingerprint("document")
     assert tuned.fingerprint("query") != problem.model.fingerprint("query")
@@ -159,13 +156,14 @@ def test_dropout_and_bf16_change_the_steps_but_hardly_the_losses(problem: Proble
     assert losses["bf16"] == pytest.approx(losses["plain"], rel=0.1)
 
 
-@pytest.mark.parametrize(("rule", "factor"), [("none", 1), ("linear", 9), ("sqrt", 3)])
-def test_the_learning_rate_is_scaled_by_the_batch_size(problem: Problem, tmp_path: Path, rule: str, factor: int) -> None:
-    scaling = {"batch_scaling": rule, "reference_batch_size": 2} if rule != "none" else {}
-    settings = settings_of(tune={"batch_size": 18, "learning_rate": 1e-4, "max_epochs": 1, "schedule": "linear", **scaling})
-    run(problem, tmp_path / "job", settings)
+def test_the_learning_rate_is_scaled_by_the_batch_size(problem: Problem, tmp_path: Path) -> None:
+    tune = {"batch_size": 18, "learning_rate": 1e-4, "max_epochs": 1, "schedule": "linear"}
+    scaled = {rule: settings_of(tune={**tune, "batch_scaling": rule, "reference_batch_size": 2}) for rule in ("linear", "sqrt")}
+    rates = [learning_rate_of(settings.tune) for settings in (settings_of(tune=tune), *scaled.values())]
+    assert rates == pytest.approx([1e-4, 9e-4, 3e-4])
+    run(problem, tmp_path / "job", scaled["sqrt"])
     rates = [row["learning_rate"] for row in log_of(tmp_path / "job") if "learning_rate" in row]
-    assert rates == pytest.approx([factor * 1e-4 * (1 - 2 / 4), factor * 1e-4 * (1 - 3 / 4)])
+    assert rates == pytest.approx([3e-4 * (1 - 2 / 4), 3e-4 * (1 - 3 / 4)])
 
 
 def test_the_schedule_runs_over_the_longest_the_job_may_last() -> None:
@@ -240,18 +238,6 @@ def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, 
 )
 def test_a_chosen_decay_that_is_rounded_away_is_told(tune: dict[str, Any], told: bool) -> None:
     assert (adiabatic._decay_note(settings_of(tune=tune).tune) is not None) == told
-
-
-@pytest.mark.parametrize("source", ["random", "hardest"])
-def test_listed_validation_negatives_are_replaced_where_training_takes_its_own_from_the_store(
-    problem: Problem, tmp_path: Path, source: str
-) -> None:
-    (tmp_path / "dev.jsonl").write_text('{"query": "own", "pos": ["d1"], "neg": ["d2", "d7"]}\n{"query": "bare", "pos": ["d3"]}\n')
-    settings = settings_of(tune={"negatives": source}, data={"validation": str(tmp_path / "dev.jsonl")})
-    tower = trainable_copy(problem.fresh().query).train(False)
-    validation = ground_of(problem).objective(tower, settings).validation
-    assert validation.negatives.lengths.tolist() == [MINED_NEGATIVES] * 2
-    assert validation.notes[0].startswith("the negatives that 1 of 2 validation queries list are replaced by the store's 10 hardest")
 
 
 def test_the_softmax_of_queries_without_negatives_is_validated_as_it_is_trained(problem: Problem, tmp_path: Path) -> None:
