@@ -26,6 +26,7 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     without_pages(monkeypatch)
     write_problem(tmp_path)
+    Path("probes.txt").write_text("".join(f"probe {number}\n" for number in range(20)), encoding="utf-8")
     save_tiny(tmp_path / "model")
     rows = [json.loads(line) for line in Path("triplets.jsonl").read_text(encoding="utf-8").splitlines()]
     names = sorted({name for row in rows for name in (*row["pos"], *row["neg"])})
@@ -73,7 +74,6 @@ def test_a_beir_folder_which_lists_no_negatives_takes_the_hardest_of_the_store_a
 
 def test_a_file_for_tune_serves_whatever_rate_it_names(verb: Verb) -> None:
     Path("tune.toml").write_text("[tune]\nlearning_rate = 5e-8\nloss.margin = 0.3\n", encoding="utf-8")
-    Path("probes.txt").write_text("".join(f"probe {number}\n" for number in range(20)), encoding="utf-8")
     said = verb(*SHORT, "--config", "tune.toml", "--probes", "probes.txt", "--json")
     assert said.code == 0, said.err
     assert "tune.learning_rate = 5e-08 of the settings is not used" in " ".join(said.err.split())
@@ -112,7 +112,7 @@ def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
 
 
 def test_a_search_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_tune(verb: Verb) -> None:
-    tight = ("--set", "guard.measure=turn", "--set", "guard.most=1e-12")
+    tight = ("--set", "guard.measure=turn", "--set", "guard.most=1e-12", "--set", "guard.probes=probes.txt")
     said = verb(*SHORT, *tight)
     assert said.code == 0, said.err
     assert read_result(Path("out/result.json"), SafeRate).rate is None
@@ -122,7 +122,7 @@ def test_a_search_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_t
 
 
 def test_the_function_gives_what_the_verb_writes(verb: Verb) -> None:
-    verb(*SHORT)
+    verb(*SHORT, "--probes", "probes.txt")
     written = read_result(Path("out/result.json"), SafeRate)
     notes: list[str] = []
     for rate in ("safe", 1e-6):

@@ -47,8 +47,6 @@ def test_a_scaling_leaves_a_page_and_a_plan_is_made_of_it(verb: Verb) -> None:
     assert table["train"]["budget_flops"] == pytest.approx(3e8)
     assert table["job"] == {"model": "model", "data": "pairs.jsonl"}
     assert "On this machine it takes about" in told.err
-    # How fast this machine is was measured above.
-    asked = (*asked, "--set", "plan.measure=false")
     written = verb(*asked, "--out", "plan")
     assert (written.code, written.out) == (0, "plan/report.html\n"), written.err
     assert {path.name for path in Path("plan").iterdir()} == {"figures", "report.html", "result.json", "train.toml"}
