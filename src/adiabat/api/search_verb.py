@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adiabat.api.arguments import PathLike, SettingsLike, path_of, require_model, settings_of, wrong_type
+from adiabat.api.call import one_line
 from adiabat.config.shared import SearchSettings
 from adiabat.core.errors import DataError
-from adiabat.core.text import IN_WORDS, cut, printable
+from adiabat.core.text import IN_WORDS, cut
 from adiabat.models.model_names import Model, load, name_of
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Hit
@@ -142,15 +143,11 @@ def _hits(store: Store, query: str, model: Model, k: int, settings: SearchSettin
 
 def _lines(name: str, hits: Sequence[Hit]) -> Iterator[str]:
     ranking = [IN_WORDS[hit.similarity] for hit in hits[:1] if hit.similarity]
-    yield ", by ".join([_one_line(name), *ranking])
+    yield ", by ".join([one_line(name), *ranking])
     if not hits:
         yield "no hits: the model knows no token of the query"
     for rank, hit in enumerate(hits, start=1):
-        yield f"{rank:3d}  {hit.score:.4f}  {_one_line(hit.doc_id)}  {cut(hit.text, limit=SHOWN_CHARACTERS)}"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(printable(text).split())
+        yield f"{rank:3d}  {hit.score:.4f}  {one_line(hit.doc_id)}  {cut(hit.text, limit=SHOWN_CHARACTERS)}"
 
 
 def _require_text(query: str) -> None:
