@@ -31,7 +31,6 @@ class Rules:
     """What examples of one batch have to do with each other.
 
     Attributes:
-        batch_size: Examples of a batch.
         levels: A number for each example at each level, the finest first, such as tag, topic, source: batches are cut from examples of
             one tag as long as there are enough, from what is left of a topic then, and at last from what is left of a source. Numbers of
             a finer level are never shared by different numbers of a coarser one.
@@ -290,13 +289,7 @@ class ArrangedBatches:
     """Batches of one pass after another, by rules."""
 
     def __init__(self, order: Callable[[int], Int[np.ndarray, " n"]], rules: Rules, *, pairs: int, seed: int, first_step: int = 0) -> None:
-        """Set up; a pass is planned when one of its steps is asked for.
-
-        Args:
-            order: Rows of a pass by its number, in the order in which they go into batches.
-            pairs: How many these are.
-            first_step: The step that begins the first pass.
-        """
+        """Set up; a pass is planned when one of its steps is asked for."""
         self.pairs = pairs
         self._order = order
         self._rules = rules

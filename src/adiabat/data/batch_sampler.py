@@ -35,14 +35,7 @@ class ShuffledBatches:
     """Endless batches of one size out of one random permutation after another; one at the end of a permutation goes on in the next."""
 
     def __init__(self, count: int, batch_size: int, *, seed: int, stream: int = 0, first_step: int = 0) -> None:
-        """Set up.
-
-        Args:
-            count: Rows of a pass, > 0.
-            batch_size: Rows of a step, > 0; may exceed `count`.
-            stream: Tells permutations of several sources apart.
-            first_step: The step that begins the first pass.
-        """
+        """Set up."""
         self.pairs = count
         self._size = batch_size
         self._seed = seed

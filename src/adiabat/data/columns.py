@@ -98,14 +98,7 @@ def _rows(count: int) -> str:
 
 
 class Columns:
-    """Finds the columns of rows.
-
-    Attributes:
-        mapping: Our name to the file's, where the user states it.
-        remarks: On the rows that were parsed with these columns.
-        labelled: Whether a label was read in one of them.
-        layouts: Kinds of rows that have all mapped columns.
-    """
+    """Finds the columns of rows."""
 
     def __init__(self, mapping: Mapping[str, str] | None = None) -> None:
         self.mapping: Mapping[str, str] = dict(mapping or {})

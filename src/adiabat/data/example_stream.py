@@ -15,13 +15,7 @@ from adiabat.data.table_rows import FileFaults, Row, read_rows, table_name
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """How far a source has been read.
-
-    Attributes:
-        mark: Position of the next row.
-        ended: Whether its end was reached since it was last rewound.
-        ends: How often its end was reached.
-    """
+    """How far a source has been read."""
 
     mark: RowPosition = START
     ended: bool = False

@@ -52,7 +52,6 @@ def read_examples(
 
     Args:
         split: Split of a BEIR folder or a ``datasets`` source. None takes the only one; of several in a BEIR folder, the usual one.
-        name: For tables and reports; None takes the file's or folder's name.
 
     Returns:
         The examples in file order, or the sentence pairs in the languages that all of them have, sorted.

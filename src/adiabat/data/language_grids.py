@@ -163,14 +163,7 @@ def _incomplete(pairs: Sequence[GridRow], common: Collection[str]) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class QuestionGridSet:
-    """Questions in several languages, and paragraphs of which one answers each.
-
-    Attributes:
-        languages: Codes, in the order of every inner mapping.
-        ids: Unique id of each question.
-        answers: Position of the paragraph that answers each question.
-        notes: Sentences on languages that are left out.
-    """
+    """Questions in several languages, and paragraphs of which one answers each."""
 
     name: str
     languages: tuple[str, ...]
@@ -201,7 +194,6 @@ def read_question_grid(
 
     Args:
         languages: Columns to read; empty takes those of both tables that are named by the code of a language, sorted.
-        name: For tables and reports; None takes that of `data`.
     """
     faults = FileFaults()
     question_rows, paragraph_rows = (list(read_rows(source, faults=faults)) for source in (data, corpus))

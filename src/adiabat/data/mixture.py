@@ -39,9 +39,6 @@ def pass_counts(sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhau
 
     ``stop``: until the first source has run out, ``floor(w_s min_r n_r / w_r)``; ``cycle``: until the last one has, the others beginning
     anew, ``round(w_s max_r n_r / w_r)``; ``drop``: all of each, a source that has run out being left out from there on.
-
-    Returns:
-        One count per source.
     """
     available = np.asarray(sizes, dtype=np.int64)
     if exhausted == "drop":
@@ -62,9 +59,6 @@ def window_quotas(number: int, size: int, weights: Float[np.ndarray, " s"], *, l
 
     Args:
         live: Which sources have not run out, at least one: the others get nothing, and their shares go to these. None takes all.
-
-    Returns:
-        One count per source.
     """
     shares = weights if live is None else weights * np.asarray(live)
     shares = shares / shares.sum()
@@ -101,12 +95,6 @@ class Mixture:
 
     Over the passes each example of a source is taken equally often: a pass that takes a part of a source goes on where the one before
     ended, in an order that is drawn anew whenever the source begins anew.
-
-    Attributes:
-        sizes: Examples of each source, > 0.
-        weights: See `source_weights`.
-        counts: Of each source in a pass; see `pass_counts`.
-        seed: Of all orders.
     """
 
     sizes: tuple[int, ...]

@@ -50,7 +50,6 @@ class Texts:
     """Distinct texts of both sides, in the order in which they first came; pairs name them by their row.
 
     Attributes:
-        queries: Each once.
         documents: Each once; ids where the vectors of a store are read.
         query_ids: The id under which each query came first, for messages.
         folder: Where they are kept, and what is made of them may be; None where they are in memory alone.
@@ -64,11 +63,7 @@ class Texts:
     sha256: str = ""
 
     def digest(self) -> bytes:
-        """SHA-256 over the texts of both sides, in their order.
-
-        Returns:
-            32 bytes.
-        """
+        """SHA-256 over the texts of both sides, in their order."""
         if self.sha256:
             return bytes.fromhex(self.sha256)
         digest = hashlib.sha256()
@@ -84,16 +79,10 @@ class PairSet:
     """Pairs of a query and a document that answers it.
 
     Attributes:
-        name: Of the data set.
-        texts: What the rows below mean; training and validation share it.
-        query: Row of each pair's query.
-        positive: Row of each pair's document.
         answers: Rows that answer each *query* of `texts`, in any pair of training or validation.
         negatives: Rows listed as not answering each *query*, none of them an answer.
         sources: Number of the source of each pair, ascending.
         topics: Number of the topic of each pair, equal where topics are; all 0 where none is given.
-        tags: The same of tags.
-        notes: Sentences on what was left out.
     """
 
     name: str

@@ -23,9 +23,6 @@ class Translation:
     """A text and its translation.
 
     Attributes:
-        source: In the language that the teacher knows.
-        language: Language of the translation.
-        location: ``file:line``.
         begins: Whether the sentence before it in this language, if any, is not its neighbour: a gap lies between.
     """
 
@@ -43,8 +40,6 @@ class ParallelSource:
     Attributes:
         path: A table; or, with `translation`, a text file with one sentence on each line.
         translation: A text file whose lines translate those of `path`; its name ends in its language, unless `languages` has one.
-        source: The language that the teacher knows.
-        languages: Languages to read; empty reads all.
     """
 
     path: str

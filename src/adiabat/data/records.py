@@ -42,13 +42,8 @@ class Example:
     """A query with documents that answer it and documents that do not.
 
     Attributes:
-        query_id: Unique in the data set.
         positives: Relevant documents, in an `ExampleSet` at least one: document ids, or texts, which `text_id` turns into ids.
         negatives: Irrelevant documents, possibly none; ids or texts likewise.
-        grades: Relevance of each positive; 1 where the data does not grade.
-        location: Its ``file:line``, for messages.
-        topic: Such as a forum; "" where the data has none.
-        tag: A finer topic; "" likewise.
     """
 
     query_id: str
@@ -95,15 +90,7 @@ class ExampleStream:
 
 @dataclass(frozen=True, slots=True)
 class LanguageGridSet:
-    """Sentence pairs in several languages with a three-way label (the layout of XNLI).
-
-    Attributes:
-        languages: Codes, in the order of every inner mapping.
-        labels: One of `LABELS` for each pair.
-        premises: For each pair, its premise in every language.
-        hypotheses: For each pair, its hypothesis in every language; `grid_id` names them as documents.
-        incomplete: Languages that only some pairs have, with the locations of rows that lack them.
-    """
+    """Sentence pairs in several languages with a three-way label (the layout of XNLI)."""
 
     name: str
     languages: tuple[str, ...]

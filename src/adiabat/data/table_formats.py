@@ -146,11 +146,7 @@ class _RowValues(Mapping[str, Any]):
 
 
 def dataset_rows(source: str, *, split: str | None, after: int = 0, streaming: bool = False) -> Iterator[Mapping[str, Any]]:
-    """Iterate over the rows behind the first `after` of a data set, from its memory-mapped files or streamed from the hub.
-
-    Args:
-        split: None takes the one in `source`, or the only one.
-    """
+    """Iterate over the rows behind the first `after` of a data set, from its memory-mapped files or streamed from the hub."""
     data = _load(source, split, streaming=streaming and source.startswith(HUB_PREFIX))
     if not after:
         return _python_rows(data, source, 0)

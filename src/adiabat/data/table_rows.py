@@ -84,7 +84,6 @@ def read_rows(
     field holds neither tab nor line end; CSV is quoted as RFC 4180 says.
 
     Args:
-        split: Split of a ``datasets`` source; None takes the only one.
         faults: Collects faults of single rows for the caller to raise. None raises them after the last row.
         cursor: Position of the first row to read, moved along with the rows. Where the format allows it, nothing before it is read, and a
             data set of the hub is streamed instead of downloaded. None begins at the first row.

@@ -13,11 +13,7 @@ Hashes = np.ndarray
 
 
 def hash_texts(texts: Sequence[str]) -> Hashes:
-    """Hash texts.
-
-    Returns:
-        128 bits of BLAKE2b of each text's UTF-8 bytes.
-    """
+    """Hash texts."""
     return np.frombuffer(b"".join(map(_hash, texts)), dtype=f"S{HASH_BYTES}")
 
 

@@ -24,9 +24,6 @@ class TrainedTexts:
     """What a job trained or validated on: hashes of 128 bits, sorted, each once. Case and white space make no difference.
 
     Attributes:
-        queries: Of the texts of queries.
-        documents: Of the texts of their relevant documents.
-        doc_ids: Of the ids of relevant documents whose texts the job did not have.
         unknown: Why the job may have trained on other texts too; "" where these are all.
     """
 

@@ -153,12 +153,8 @@ class Postings:
     """A block of candidates by their words.
 
     Attributes:
-        rows: The candidates, ascending.
         words: All words of the block, ascending, and -1 at the end, where a search for an unknown word may land.
         starts: Start of each word's postings, and the end of the last.
-        owners: Position in `rows`, ascending for each word.
-        shares: Share of the word in that candidate.
-        terms: ``f(share)``.
     """
 
     rows: Int64[np.ndarray, " c"]

@@ -81,10 +81,8 @@ class DatasetSummary:
     """A made data set.
 
     Attributes:
-        folder: Its directory.
         documents: Rows of ``corpus.jsonl.gz``; 0 where examples hold texts.
         examples: Name of each file of examples to its rows.
-        notes: Sentences on skipped or unusual rows.
     """
 
     folder: Path
@@ -181,10 +179,6 @@ def create_dataset(
     """Fill a new directory, which appears when the block ends and does not where the block fails.
 
     The work is done in a hidden directory beside it. The leftovers of a killed process are removed by the next one.
-
-    Args:
-        out: Missing, or an empty directory.
-        checksums: Whether ``checksums.json`` is written too.
     """
     target = Path(os.path.realpath(out))
     _require_free(out, target)

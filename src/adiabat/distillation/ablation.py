@@ -50,13 +50,7 @@ COUNTED, FITTED, PAIRED = "counts", "fit", "pairs"
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A model of the ablation.
-
-    Attributes:
-        name: In tables.
-        folder: Where it lies.
-        make: Makes it, or goes on where it was cut short.
-    """
+    """A model of the ablation."""
 
     name: str
     folder: Path

@@ -25,12 +25,6 @@ Weights = Float[np.ndarray, " v"]
 def by_rank(rows: int) -> Weights:
     """Model2Vec's first weights, of Zipf's law: ``ln(1 + r)`` of the token of rank ``r`` from 0.
 
-    Args:
-        rows: Tokens.
-
-    Returns:
-        A weight for each; that of the first is 0.
-
     Reference:
         van Dongen and Tulkens, model2vec, "Basic".
     """
@@ -38,14 +32,7 @@ def by_rank(rows: int) -> Weights:
 
 
 def by_count(counts: Int[np.ndarray, " v"]) -> Weights:
-    """`by_rank`, of the ranks that tokens have in a corpus.
-
-    Args:
-        counts: Of each token, >= 0; among equal ones the first token has the lower rank.
-
-    Returns:
-        A weight for each; that of the most frequent is 0.
-    """
+    """`by_rank`, of the ranks that tokens have in a corpus."""
     weights = np.empty(len(counts))
     weights[np.argsort(-counts, kind="stable")] = by_rank(len(counts))
     return weights
@@ -53,9 +40,6 @@ def by_count(counts: Int[np.ndarray, " v"]) -> Weights:
 
 def zipf(rows: int) -> Weights:
     """How often tokens are expected by Zipf's law, which takes a token's share to fall as its rank rises.
-
-    Args:
-        rows: Tokens.
 
     Returns:
         ``p_r = (1 / (r + 2)) / sum_s 1 / (s + 2)`` for ranks from 0.
@@ -69,14 +53,7 @@ def zipf(rows: int) -> Weights:
 
 
 def counted(counts: Int[np.ndarray, " v"]) -> Weights:
-    """How often tokens are expected by their number in a corpus, where each is thought to stand once more, so that none has share 0.
-
-    Args:
-        counts: Of each token, >= 0.
-
-    Returns:
-        Shares that sum to 1.
-    """
+    """How often tokens are expected by their number in a corpus, where each is thought to stand once more, so that none has share 0."""
     smoothed = counts.astype(np.float64) + 1.0
     shares: Weights = smoothed / smoothed.sum()
     return shares
@@ -86,7 +63,6 @@ def sif(shares: Weights, coefficient: float) -> Weights:
     """Smooth inverse frequency.
 
     Args:
-        shares: How often each token is expected, ``p``.
         coefficient: ``a`` in (0, 1); the smaller, the less frequent tokens count.
 
     Returns:
@@ -100,10 +76,6 @@ def sif(shares: Weights, coefficient: float) -> Weights:
 
 def inverse_documents(containing: Int[np.ndarray, " v"], documents: int) -> Weights:
     """Inverse document frequency, as scikit-learn smooths it: what TF-IDF makes of a mean over tokens.
-
-    Args:
-        containing: Documents of a corpus that hold each token.
-        documents: Of the corpus.
 
     Returns:
         ``ln((1 + n) / (1 + df)) + 1``.
@@ -123,9 +95,6 @@ class Distilled:
     """A static model in the making.
 
     Attributes:
-        vocabulary: What it knows.
-        vectors: Of each row, before it is weighed.
-        weights: Of each row.
         kept: Share of the variance of the teacher's token vectors that is left; 1 where nothing was reduced.
         counted: Texts in which tokens were counted; 0 where their rank stands for that.
     """

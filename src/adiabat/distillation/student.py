@@ -95,9 +95,6 @@ class _Material:
     """What a student is to learn.
 
     Attributes:
-        check: Looks at the beginning of every file.
-        read: Gives it from its beginning.
-        sources: Files that are read.
         own: What the teachers' own texts are called.
         passages: Longest passage, in sentences.
     """

@@ -77,11 +77,7 @@ class _Joined:
 
 
 def joined_rows(stores: Sequence[Store], ids: Sequence[str]) -> Float[np.ndarray, "n e"]:
-    """Vectors of texts by several teachers, side by side.
-
-    Returns:
-        One row for each, of unit length: the product of two rows is the mean of the teachers' cosines.
-    """
+    """Vectors of texts by several teachers, side by side."""
     units = [unit(store.gather(store.rows(ids)).astype(np.float32)) for store in stores]
     return np.concatenate(units, axis=1) / np.float32(np.sqrt(len(units)))
 

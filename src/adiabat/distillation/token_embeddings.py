@@ -38,13 +38,7 @@ BLOCK = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """What passes through the teacher for each row of a table.
-
-    Attributes:
-        token_ids: Of the teacher, special tokens included.
-        before: How many special tokens stand in front.
-        after: How many stand behind.
-    """
+    """What passes through the teacher for each row of a table."""
 
     token_ids: Sequence[Sequence[int]]
     before: int

@@ -28,12 +28,7 @@ UNUSED = r"\[unused\d+\]"
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word or phrase that is added.
-
-    Attributes:
-        text: As its author wrote it.
-        place: ``FILE:LINE``, for messages.
-    """
+    """A word or phrase that is added."""
 
     text: str
     place: str
@@ -44,11 +39,8 @@ class Vocabulary:
     """Rows of a static model.
 
     Attributes:
-        tokens: Of each row.
         tokenizer: From texts to rows; puts nothing around a text.
         sequences: What of each row passes through the teacher.
-        known: Words that were to be added and are tokens of the teacher already.
-        added: How many rows are no tokens of the teacher.
     """
 
     tokens: list[str]
@@ -208,13 +200,7 @@ BLOCK = 4_096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenCounts:
-    """Of each row of a vocabulary.
-
-    Attributes:
-        times: How often it stands in the texts.
-        containing: How many of the texts hold it.
-        texts: How many there are.
-    """
+    """Of each row of a vocabulary."""
 
     times: Int[np.ndarray, " v"]
     containing: Int[np.ndarray, " v"]

@@ -102,11 +102,7 @@ class LexicalSource:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """A model, and the stored vectors of the corpus, if any: other documents are encoded.
-
-    Attributes:
-        store_rows: Row in the store of each document of the corpus.
-    """
+    """A model, and the stored vectors of the corpus, if any: other documents are encoded."""
 
     model: TextEncoder
     store: Store | None = None

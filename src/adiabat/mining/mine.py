@@ -47,9 +47,6 @@ class Mining:
     Attributes:
         out: The mined file; each of its queries has a negative.
         without_negatives: File of the queries without negatives; None where all have some.
-        stats: File of statistics.
-        report: The statistics.
-        lines: The statistics in a few lines.
     """
 
     out: Path

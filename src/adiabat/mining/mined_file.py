@@ -49,9 +49,7 @@ class MinedRows:
 
     Attributes:
         plan: Everything that decides the rows: equal plans give equal rows.
-        done: Number of finished queries.
         sizes: Bytes of finished rows in each of `ROW_FILES`; bytes beyond belong to an interrupted block.
-        hashes: SHA-256 of those bytes.
     """
 
     folder: Path

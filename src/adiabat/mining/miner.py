@@ -46,12 +46,9 @@ class MinedQuery:
     """A query with its candidates, best first, and what was chosen of them.
 
     Attributes:
-        rows: Rows of the candidates in the corpus.
         codes: Reason why each candidate was dropped, or `PASSED`.
         positive_rows: Rows of its own positives; -1 for a text that is not in the corpus.
         chosen: Positions of the mined negatives among the candidates, in the order of choice.
-        judged: Number of candidates that the judge scored.
-        listed_texts: Negatives that the data lists and that stay.
     """
 
     example: Example

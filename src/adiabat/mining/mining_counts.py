@@ -60,7 +60,6 @@ class MiningCounts:
     Attributes:
         counts: Queries; rows ``written``; queries with ``too_few`` negatives and ``without`` any; ``negatives`` written, and those
             ``listed`` by the data among them; candidates ``judged``; queries ``affected`` by a reason.
-        scores: By outcome.
         examples: By outcome: a key to sort by, and the example.
     """
 

@@ -22,9 +22,7 @@ class MiningQueries:
     """A data set of queries whose documents are in the corpus, or texts.
 
     Attributes:
-        holds_ids: Whether documents are ids; else they are texts.
         shared_answers: All positives of each query text that several examples share.
-        notes: Sentences on documents and queries that are left out.
     """
 
     name: str

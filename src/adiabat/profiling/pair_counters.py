@@ -26,13 +26,7 @@ NAME_CHARACTERS = 100
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The documents that rows list, row after row.
-
-    Attributes:
-        hashes: Hash of each document.
-        per_row: Documents of each row.
-        missing: Whether the corpus lacks the document.
-    """
+    """The documents that rows list, row after row."""
 
     hashes: Hashes
     per_row: Int[np.ndarray, " rows"]
@@ -51,14 +45,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class PairRows:
-    """Rows behind the counts.
-
-    Attributes:
-        own_answer: Rows whose document is their query.
-        negatives_that_answer: Rows with a negative that is a positive of the same query.
-        missing: Rows that name a document which the corpus lacks.
-        distinct_pairs: First row of each distinct pair.
-    """
+    """Rows behind the counts."""
 
     own_answer: list[int]
     negatives_that_answer: list[int]

@@ -40,9 +40,7 @@ class TextCounts:
     """The texts of one role.
 
     Attributes:
-        texts: Repeated ones count each time.
         distinct_folded: Distinct ones regardless of width, case, composition and white space (Unicode NFKC, case folding).
-        misread: Texts with characters that look mis-decoded.
     """
 
     role: Role
@@ -59,12 +57,8 @@ class PairCounts:
     Attributes:
         unique_documents: Distinct positives / pairs: the "% of unique documents" of Table 3 of Moiseev et al. 2023, whose 17 % of TriviaQA
             and 98 % of MS MARCO count the documents in the train split.
-        documents_once: Distinct positives in one pair only.
         most_repeated: Pairs of the most frequent positive.
         queries_asked_again: Rows whose query text an earlier row has.
-        queries_with_several: Distinct queries with more than one distinct positive.
-        on_both_sides: Distinct texts that are both a query and a document.
-        own_answer: Pairs whose query and document are the same text.
         negatives_that_answer: Negatives that are a positive of the same query, in that row or another.
         missing_documents: Listed ids that the corpus does not have; 0 without a corpus.
     """
@@ -91,7 +85,6 @@ class NamedGroup:
     Attributes:
         within: Topic of a tag, "" where it has none.
         tags: Largest tags of a topic: (tag, pairs).
-        tag_count: Number of tags of a topic.
     """
 
     name: str
@@ -116,12 +109,7 @@ class Groups:
 
     Attributes:
         pairs: Distinct ones; a repeated pair counts in the group of its first row, as in training.
-        without: Pairs without a topic or tag.
         groups: Number of topics or tags; equal tags of different topics are different groups, as in training.
-        names: Number of distinct names.
-        largest: At most eight.
-        smallest: None where no pair has a name.
-        small: For several batch sizes.
     """
 
     kind: GroupKind
@@ -158,9 +146,6 @@ class Truncation:
     """The texts of one role that a model truncates.
 
     Attributes:
-        limit: ``max_tokens`` of its tower.
-        cut: Measured texts that are longer.
-        share: ``cut / measured``.
         interval: Wilson's 95 % interval of the share among all texts; None where all were measured.
         tokens_lost: Share of all their tokens that is beyond the limit.
     """
@@ -181,7 +166,6 @@ class Languages:
     Attributes:
         identified_by: Name and version of the identifier; ``the data`` where it names its languages; None where none is installed.
         measured: Texts examined, each by its first characters.
-        languages: (code of ISO 639, texts), most frequent first.
         unsure: Texts too short or too ambiguous to identify; no language counts them.
         scripts: (script of most of a text's letters, texts), most frequent first; ``none`` for texts without letters.
     """
@@ -200,10 +184,7 @@ class Column:
     """One column of the file.
 
     Attributes:
-        name: In the file.
         used_as: Its name among our columns, "" where it is not read.
-        kinds: (kind of value, rows), most frequent first.
-        rows: Rows that have the column.
         values: (value, rows), most frequent first; None where they are too many to be tags, or not short texts or numbers.
     """
 
@@ -227,22 +208,10 @@ class Inspection:
     """The result of `adiabat.inspect`.
 
     Attributes:
-        source: As the caller named it.
-        name: Name of the data set, its split included.
-        layout: Kind of rows.
         rows: Rows without faults.
-        model: Model whose tokenizer counted, or None.
-        texts: A record for each role in the data.
         pairs: None for a corpus or a grid.
-        lengths: A record for each role and unit.
         truncation: A record for each role; empty without a model.
-        languages: A record for each role.
-        groups: Topics and tags, where the data has such a column.
         columns: Columns of the file; empty for a BEIR folder, whose columns are fixed.
-        findings: Faults first, then warnings, then notes.
-        examples: Rows drawn at random, in file order.
-        seconds: Duration.
-        format: Version of this layout.
     """
 
     source: str

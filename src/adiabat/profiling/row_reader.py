@@ -26,10 +26,8 @@ class Entry:
     """One row.
 
     Attributes:
-        location: ``file:line``.
         address: Id of the query or document, "" where the file has none.
         texts: Texts of each role, or ids where a corpus holds the texts.
-        languages: Language of each text, where the data names it.
     """
 
     location: str

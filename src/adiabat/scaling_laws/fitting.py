@@ -45,7 +45,6 @@ class Fitted:
     Attributes:
         exponents: In the order of `Law.exponents`.
         weights: In the order of `Law.weights`, for centred logarithms.
-        objective: Mean Huber loss of the residuals.
     """
 
     law: Law
@@ -64,14 +63,7 @@ class Fitted:
         return np.asarray(self._terms(points).sum(axis=1))
 
     def effects(self, points: Points) -> Mapping[str, float]:
-        """Share of the loss that each coefficient decides: nearly 0 where its term has vanished.
-
-        Args:
-            points: Sizes, tokens and shares.
-
-        Returns:
-            By the name of the coefficient, the root mean square over the runs of ``d ln L / d ln coefficient``.
-        """
+        """Share of the loss that each coefficient decides: the root mean square over the runs of ``d ln L / d ln coefficient``."""
         terms, (_, powers) = self._terms(points), self.law.basis(points, self.centre)
         shares = terms / terms.sum(axis=1, keepdims=True)
         slopes = [*(self.exponents[:, None] * np.einsum("epw,pw->ep", powers, shares)), *shares.T]
@@ -145,16 +137,6 @@ def refits(fitted: Fitted, points: Points, *, count: int, seed: int, note: Calla
 
     Each search starts from `fitted`. Resamples with too few sizes or tokens are drawn again. Resampling residuals instead gives intervals
     that cover too seldom: residuals of a fit by absolute values are too small.
-
-    Args:
-        fitted: The fit to all runs.
-        points: All runs.
-        count: Number of resamples, > 0.
-        seed: Seed of the resamples.
-        note: Receives the number of finished resamples.
-
-    Returns:
-        One fit for each resample.
     """
     generator = np.random.default_rng(seed)
     base, powers = fitted.law.basis(points, fitted.centre)

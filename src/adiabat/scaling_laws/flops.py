@@ -87,17 +87,7 @@ class TowerOperations:
     backward: ByLength
 
     def of(self, lengths: Lengths, *, trained: bool, cached: bool, checkpointed: bool) -> float:
-        """Operations of a batch.
-
-        Args:
-            lengths: Tokens of each text, padding included where it is computed.
-            trained: Whether there is a gradient.
-            cached: Whether gradient caching computes it in a second pass.
-            checkpointed: Whether blocks keep only their input.
-
-        Returns:
-            FLOPs, a multiplication and an addition counted as two.
-        """
+        """Operations of a batch, padding included where it is computed; a multiplication and an addition count as two."""
         passes = [self.forward]
         if trained:
             passes += [self.backward, *([self.again] if cached else []), *([self.blocks] if checkpointed else [])]

@@ -63,7 +63,6 @@ class Trend:
     """A line over budgets, and the same with resampled noise.
 
     Attributes:
-        line: From all runs.
         again: Lines with resampled noise; none where the noise is unknown, or too few resamples have a line.
         budgets: Budgets of the line, ascending, in FLOP.
         values: At each budget: the least loss of a frontier, or the best size.
@@ -156,9 +155,6 @@ class Profile:
     """Losses at one budget by size, and the parabola through their logarithms.
 
     Attributes:
-        budget: In FLOP.
-        sizes: Ascending.
-        losses: The least of each size.
         coefficients: Of ``ln loss`` by ``ln N``: constant, linear, quadratic.
         optimum: Size at which the parabola is least; None where it has no minimum, or has it outside of the sizes.
     """

@@ -34,16 +34,7 @@ class Estimate:
 
 
 def estimate(value: float, draws: Float[np.ndarray, " draws"], confidence: float = CONFIDENCE) -> Estimate:
-    """A number with its percentile interval.
-
-    Args:
-        value: From all runs.
-        draws: The same from resampled runs.
-        confidence: Share of the draws within the interval, in (0, 1).
-
-    Returns:
-        Value and interval.
-    """
+    """A number with its percentile interval."""
     low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(float(value), float(low), float(high))
 

@@ -191,10 +191,7 @@ class Way:
 
     Attributes:
         family: Models that differ in size alone.
-        name: Name of the model, for people.
-        model: MODEL of `adiabat train`.
         blocks: Number of its leading blocks that make the model; None takes all.
-        rank: Rank of LoRA; None elsewhere.
         frozen: Number of frozen leading blocks; 0 except for freezing.
     """
 

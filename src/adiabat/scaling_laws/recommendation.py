@@ -29,7 +29,6 @@ class KindFit:
     """The law and the frontier of one family and method.
 
     Attributes:
-        runs: Runs with a loss.
         law: None where there are too few runs for any.
         choice: Selection of that law; None likewise.
         frontier: Line of the least loss by budget; None of one budget.
@@ -112,9 +111,7 @@ class Candidate:
 
     Attributes:
         tokens: Tokens that the budget pays for, or that the data have.
-        flops: Cost of these tokens.
         law: Predicted loss, with the interval of the law.
-        run: The same, with the interval of one run.
         wins: Share of the resampled laws by which it is the best of all.
     """
 
@@ -131,8 +128,6 @@ class Recommendation:
     """What to train.
 
     Attributes:
-        budget: Budget of the best option, in FLOP.
-        best: The best candidate.
         runner_up: The best of another kind; None where only one has a law.
         sure: Share of the resampled laws by which `best`'s kind stays ahead of all others.
         candidates: All predicted options, the least predicted loss first.
@@ -223,15 +218,7 @@ def _recommendation(
 
 
 def points_at(budgets: Sequence[tuple[Option, float]], data_tokens: float | None = None) -> Points:
-    """Options at the tokens that their budgets pay for.
-
-    Args:
-        budgets: At least one option, each with its budget in FLOP, > 0.
-        data_tokens: Limit of the tokens; None sets none.
-
-    Returns:
-        A point for each, with a loss of 1 that is not used.
-    """
+    """Options at the tokens that their budgets pay for."""
     sizes = np.array([float(option.size) for option, _ in budgets])
     tokens = np.minimum(np.array([budget / option.flops_per_token for option, budget in budgets]), data_tokens or np.inf)
     return Points(sizes, tokens, np.array([option.share for option, _ in budgets]), np.ones(len(budgets)))
@@ -256,7 +243,6 @@ class NextRun:
     """A run that would narrow the recommendation.
 
     Attributes:
-        budget: In FLOP.
         gain: Expected relative fall of the variance of the difference between the best and the runner-up, beside the runs before it.
     """
 
