@@ -15,9 +15,8 @@ import numpy as np
 
 from adiabat.api.call import shown_progress
 from adiabat.experiments.plan_prior import BUDGETS, PYTHIA
-from adiabat.scaling_laws.fitting import fit
+from adiabat.scaling_laws.fitting import Ensemble, fit
 from adiabat.scaling_laws.flops import PassedParameters
-from adiabat.scaling_laws.law_intervals import Ensemble
 from adiabat.scaling_laws.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Law, Method, Option, Points, Run, Way
 from adiabat.scaling_laws.recommendation import fit_kinds, recommend
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from adiabat.models.embedding_head import pool
-from adiabat.scaling_laws.law_intervals import Ensemble, estimate
+from adiabat.scaling_laws.fitting import Ensemble, estimate
 from adiabat.scaling_laws.laws import Points
 from tests.checking import OFTEN, SHAPES
 

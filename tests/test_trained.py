@@ -13,7 +13,7 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.shared import EvaluateSettings
 from adiabat.config.tasks import SuiteSettings
-from adiabat.data.trained_texts import TrainedTexts
+from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.model_names import trained_by
 from adiabat.results.evaluation_result import TrainedOn
 from adiabat.results.record import read_result, write_result

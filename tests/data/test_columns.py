@@ -1,10 +1,23 @@
+import csv
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from adiabat.config.dual_training_data import TrainDataSection
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.data.columns import Columns, RowError, entries_value, id_value, text_value
+from adiabat.data.columns import Columns, entries_value, id_value, text_value
+from adiabat.data.corpora import read_corpus
+from adiabat.data.examples import ExampleReader, SourcePosition, parse_list, read_examples, stream_examples
+from adiabat.data.labelled import read_labelled_texts
+from adiabat.data.parallel import ParallelSource, read_parallel
+from adiabat.data.records import ExampleSet
 from adiabat.data.table_headers import COLUMN_ALIASES
-from adiabat.data.table_rows import Row
+from adiabat.data.table_rows import Row, RowError
+from adiabat.dual_encoder.pair_data import read_pairs
 
 ALL = ("grid", "examples", "corpus")
 
@@ -119,3 +132,189 @@ def test_a_row_without_its_columns_is_refused_with_what_to_map(mapping, names, f
 def test_a_mapping_of_other_names_is_refused(mapping, message):
     with pytest.raises(ConfigError, match=message):
         Columns(mapping).layout(row("a"), wanted=("grid", "examples"))
+
+
+Listed = list[tuple[str, tuple[str, ...], tuple[str, ...]]]
+
+
+def jsonl(path: Path, *rows: object) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def table(path: Path, *rows: Sequence[object]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def listed(source: Path, *, columns: Mapping[str, str] | None = None) -> tuple[Listed, list[str]]:
+    """Query, positives and negatives of each example, and the warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = read_examples(source, columns=columns)
+    assert isinstance(found, ExampleSet)
+    sentences = [str(one.message).removeprefix(f"{source}: ") for one in caught]
+    return [(one.query, one.positives, one.negatives) for one in found.examples], sentences
+
+
+def fault(source: Path, *, columns: Mapping[str, str] | None = None) -> str:
+    with pytest.raises(DataError) as caught:
+        read_examples(source, columns=columns)
+    return str(caught.value)
+
+
+LABELLED = (
+    {"query": "a", "passage": "a 1", "label": 1},
+    {"query": "a", "passage": "a 2", "label": 0},
+    {"query": "b", "passage": "b 1", "label": False},
+    {"query": "a", "passage": "a 3", "label": "1"},
+    {"query": "b", "passage": "b 2", "label": 1.0},
+    {"query": "c", "passage": "c 1", "label": 0},
+)
+SAID = '"label" is a label: documents with 0 are negatives, in 3 rows'
+
+
+def test_rows_with_label_0_are_negatives_of_their_query(tmp_path: Path) -> None:
+    found, said = listed(jsonl(tmp_path / "t.jsonl", *LABELLED))
+    assert found == [("a", ("a 1", "a 3"), ("a 2",)), ("b", ("b 2",), ("b 1",))]
+    assert said == ["1 of 3 queries have no row with label 1 and are left out", SAID]
+
+
+def test_training_takes_labels_as_measuring_does(tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "t.jsonl", *LABELLED, *({"query": f"q{n}", "passage": f"d {n}", "label": 1} for n in range(20)))
+    pairs, validation = read_pairs(str(source), TrainDataSection(validation_fraction=0.2))
+    documents = list(pairs.texts.documents)
+    asked = {"a": {"a 1", "a 3"}, "b": {"b 2"}} | {f"q{n}": {f"d {n}"} for n in range(20)}
+    trained = list(zip([*pairs.query, *validation.query], [*pairs.positive, *validation.positive], strict=True))
+    queries = list(pairs.texts.queries)
+    assert {(queries[query], documents[positive]) for query, positive in trained} == {(q, d) for q, ds in asked.items() for d in ds}
+    negatives = {query: {documents[row] for row in pairs.negatives[place]} for place, query in enumerate(queries)}
+    assert negatives == {query: set() for query in asked} | {"a": {"a 2"}, "b": {"b 1"}, "c": {"c 1"}}
+    assert pairs.notes == (f"t: {SAID}", "1 of 23 queries left out, because no row gives them a positive (label 1)")
+
+
+def test_a_stream_takes_labels_too(tmp_path: Path) -> None:
+    tape = ExampleReader(str(jsonl(tmp_path / "t.jsonl", *LABELLED)))
+    found = [(one.query, one.positives, one.negatives) for one in tape.read(SourcePosition(), 3)]
+    assert found == [("a", ("a 1",), ()), ("a", (), ("a 2",)), ("b", (), ("b 1",))]
+    assert tape.remarks() == ['t: "label" is a label: documents with 0 are negatives, in 2 rows']
+
+
+def test_a_list_of_labels_goes_with_a_list_of_documents(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "t.jsonl", {"query": "a", "positives": ["x", "y", "z"], "labels": [0, 1, 0]})
+    assert listed(path)[0] == [("a", ("y",), ("x", "z"))]
+    short = jsonl(tmp_path / "s.jsonl", {"query": "a", "positives": ["x", "y"], "labels": [0]})
+    assert f'{short}:1: "labels" must hold a label for each of 2 documents, got 1; ' in fault(short)
+
+
+@pytest.mark.parametrize(("value", "shown"), [(0.7, "0.7"), (3, "3"), (-1, "-1"), ("maybe", "'maybe'"), (None, "none"), ("", "''")])
+def test_graded_labels_are_refused_with_what_to_do(tmp_path: Path, value: object, shown: str) -> None:
+    path = jsonl(tmp_path / "t.jsonl", {"query": "a", "passage": "x", "score": value})
+    assert fault(path) == (
+        f'{path}:1: "score" must be 0 or 1, whether the document answers the query, got {shown}; write 1 where the document answers the '
+        "query and 0 where it does not, or set data.columns.label = '' to take every row for an answer"
+    )
+    found, said = listed(path, columns={"label": ""})
+    assert (found, said) == ([("a", ("x",), ())], ['columns that are not read: "score"'])
+
+
+def test_labels_that_are_0_throughout_are_refused(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "t.jsonl", {"query": "a", "passage": "x", "label": 0}, {"query": "b", "passage": "y", "label": 0})
+    assert fault(path) == f"{path} must have a row with label 1, got label 0 in all 2; check what the labels mean"
+
+
+def test_a_score_beside_negatives_is_no_label_unless_it_is_named(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "t.jsonl", {"query": "a", "positive": "x", "negative": "y", "score": 0})
+    assert listed(path) == ([("a", ("x",), ("y",))], ['columns that are not read: "score"'])
+    other = jsonl(tmp_path / "o.jsonl", {"query": "a", "positive": "x", "negative": "y", "good": 1})
+    assert listed(other, columns={"label": "good"}) == ([("a", ("x",), ("y",))], [])
+
+
+@pytest.mark.parametrize(
+    ("names", "positives", "negatives"),
+    [
+        (("positive", "hard_negative"), "x", "y"),
+        (("positive", "hard_negatives"), "x", "y"),
+        (("positive", "hard_neg"), "x", "y"),
+        (("positive", "negative1", "negative2"), "x", "yz"),
+        (("positive", "neg_2", "neg_1"), "x", "zy"),
+        (("positive", "negative", "hard_negative_1"), "x", "yz"),
+        (("positive_1", "positive_2"), "xy", ""),
+        (("positive", "pos2", "negative_1"), "xy", "z"),
+    ],
+)
+def test_columns_that_people_write_are_read(tmp_path: Path, names: Sequence[str], positives: str, negatives: str) -> None:
+    path = jsonl(tmp_path / "t.jsonl", {"query": "a", **dict(zip(names, "xyz", strict=False))})
+    assert listed(path) == ([("a", tuple(positives), tuple(negatives))], [])
+
+
+def test_columns_that_are_not_read_are_named_once_with_the_nearest_known_name(tmp_path: Path) -> None:
+    rows = [{"query": "a", "positive": "x", "negs": "y", "url": "u"}, {"query": "b", "positive": "x", "negs": "y", "Topics": "u"}]
+    path = jsonl(tmp_path / "t.jsonl", *rows)
+    told = 'columns that are not read: "negs" (nearest known name: "neg"), "url", "Topics" (nearest known name: "topic")'
+    assert listed(path)[1] == [told]
+    stream = stream_examples(path)
+    assert len(list(stream.examples)) == 2
+    assert stream.remarks() == [told]
+
+
+def test_many_columns_are_named_in_a_short_line(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "t.jsonl", {"query": "a", "positive": "x", **{f"u{'v' * n}": 0 for n in range(5_000)}})
+    (said,) = listed(path)[1]
+    assert said.endswith(" and 992 or more")
+    assert len(said) < 500
+
+
+def test_every_reader_names_what_it_does_not_read(tmp_path: Path) -> None:
+    corpus = jsonl(tmp_path / "c.jsonl", {"_id": "1", "text": "x", "Title": "y", "metadata": {}})
+    with pytest.warns(UserWarning, match=r'c.jsonl: columns that are not read: "Title" \(nearest known name: "title"\)$'):
+        assert [one.text for one in read_corpus(corpus)] == ["x"]
+    labelled = jsonl(tmp_path / "l.jsonl", {"text": "x", "label": "y", "genre": "z"})
+    with pytest.warns(UserWarning, match=r'l.jsonl: columns that are not read: "genre"$'):
+        read_labelled_texts(labelled)
+    parallel = jsonl(tmp_path / "p.jsonl", {"en": "x", "de": "y", "source": "z"})
+    with pytest.warns(UserWarning, match=r'p.jsonl: columns that are not read: "source"$'):
+        assert len(list(read_parallel(ParallelSource(str(parallel))))) == 1
+
+
+def test_lists_that_went_through_csv_are_the_lists_of_the_same_json(tmp_path: Path) -> None:
+    rows = [("a", ["x, 'y'", 'z "q"'], ["u"]), ("b", ["v"], [])]
+    cells = table(tmp_path / "c.csv", ("query", "positive", "negative"), *rows)
+    objects = jsonl(tmp_path / "o.jsonl", *({"query": q, "positive": p, "negative": n} for q, p, n in rows))
+    found, said = listed(cells)
+    assert (found, []) == listed(objects)
+    assert said[0] == f'"positive" looks like a list in 2 rows (first {cells}:2) and is read as one'
+
+
+def test_a_text_that_looks_like_a_list_stays_one_where_the_format_has_lists(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "t.jsonl", {"query": "a", "positive": "['x', 'y']"})
+    said = f'"positive" looks like a list in 1 row (first {path}:1) and is taken for one text; write a JSON list if it is one'
+    assert listed(path) == ([("a", ("['x', 'y']",), ())], [said])
+
+
+def test_a_list_that_could_be_misread_is_refused(tmp_path: Path) -> None:
+    path = table(tmp_path / "t.csv", ("query", "positive"), ("a", "['x' 'y']"))
+    assert fault(path) == (
+        f"{path}:2: \"positive\" must be a text or a list, got what looks like one: \"['x' 'y']\"; "
+        "write JSON lists, or JSON lines in place of CSV"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("['a', 'b']", ["a", "b"]),
+        ('["a", "b"]', ["a", "b"]),
+        ("['it\\'s']", None),
+        ("[1, 2]", [1, 2]),
+        ("[]", []),
+        ("['a' 'b']", None),
+        ("[1.5]", None),
+        ("[true]", None),
+        ("[see note]", None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_a_list_is_one_that_json_or_python_writes(text: str, entries: list[str | int] | None) -> None:
+    assert parse_list(text) == entries

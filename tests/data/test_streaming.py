@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adiabat.core.errors import DataError
-from adiabat.data.example_stream import ExampleReader, SourcePosition
+from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.lines import Cursor, RowPosition
 from adiabat.data.records import Example, invented_id
 from adiabat.data.table_rows import Row, read_rows
@@ -207,7 +207,7 @@ def test_a_data_set_of_the_hub_is_streamed_from_its_place(monkeypatch: pytest.Mo
     monkeypatch.setattr(datasets, "load_dataset", load)
     rows = list(read_rows("hf:some/set", split=split, cursor=Cursor(20)))
     assert asked == [{"name": "some/set", "config": None, "streaming": True}]
-    assert rows == [Row(f"hf:some/set:{n + 1}", ROWS[n]) for n in range(20, COUNT)]
+    assert rows == [Row(f"hf:some/set:{n + 1}", ROWS[n], number=n) for n in range(20, COUNT)]
 
 
 # --- Example readers ---

@@ -9,6 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from adiabat.core.errors import ConfigError, DataError
+from adiabat.data.corpora import read_corpus
+from adiabat.data.examples import read_examples
+from adiabat.data.table_formats import parquet_paths, parquet_rows, parquet_size
 from adiabat.data.table_rows import FileFaults, count_rows, read_rows, table_name
 
 ROWS = [
@@ -220,3 +223,131 @@ def test_valid_rows_beside_faults_are_read_and_blank_lines_skipped(tmp_path: Pat
     faults, path = FileFaults(), write(tmp_path / "rows.csv", b'id,text\n1,"a\nb\xff\nc"\n2,\n')
     assert [dict(row.values) for row in read_rows(path, faults=faults)] == [{"id": "2", "text": None}]
     assert faults.count == 1
+
+
+def parquet_of(path: Path, *columns: tuple[str, pa.Array]) -> Path:
+    pq.write_table(pa.table([values for _, values in columns], names=[name for name, _ in columns]), path)
+    return path
+
+
+def texts_with_a_stray_byte(before: int) -> pa.Array:
+    """Texts ``a``, `before` of them, then one that is not UTF-8; Arrow checks none of it."""
+    data = b"a" * before + b"b\xff"
+    offsets = pa.array([*range(before + 1), before + 2], pa.int32())
+    return pa.Array.from_buffers(pa.string(), before + 1, [None, offsets.buffers()[1], pa.py_buffer(data)])
+
+
+def column_fault(path: Path, column: str) -> str:
+    with pytest.raises(DataError) as caught:
+        [row.values[column] for row in read_rows(path)]
+    return str(caught.value)
+
+
+def test_rows_come_back_as_written(tmp_path):
+    rows = [{"id": n, "text": f"text {n}", "more": {"list": [n, None]}} for n in range(2500)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    read = list(parquet_rows(tmp_path / "rows.parquet"))
+    assert [dict(values) for _, values in read] == rows
+    assert [place for place, _ in read] == [f"{tmp_path / 'rows.parquet'}:{n}" for n in range(1, 2501)]
+    assert parquet_size(tmp_path) == 2500
+    assert parquet_paths(tmp_path) == [tmp_path / "rows.parquet"]
+    first = read[0][1]
+    assert (list(first), len(first), "text" in first, "none" in first, first.get("none")) == (["id", "text", "more"], 3, True, False, None)
+
+
+def test_a_time_that_python_cannot_hold_matters_only_where_it_is_used(tmp_path):
+    when = pa.array([0, 2**62], pa.timestamp("us"))
+    path = parquet_of(tmp_path / "rows.parquet", ("id", pa.array([1, 2])), ("when", when))
+    assert [row.values["id"] for row in read_rows(path)] == [1, 2]
+    message = column_fault(path, "when")
+    assert message.startswith(f'{path}:2: "when" must hold values that Python can hold, got timestamp[us]: ')
+    assert message.endswith("; write the column as text, or drop it")
+
+
+@pytest.mark.parametrize("before", [0, 1500])
+def test_a_text_that_is_not_utf8_is_named_with_its_row_and_column(tmp_path, before):
+    path = parquet_of(tmp_path / "rows.parquet", ("id", pa.array(range(before + 1))), ("text", texts_with_a_stray_byte(before)))
+    assert [row.values["id"] for row in read_rows(path)] == list(range(before + 1))
+    assert column_fault(path, "text") == (
+        f'{path}:{before + 1}: "text" must be UTF-8, got byte 0xff at byte 2 of the value; write the column again as UTF-8'
+    )
+
+
+def test_a_column_given_twice_matters_only_where_it_is_used(tmp_path):
+    path = parquet_of(tmp_path / "rows.parquet", ("id", pa.array([1])), ("text", pa.array(["x"])), ("text", pa.array(["y"])))
+    assert [(row.values["id"], list(row.values)) for row in read_rows(path)] == [(1, ["id", "text"])]
+    assert column_fault(path, "text") == f'{path} must have one column "text", got 2 of that name; rename or drop the others'
+
+
+def written(path: Path, content: str) -> Path:
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def corpus_fault(source: Path, **columns: str) -> str:
+    with pytest.raises(DataError) as caught:
+        list(read_corpus(source, columns=columns))
+    return str(caught.value)
+
+
+def test_a_first_row_is_never_taken_for_the_header(tmp_path: Path) -> None:
+    path = written(tmp_path / "collection.tsv", "0\twater is wet\n1\tthe heat\n")
+    told = f"{path}:1 must be a header of column names, got '0', 'water is wet', where '0' is no name; put a header before the first row"
+    assert corpus_fault(path) == told
+    assert corpus_fault(path, doc_id="0", text="water is wet") == told
+    sentence = "a passage of more than six words"
+    assert f"where '{sentence}' is no name" in corpus_fault(written(path, f"d1\t{sentence}\nd2\tx\n"), doc_id="d1", text=sentence)
+
+
+def test_a_header_of_unknown_names_is_asked_for_where_it_stands(tmp_path: Path) -> None:
+    path = written(tmp_path / "c.tsv", "d1\twet\nd2\tdry\n")
+    assert corpus_fault(path).startswith(f"{path}:1: expected ")
+    assert "or put a header before the first row if these are values" in corpus_fault(path)
+
+
+def test_columns_that_pandas_numbered_are_names(tmp_path: Path) -> None:
+    path = written(tmp_path / "c.csv", "0,1\na,b\n")
+    assert [one.text for one in read_corpus(path, columns={"doc_id": "0", "text": "1"})] == ["b"]
+
+
+def test_a_number_beside_known_names_is_the_name_of_a_column(tmp_path: Path) -> None:
+    path = written(tmp_path / "c.csv", "_id,text,2019\na,wet,3\n")
+    assert [row.values for row in read_rows(path)] == [{"_id": "a", "text": "wet", "2019": "3"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("c.csv", "_id;text\n1;a, b\n", "commas, got semicolons in '_id;text'; write the file with commas"),
+        ("c.csv", "_id\ttext\n1\ta\n", "commas, got tabs in '_id text'; write the file with commas"),
+        ("c.tsv", "_id,text\n1,a\n", "tabs, got commas in '_id,text'; write the file with tabs"),
+    ],
+)
+def test_another_separator_than_that_of_the_format_is_named(tmp_path: Path, name: str, content: str, told: str) -> None:
+    path = written(tmp_path / name, content)
+    assert corpus_fault(path) == f"{path}:1 must separate its columns by {told}"
+
+
+def test_the_nameless_index_of_pandas_is_not_read_and_said(tmp_path: Path) -> None:
+    path = written(tmp_path / "c.csv", ",_id,text\n0,a,x\n1,b,y\n")
+    with pytest.warns(UserWarning, match=r"c.csv:1: the first column has no name, as where pandas wrote its index, and is not read"):
+        assert [row.values for row in read_rows(path)] == [{"_id": "a", "text": "x"}, {"_id": "b", "text": "y"}]
+    assert "must name every column once" in corpus_fault(written(path, "_id,,text\na,,x\n"))
+
+
+def test_a_header_without_rows_may_be_a_row(tmp_path: Path) -> None:
+    path = written(tmp_path / "c.csv", "_id,text\n")
+    assert corpus_fault(path) == (
+        f"{path} must hold at least one row, got none below line 1, '_id', 'text'; check that it was written to its end, and if this "
+        "line is a row, put a header of column names before it"
+    )
+
+
+def test_one_object_over_many_lines_is_one_fault(tmp_path: Path) -> None:
+    path = written(tmp_path / "finetune.json", '{\n "queries": {\n  "q": "a"\n },\n "corpus": {"d": "b"}\n}\n')
+    with pytest.raises(DataError) as caught:
+        read_examples(path)
+    assert str(caught.value) == (
+        f'{path} must hold one JSON object per line, such as {{"query": ..., "positive": ...}}, got one over many lines that begins with '
+        "'{'; write each query with its documents on its own line"
+    )

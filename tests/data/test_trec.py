@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adiabat.core.errors import DataError
-from adiabat.data.trec import read_qrels, read_run
+from adiabat.data.judgements import read_qrels, read_run
 
 
 def written(folder: Path, name: str, *lines: str) -> Path:

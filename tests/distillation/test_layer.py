@@ -11,8 +11,7 @@ from adiabat.core.errors import DataError
 from adiabat.data.records import text_id
 from adiabat.distillation import student as layer
 from adiabat.distillation.student import STRENGTHS, fitted_layer, write_layer
-from adiabat.distillation.student_data import Lessons
-from adiabat.distillation.teacher_targets import build_targets, unit
+from adiabat.distillation.student_data import Lessons, build_targets, unit
 from adiabat.store.vector_store import Store
 from tests.tiny import tiny_dual
 

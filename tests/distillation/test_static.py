@@ -10,7 +10,9 @@ import torch
 from jaxtyping import Float
 from model2vec import StaticModel
 from model2vec.distill import distill_from_model
+from model2vec.distill.inference import compute_weights
 from sentence_transformers import SentenceTransformer
+from sklearn.feature_extraction.text import TfidfVectorizer
 from tokenizers import Tokenizer
 
 import adiabat
@@ -18,7 +20,8 @@ from adiabat.config.distillation import DistillStaticSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError, DataError, JobError
 from adiabat.core.progress import Watch
-from adiabat.distillation import static_jobs as distilling
+from adiabat.distillation import static_model as distilling
+from adiabat.distillation.static_model import by_count, by_rank, counted, inverse_documents, sif, zipf
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
@@ -274,3 +277,27 @@ def test_files_of_words_that_are_none_are_told(teacher: Path, tmp_path: Path, te
         made(teacher, tmp_path / "model", vocabulary=str(words))
     assert told in str(caught.value)
     assert not (tmp_path / "model").exists()
+
+
+def test_zipf_and_sif_by_hand() -> None:
+    whole = 1 / 2 + 1 / 3 + 1 / 4
+    assert zipf(3) == pytest.approx([1 / 2 / whole, 1 / 3 / whole, 1 / 4 / whole])
+    assert sif(np.array([0.5, 0.0]), 0.1) == pytest.approx([0.1 / 0.6, 1.0])
+    assert by_rank(3) == pytest.approx([0.0, np.log(2), np.log(3)])
+    assert by_count(np.array([2, 7, 2])) == pytest.approx([np.log(2), 0.0, np.log(3)])
+
+
+@pytest.mark.parametrize("rows", [1, 7, 30_000])
+def test_sif_by_rank_is_model2vecs(rows: int) -> None:
+    np.testing.assert_allclose(sif(zipf(rows), 1e-4), compute_weights(rows, 1e-4), rtol=1e-12)
+
+
+def test_counts_are_shares_and_none_is_nothing() -> None:
+    assert counted(np.array([0, 1, 5])) == pytest.approx([1 / 9, 2 / 9, 6 / 9])
+
+
+def test_inverse_document_frequency_is_scikit_learns() -> None:
+    documents = ["a b", "a c", "a b c", "a"]
+    peer = TfidfVectorizer(token_pattern=r"\w").fit(documents)
+    containing = np.array([4, 2, 2])
+    np.testing.assert_allclose(inverse_documents(containing, 4), peer.idf_)

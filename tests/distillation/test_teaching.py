@@ -16,7 +16,7 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings
 from adiabat.core.errors import AdiabatError, ConfigError, ModelError
 from adiabat.data.records import text_id
-from adiabat.distillation.teacher_targets import unit
+from adiabat.distillation.student_data import unit
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.saving import save

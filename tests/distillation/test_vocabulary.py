@@ -3,8 +3,13 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from jaxtyping import Float
+from model2vec.distill.inference import apply_pca
 from model2vec.tokenizer import clean_and_create_vocabulary, turn_tokens_into_ids
 from skeletoken import TokenizerModel
 from tokenizers import Tokenizer
@@ -15,8 +20,12 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.distillation.vocabulary import Vocabulary, Word, vocabulary_of
-from tests.tiny import tiny_tokenizer
+from adiabat.core.progress import Watch
+from adiabat.distillation import vocabulary as passing
+from adiabat.distillation.vocabulary import Reduction, Sequences, TokenPooling, Vocabulary, Word, reduced, token_vectors, vocabulary_of
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.encoder import Encoder
+from tests.tiny import KINDS, Kind, tiny_encoder, tiny_tokenizer
 
 PIECES = ["the", "cat", "sat", "##s", "##at", "c", "new", "york", "[unused1]", "[unused2]"]
 
@@ -179,3 +188,155 @@ def test_a_token_of_a_decoder_that_begins_texts_with_nothing_stands_behind_its_b
     assert {ids[0] for ids in found.sequences.token_ids} == {tokenizer.bos_token_id}
     assert found.sequences.token_ids[found.tokens.index("a")] == [tokenizer.bos_token_id, tokenizer.convert_tokens_to_ids("a")]
     assert list(found.sequences.token_ids[found.tokens.index("Ġcat")][1:]) == tokenizer("cat").input_ids
+
+
+TOKENS = Sequences([[0, 9, 2], [0, 12, 2], [0, 9, 14, 2], [0, 20, 2]], 1, 1)
+
+
+def states_of(teacher: Encoder, ids: list[int]) -> torch.Tensor:
+    with torch.inference_mode():
+        found: torch.Tensor = teacher.backbone(input_ids=torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long))[0][
+            0
+        ]
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pooling", ["mean", "token", "first", "last"])
+def test_vectors_are_those_of_a_plain_loop(kind: Kind, pooling: TokenPooling) -> None:
+    teacher = tiny_encoder(kind, settings=EncoderSettings(normalize=True, query_prompt="ask: ", document_prompt="told: ")).eval()
+    found = token_vectors(teacher, TOKENS, pooling=pooling)
+    for ids, vector in zip(TOKENS.token_ids, found, strict=True):
+        states = states_of(teacher, list(ids))
+        parts = {"mean": states.mean(dim=0), "token": states[1:-1].mean(dim=0), "first": states[0], "last": states[-1]}
+        np.testing.assert_allclose(vector, parts[pooling].numpy(), atol=1e-5)
+
+
+def test_projections_are_passed_through() -> None:
+    teacher = tiny_encoder(projection=8).eval()
+    found = token_vectors(teacher, TOKENS)
+    assert found.shape == (4, 8)
+    (projection,) = teacher.projections
+    with torch.inference_mode():
+        expected = projection(states_of(teacher, [0, 9, 2]).mean(dim=0, keepdim=True))[0]
+    np.testing.assert_allclose(found[0], expected.numpy(), atol=1e-5)
+
+
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Every sequence that passes, in order."""
+    found: list[list[int]] = []
+    real = Encoder.encode_tokens
+
+    def noted(self: Encoder, token_ids: Any, **named: Any) -> Any:
+        found.extend(map(list, token_ids))
+        return real(self, token_ids, **named)
+
+    monkeypatch.setattr(Encoder, "encode_tokens", noted)
+    monkeypatch.setattr(passing, "TOKEN_BLOCK", 2)
+    return found
+
+
+def test_what_was_cut_short_goes_on_and_nothing_passes_twice(
+    tmp_path: Path, passed: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = tiny_encoder().eval()
+    whole = token_vectors(teacher, TOKENS)
+    passed.clear()
+    real, calls = passing._require_finite, []
+
+    def cut(found: Any, *where: Any) -> None:
+        calls.append(where)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        real(found, *where)
+
+    monkeypatch.setattr(passing, "_require_finite", cut)
+    with pytest.raises(KeyboardInterrupt):
+        token_vectors(teacher, TOKENS, folder=tmp_path / "kept")
+    again = token_vectors(teacher, TOKENS, folder=tmp_path / "kept")
+    assert np.array_equal(again, whole)
+    # The block that was cut short passes again, and no other.
+    assert passed == [*map(list, TOKENS.token_ids), *map(list, TOKENS.token_ids[2:])]
+    passed.clear()
+    token_vectors(teacher, TOKENS, folder=tmp_path / "kept")
+    assert passed == []
+
+
+def test_other_poolings_and_teachers_are_not_taken_for_what_is_there(tmp_path: Path, passed: list[list[int]]) -> None:
+    token_vectors(tiny_encoder().eval(), TOKENS, folder=tmp_path)
+    for teacher, pooling in ((tiny_encoder().eval(), "token"), (tiny_encoder(seed=1).eval(), "mean")):
+        passed.clear()
+        assert np.array_equal(
+            token_vectors(teacher, TOKENS, pooling=pooling, folder=tmp_path), token_vectors(teacher, TOKENS, pooling=pooling)
+        )
+        assert len(passed) == 2 * len(TOKENS.token_ids)
+
+
+def test_a_teacher_that_gives_no_numbers_is_told() -> None:
+    teacher = tiny_encoder().eval()
+    with torch.no_grad():
+        teacher.backbone.get_input_embeddings().weight[14] = float("nan")
+    with pytest.raises(DataError, match=r"^the teacher must give finite vectors, got one that is not for '.+'; check its weights"):
+        token_vectors(teacher, TOKENS)
+
+
+@pytest.fixture(scope="module")
+def table() -> Float[np.ndarray, "v e"]:
+    """Vectors that differ far more in some directions than in others."""
+    generator = np.random.default_rng(0)
+    spread = generator.standard_normal((300, 12)) * 0.7 ** np.arange(12)
+    return (spread @ np.linalg.qr(generator.standard_normal((12, 12)))[0] + 3).astype(np.float32)
+
+
+@pytest.mark.parametrize("dims", [1, 5, 12])
+def test_pca_is_model2vecs_with_its_signs(table: Float[np.ndarray, "v e"], dims: int) -> None:
+    found, kept = reduced(table, dims)
+    np.testing.assert_allclose(found, apply_pca(table, dims), atol=1e-4)
+    centred = table - table.mean(axis=0)
+    assert kept == pytest.approx(float((found**2).sum() / (centred**2).sum()), rel=1e-5)
+    assert found.dtype == np.float32
+
+
+def test_a_random_projection_finds_the_same_directions(table: Float[np.ndarray, "v e"]) -> None:
+    exact, kept = reduced(table, 4)
+    found, other = reduced(table, 4, how="randomized", seed=3)
+    np.testing.assert_allclose(found, exact, atol=1e-3)
+    assert other == pytest.approx(kept, rel=1e-5)
+    again, _ = reduced(table, 4, how="randomized", seed=3)
+    assert np.array_equal(found, again)
+
+
+def test_independent_directions_span_the_same_as_uncorrelated_ones(table: Float[np.ndarray, "v e"]) -> None:
+    found, kept = reduced(table, 4, how="ica")
+    exact, as_much = reduced(table, 4)
+    assert kept == pytest.approx(as_much, rel=1e-4)
+    np.testing.assert_allclose(found.std(axis=0), 1, rtol=1e-3)
+    solved, *_ = np.linalg.lstsq(found, exact, rcond=None)
+    np.testing.assert_allclose(found @ solved, exact, atol=1e-3)
+
+
+@pytest.mark.parametrize("how", ["pca", "ica"])
+def test_the_largest_number_of_each_direction_is_positive(table: Float[np.ndarray, "v e"], how: Reduction) -> None:
+    found, _ = reduced(table, 3, how=how)
+    assert (found[np.abs(found).argmax(axis=0), np.arange(3)] > 0).all()
+
+
+def test_too_many_directions_are_told(table: Float[np.ndarray, "v e"]) -> None:
+    with pytest.raises(ConfigError, match=r"^static.dims must be at most the 12 numbers of a token's vector, got 13; lower it, or"):
+        reduced(table, 13)
+    with pytest.raises(ConfigError, match=r"^static.dims must be below the 5 tokens of the vocabulary, got 5; lower it$"):
+        reduced(table[:5], 5)
+
+
+def test_tokens_that_are_all_the_same_are_told() -> None:
+    with pytest.raises(DataError, match=r"^the teacher must tell tokens apart, got the same vector for all; check its weights, or take"):
+        reduced(np.ones((20, 3), dtype=np.float32), 2)
+
+
+def test_directions_that_were_not_found_to_the_end_are_told(table: Float[np.ndarray, "v e"]) -> None:
+    # What is normal in all directions has no independent ones.
+    notes: list[str] = []
+    reduced(table, 4, how="ica", watch=Watch(note=notes.append))
+    assert len(notes) == 1
+    assert notes[0].startswith("independent directions were not found to the end")

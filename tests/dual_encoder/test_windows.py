@@ -9,8 +9,8 @@ import pytest
 
 from adiabat.config.section import Exhausted
 from adiabat.core.errors import DataError
-from adiabat.data.example_stream import ExampleReader, SourcePosition
-from adiabat.data.mixture import window_quotas
+from adiabat.data.batch_sampler import window_quotas
+from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.records import Example
 from adiabat.dual_encoder.stream_shards import Part, Row, Sources, Take
 from tests.dual_encoder.problem import write_rows

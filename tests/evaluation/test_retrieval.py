@@ -11,7 +11,7 @@ from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import Example, ExampleSet
-from adiabat.data.trained_texts import TrainedTexts
+from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation import ranking
 from adiabat.evaluation.evaluate import Dataset, evaluate_datasets
 from adiabat.evaluation.retrieval import retrieval_result, score_retrieval

@@ -11,7 +11,7 @@ import pytrec_eval
 from adiabat.config.reader import checked
 from adiabat.config.tasks import CompareSettings
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.data.trec import read_qrels, read_run
+from adiabat.data.judgements import read_qrels, read_run
 from adiabat.evaluation.compare import compare_runs, scores_of_run
 from adiabat.evaluation.score_files import write_scores
 from adiabat.results.suite_result import SuiteResult

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from adiabat.data.records import Document
-from adiabat.mining.candidates import Candidates, CandidateSource, DenseSource, FusedSource, LexicalSource, Pairs, Vectors
+from adiabat.mining.candidates import DenseSource, FusedSource, LexicalSource, Pairs, Vectors
 from adiabat.mining.filters import fused_ranks
 from adiabat.store.bm25 import build_bm25
 from adiabat.store.build import build_store
@@ -43,8 +43,6 @@ def plain_cosines(queries: list[str], texts: list[str]) -> np.ndarray:
 def test_dense_candidates_are_the_nearest_by_rows_of_the_corpus(dense: DenseSource) -> None:
     found = dense.find(QUERIES, 7)
     cosines = plain_cosines(QUERIES, TEXTS)
-    assert isinstance(dense, CandidateSource)
-    assert isinstance(found, Candidates)
     assert found.hits.rows.tolist() == np.argsort(-cosines, axis=1)[:, :7].tolist()
     assert np.allclose(found.hits.scores, -np.sort(-cosines, axis=1)[:, :7], atol=1e-6)
 

@@ -11,8 +11,7 @@ from adiabat.data.records import Document, Example, ExampleSet
 from adiabat.mining.candidates import LexicalSource, Vectors
 from adiabat.mining.filters import REASONS
 from adiabat.mining.miner import MinedQuery, Miner
-from adiabat.mining.mining_corpus import all_texts, written_corpus
-from adiabat.mining.mining_queries import queries_in_corpus
+from adiabat.mining.mining_queries import all_texts, queries_in_corpus, written_corpus
 from adiabat.store.bm25 import build_bm25
 
 ANSWER = "the cat sat on the old red mat in the sun and slept until the evening came and it was cold"

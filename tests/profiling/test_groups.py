@@ -1,5 +1,7 @@
 """Topics and tags: counted by hand, by plain loops, and as training counts them."""
 
+import random
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -10,12 +12,22 @@ import pytest
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.dual_training_data import BatchesSection, TrainColumnsSection, TrainDataSection
 from adiabat.core.errors import DataError
+from adiabat.data.text_hashes import TextHashes, folded, numbered
 from adiabat.dual_encoder.batch_plan import sampler_of
 from adiabat.dual_encoder.pair_data import read_pairs
-from adiabat.profiling.pair_counters import BATCH_SIZES, LISTED_GROUPS, NAME_CHARACTERS, NameCounter, groups_of
-from adiabat.profiling.profile_record import Groups, NamedGroup, SmallGroups
+from adiabat.profiling.pair_counters import (
+    BATCH_SIZES,
+    LISTED_GROUPS,
+    NAME_CHARACTERS,
+    Listed,
+    NameCounter,
+    count_pairs,
+    groups_of,
+    in_corpus,
+)
+from adiabat.profiling.profile_record import Groups, NamedGroup, PairCounts, SmallGroups
 from tests.profiling.files import inspected, of_kind, sentence_of, write
-from tests.profiling.test_table import printed
+from tests.profiling.test_view import printed
 
 BOTH = frozenset(("topic", "tag"))
 
@@ -133,3 +145,136 @@ def test_the_page_names_the_largest_topics_with_their_tags_and_the_smallest(tmp_
         assert any(line.endswith(figures) for line in lines), (figures, page)
     assert any(line.startswith("of 12 12 15.6 % 5 even 50.0 %, odd 0 16.7 %") for line in lines), page
     assert max(map(len, page.splitlines())) <= 80
+
+
+Rows = list[tuple[str, list[str], list[str]]]
+
+
+def hashes_of(texts: list[str]) -> np.ndarray:
+    hashes = TextHashes()
+    for text in texts:
+        hashes.add(text)
+    return hashes.hashes()
+
+
+def listed(lists: list[list[str]]) -> Listed:
+    texts = [text for one in lists for text in one]
+    return Listed(hashes_of(texts), np.array([len(one) for one in lists]), np.zeros(len(texts), dtype=bool))
+
+
+def counted(rows: Rows):
+    return count_pairs(hashes_of([query for query, _, _ in rows]), listed([near for _, near, _ in rows]), listed([far for *_, far in rows]))
+
+
+def plainly(rows: Rows) -> PairCounts:
+    """The same with sets of texts and loops."""
+    pairs = [(query, text) for query, near, _ in rows for text in near]
+    documents = [text for _, text in pairs]
+    answers: dict[str, set[str]] = {}
+    for query, text in pairs:
+        answers.setdefault(query, set()).add(text)
+    negatives = [(query, text) for query, _, far in rows for text in far]
+    everywhere = {text for _, near, far in rows for text in (*near, *far)}
+    return PairCounts(
+        pairs=len(pairs),
+        distinct_pairs=len(set(pairs)),
+        unique_documents=len(set(documents)) / len(documents),
+        documents_once=sum(documents.count(text) == 1 for text in set(documents)),
+        most_repeated=max(map(documents.count, documents)),
+        queries_asked_again=len(rows) - len(answers),
+        queries_with_several=sum(len(found) > 1 for found in answers.values()),
+        on_both_sides=len(everywhere & set(answers)),
+        own_answer=sum(query == text for query, text in pairs),
+        negatives=len(negatives),
+        rows_without_negatives=sum(not far for *_, far in rows),
+        negatives_that_answer=sum(text in answers[query] for query, text in negatives),
+    )
+
+
+def test_pairs_by_hand():
+    rows: Rows = [("who?", ["she", "he"], ["it"]), ("why?", ["he"], ["she", "he"]), ("who?", ["she"], ["he"]), ("she", ["she"], [])]
+    counts, quoted = counted(rows)
+    assert counts == PairCounts(
+        pairs=5,
+        distinct_pairs=4,
+        unique_documents=2 / 5,
+        documents_once=0,
+        most_repeated=3,
+        queries_asked_again=1,
+        queries_with_several=1,
+        on_both_sides=1,
+        own_answer=1,
+        negatives=4,
+        rows_without_negatives=1,
+        # "he" to why?, and "he" to the second who?, which the first one's answers know.
+        negatives_that_answer=2,
+    )
+    assert (quoted.own_answer, quoted.negatives_that_answer, quoted.missing) == ([3], [1, 2], [])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_arithmetic_on_numbers_agrees_with_sets_of_texts(seed: int):
+    draw = Random(seed)
+    words = [f"text {number}" for number in range(draw.choice([2, 5, 30]))]
+    rows: Rows = [
+        (draw.choice(words), draw.choices(words, k=draw.randrange(1, 4)), draw.choices(words, k=draw.randrange(4)))
+        for _ in range(draw.randrange(1, 40))
+    ]
+    assert counted(rows)[0] == plainly(rows)
+
+
+def test_ids_stand_for_the_texts_of_the_corpus():
+    given = listed([["d1", "d2"], ["d9"], ["d2"]])
+    found = in_corpus(given, hashes_of(["d1", "d2", "d3"]), hashes_of(["same", "same", "other"]))
+    wanted = hashes_of(["same", "same", "d9", "same"])
+    assert np.array_equal(found.hashes, wanted)
+    assert found.missing.tolist() == [False, False, True, False]
+    assert found.row.tolist() == [0, 0, 1, 2]
+
+
+def numbers_of(*texts: str) -> list[int]:
+    hashes = TextHashes()
+    for text in texts:
+        hashes.add(text)
+    return numbered(hashes.hashes()).tolist()
+
+
+def test_numbers_agree_with_a_dictionary_of_the_texts():
+    draw = random.Random(3)
+    texts = [draw.choice("abcdefgh") * draw.randrange(3) for _ in range(500)]
+    numbers = numbers_of(*texts)
+    assert len(set(numbers)) == len(set(texts)) == max(numbers) + 1
+    assert len(set(zip(numbers, texts, strict=True))) == len(set(texts))
+    assert len(set(numbers_of("a", "b", "A", ""))) == 4
+
+
+def test_hashes_that_agree_in_one_half_are_two_texts():
+    halves = np.array([bytes(8) + half for half in (b"12345678", b"12345679", b"1234567", b"12345679")], dtype="S16")
+    assert numbered(halves).tolist() == [1, 2, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("What  is\tit? ", "what is IT?"),
+        ("Straße", "STRASSE"),
+        ("café", "cafe\N{COMBINING ACUTE ACCENT}"),
+        ("ＡＢＣ　１", "abc 1"),
+        ("ﬁne", "FINE"),
+        ("שלום\N{NO-BREAK SPACE}עולם", "שלום עולם"),
+        ("\N{GREEK SMALL LETTER FINAL SIGMA}", "\N{GREEK CAPITAL LETTER SIGMA}"),
+    ],
+)
+def test_texts_that_differ_in_writing_alone_fold_to_one(one: str, other: str):
+    assert folded(one) == folded(other) != []
+
+
+@pytest.mark.parametrize(("one", "other"), [("a b", "ab"), ("a.", "a"), ("é", "e"), ("مرحبا", "مرحب")])
+def test_texts_that_differ_in_more_do_not(one: str, other: str):
+    assert folded(one) != folded(other)
+
+
+def test_folding_twice_changes_nothing():
+    letters = [chr(code) for code in range(0x20, 0x3000) if unicodedata.category(chr(code)) != "Cn"]
+    once = [" ".join(folded(letter)) for letter in letters]
+    assert [" ".join(folded(text)) for text in once] == once

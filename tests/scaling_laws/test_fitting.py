@@ -8,7 +8,7 @@ from scipy.optimize import approx_fprime
 
 from adiabat.core.errors import DataError
 from adiabat.scaling_laws import fitting
-from adiabat.scaling_laws.fitting import Fitted, fit, missing, refits
+from adiabat.scaling_laws.fitting import Ensemble, Fitted, estimate, fit, missing, refits
 from adiabat.scaling_laws.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Centre, Law, Points, columns_of
 from tests.scaling_laws.simulated import BUDGETS, SIZES, by_one_share, by_share, by_size_and_tokens, grid
 
@@ -160,3 +160,55 @@ def test_a_draw_with_every_run_once_gives_the_fit_itself(monkeypatch: pytest.Mon
     monkeypatch.setattr(np.random, "default_rng", lambda seed: Every())
     (again,) = refits(found, points, count=1, seed=0)
     assert again.predict(points) == pytest.approx(found.predict(points), rel=2e-3)
+
+
+@pytest.fixture(scope="module")
+def ensemble() -> Ensemble:
+    points = grid(by_size_and_tokens, noise=0.01)
+    return Ensemble.of(fit(SIZE_AND_TOKENS, points), points, resamples=40, seed=1)
+
+
+def test_an_interval_leaves_as_many_draws_below_as_above() -> None:
+    one = estimate(50.0, np.arange(101.0), confidence=0.9)
+    assert (one.value, one.low, one.high) == pytest.approx((50, 5, 95))
+    assert one.holds(5.1)
+    assert not one.holds(4.9)
+
+
+def test_predictions_lie_in_their_intervals_which_lie_about_the_truth(ensemble: Ensemble) -> None:
+    beyond = grid(by_size_and_tokens, budgets=4 * BUDGETS[-1:])
+    found = ensemble.predict(beyond)
+    assert all(one.low <= one.value <= one.high for one in found)
+    # How often intervals hold the truth is counted over many seeds by scripts/recover_laws.py.
+    assert all(0.98 * one.low <= loss <= 1.02 * one.high for one, loss in zip(found, beyond.loss, strict=True))
+
+
+def test_one_more_run_is_less_sure_than_the_law(ensemble: Ensemble) -> None:
+    points = grid(by_size_and_tokens)
+    law, run = (ensemble.predict(points, of_a_run=one) for one in (False, True))
+    assert [one.value for one in law] == [one.value for one in run]
+    wider = [(b.high - b.low) / (a.high - a.low) for a, b in zip(law, run, strict=True)]
+    assert np.median(wider) > 1.5
+    # Residuals are as wide as the noise.
+    assert ensemble.residuals.std() == pytest.approx(0.01, rel=0.3)
+    assert ensemble.residuals.mean() == pytest.approx(0, abs=1e-12)
+
+
+def test_a_good_grid_leaves_exponents_closed_and_a_poor_one_says_what_it_leaves_open(ensemble: Ensemble) -> None:
+    coefficients = ensemble.coefficients()
+    assert coefficients["alpha"].value == pytest.approx(0.3, rel=0.1)
+    assert coefficients["beta"].low < coefficients["beta"].value < coefficients["beta"].high
+    assert not any(line.startswith(("alpha", "beta")) for line in ensemble.left_open())
+    # Where losses hardly depend on size, its exponent may be anything.
+    flat = grid(lambda size, tokens, share: 0.3 + 700 / tokens**0.35, noise=0.01)
+    poor = Ensemble.of(fit(SIZE_AND_TOKENS, flat), flat, resamples=40, seed=1)
+    said = list(poor.left_open())
+    assert [line.split()[0] for line in said] == ["A", "alpha"]
+    assert said[0] == "A decides less of the loss than noise does (0.0% of it)"
+
+
+def test_the_same_seed_gives_the_same_intervals() -> None:
+    points: Points = grid(by_size_and_tokens, noise=0.01)
+    found = fit(SIZE_AND_TOKENS, points)
+    one, same = (Ensemble.of(found, points, resamples=5, seed=2).predict(points, of_a_run=True, seed=3) for _ in range(2))
+    assert one == same

@@ -13,10 +13,10 @@ from pathlib import Path
 from adiabat.adiabatic.drift import written_otherwise
 from adiabat.core.errors import DataError
 from adiabat.core.provenance import packaged_folder, require_published
-from adiabat.data.columns import RowError, id_value, parsed_rows, quoted, text_value
+from adiabat.data.columns import id_value, parsed_rows, quoted, text_value
 from adiabat.data.lines import CODECS, Cursor, text_lines
 from adiabat.data.table_headers import COLUMN_ALIASES
-from adiabat.data.table_rows import FileFaults, Row, read_rows, require_path, table_name
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, require_path, table_name
 
 DEFAULT, REHEARSAL = "default", "rehearsal"
 """Names of the packaged sets: what drift is measured on, and other texts of the same groups, to hold a tower at."""
@@ -97,22 +97,22 @@ def _probe_set(source: str | Path, name: str) -> ProbeSet:
     return ProbeSet(name, list(groups), list(groups.values()), notes)
 
 
-def _parse_probe(number: int, row: Row, *, group: str) -> tuple[str, str]:
+def _parse_probe(row: Row, *, group: str) -> tuple[str, str]:
     """Text and group of one row; `group` is that of rows without a column for it."""
-    text_column = _text_column(number, row)
+    text_column = _text_column(row)
     group_column = next((name for name in GROUP_COLUMNS if name in row.values), None)
     text = text_value(row.values[text_column], text_column, row.location)
     return text, group if group_column is None else id_value(row.values[group_column], group_column, row.location)
 
 
-def _text_column(number: int, row: Row) -> str:
+def _text_column(row: Row) -> str:
     """Our own name wins, and another must be the only one."""
     names = [name for name in COLUMN_ALIASES["text"] if name in row.values]
     if "text" in names or len(names) == 1:
         return names[0]
     fault = f'{row.location} must have a column "text", got {quoted(row.values) or "none"}'
     advice = 'name the column of the probes "text"'
-    if number == 0:  # No row has it, most likely: there is no need to name them all.
+    if row.number == 0:  # No row has it, most likely: there is no need to name them all.
         raise DataError(f"{fault}; {advice}")
     raise RowError(fault, advice=advice)
 

@@ -21,7 +21,7 @@ from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import IN_WORDS
-from adiabat.data.trained_texts import TrainedTexts
+from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.device import device_of, emulation_note
 from adiabat.models.embedding_head import STATED
 from adiabat.models.encoder import Encoder

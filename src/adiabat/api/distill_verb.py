@@ -9,7 +9,7 @@ from adiabat.api.arguments import Data, PathLike, SettingsLike, path_of, require
 from adiabat.api.call import Progress, called
 from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.shared import EncoderSection
-from adiabat.distillation import static_jobs
+from adiabat.distillation import static_model
 from adiabat.distillation import student as student_jobs
 from adiabat.models.model_names import Model
 from adiabat.models.towers import DualEncoder
@@ -47,7 +47,7 @@ def distill_static(
     require_model(teacher, "teacher")
     folder = Path(path_of(out, "out"))
     with called("distill_static", progress) as call:
-        result = static_jobs.distill_static(teacher, folder, settings=chosen, command=call.command, watch=call.watch)
+        result = static_model.distill_static(teacher, folder, settings=chosen, command=call.command, watch=call.watch)
     return replace(result, folder=folder)
 
 
@@ -161,7 +161,7 @@ def distill_pair(query: Model, document: Model, out: PathLike, *, settings: Enco
     """
     require_model(query, "query")
     require_model(document, "document")
-    return static_jobs.distill_pair(query, document, Path(path_of(out, "out")), settings=settings)
+    return static_model.distill_pair(query, document, Path(path_of(out, "out")), settings=settings)
 
 
 def distill_ablate(

@@ -8,6 +8,7 @@ import difflib
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +16,7 @@ from typing import TypeVar
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import cut
 from adiabat.data.table_headers import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
-from adiabat.data.table_rows import FileFaults, Row
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, table_name
 
 Parsed = TypeVar("Parsed")
 
@@ -24,14 +25,6 @@ _MAX_NAMES = 1_000
 _SHOWN_NAMES = 8
 _USUAL = frozenset(("metadata", "pos_scores", "neg_scores"))
 """Columns that formats of the field have in every row: BEIR's corpora, and FlagEmbedding's mined negatives."""
-
-
-class RowError(Exception):
-    """A row that cannot be used; the message is a phrase with its file and line."""
-
-    def __init__(self, phrase: str, *, advice: str = "") -> None:
-        super().__init__(phrase)
-        self.advice = advice
 
 
 class Remarks:
@@ -243,14 +236,13 @@ def _is_document(row: Row) -> bool:
     return not texts.isdisjoint(row.values) and not set(COLUMN_ALIASES["doc_id"]).isdisjoint(row.values)
 
 
-def parsed_rows(rows: Iterable[Row], faults: FileFaults, parse: Callable[[int, Row], Parsed]) -> Iterator[Parsed]:
+def parsed_rows(rows: Iterable[Row], faults: FileFaults, parse: Callable[[Row], Parsed]) -> Iterator[Parsed]:
     """Parse each row; rows that cannot be used are noted and skipped."""
-    for number, row in enumerate(rows):
+    for row in rows:
         try:
-            yield parse(number, row)
-        except RowError as fault:
-            faults.add(str(fault))
-            faults.advise(fault.advice)
+            yield parse(row)
+        except RowError as fault:  # Spelled out: for a context manager there are too many rows.
+            faults.add(str(fault), fault.advice)
 
 
 def first_row(rows: Iterator[Row], faults: FileFaults, source: object) -> tuple[Row, Iterator[Row]]:
@@ -260,6 +252,47 @@ def first_row(rows: Iterator[Row], faults: FileFaults, source: object) -> tuple[
         faults.raise_if_any()
         raise DataError(f"{source} must hold at least one row, got none; check that it was written to its end")
     return first, chain([first], rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of one kind, the names of their columns, and the faults found in them."""
+
+    source: str | Path
+    split: str | None
+    columns: Columns
+    layout: Layout
+    first: Row
+    rows: Iterator[Row]
+    faults: FileFaults = field(default_factory=FileFaults)
+
+    @classmethod
+    def open(
+        cls, source: str | Path, mapping: Mapping[str, str] | None = None, *, split: str | None = None, wanted: Sequence[Layout]
+    ) -> "Table":
+        """Check a source and its first row, which tells the kind of all."""
+        columns, faults = Columns(mapping), FileFaults()
+        first, rows = first_row(read_rows(source, split=split, faults=faults), faults, source)
+        return cls(source, split, columns, columns.layout(first, wanted=wanted), first, rows, faults)
+
+    @property
+    def name(self) -> str:
+        """The source and its split, for tables and reports."""
+        return split_name(self.source, self.split)
+
+    def parsed(self, parse: Callable[[Row, Columns], Parsed]) -> Iterator[Parsed]:
+        """Parse each row; rows that cannot be used are noted and skipped."""
+        return parsed_rows(self.rows, self.faults, lambda row: parse(row, self.columns))
+
+    def finish(self) -> None:
+        """Raise all faults, or else warn of all remarks."""
+        self.faults.raise_if_any()
+        self.columns.remarks.warn(self.source)
+
+
+def split_name(source: str | Path, split: str | None) -> str:
+    """Name of a source and its split, for tables and reports."""
+    return f"{table_name(source)}/{split}" if split else table_name(source)
 
 
 def text_value(value: object, column: str, location: str) -> str:

@@ -2,7 +2,8 @@
 
 import warnings
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -10,16 +11,16 @@ from typing import Literal
 import numpy as np
 
 from adiabat.core.errors import ConfigError, Faults
-from adiabat.data.columns import Columns, RowError, first_row, id_value, parsed_rows, text_value, value_kind
-from adiabat.data.examples import compressed_path, parse_example
+from adiabat.data.columns import Columns, Table, id_value, text_value, value_kind
+from adiabat.data.examples import parse_example
+from adiabat.data.judgements import BEIR_COLUMNS, compressed_path
 from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.records import Document, Example, grid_id, text_id
 from adiabat.data.table_formats import HUB_PREFIX
 from adiabat.data.table_headers import Layout
-from adiabat.data.table_rows import FileFaults, Row, read_rows
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 
-BEIR_COLUMNS: Mapping[str, str] = {"doc_id": "_id", "text": "text"}
-"""Columns of ``corpus.jsonl``."""
+ANY: tuple[Layout, ...] = ("grid", "examples", "corpus")
 
 Blank = Literal["error", "drop"]
 """Treatment of documents that have neither title nor text."""
@@ -42,7 +43,11 @@ def read_corpus(
     The source and its first row are checked at the call. Memory grows by about ten bytes per document (an example file: about 100 per
     unique text), to find repeated ids.
     """
-    return _Corpus(source, columns, split, blank).documents()
+    table = open_corpus(source, columns, split)
+    if blank == "drop" and table.layout != "corpus":
+        kind = "examples" if table.layout == "examples" else "a language grid"
+        raise ConfigError(f'blank must be "error" for {source}, which holds {kind}, got "drop"; leave it out, and mend blank texts')
+    return _example_texts(table) if table.layout == "examples" else _documents(table, keep_blank=blank == "drop")
 
 
 def training_texts(source: str | Path) -> Iterator[Document]:
@@ -53,82 +58,60 @@ def training_texts(source: str | Path) -> Iterator[Document]:
         return read_corpus(source)
 
 
-class _Corpus:
-    """A source whose layout is known."""
+def open_corpus(source: str | Path, mapping: Mapping[str, str] | None, split: str | None, *, wanted: Sequence[Layout] = ANY) -> Table:
+    """The file with the documents of a source, whose columns are fixed in a BEIR folder."""
+    file = documents_file(source)
+    if file != source and split is not None:
+        raise ConfigError(f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; leave it out')
+    return Table.open(file, BEIR_COLUMNS if file != source and not mapping else mapping, split=split, wanted=wanted)
 
-    def __init__(self, source: str | Path, mapping: Mapping[str, str] | None, split: str | None, blank: Blank) -> None:
-        self.source = documents_file(source)
-        self.split = split
-        self.drops_blank = blank == "drop"
-        in_folder = self.source != source
-        if in_folder and split is not None:
-            raise ConfigError(f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; leave it out')
-        self.columns = Columns(BEIR_COLUMNS if in_folder and not mapping else mapping)
-        faults = FileFaults()
-        first, _ = first_row(read_rows(self.source, split=split, faults=faults), faults, source)
-        self.layout: Layout = self.columns.layout(first, wanted=("grid", "examples", "corpus"))
-        if self.drops_blank and self.layout != "corpus":
-            kind = "examples" if self.layout == "examples" else "a language grid"
-            raise ConfigError(f'blank must be "error" for {source}, which holds {kind}, got "drop"; leave it out, and mend blank texts')
 
-    def documents(self) -> Iterator[Document]:
-        faults, blanks, hashes = FileFaults(), Faults(shown=3), array("q")
-        if self.layout == "examples":
-            yield from self._example_texts(faults)
+def _documents(table: Table, *, keep_blank: bool) -> Iterator[Document]:
+    blanks, hashes = Faults(shown=3), array("q")
+    for document, location in _located(table, keep_blank=keep_blank):
+        hashes.append(hash(document.doc_id))
+        if document.text:
+            yield document
         else:
-            for document, location in self._located(faults):
-                hashes.append(hash(document.doc_id))
-                if document.text:
-                    yield document
-                else:
-                    blanks.add(f'"{document.doc_id}" ({location})')
-            self._note_repeated_ids(hashes, faults)
-        faults.raise_if_any()
-        self.columns.remarks.warn(self.source)
-        if blanks.count:
-            listed = blanks.told(f"of {len(hashes):,} documents")
-            warnings.warn(f"{self.source}: blank documents, with neither title nor text, are left out: {listed}", stacklevel=2)
-
-    def _rows(self, faults: FileFaults) -> Iterator[Row]:
-        return read_rows(self.source, split=self.split, faults=faults)
-
-    def _located(self, faults: FileFaults) -> Iterator[LocatedDocument]:
-        if self.layout == "corpus":
-            parse = partial(parse_document, columns=self.columns, keep_blank=self.drops_blank)
-            yield from parsed_rows(self._rows(faults), faults, parse)
-            return
-        pairs = parsed_rows(self._rows(faults), faults, partial(parse_grid_row, columns=self.columns))
-        for number, pair in enumerate(pairs):
-            for language, text in pair.hypothesis.items():
-                yield Document(grid_id(number, language), text), pair.location
-
-    def _example_texts(self, faults: FileFaults) -> Iterator[Document]:
-        digests: set[bytes] = set()
-        for example in with_id_warning(self._examples(faults), self.source):
-            for text in example.positives + example.negatives:
-                doc_id = text_id(text)
-                # The digest without its prefix, in bytes: a third of the memory of the id.
-                digest = bytes.fromhex(doc_id.removeprefix("text:"))
-                if digest not in digests:
-                    digests.add(digest)
-                    yield Document(doc_id, text)
-
-    def _examples(self, faults: FileFaults) -> Iterator[Example]:
-        yield from parsed_rows(self._rows(faults), faults, partial(parse_example, columns=self.columns))
-        # A file with faults gets no other warnings.
-        faults.raise_if_any()
-
-    def _note_repeated_ids(self, hashes: "array[int]", faults: FileFaults) -> None:
-        """Compare hashes, and only where some repeat read the source again, to tell equal ids from collisions."""
-        suspects = _repeated(hashes)
-        if not suspects:
-            return
+            blanks.add(f'"{document.doc_id}" ({location})')
+    # Equal hashes may be collisions: only where some repeat, the source is read again for the ids themselves.
+    if suspects := _repeated(hashes):
         locations: dict[str, str] = {}
-        for document, location in self._located(FileFaults()):
-            if hash(document.doc_id) in suspects:
-                first = locations.setdefault(document.doc_id, location)
-                if first != location:
-                    faults.add(f'{location}: document id must be unique, got "{document.doc_id}" again, first at {first}')
+        rows = read_rows(table.source, split=table.split, faults=FileFaults())
+        for document, location in _located(replace(table, rows=rows, faults=FileFaults()), keep_blank=keep_blank):
+            if hash(document.doc_id) in suspects and (first := locations.setdefault(document.doc_id, location)) != location:
+                table.faults.add(f'{location}: document id must be unique, got "{document.doc_id}" again, first at {first}')
+    table.finish()
+    if blanks.count:
+        listed = blanks.told(f"of {len(hashes):,} documents")
+        warnings.warn(f"{table.source}: blank documents, with neither title nor text, are left out: {listed}", stacklevel=2)
+
+
+def _located(table: Table, *, keep_blank: bool) -> Iterator[LocatedDocument]:
+    if table.layout == "corpus":
+        yield from table.parsed(partial(parse_document, keep_blank=keep_blank))
+        return
+    for number, pair in enumerate(table.parsed(parse_grid_row)):
+        for language, text in pair.hypothesis.items():
+            yield Document(grid_id(number, language), text), pair.location
+
+
+def _example_texts(table: Table) -> Iterator[Document]:
+    def examples() -> Iterator[Example]:
+        yield from table.parsed(parse_example)
+        # A file with faults gets no other warnings.
+        table.faults.raise_if_any()
+
+    digests: set[bytes] = set()
+    for example in with_id_warning(examples(), table.source):
+        for text in example.positives + example.negatives:
+            doc_id = text_id(text)
+            # The digest without its prefix, in bytes: a third of the memory of the id.
+            digest = bytes.fromhex(doc_id.removeprefix("text:"))
+            if digest not in digests:
+                digests.add(digest)
+                yield Document(doc_id, text)
+    table.finish()
 
 
 def with_id_warning(examples: Iterable[Example], source: str | Path) -> Iterator[Example]:
@@ -160,9 +143,8 @@ def _repeated(hashes: "array[int]") -> set[int]:
     return set(values[1:][values[1:] == values[:-1]].tolist())
 
 
-def parse_document(number: int, row: Row, *, columns: Columns, keep_blank: bool) -> LocatedDocument:
+def parse_document(row: Row, columns: Columns, *, keep_blank: bool = False) -> LocatedDocument:
     """One row of a corpus; `keep_blank` keeps blank documents, with the text "", so that repeated ids are found."""
-    del number
     id_column = columns.require("doc_id", row, "corpus")
     text_column = columns.require("text", row, "corpus")
     title_column = columns.find("title", row)

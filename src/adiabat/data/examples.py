@@ -4,34 +4,26 @@ import ast
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
-from adiabat.core.errors import ConfigError, DataError
-from adiabat.core.text import A_GRADE, GRADING, grade_of, shown
-from adiabat.data.columns import Columns, RowError, entries_value, first_row, id_value, parsed_rows, plain_value, text_value
+from adiabat.core.errors import DataError
+from adiabat.core.text import shown
+from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, split_name, text_value
+from adiabat.data.judgements import is_beir_examples, read_beir_examples
 from adiabat.data.language_grids import read_grid
+from adiabat.data.lines import START, Cursor, RowPosition
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
-from adiabat.data.table_formats import HUB_PREFIX
 from adiabat.data.table_headers import Layout
-from adiabat.data.table_rows import FileFaults, Row, read_rows, require_path, table_name
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 
-_COMPRESSIONS = ("", ".gz", ".zst")
-_QRELS_HEADER = ("query-id", "corpus-id", "score")
+_WANTED: tuple[Layout, ...] = ("grid", "examples")
 _IS_ANSWER = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 _LABEL_ADVICE = (
     "write 1 where the document answers the query and 0 where it does not, or set data.columns.label = '' to take every row for an answer"
 )
 _LIST_ADVICE = "write JSON lists, or JSON lines in place of CSV"
-
-
-@dataclass(slots=True)
-class _Judgements:
-    """The grades of one query's documents, and the location of the first."""
-
-    location: str
-    grades: dict[str, int] = field(default_factory=dict)
 
 
 def read_examples(
@@ -57,13 +49,18 @@ def read_examples(
         The examples in file order, or the sentence pairs in the languages that all of them have, sorted.
     """
     if is_beir_examples(source):
-        return _read_beir(Path(source), split=split, usual_split=usual_split, name=name, columns=columns)
-    table = _open(source, split, columns)
+        return read_beir_examples(Path(source), split=split, usual_split=usual_split, name=name, columns=columns)
+    table = Table.open(source, columns, split=split, wanted=_WANTED)
     if table.layout == "grid":
-        return read_grid(table.rows, table.faults, columns=table.columns, name=name or table.name, source=source)
-    examples = _unique(table, source)
-    table.faults.raise_if_any()
-    table.columns.remarks.warn(source)
+        return read_grid(table, name=name or table.name)
+    examples = list(table.parsed(parse_example))
+    if table.columns.labelled:
+        examples = merged_by_query(examples, source)
+    locations: dict[str, str] = {}
+    for example in examples:
+        if (first := locations.setdefault(example.query_id, example.location)) != example.location:
+            table.faults.add(f'{example.location}: query id must be unique, got "{example.query_id}" again, first at {first}')
+    table.finish()
     return ExampleSet(name or table.name, tuple(examples), holds_texts=None)
 
 
@@ -75,55 +72,24 @@ def stream_examples(
     Query ids may repeat: nothing is looked up by them.
     """
     if is_beir_examples(source):
-        examples = _read_beir(Path(source), split=split, usual_split=usual_split, name=None, columns=columns)
+        examples = read_beir_examples(Path(source), split=split, usual_split=usual_split, name=None, columns=columns)
         return ExampleStream(examples.name, iter(examples.examples))
-    table = _open(source, split, columns)
-    if table.layout == "grid":
-        raise DataError(f"{source} must hold queries with positives, got a language grid; use it with adiabat evaluate")
+    table = Table.open(source, columns, split=split, wanted=_WANTED)
+    _require_examples(table.layout, source)
 
     def parsed() -> Iterator[Example]:
-        yield from table.examples()
+        yield from table.parsed(parse_example)
         table.faults.raise_if_any()
 
     return ExampleStream(table.name, parsed(), remarks=table.columns.remarks.sentences)
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A table whose layout is known."""
-
-    rows: Iterator[Row]
-    faults: FileFaults
-    columns: Columns
-    layout: Layout
-    name: str
-
-    def examples(self) -> Iterator[Example]:
-        return parsed_rows(self.rows, self.faults, partial(parse_example, columns=self.columns))
+def _require_examples(layout: Layout, source: str | Path) -> None:
+    if layout == "grid":
+        raise DataError(f"{source} must hold queries with positives, got a language grid; use it with adiabat evaluate")
 
 
-def _open(source: str | Path, split: str | None, mapping: Mapping[str, str] | None) -> _Table:
-    columns, faults = Columns(mapping), FileFaults()
-    first, rows = first_row(read_rows(source, split=split, faults=faults), faults, source)
-    name = f"{table_name(source)}/{split}" if split else table_name(source)
-    return _Table(rows, faults, columns, columns.layout(first, wanted=("grid", "examples")), name)
-
-
-def _unique(table: _Table, source: str | Path) -> list[Example]:
-    """Examples in file order, those of labelled rows merged; ids that repeat are noted."""
-    parsed = list(table.examples())
-    examples: list[Example] = []
-    locations: dict[str, str] = {}
-    for example in merged_by_query(parsed, source) if table.columns.labelled else parsed:
-        first = locations.setdefault(example.query_id, example.location)
-        if first == example.location:
-            examples.append(example)
-        else:
-            table.faults.add(f'{example.location}: query id must be unique, got "{example.query_id}" again, first at {first}')
-    return examples
-
-
-def parse_example(number: int, row: Row, *, columns: Columns) -> Example:
+def parse_example(row: Row, columns: Columns) -> Example:
     """One row of a triplet file."""
     location = row.location
     query_column = columns.require("query", row, "examples")
@@ -131,7 +97,7 @@ def parse_example(number: int, row: Row, *, columns: Columns) -> Example:
     positives, negatives = _listed_documents(row, columns)
     columns.note_unread(row, "examples")
     id_column = columns.find("query_id", row)
-    query_id = invented_id(number, query) if id_column is None else id_value(row.values[id_column], id_column, location)
+    query_id = invented_id(row.number, query) if id_column is None else id_value(row.values[id_column], id_column, location)
     topic, tag = (_group_name(columns.find(name, row), row) for name in ("topic", "tag"))
     return Example(query_id, query, positives, negatives, (1,) * len(positives), location, topic, tag)
 
@@ -234,99 +200,81 @@ def _merged(rows: Sequence[Example]) -> Example:
     return replace(rows[0], positives=tuple(positives), negatives=tuple(negatives), grades=(1,) * len(positives))
 
 
-def is_beir_examples(source: str | Path) -> bool:
-    """Whether `source` is a folder with BEIR's queries and judgements."""
-    if str(source).startswith(HUB_PREFIX):
-        return False
-    return compressed_path(Path(source) / "queries.jsonl") is not None and (Path(source) / "qrels").is_dir()
+@dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """How far a source has been read."""
+
+    mark: RowPosition = START
+    ended: bool = False
+    ends: int = 0
+
+    def rewound(self) -> "SourcePosition":
+        """The position of the first row."""
+        return replace(self, mark=START, ended=False)
 
 
-def compressed_path(path: Path) -> Path | None:
-    """The file of that name, or else its compressed one, or None."""
-    return next((file for ending in _COMPRESSIONS if (file := path.with_name(path.name + ending)).is_file()), None)
+class ExampleReader:
+    """Reads a source forward from any position.
+
+    The file stays open between two consecutive readings, so that a compressed file is decompressed once.
+    """
+
+    def __init__(self, source: str, *, split: str | None = None, columns: Mapping[str, str] | None = None) -> None:
+        require_streamable(source)
+        self.name = split_name(source, split)
+        self._source = source
+        self._split = split
+        self._columns = Columns(columns)
+        self._open: _OpenSource | None = None
+        self._position = SourcePosition()
+
+    def remarks(self) -> list[str]:
+        """Sentences on columns and values of the rows so far."""
+        return [f"{self.name}: {remark}" for remark in self._columns.remarks.sentences()]
+
+    def position(self) -> SourcePosition:
+        """The position behind the last examples."""
+        return self._position
+
+    def read(self, start: SourcePosition, most: int) -> Iterator[Example]:
+        """Read up to `most` examples; `position` is then behind the last."""
+        self._position = start
+        if not most or start.ended:
+            return
+        if self._open is None or self._open.cursor.position() != start.mark:
+            self._open = self._open_at(start.mark)
+        # A caller that stops early must not leave an open source that has moved on.
+        opened, self._open = self._open, None
+        before = opened.cursor.rows
+        yield from islice(opened.examples, most)
+        opened.faults.raise_if_any()
+        ended = opened.cursor.rows < before + most
+        if ended and not opened.cursor.rows:
+            raise DataError(f"{self._source} must hold at least one row, got none; check that it was written to its end")
+        self._position = SourcePosition(opened.cursor.position(), ended, start.ends + ended)
+        self._open = None if ended else opened
+
+    def _open_at(self, mark: RowPosition) -> "_OpenSource":
+        cursor, faults = Cursor.at(mark), FileFaults()
+        rows = read_rows(self._source, split=self._split, faults=faults, cursor=cursor)
+        return _OpenSource(parsed_rows(rows, faults, self._parse), cursor, faults)
+
+    def _parse(self, row: Row) -> Example:
+        if not row.number:
+            _require_examples(self._columns.layout(row, wanted=_WANTED), self._source)
+        return parse_example(row, self._columns)
 
 
-def _read_beir(folder: Path, *, split: str | None, usual_split: str, name: str | None, columns: Mapping[str, str] | None) -> ExampleSet:
-    if columns:
-        raise ConfigError(f"columns must be left out for the BEIR folder {folder}, whose names are fixed, got {', '.join(columns)}")
-    split, qrels = _choose_split(folder, split, usual_split)
-    faults = FileFaults()
-    judged = _read_qrels(qrels, faults)
-    texts = _read_queries(folder, judged, faults)
-    faults.raise_if_any()
-    examples = [_judged_example(query_id, text, judged[query_id]) for query_id, text in texts.items()]
-    answered = tuple(example for example in examples if example.positives)
-    if not answered:
-        raise DataError(f"{qrels} must hold at least one score above 0, got none; choose another split")
-    if lost := len(examples) - len(answered):
-        warnings.warn(f"{qrels}: {lost} of {len(examples)} queries have no score above 0 and are left out", stacklevel=3)
-    return ExampleSet(name or f"{folder.resolve().name}/{split}", answered, holds_texts=False, is_judged=True)
+@dataclass(frozen=True, slots=True)
+class _OpenSource:
+    examples: Iterator[Example]
+    cursor: Cursor
+    faults: FileFaults
 
 
-def _choose_split(folder: Path, split: str | None, usual_split: str) -> tuple[str, Path]:
-    """Name and file of the judgements to read."""
-    endings = tuple(".tsv" + compression for compression in _COMPRESSIONS)
-    paths = {path.name.partition(".tsv")[0]: path for path in sorted((folder / "qrels").iterdir()) if path.name.endswith(endings)}
-    if not paths:
-        raise DataError(f"{folder / 'qrels'} must hold judgements named SPLIT.tsv, got none; check the folder")
-    if split is None:
-        split = next(iter(paths)) if len(paths) == 1 else usual_split
-        if split not in paths:
-            raise DataError(f"{folder} must be read with a split, got none, and there is no {usual_split}; choose {' or '.join(paths)}")
-    if split not in paths:
-        raise DataError(f'{folder} must have the split "{split}", got {", ".join(paths)}; choose one of them')
-    return split, paths[split]
-
-
-def _read_qrels(path: Path, faults: FileFaults) -> dict[str, _Judgements]:
-    _, rows = first_row(read_rows(path, faults=faults, header=_QRELS_HEADER), faults, path)
-    judged: dict[str, _Judgements] = {}
-    for query_id, doc_id, grade, location in parsed_rows(rows, faults, _parse_judgement):
-        grades = judged.setdefault(query_id, _Judgements(location)).grades
-        if (first := grades.setdefault(doc_id, grade)) != grade:
-            faults.add(f'{location}: a document must be judged once, got "{doc_id}" for query "{query_id}" with {first} and {grade}')
-    return judged
-
-
-def _parse_judgement(number: int, row: Row) -> tuple[str, str, int, str]:
-    del number
-    query_id, doc_id = (id_value(row.values[column], column, row.location) for column in _QRELS_HEADER[:2])
-    text = row.values["score"] or ""
-    grade = grade_of(text)
-    if grade is None:
-        raise RowError(f'{row.location}: "score" must be {A_GRADE}, got {shown(text) if text else "nothing"}', advice=GRADING)
-    return query_id, doc_id, grade, row.location
-
-
-def _read_queries(folder: Path, judged: Mapping[str, _Judgements], faults: FileFaults) -> dict[str, str]:
-    """Texts of the judged queries, in file order."""
-    path = compressed_path(folder / "queries.jsonl")
-    if path is None:
-        require_path(folder / "queries.jsonl")
-        return {}
-    columns = Columns({"doc_id": "_id", "text": "text"})
-    texts: dict[str, str] = {}
-    ids: set[str] = set()
-    for query_id, text, location in parsed_rows(read_rows(path, faults=faults), faults, partial(_parse_query, columns=columns)):
-        if query_id in ids:
-            faults.add(f'{location}: query id must be unique, got "{query_id}" again')
-        ids.add(query_id)
-        if query_id in judged:
-            texts[query_id] = text
-    if not faults.count:  # A query whose own line is at fault would be reported twice.
-        for query_id in (query_id for query_id in judged if query_id not in ids):
-            faults.add(f'{judged[query_id].location}: query must be one of {path.name}, got unknown id "{query_id}"')
-    return texts
-
-
-def _parse_query(number: int, row: Row, *, columns: Columns) -> tuple[str, str, str]:
-    del number
-    id_column, text_column = columns.require("doc_id", row, "corpus"), columns.require("text", row, "corpus")
-    query_id = id_value(row.values[id_column], id_column, row.location)
-    return query_id, text_value(row.values[text_column], text_column, row.location), row.location
-
-
-def _judged_example(query_id: str, text: str, judgements: _Judgements) -> Example:
-    positives = {doc_id: grade for doc_id, grade in judgements.grades.items() if grade > 0}
-    negatives = tuple(doc_id for doc_id, grade in judgements.grades.items() if grade <= 0)
-    return Example(query_id, text, tuple(positives), negatives, tuple(positives.values()), judgements.location)
+def require_streamable(source: str) -> None:
+    """Refuse a source that cannot be read row by row."""
+    if is_beir_examples(source):
+        raise DataError(
+            f"{source} must hold one example a row where data.stream is true, got a BEIR folder; leave data.stream out, or write a file"
+        )

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from adiabat.core.errors import DataError, several
 from adiabat.core.text import cut, number_of, shown
-from adiabat.data.columns import Remarks, RowError, first_row, parsed_rows, plain_value, quoted, text_value, value_kind
-from adiabat.data.table_rows import FileFaults, Row, read_rows, table_name
+from adiabat.data.columns import Remarks, first_row, parsed_rows, plain_value, quoted, split_name, text_value, value_kind
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 
 Parsed = TypeVar("Parsed")
 
@@ -97,14 +97,9 @@ def read_scored_pairs(
     where: Mapping[str, str] | None = None,
 ) -> ScoredPairs:
     """Read pairs of texts, or of words, with a similarity judged by people; `sets` is the column of their sets, None means one set."""
-    columns = {"a": a, "b": b, "score": score} | ({} if sets is None else {"set": sets})
-
-    def parse(row: Row) -> tuple[str, str, float, str]:
-        return _text(row, a), _text(row, b), _number(row, score), "" if sets is None else _label(row, sets)
-
-    rows = selected_rows(source, columns, parse, split=split, where=where or {})
-    texts_a, texts_b, scores, set_names = map(list, zip(*rows, strict=True))
-    pairs = ScoredPairs(_name(source, split, where), texts_a, texts_b, np.array(scores), set_names)
+    cells = {"a": (a, _text), "b": (b, _text), "score": (score, _number)} | ({} if sets is None else {"set": (sets, _label)})
+    name, (texts_a, texts_b, scores, *set_names) = _columns(source, cells, split, where)
+    pairs = ScoredPairs(name, texts_a, texts_b, np.array(scores), set_names[0] if set_names else [""] * len(scores))
     _require_rankable(pairs, source, score)
     return pairs
 
@@ -120,50 +115,36 @@ def read_labelled_pairs(
     where: Mapping[str, str] | None = None,
 ) -> LabelledPairs:
     """Read pairs of texts, those with the label `positive` belong together."""
-
-    def parse(row: Row) -> tuple[str, str, str]:
-        return _text(row, a), _text(row, b), _label(row, label)
-
-    rows = selected_rows(source, {"a": a, "b": b, "label": label}, parse, split=split, where=where or {})
-    texts_a, texts_b, labels = map(list, zip(*rows, strict=True))
+    cells = {"a": (a, _text), "b": (b, _text), "label": (label, _label)}
+    name, (texts_a, texts_b, labels) = _columns(source, cells, split, where)
     together = np.array([value == positive for value in labels])
     if together.all() or not together.any():
         raise DataError(
             f'{source} must have pairs whose "{label}" is "{positive}" and pairs where it is another, '
             f"got {value_counts(labels)}; set positive to the label of pairs that belong together"
         )
-    return LabelledPairs(_name(source, split, where), texts_a, texts_b, together)
+    return LabelledPairs(name, texts_a, texts_b, together)
 
 
 def read_labelled_texts(
     source: str | Path, *, text: str = "text", label: str = "label", split: str | None = None, where: Mapping[str, str] | None = None
 ) -> LabelledTexts:
     """Read texts with a label each."""
-
-    def parse(row: Row) -> tuple[str, str]:
-        return _text(row, text), _label(row, label)
-
-    rows = selected_rows(source, {"text": text, "label": label}, parse, split=split, where=where or {})
-    texts, labels = map(list, zip(*rows, strict=True))
-    return LabelledTexts(_name(source, split, where), texts, labels)
+    name, (texts, labels) = _columns(source, {"text": (text, _text), "label": (label, _label)}, split, where)
+    return LabelledTexts(name, texts, labels)
 
 
 def read_parallel_texts(
     source: str | Path, *, a: str, b: str, split: str | None = None, where: Mapping[str, str] | None = None
 ) -> ParallelTexts:
     """Read sentences with their translations."""
-
-    def parse(row: Row) -> tuple[str, str]:
-        return _text(row, a), _text(row, b)
-
-    rows = selected_rows(source, {"a": a, "b": b}, parse, split=split, where=where or {})
-    texts_a, texts_b = map(list, zip(*rows, strict=True))
+    name, (texts_a, texts_b) = _columns(source, {"a": (a, _text), "b": (b, _text)}, split, where)
     if constant := [column for column, texts in ((a, texts_a), (b, texts_b)) if len(set(texts)) < 2]:
         raise DataError(
-            f"{source} must have two different sentences in each column, got {len(rows)} row{'' if len(rows) == 1 else 's'} "
+            f"{source} must have two different sentences in each column, got {len(texts_a)} row{'' if len(texts_a) == 1 else 's'} "
             f"with the same in {quoted(constant)}; there is nothing that a translation could be confused with"
         )
-    return ParallelTexts(_name(source, split, where), texts_a, texts_b, (a, b))
+    return ParallelTexts(name, texts_a, texts_b, (a, b))
 
 
 def require_separable(training: LabelledTexts, test: LabelledTexts | None = None) -> None:
@@ -226,8 +207,15 @@ def _number(row: Row, column: str) -> float:
     return number
 
 
-def _name(source: str | Path, split: str | None, where: Mapping[str, str] | None) -> str:
-    return "/".join([table_name(source), *([split] if split else []), *(where or {}).values()])
+def _columns(
+    source: str | Path, cells: Mapping[str, tuple[str, Callable[[Row, str], Any]]], split: str | None, where: Mapping[str, str] | None
+) -> tuple[str, list[list[Any]]]:
+    """Name of the rows that pass a filter, and their values by column; `cells` has the column and the reader of each key."""
+    columns = {key: column for key, (column, _) in cells.items()}
+    rows = selected_rows(
+        source, columns, lambda row: [read(row, column) for column, read in cells.values()], split=split, where=where or {}
+    )
+    return "/".join([split_name(source, split), *(where or {}).values()]), [list(values) for values in zip(*rows, strict=True)]
 
 
 def selected_rows(
@@ -244,8 +232,7 @@ def selected_rows(
     if missing := _missing(first, columns):
         raise DataError(missing)
 
-    def parse_complete(number: int, row: Row) -> Parsed:
-        del number
+    def parse_complete(row: Row) -> Parsed:
         if missing := _missing(row, columns):
             raise RowError(missing)
         remarks.add_unread(row, used)

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,10 @@ from jaxtyping import Int
 
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.text import shown
-from adiabat.data.columns import Columns, RowError, id_value, parsed_rows, quoted, text_value, value_kind
+from adiabat.data.columns import Columns, Table, id_value, parsed_rows, quoted, text_value, value_kind
 from adiabat.data.records import LABELS, LanguageGridSet, invented_id
 from adiabat.data.table_headers import COLUMN_ALIASES
-from adiabat.data.table_rows import FileFaults, Row, read_rows, table_name
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, table_name
 
 CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*")
 """Code of a language (BCP 47), with either dash: ``de``, ``pt-BR``, ``zh_Hans``."""
@@ -25,7 +25,6 @@ _IDS = frozenset(COLUMN_ALIASES["query_id"]) | frozenset(COLUMN_ALIASES["doc_id"
 
 _LANGUAGE_COLUMN = re.compile(r"[a-z]{2,3}([-_]([A-Za-z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")
 _NO_LANGUAGE = re.compile("csv|doc|idx|key|len|num|pos|raw|row|seg|set|sid|src|tag|tgt|tok|tsv|txt|uid|url")
-_UNIQUE_ADVICE = "rename one of each two, or leave it out"
 
 
 def names_language(column: str) -> bool:
@@ -92,9 +91,8 @@ class GridRow:
     hypothesis: Mapping[str, str]
 
 
-def parse_grid_row(number: int, row: Row, *, columns: Columns) -> GridRow:
+def parse_grid_row(row: Row, columns: Columns) -> GridRow:
     """One row of a language grid, languages sorted; a label may be its number, as in XNLI on the hub."""
-    del number
     label_column = columns.find("label", row)
     if label_column is None:
         raise RowError(f'{row.location}: expected "label" beside premise and hypothesis, found none; map it with data.columns.label')
@@ -131,14 +129,13 @@ def _from_parallel_lists(languages: object, texts: object, column: str, location
     return dict(zip(languages, texts, strict=True))
 
 
-def read_grid(rows: Iterator[Row], faults: FileFaults, *, columns: Columns, name: str, source: str | Path) -> LanguageGridSet:
+def read_grid(table: Table, *, name: str) -> LanguageGridSet:
     """Read sentence pairs in the languages that all of them have."""
-    pairs = list(parsed_rows(rows, faults, partial(parse_grid_row, columns=columns)))
-    faults.raise_if_any()
-    columns.remarks.warn(source)
+    pairs = list(table.parsed(parse_grid_row))
+    table.finish()
     common = set.intersection(*(set(side) for pair in pairs for side in (pair.premise, pair.hypothesis)))
     if not common:
-        raise DataError(f"{source} must have a language that every premise and hypothesis is in, got none; drop incomplete rows")
+        raise DataError(f"{table.source} must have a language that every premise and hypothesis is in, got none; drop incomplete rows")
     languages = tuple(sorted(common))
     return LanguageGridSet(
         name,
@@ -207,13 +204,14 @@ def read_question_grid(
     chosen, notes = _common_languages(question_columns, paragraph_columns, languages, str(data), str(corpus))
     parse = partial(_parse_texts, key=key, languages=chosen)
     questions, paragraphs = (list(parsed_rows(rows, faults, parse)) for rows in (question_rows, paragraph_rows))
-    row_of = _rows_by_key(paragraphs, key, faults)
-    _require_unique_ids(questions, faults)
+    row_of = {paragraph.key: row for row, paragraph in enumerate(paragraphs)}
+    _require_unique(f'"{key}"', ((paragraph.key, paragraph.location) for paragraph in paragraphs), faults)
+    _require_unique("the name of a question", ((question.row_id, question.location) for question in questions), faults)
     if not faults.count:  # A paragraph that is at fault itself would be reported once more for each of its questions.
         _require_choice(paragraphs, chosen, corpus, faults)
         for question in (question for question in questions if question.key not in row_of):
-            faults.add(f'{question.location}: "{key}" must name a paragraph of {corpus}, got unknown "{question.key}"')
-            faults.advise("add the paragraphs, or leave these questions out")
+            fault = f'{question.location}: "{key}" must name a paragraph of {corpus}, got unknown "{question.key}"'
+            faults.add(fault, "add the paragraphs, or leave these questions out")
     faults.raise_if_any()
     return QuestionGridSet(
         name or table_name(data),
@@ -241,7 +239,7 @@ def _common_languages(
     return tuple(sorted(first & second)), notes
 
 
-def _parse_texts(number: int, row: Row, *, key: str, languages: Sequence[str]) -> _TextRow:
+def _parse_texts(row: Row, *, key: str, languages: Sequence[str]) -> _TextRow:
     if key not in row.values:
         raise RowError(
             f'{row.location} must have the column "{key}", got {quoted(row.values) or "none"}',
@@ -254,26 +252,16 @@ def _parse_texts(number: int, row: Row, *, key: str, languages: Sequence[str]) -
         )
     texts = {language: text_value(row.values[language], language, row.location) for language in languages}
     column = next((name for name in COLUMN_ALIASES["query_id"] if name in row.values and name not in languages and name != key), None)
-    row_id = invented_id(number, texts[languages[0]]) if column is None else id_value(row.values[column], column, row.location)
+    row_id = invented_id(row.number, texts[languages[0]]) if column is None else id_value(row.values[column], column, row.location)
     return _TextRow(row.location, row_id, id_value(row.values[key], key, row.location), texts)
 
 
-def _rows_by_key(paragraphs: Sequence[_TextRow], key: str, faults: FileFaults) -> dict[str, int]:
-    row_of: dict[str, int] = {}
-    for row, paragraph in enumerate(paragraphs):
-        if (first := row_of.setdefault(paragraph.key, row)) != row:
-            location = paragraphs[first].location
-            faults.add(f'{paragraph.location}: "{key}" must be unique, got "{paragraph.key}" again, first at {location}')
-            faults.advise(_UNIQUE_ADVICE)
-    return row_of
-
-
-def _require_unique_ids(questions: Sequence[_TextRow], faults: FileFaults) -> None:
+def _require_unique(name: str, located: Iterable[tuple[str, str]], faults: FileFaults) -> None:
     locations: dict[str, str] = {}
-    for question in questions:
-        if (first := locations.setdefault(question.row_id, question.location)) != question.location:
-            faults.add(f'{question.location}: the name of a question must be unique, got "{question.row_id}" again, first at {first}')
-            faults.advise(_UNIQUE_ADVICE)
+    for value, location in located:
+        if (first := locations.setdefault(value, location)) != location:
+            fault = f'{location}: {name} must be unique, got "{value}" again, first at {first}'
+            faults.add(fault, "rename one of each two, or leave it out")
 
 
 def _require_choice(paragraphs: Sequence[_TextRow], languages: Sequence[str], corpus: str | Path, faults: FileFaults) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.text import shown
-from adiabat.data.columns import Remarks, RowError, first_row, parsed_rows, text_value
+from adiabat.data.columns import Remarks, first_row, parsed_rows, text_value
 from adiabat.data.language_grids import CODE, names_language
 from adiabat.data.lines import CODECS, Cursor, text_lines
-from adiabat.data.table_rows import FileFaults, Row, read_rows, require_path
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, require_path
 
 LANGUAGE_COLUMNS = ("lang", "language")
 TRANSLATION_COLUMNS = ("x", "translation", "target", "text")
@@ -76,8 +76,7 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
         remarks, neighbours = Remarks(), frozenset[str]()
         has_all_languages = not _names_its_language(first)
 
-        def parse(number: int, row: Row) -> list[Translation]:
-            del number
+        def parse(row: Row) -> list[Translation]:
             parsed = _translations(row, source)
             remarks.add_unread(row, _read_columns(row, source))
             return parsed

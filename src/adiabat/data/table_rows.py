@@ -10,6 +10,7 @@ import difflib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,15 @@ from adiabat.core.text import shown
 from adiabat.data.lines import CODECS, Cursor, byte_lines, require_plain, text_lines
 from adiabat.data.table_formats import HUB_PREFIX, dataset_rows, dataset_size, parquet_paths, parquet_rows, parquet_size
 from adiabat.data.table_headers import Header, header_of
+
+
+class RowError(Exception):
+    """A row that cannot be used; the message is a phrase with its file and line."""
+
+    def __init__(self, phrase: str, *, advice: str = "") -> None:
+        super().__init__(phrase)
+        self.advice = advice
+
 
 Form = Literal["json", "csv", "tsv", "parquet", "saved", "hub"]
 """Format of a source: text lines, Parquet, ``Dataset.save_to_disk``, or a name on the hub."""
@@ -45,11 +55,13 @@ class Row:
         location: ``path:line``, lines counted from 1; in Parquet and ``datasets`` sources the row number, from 1.
         values: Column name to value. An empty cell of CSV or TSV is None: these formats have no other way to write it.
         header: ``path:line`` of the header of CSV and TSV, whose values are texts; "" in other formats.
+        number: Valid rows before it.
     """
 
     location: str
     values: Mapping[str, Any]
     header: str = ""
+    number: int = 0
 
 
 class FileFaults(Faults):
@@ -59,10 +71,19 @@ class FileFaults(Faults):
         super().__init__()
         self._advice: dict[str, None] = {}
 
-    def advise(self, advice: str) -> None:
-        """Append an advice to the message, once; "" appends nothing."""
+    def add(self, phrase: str, advice: str = "") -> None:
+        """Note one fault; each advice ends the message once."""
+        super().add(phrase)
         if advice:
             self._advice[advice] = None
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Note a row that the block cannot use."""
+        try:
+            yield
+        except RowError as fault:
+            self.add(str(fault), fault.advice)
 
     def raise_if_any(self) -> None:
         """Raise all faults as one DataError."""
@@ -191,9 +212,9 @@ def _rows(
 
 
 def _counted(rows: Iterator[tuple[str, Mapping[str, Any]]], cursor: Cursor) -> Iterator[Row]:
-    for location, values in rows:
+    for number, (location, values) in enumerate(rows, cursor.rows):
         cursor.rows += 1
-        yield Row(location, values)
+        yield Row(location, values, number=number)
 
 
 def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
@@ -207,7 +228,7 @@ def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
             values, fault = None, _json_fault(error, line)
         if isinstance(values, dict):
             cursor.rows += 1
-            yield Row(f"{path}:{number}", values)
+            yield Row(f"{path}:{number}", values, number=cursor.rows - 1)
         elif number == 1 and line.lstrip().startswith("["):
             raise DataError(f"{path} must hold one JSON object per line, got a JSON array; write each element on its own line")
         elif number == 1 and values is None and line.rstrip().endswith(("{", "[", ",")):
@@ -250,7 +271,7 @@ def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: For
             faults.add(f"{path}:{line} must have {len(header.columns)} fields as the header has, got {len(cells)}")
         else:
             cursor.rows += 1
-            yield Row(f"{path}:{line}", header.values(cells), header.location)
+            yield Row(f"{path}:{line}", header.values(cells), header.location, cursor.rows - 1)
     if header is not None and not cursor.rows and not faults.count:
         raise DataError(
             f"{path} must hold at least one row, got none below line 1, {header.described()}; check that it was written to its end, and if "

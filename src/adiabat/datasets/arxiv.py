@@ -31,8 +31,8 @@ from jaxtyping import Bool, Int64
 from adiabat.config.dataset_settings import ArxivSection, ArxivSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import RowError, first_row, id_value, parsed_rows, value_kind
-from adiabat.data.table_rows import FileFaults, Row, read_rows
+from adiabat.data.columns import first_row, id_value, parsed_rows, value_kind
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 from adiabat.data.text_hashes import held_out_queries
 from adiabat.datasets.neighbours import Categories, count_words, groups_of, nearest_of_groups, sort_by_size
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, SkipCounts, create_dataset
@@ -179,9 +179,8 @@ def _count_categories(source: Path, watch: Watch) -> _Census:
     return _Census(papers, sizes)
 
 
-def _checked_categories(number: int, row: Row) -> Categories:
+def _checked_categories(row: Row) -> Categories:
     """Categories of a row whose other columns are valid too."""
-    del number
     id_value(_value(row, "id"), "id", row.location)
     for column in ("title", "abstract"):
         _single_spaced(row, column)

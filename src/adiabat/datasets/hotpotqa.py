@@ -17,9 +17,9 @@ from typing import Any
 
 from adiabat.config.dataset_settings import HotpotqaSection, HotpotqaSettings
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import RowError, id_value, text_value, value_kind
+from adiabat.data.columns import id_value, text_value, value_kind
 from adiabat.data.records import text_id
-from adiabat.data.table_rows import FileFaults
+from adiabat.data.table_rows import FileFaults, RowError
 from adiabat.datasets.json_streams import json_elements, split_files
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, HashSet, SkipCounts, create_dataset
 
@@ -58,16 +58,13 @@ def make_hotpotqa(source: Path, out: Path, settings: HotpotqaSettings, *, watch:
         for split, path in paths.items():
             for number, element in json_elements(path, watch=watch):
                 location = f"{path}: element {number}"
-                try:
+                with faults.collected():
                     question = _parse_question(element, location)
-                except RowError as fault:
-                    faults.add(str(fault))
-                    continue
-                skipped.count()
-                if not ids.add(question.query_id):
-                    faults.add(f'{location}: question id must be unique, got "{question.query_id}" again')
-                short += len(question.passages) < section.min_passages
-                _write(writer, split, question, section, skipped)
+                    skipped.count()
+                    if not ids.add(question.query_id):
+                        faults.add(f'{location}: question id must be unique, got "{question.query_id}" again')
+                    short += len(question.passages) < section.min_passages
+                    _write(writer, split, question, section, skipped)
         faults.raise_if_any()
         skipped.write_notes(writer)
         if short:

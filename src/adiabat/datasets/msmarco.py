@@ -14,17 +14,16 @@ queries of two splits.
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from adiabat.config.dataset_settings import MsmarcoSection, MsmarcoSettings
 from adiabat.config.section import defaults_of
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import Columns, RowError, first_row, parsed_rows, text_value
+from adiabat.data.columns import Table, text_value
 from adiabat.data.examples import parse_example
 from adiabat.data.records import Example, text_id
-from adiabat.data.table_rows import FileFaults, count_rows, read_rows, require_path, table_form
+from adiabat.data.table_rows import FileFaults, RowError, count_rows, require_path, table_form
 from adiabat.datasets.json_streams import tab_rows
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, HashSet, SkipCounts, create_dataset
 
@@ -76,8 +75,8 @@ def split_of(number: int, total: int, section: MsmarcoSection) -> str | None:
 
 def _write_triplets(source: Path, writer: DatasetWriter, section: MsmarcoSection, watch: Watch) -> None:
     total = _count_triplets(source, section)
-    faults, skipped, queries, repeated = FileFaults(), SkipCounts("samples"), HashSet(), 0
-    for number, example in enumerate(_triplets(source, faults)):
+    table, skipped, queries, repeated = Table.open(source, wanted=("examples",)), SkipCounts("samples"), HashSet(), 0
+    for number, example in enumerate(table.parsed(parse_example)):
         if number % _PROGRESS_SAMPLES == 0:
             watch.progress("samples", number, total)
         split = split_of(number, total, section)
@@ -88,7 +87,7 @@ def _write_triplets(source: Path, writer: DatasetWriter, section: MsmarcoSection
         is_new = queries.add(example.query)
         repeated += split != "train" and not is_new
         _write_triplet(writer, split, example, section, skipped)
-    faults.raise_if_any()
+    table.faults.raise_if_any()
     skipped.write_notes(writer)
     if repeated:
         writer.note(f"{repeated:,} samples of dev and test repeat the query of an earlier sample")
@@ -107,13 +106,6 @@ def _count_triplets(source: Path, section: MsmarcoSection) -> int:
             f"{source} must hold at least msmarco.train + msmarco.dev + msmarco.test = {wanted:,} samples, got {total:,}; lower these"
         )
     return total
-
-
-def _triplets(source: Path, faults: FileFaults) -> Iterator[Example]:
-    columns = Columns()
-    first, rows = first_row(read_rows(source, faults=faults), faults, source)
-    columns.layout(first, wanted=("examples",))
-    return parsed_rows(rows, faults, partial(parse_example, columns=columns))
 
 
 def _write_triplet(writer: DatasetWriter, split: str, example: Example, section: MsmarcoSection, skipped: SkipCounts) -> None:
@@ -184,24 +176,19 @@ class _Folder:
         """Query id to the numbers of its relevant passages."""
         relevant: dict[str, array[int]] = {}
         for location, (query_id, _, passage_id, grade) in self._rows(path, 4):
-            try:
+            with self._faults.collected():
                 number, is_relevant = _number(passage_id, location), _number(grade, location) > 0
-            except RowError as fault:
-                self._faults.add(str(fault))
-                continue
-            if is_relevant and number not in (passages := relevant.setdefault(query_id, array("Q"))):
-                passages.append(number)
+                if is_relevant and number not in (passages := relevant.setdefault(query_id, array("Q"))):
+                    passages.append(number)
         return relevant
 
     def _query_texts(self, split: str, relevant: Mapping[str, "array[int]"]) -> dict[str, str]:
         path = self._table(f"queries.{split}.tsv")
         texts: dict[str, str] = {}
         for location, (query_id, text) in self._rows(path, 2):
-            try:
+            with self._faults.collected():
                 if query_id in relevant and texts.setdefault(query_id, text_value(text, "query", location)) != text:
                     self._faults.add(f'{location}: query id must be unique, got "{query_id}" again')
-            except RowError as fault:
-                self._faults.add(str(fault))
         if not self._faults.count:
             for query_id in (query_id for query_id in relevant if query_id not in texts):
                 self._faults.add(f'{path} must hold every query that is judged, got none with the id "{query_id}"')
@@ -214,13 +201,10 @@ class _Folder:
             listed = negatives.setdefault(query_id, array("Q")) if query_id in relevant else None
             if listed is None or len(listed) >= limit:
                 continue
-            try:
+            with self._faults.collected():
                 number = _number(passage_id, location)
-            except RowError as fault:
-                self._faults.add(str(fault))
-                continue
-            if number not in relevant[query_id] and number not in listed:
-                listed.append(number)
+                if number not in relevant[query_id] and number not in listed:
+                    listed.append(number)
         return negatives
 
     def _candidates(self, split: str) -> Iterator[tuple[str, str, str]]:
@@ -241,13 +225,11 @@ class _Folder:
         path = self._table("collection.tsv")
         for location, (passage_id, text) in self._rows(path, 2):
             total += 1
-            try:
+            with self._faults.collected():
                 number = _number(passage_id, location)
                 if number in missing:
                     writer.document(str(number), text_value(text, "passage", location))
                     missing.discard(number)
-            except RowError as fault:
-                self._faults.add(str(fault))
         if not self._faults.count:  # A passage whose own line is at fault would be reported twice.
             for number in sorted(missing):
                 self._faults.add(f'{path} must hold every passage that is named, got none with the id "{number}"')

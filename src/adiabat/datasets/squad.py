@@ -18,9 +18,9 @@ from typing import Any
 from adiabat.config.dataset_settings import Repeats, SquadSection, SquadSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import RowError, id_value, text_value, value_kind
+from adiabat.data.columns import id_value, text_value, value_kind
 from adiabat.data.records import text_id
-from adiabat.data.table_rows import FileFaults
+from adiabat.data.table_rows import FileFaults, RowError
 from adiabat.datasets.arxiv import sentence_spans
 from adiabat.datasets.json_streams import read_json, split_files
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, HashSet, SkipCounts, create_dataset
@@ -131,26 +131,19 @@ def _contains(sentence: str, text: str) -> bool:
 
 def _paragraphs(article: Any, location: str, faults: FileFaults) -> Iterator[tuple[str, list[_Question]]]:
     """Each paragraph with its valid questions; faults are noted."""
-    try:
-        paragraphs = _list_value(article, "paragraphs", location)
-    except RowError as fault:
-        faults.add(str(fault))
-        return
-    for number, paragraph in enumerate(paragraphs):
-        paragraph_location = f"{location}.paragraphs[{number}]"
-        try:
-            entries = _list_value(paragraph, "qas", paragraph_location)
-            context = text_value(paragraph.get("context"), "context", paragraph_location)
-        except RowError as fault:
-            faults.add(str(fault))
-            continue
-        yield context, list(_questions(entries, paragraph_location, faults))
+    with faults.collected():
+        for number, paragraph in enumerate(_list_value(article, "paragraphs", location)):
+            paragraph_location = f"{location}.paragraphs[{number}]"
+            with faults.collected():
+                entries = _list_value(paragraph, "qas", paragraph_location)
+                context = text_value(paragraph.get("context"), "context", paragraph_location)
+                yield context, list(_questions(entries, paragraph_location, faults))
 
 
 def _questions(entries: Sequence[Any], paragraph_location: str, faults: FileFaults) -> Iterator[_Question]:
     for number, entry in enumerate(entries):
         location = f"{paragraph_location}.qas[{number}]"
-        try:
+        with faults.collected():
             is_impossible = isinstance(entry, Mapping) and entry.get("is_impossible") is True
             answers = [] if is_impossible else _list_value(entry, "answers", location)
             yield _Question(
@@ -159,8 +152,6 @@ def _questions(entries: Sequence[Any], paragraph_location: str, faults: FileFaul
                 tuple(dict.fromkeys(_answer(answer, location) for answer in answers)),
                 location,
             )
-        except RowError as fault:
-            faults.add(str(fault))
 
 
 def _answer(answer: Any, location: str) -> Answer:

@@ -5,15 +5,16 @@ Made from the publisher's own files, ``xnli.dev.tsv`` and ``xnli.test.tsv``: one
 form one pair, written with all its languages: ``{"pair_id", "label", "premise": {...}, "hypothesis": {...}}``.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from adiabat.config.dataset_settings import XnliSection, XnliSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import RowError, first_row, id_value, text_value
+from adiabat.data.columns import first_row, id_value, parsed_rows, text_value
 from adiabat.data.records import LABELS
-from adiabat.data.table_rows import FileFaults, Row, read_rows
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 from adiabat.datasets.json_streams import split_files
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, SkipCounts, create_dataset
 
@@ -58,8 +59,8 @@ def _make_split(path: Path, split: str, writer: DatasetWriter, section: XnliSect
         elif section.incomplete == "drop":
             skipped.skip("in fewer languages than others")
         else:
-            faults.add(f'{pair.location}: pair "{pair_id}" must be in every language, got none in {", ".join(missing)}')
-            faults.advise("set xnli.incomplete = drop, or name the languages to keep with xnli.languages")
+            fault = f'{pair.location}: pair "{pair_id}" must be in every language, got none in {", ".join(missing)}'
+            faults.add(fault, "set xnli.incomplete = drop, or name the languages to keep with xnli.languages")
     faults.raise_if_any()
     skipped.write_notes(writer)
 
@@ -71,13 +72,13 @@ def _read_pairs(path: Path, section: XnliSection, faults: FileFaults) -> dict[st
         columns = ", ".join(first.values)
         raise DataError(f"{path} must have the columns {', '.join(missing)}, got {columns}; check that it is XNLI's own file")
     pairs: dict[str, _Pair] = {}
-    for row in rows:
-        try:
-            language = text_value(_cell(row, "language"), "language", row.location)
-            if section.languages is None or language in section.languages:
-                _add(pairs, language, row)
-        except RowError as fault:
-            faults.add(str(fault))
+
+    def add(row: Row) -> None:
+        language = text_value(_cell(row, "language"), "language", row.location)
+        if section.languages is None or language in section.languages:
+            _add(pairs, language, row)
+
+    deque(parsed_rows(rows, faults, add), maxlen=0)
     return pairs
 
 

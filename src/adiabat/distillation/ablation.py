@@ -13,8 +13,7 @@ from adiabat.config.reader import checked, read_settings
 from adiabat.config.tasks import SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, several
 from adiabat.core.progress import SILENT, Watch
-from adiabat.distillation.static_jobs import distill_static, inputs_of
-from adiabat.distillation.static_model import is_distilled
+from adiabat.distillation.static_model import distill_static, inputs_of, is_distilled
 from adiabat.distillation.student import fit
 from adiabat.dual_encoder.dataset_cache import contents_of
 from adiabat.dual_encoder.train import train

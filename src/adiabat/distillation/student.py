@@ -23,8 +23,7 @@ from adiabat.data.examples import stream_examples
 from adiabat.data.language_grids import chosen_languages
 from adiabat.data.parallel import ParallelSource, Translation, parallel_sources, read_parallel
 from adiabat.data.records import Side
-from adiabat.distillation.student_data import VALIDATION, Lessons, write_lessons
-from adiabat.distillation.teacher_targets import build_targets, cached_matrix, require_texts, unit
+from adiabat.distillation.student_data import VALIDATION, Lessons, build_targets, cached_matrix, require_texts, unit, write_lessons
 from adiabat.dual_encoder.tower_setup import require_numbers
 from adiabat.dual_encoder.train import check, check_batch_size, train
 from adiabat.models.device import device_of

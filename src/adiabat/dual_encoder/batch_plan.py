@@ -10,8 +10,7 @@ from adiabat.config.dual_training_data import BatchesSection, MixtureSection
 from adiabat.core.errors import DataError
 from adiabat.core.text import cut_middle
 from adiabat.data.batch_arrangement import ArrangedBatches, Rules
-from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches
-from adiabat.data.mixture import Mixture, drawn_counts, pass_counts, source_weights
+from adiabat.data.batch_sampler import BatchSampler, Mixture, ShuffledBatches, drawn_counts, pass_counts, source_weights
 from adiabat.data.pair_sets import PairSet, text_numbers
 from adiabat.dual_encoder.text_cache import PairTexts
 

@@ -11,13 +11,13 @@ from adiabat.core.errors import DataError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import cut
 from adiabat.data.corpora import read_corpus, with_id_warning
-from adiabat.data.examples import is_beir_examples, stream_examples
+from adiabat.data.examples import stream_examples
+from adiabat.data.judgements import is_beir_examples
 from adiabat.data.pair_sets import PairBuilder, PairSet, joined
 from adiabat.data.records import Example, ExampleStream
 from adiabat.data.table_headers import OF_DOCUMENTS
 from adiabat.data.table_rows import count_rows
-from adiabat.data.text_hashes import held_out_queries
-from adiabat.data.trained_texts import TrainedTexts, in_blocks
+from adiabat.data.text_hashes import TrainedTexts, held_out_queries, in_blocks
 from adiabat.dual_encoder.dataset_cache import cached_pairs, files_of, pairs_in_memory
 from adiabat.store.addressing import rows_of_entries, stored_documents
 from adiabat.store.vector_store import Store

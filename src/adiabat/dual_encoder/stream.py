@@ -18,13 +18,11 @@ from adiabat.config.section import MixtureRule
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import cut_middle
-from adiabat.data.batch_sampler import window_seed
-from adiabat.data.example_stream import ExampleReader, SourcePosition
-from adiabat.data.mixture import drawn_counts, source_weights
+from adiabat.data.batch_sampler import drawn_counts, source_weights, window_seed
+from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.pair_sets import PairBuilder, PairSet, joined
 from adiabat.data.records import Example
-from adiabat.data.text_hashes import hash_texts
-from adiabat.data.trained_texts import TrainedTexts
+from adiabat.data.text_hashes import TrainedTexts, hash_texts
 from adiabat.dual_encoder.batch_plan import BatchPlan, Shard
 from adiabat.dual_encoder.batches import check_negatives
 from adiabat.dual_encoder.dataset_cache import MAKING, pairs_in, pairs_in_memory

@@ -14,11 +14,11 @@ from adiabat.config.section import Exhausted
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import advice_on, reading
 from adiabat.core.json_lines import last_checksum, line_of, read_lines
-from adiabat.data.example_stream import ExampleReader, SourcePosition
+from adiabat.data.batch_sampler import window_quotas
+from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.lines import RowPosition
-from adiabat.data.mixture import window_quotas
 from adiabat.data.records import Example
-from adiabat.data.trained_texts import TrainedTexts
+from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.model_names import unpacked
 from adiabat.results.evaluation_result import TrainedFile
 from adiabat.runs.run_log import GO_ON

@@ -8,7 +8,7 @@ from typing import Any
 from adiabat.config.dual_training import TrainSection, TrainSettings
 from adiabat.config.shared import require_device_name
 from adiabat.core.errors import BudgetError, ConfigError, several
-from adiabat.data.example_stream import require_streamable
+from adiabat.data.examples import require_streamable
 from adiabat.runs.output_dir import require_fitting, require_free
 from adiabat.runs.run_config import FREE_RUN, Rules, is_job, read_description
 from adiabat.runs.run_dir import Job

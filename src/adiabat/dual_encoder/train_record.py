@@ -3,7 +3,7 @@
 import numpy as np
 
 from adiabat.config.training_choices import InBatchLoss
-from adiabat.data.trained_texts import TrainedTexts
+from adiabat.data.text_hashes import TrainedTexts
 from adiabat.dual_encoder.answer_ranks import listed_pairs
 from adiabat.dual_encoder.batch_plan import in_small_groups, left_out_note, mixture_note, unnamed
 from adiabat.dual_encoder.contrastive_objective import PairContrast

@@ -11,7 +11,7 @@ import numpy as np
 from adiabat.config.tasks import CompareSettings, RunsMeasureSection
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.provenance import versions
-from adiabat.data.trec import Qrels, Run, read_qrels, read_run
+from adiabat.data.judgements import Qrels, Run, read_qrels, read_run
 from adiabat.evaluation.score_files import SUFFIX, read_record, read_scores, score_files
 from adiabat.evaluation.suite_findings import ModelScores, compare_models
 from adiabat.results.suite_result import SuiteModel, SuiteResult

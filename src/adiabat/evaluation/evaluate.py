@@ -14,7 +14,7 @@ from adiabat.core.text import IN_WORDS
 from adiabat.data.examples import read_examples
 from adiabat.data.language_grids import require_every_label
 from adiabat.data.records import ExampleSet, LanguageGridSet
-from adiabat.data.trained_texts import TrainedTexts
+from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.language_grid_tasks import grid_result, score_nli_grid
 from adiabat.evaluation.retrieval import retrieval_result, score_retrieval
 from adiabat.evaluation.systems import (

@@ -9,7 +9,7 @@ from adiabat.core.errors import DataError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.language_grids import QuestionGridSet
 from adiabat.data.records import POSITIVE, LanguageGridSet, Side, grid_id
-from adiabat.data.trained_texts import TrainedTexts
+from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.language_grid_measures import MEASURE, cluster_ids, grid_scores, measure_grid, measure_grid_retrieval
 from adiabat.evaluation.systems import Role, ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity

@@ -10,7 +10,7 @@ from adiabat.config.shared import MeasureSection
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.ragged import Ragged
-from adiabat.data.trained_texts import TrainedTexts
+from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, errors_by_negative, rank_in_lists, rank_in_store
 from adiabat.evaluation.systems import BM25System, Role, System, identical_documents, ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity

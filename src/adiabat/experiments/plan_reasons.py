@@ -6,7 +6,7 @@ from adiabat.config.budgets import PRETRAINING_SHARE, PlanSection
 from adiabat.core.text import duration, flop, share
 from adiabat.experiments.plan_prior import PAPER
 from adiabat.results.scaling_result import Reason, ScalingRun
-from adiabat.scaling_laws.law_intervals import CONFIDENCE
+from adiabat.scaling_laws.fitting import CONFIDENCE
 from adiabat.scaling_laws.recommendation import Candidate, Recommendation
 
 SHOWN = 4

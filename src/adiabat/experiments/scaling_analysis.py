@@ -20,8 +20,8 @@ from adiabat.results.scaling_result import (
     Predicted,
     ScalingRun,
 )
+from adiabat.scaling_laws.fitting import estimate
 from adiabat.scaling_laws.frontier import NEAR, Trend, crossing, profiles
-from adiabat.scaling_laws.law_intervals import estimate
 from adiabat.scaling_laws.laws import Option, Run, points_of
 from adiabat.scaling_laws.recommendation import KindFit, fit_kinds
 from adiabat.scaling_laws.selection import rank_correlation

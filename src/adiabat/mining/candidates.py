@@ -1,7 +1,8 @@
 """Sources of candidates, with scores that candidates and positives share: BM25, vectors, or both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -40,64 +41,21 @@ class Pairs:
         return len(self.query)
 
 
-@runtime_checkable
-class Candidates(Protocol):
-    """The candidates of a block of queries."""
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The candidates of a block of queries.
 
-    @property
-    def hits(self) -> Hits:
-        """Candidates by rows of the corpus, best first, with the scores that margins apply to."""
+    Attributes:
+        hits: Rows of the corpus, best first, with the scores that margins apply to.
+        score: Scores of other documents, comparable with those of the candidates.
+    """
 
-    def score(self, pairs: Pairs) -> Float32[np.ndarray, " p"]:
-        """Scores of other documents, comparable with those of the candidates."""
+    hits: Hits
+    score: Callable[[Pairs], Float32[np.ndarray, " p"]]
 
 
 PositiveTexts = Callable[[], Sequence[Sequence[str]]]
 """Returns the texts of each query's positives, which few sources need."""
-
-
-@runtime_checkable
-class CandidateSource(Protocol):
-    """Proposes candidates."""
-
-    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> Candidates:
-        """Find `depth` candidates for each query of a block."""
-
-
-@dataclass(frozen=True, slots=True)
-class LexicalCandidates:
-    """Candidates with BM25 scores of the query."""
-
-    index: BM25Index
-    queries: Sequence[str]
-    hits: Hits
-
-    def score(self, pairs: Pairs) -> Float32[np.ndarray, " p"]:
-        """BM25 scores of other documents."""
-        scores = np.empty(len(pairs), dtype=np.float32)
-        for query in np.unique(pairs.query).tolist():
-            positions = np.flatnonzero(pairs.query == query).tolist()
-            scores[positions] = self.index.scores(self.queries[query], [pairs.texts[position] for position in positions])
-        return scores
-
-
-@dataclass(frozen=True, slots=True)
-class LexicalSource:
-    """Candidates by BM25, searched by the texts of `search_by`; several rankings are fused by reciprocal rank."""
-
-    index: BM25Index
-    search_by: Literal["query", "positive", "both"] = "query"
-
-    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> LexicalCandidates:
-        """Find `depth` candidates for each query."""
-        if self.search_by == "query":
-            return LexicalCandidates(self.index, queries, self.index.search(queries, depth))
-        rows = np.full((len(queries), depth), -1, dtype=np.int64)
-        for query, texts in enumerate(positives()):
-            searches = [*texts, queries[query]] if self.search_by == "both" else texts
-            fused = fused_ranks(*self.index.search(searches, depth).rows, depth=depth)
-            rows[query, : len(fused)] = fused
-        return LexicalCandidates(self.index, queries, Hits(rows, self.index.score_rows(queries, rows)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +97,27 @@ def _chunks(positions: Int64[np.ndarray, " n"]) -> list[Int64[np.ndarray, " _"]]
 
 
 @dataclass(frozen=True, slots=True)
-class DenseCandidates:
-    """Candidates with similarities of vectors."""
+class LexicalSource:
+    """Candidates by BM25, searched by the texts of `search_by`; several rankings are fused by reciprocal rank."""
 
-    vectors: Vectors
-    queries: Float32[np.ndarray, "q e"]
-    hits: Hits
+    index: BM25Index
+    search_by: Literal["query", "positive", "both"] = "query"
 
-    def score(self, pairs: Pairs) -> Float32[np.ndarray, " p"]:
-        """Similarities of other documents."""
-        return self.vectors.score(self.queries, pairs)
+    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> Candidates:
+        """Find `depth` candidates for each query, with BM25 scores of the query."""
+
+        def score(pairs: Pairs) -> Float32[np.ndarray, " p"]:
+            scores = np.empty(len(pairs), dtype=np.float32)
+            for query in np.unique(pairs.query).tolist():
+                positions = np.flatnonzero(pairs.query == query).tolist()
+                scores[positions] = self.index.scores(queries[query], [pairs.texts[position] for position in positions])
+            return scores
+
+        if self.search_by == "query":
+            return Candidates(self.index.search(queries, depth), score)
+        searches = [[*texts, query] if self.search_by == "both" else texts for texts, query in zip(positives(), queries, strict=True)]
+        rows = _fused([self.index.search(texts, depth).rows for texts in searches], depth)
+        return Candidates(Hits(rows, self.index.score_rows(queries, rows)), score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,17 +130,16 @@ class DenseSource:
     @classmethod
     def of(cls, vectors: Vectors) -> "DenseSource":
         """Invert the rows of the store."""
-        corpus_rows = np.empty(len(vectors.store_rows), dtype=np.int64)
-        corpus_rows[vectors.store_rows] = np.arange(len(corpus_rows))
-        return cls(vectors, corpus_rows)
+        return cls(vectors, np.argsort(vectors.store_rows))
 
-    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> DenseCandidates:
+    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> Candidates:
         """Find `depth` candidates for each query."""
         del positives
         assert self.vectors.store is not None
         vectors = self.vectors.encode_queries(queries)
         hits = search(self.vectors.store, vectors, depth, similarity=self.vectors.similarity)
-        return DenseCandidates(self.vectors, vectors, Hits(np.where(hits.rows < 0, -1, self.corpus_rows[hits.rows]), hits.scores))
+        hits = Hits(np.where(hits.rows < 0, -1, self.corpus_rows[hits.rows]), hits.scores)
+        return Candidates(hits, partial(self.vectors.score, vectors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +149,23 @@ class FusedSource:
     lexical: LexicalSource
     dense: DenseSource
 
-    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> DenseCandidates:
+    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> Candidates:
         """Find `depth` candidates for each query, among as many of each source."""
         lexical, dense = self.lexical.find(queries, depth, positives), self.dense.find(queries, depth)
-        rows = np.full((len(queries), depth), -1, dtype=np.int64)
-        for index, rankings in enumerate(zip(lexical.hits.rows, dense.hits.rows, strict=True)):
-            fused = fused_ranks(*rankings, depth=depth)
-            rows[index, : len(fused)] = fused
+        rows = _fused(list(zip(lexical.hits.rows, dense.hits.rows, strict=True)), depth)
         query, column = np.nonzero(rows >= 0)
         scores = np.full(rows.shape, -np.inf, dtype=np.float32)
         scores[query, column] = dense.score(Pairs(query, rows[query, column], [""] * len(query)))
-        return DenseCandidates(dense.vectors, dense.queries, Hits(rows, scores))
+        return Candidates(Hits(rows, scores), dense.score)
+
+
+CandidateSource = LexicalSource | DenseSource | FusedSource
+
+
+def _fused(rankings: Sequence[Iterable[Int64[np.ndarray, " _"]]], depth: int) -> Int64[np.ndarray, "q d"]:
+    """Rows of each query's fused rankings, -1 where there are fewer than `depth`."""
+    rows = np.full((len(rankings), depth), -1, dtype=np.int64)
+    for query, of_query in enumerate(rankings):
+        fused = fused_ranks(*of_query, depth=depth)
+        rows[query, : len(fused)] = fused
+    return rows

@@ -22,11 +22,18 @@ from adiabat.core.text import IN_WORDS
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import ExampleSet, Side
 from adiabat.mining.candidates import CandidateSource, DenseSource, FusedSource, LexicalSource, Vectors
-from adiabat.mining.mined_file import STATE_FILE, MinedRows, bare_path, ending_of, refuse_existing, row_of
+from adiabat.mining.mined_file import STATE_FILE, MinedRows, bare_path, ending_of, refuse_existing, row_of, summary_lines
 from adiabat.mining.miner import Miner
-from adiabat.mining.mining_corpus import Documents, WrittenCorpus, all_texts, rows_in_store, written_corpus
-from adiabat.mining.mining_counts import summary_lines
-from adiabat.mining.mining_queries import MiningQueries, queries_in_corpus, read_queries
+from adiabat.mining.mining_queries import (
+    Documents,
+    MiningQueries,
+    WrittenCorpus,
+    all_texts,
+    queries_in_corpus,
+    read_queries,
+    rows_in_store,
+    written_corpus,
+)
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
 from adiabat.store.bm25 import BM25Index, build_bm25

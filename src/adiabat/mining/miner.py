@@ -13,8 +13,7 @@ from adiabat.config.dataset_settings import JudgeSection, MineSection
 from adiabat.data.records import Example, is_own_document
 from adiabat.mining.candidates import Candidates, CandidateSource, Pairs, Vectors
 from adiabat.mining.filters import PASSED, Codes, Reason, code_of, first_reasons, normalised, overlaps, shingles, too_close
-from adiabat.mining.mining_corpus import Documents
-from adiabat.mining.mining_queries import MiningQueries, document_rows
+from adiabat.mining.mining_queries import Documents, MiningQueries, document_rows
 
 Choice = Literal["ranked", "random"]
 

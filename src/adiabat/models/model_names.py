@@ -12,8 +12,7 @@ import numpy as np
 from adiabat.config.shared import EncoderSection, RankingEncoderSection
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, MissingDependencyError, ModelError
 from adiabat.core.provenance import require_published
-from adiabat.data.text_hashes import HASH_BYTES
-from adiabat.data.trained_texts import TrainedTexts
+from adiabat.data.text_hashes import HASH_BYTES, TrainedTexts
 from adiabat.models.backbone import Trust
 from adiabat.models.device import device_of
 from adiabat.models.loading import load as load_directory

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Int, Int64
+from jaxtyping import Int64
 
 from adiabat.core.errors import DataError
 from adiabat.data.columns import value_kind
@@ -16,8 +16,7 @@ from adiabat.data.text_hashes import TextHashes, folded, numbered
 from adiabat.profiling.pair_counters import NameCounter
 from adiabat.profiling.profile_record import Column, Role, TextCounts
 from adiabat.profiling.row_reader import Entry
-from adiabat.profiling.text_languages import SAMPLED_CHARACTERS
-from adiabat.profiling.text_lengths import Sample, TokenCounter, TokenSample
+from adiabat.profiling.text_lengths import SAMPLED_CHARACTERS, Sample, TokenCounter, TokenSample
 
 SHOWN_CHARACTERS = 300
 """Characters of each text of an example row."""
@@ -60,16 +59,16 @@ class TextCounter:
         self.are_single_words = True
         """Whether each text so far is one word of ASCII, as ids are."""
         self._folded = array("q")
-        self._words = array("i")
-        self._characters = array("i")
+        self.words = array("i")
+        self.characters = array("i")
 
     def add(self, text: str, location: str) -> None:
         """Count one text."""
         words = folded(text)
         self.hashes.add(text)
         self._folded.append(hash(" ".join(words)))
-        self._words.append(len(words))
-        self._characters.append(len(text))
+        self.words.append(len(words))
+        self.characters.append(len(text))
         if not text.isascii():
             self.are_single_words = False
             if MISREAD.search(text):
@@ -85,16 +84,6 @@ class TextCounter:
 
     def __len__(self) -> int:
         return len(self.hashes)
-
-    @property
-    def words(self) -> Int[np.ndarray, " texts"]:
-        """Words of each text."""
-        return np.array(self._words, dtype=np.int64)
-
-    @property
-    def characters(self) -> Int[np.ndarray, " texts"]:
-        """Characters of each text."""
-        return np.array(self._characters, dtype=np.int64)
 
     def counts(self) -> TextCounts:
         """Texts, distinct ones, and mis-decoded ones."""

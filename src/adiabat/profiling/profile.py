@@ -2,7 +2,7 @@
 
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -13,15 +13,164 @@ from adiabat.config.dataset_settings import InspectSettings
 from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.core.text import cut
+from adiabat.core.text import counted, cut
 from adiabat.data.table_rows import FileFaults, count_rows
-from adiabat.profiling import profile_findings as findings
 from adiabat.profiling.counters import SHOWN_CHARACTERS, SHOWN_LOCATIONS, ColumnCounter, RowCounter, Sampling, TextCounter
 from adiabat.profiling.pair_counters import NAMES, Listed, PairRows, count_pairs, groups_of, in_corpus
-from adiabat.profiling.profile_record import ROLES, Column, ExampleRow, Finding, Groups, Inspection, Lengths, PairCounts
-from adiabat.profiling.row_reader import Entry, Judged, Source, Stream, open_source, reread
-from adiabat.profiling.text_languages import Identifier, count_languages, installed_identifier
-from adiabat.profiling.text_lengths import TokenCounter, lengths, truncation
+from adiabat.profiling.profile_record import (
+    PLURALS,
+    ROLES,
+    Column,
+    ExampleRow,
+    Finding,
+    Groups,
+    Inspection,
+    Lengths,
+    PairCounts,
+    Severity,
+    Truncation,
+)
+from adiabat.profiling.row_reader import Entry, Source, Stream, open_source, reread
+from adiabat.profiling.text_lengths import Identifier, TokenCounter, count_languages, installed_identifier, lengths, percent, truncation
+
+QUOTED = 60
+"""Characters of a quoted text."""
+
+FEW_UNIQUE = 0.5
+"""Share of unique documents below which batches often hold equal documents: in Moiseev et al. 2023, 0.17 did harm and 0.98 did not."""
+
+_ONE_OR_SEVERAL = frozenset(("a string", "a list"))
+_SEVERITIES: tuple[Severity, ...] = ("fault", "warning", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class Quotes:
+    """Rows by number, for quoting them."""
+
+    rows: Mapping[int, Entry]
+
+    def first_queries(self, numbers: Sequence[int]) -> str:
+        """The first few of some rows, by location and query."""
+        entries = [self.rows[number] for number in numbers[:SHOWN_LOCATIONS]]
+        return _and_more([f'{entry.location} "{cut(entry.texts["query"][0], limit=QUOTED)}"' for entry in entries], len(numbers))
+
+    def address(self, number: int) -> str:
+        """A row by id and location."""
+        entry = self.rows[number]
+        return f'"{cut(entry.address, limit=QUOTED)}" at {entry.location}'
+
+
+def by_severity(findings: Iterator[Finding]) -> tuple[Finding, ...]:
+    """Sort findings, faults first."""
+    return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
+
+
+def id_findings(noun: str, repeated: list[list[int]], similar: list[list[int]], quotes: Quotes) -> Iterator[Finding]:
+    """Ids that repeat, exactly or but for case, as (first row, later row)."""
+    if repeated:
+        phrases = [f"{quotes.address(row)} again, first at {quotes.rows[first].location}" for first, row in repeated[:SHOWN_LOCATIONS]]
+        sentence = f"{noun} ids must be unique, got {_and_more(phrases, len(repeated))}; give each its own"
+        yield Finding("repeated ids", "fault", len(repeated), sentence)
+    if similar:
+        phrases = [f"{quotes.address(first)} and {quotes.address(row)}" for first, row in similar[:SHOWN_LOCATIONS]]
+        advice = "check that they are two ids, since tools that fold case read them as one"
+        sentence = f"{noun} ids should differ in more than case, got {_and_more(phrases, len(similar))}; {advice}"
+        yield Finding("ids alike but for case", "warning", len(similar), sentence)
+
+
+def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator[Finding]:
+    """Pairs that disturb a loss with in-batch or listed negatives."""
+    if count := pairs.missing_documents:
+        problem = f"documents that examples name must be in the corpus, {count:,} of {pairs.pairs + pairs.negatives:,} entries are not"
+        sentence = f"{problem}: {quotes.first_queries(rows.missing)}; name the corpus that holds them all"
+        yield Finding("missing documents", "fault", count, sentence)
+    if count := pairs.negatives_that_answer:
+        problem = f"negatives must not be positives of the same query, {count:,} of {pairs.negatives:,} are"
+        advice = "training leaves these out, but others may be wrong too: check how they were chosen"
+        sentence = f"{problem}: {quotes.first_queries(rows.negatives_that_answer)}; {advice}"
+        yield Finding("negatives that answer", "warning", count, sentence)
+    if count := pairs.own_answer:
+        problem = f"documents should say more than their query, {count:,} of {pairs.pairs:,} are the same text"
+        sentence = f"{problem}: {quotes.first_queries(rows.own_answer)}; drop them"
+        yield Finding("documents that are their query", "warning", count, sentence)
+    if pairs.unique_documents < FEW_UNIQUE:
+        sentence = (
+            f"{percent(pairs.unique_documents)} of the documents are unique, so batches hold equal ones: keep train.loss.mask_duplicates "
+            "on, and SamToNe to the query side (train.loss.same_tower): at 17 %, Moiseev et al. 2023 found that it harms on the document "
+            "side"
+        )
+        yield Finding("few unique documents", "note", pairs.pairs - round(pairs.unique_documents * pairs.pairs), sentence)
+
+
+def text_findings(texts: Sequence[TextCounter], *, are_ids: bool) -> Iterator[Finding]:
+    """Mis-decoded texts, and texts that look like ids; `are_ids` tells that documents are ids of a corpus."""
+    for counter in texts:
+        if count := counter.misread:
+            problem = f"{count:,} of {counted(len(counter), counter.role)} hold characters that look mis-decoded, such as Ã© or U+FFFD"
+            sentence = f"{problem}: {_and_more(counter.misread_locations, count)}; decode the original again"
+            yield Finding("mis-decoded texts", "warning", count, sentence)
+        if counter.role == "positive" and counter.are_single_words and not are_ids:
+            sentence = (
+                "all positives are single words: if they are ids, name the corpus that holds their texts (data.corpus); "
+                "if they are labels, name the column that holds the documents (data.columns.positive)"
+            )
+            yield Finding("documents of one word", "note", len(counter), sentence)
+
+
+def column_findings(columns: Sequence[Column], counter: ColumnCounter) -> Iterator[Finding]:
+    """Columns of several kinds, and columns with one value."""
+    rows = max((column.rows for column in columns), default=0)
+    for column in columns:
+        kinds = {kind: count for kind, count in column.kinds if kind != "null"}
+        if len(kinds) > 1 or "a list of several kinds" in kinds:
+            listed = ", ".join(
+                f"{kind} in {counted(count, 'row')} (first {counter.first_location(column.name, kind)})" for kind, count in kinds.items()
+            )
+            # One text and a list of texts are read the same way.
+            severity: Severity = "warning" if column.used_as and not _ONE_OR_SEVERAL.issuperset(kinds) else "note"
+            sentence = f'column "{column.name}" should hold one kind of value, got {listed}; check the rows of the rarer kind'
+            yield Finding("mixed kinds", severity, sum(kinds.values()) - max(kinds.values()), sentence)
+        if column.values is not None and len(column.values) == 1 and not column.used_as and column.values[0][1] == rows > 1:
+            sentence = (
+                f'column "{column.name}" holds "{cut(column.values[0][0], limit=QUOTED)}" in every row: as a tag it separates nothing'
+            )
+            yield Finding("one value for all", "note", rows, sentence)
+
+
+def group_findings(all_groups: Sequence[Groups], mapped: Container[str]) -> Iterator[Finding]:
+    """Topics and tags that batches cannot be grouped by; `mapped` holds those that the settings name."""
+    for groups in all_groups:
+        kind, batches = groups.kind, f'with batches.group = "{groups.kind}"'
+        if groups.pairs > 1 and groups.names + bool(groups.without) == 1:
+            value = f'"{cut(groups.largest[0].name, limit=QUOTED)}"' if groups.names else "none"
+            advice = f"name another column (data.columns.{kind}), or leave batches.group out"
+            sentence = f"pairs must be of several {kind}s to be trained {batches}, got {value} for all {groups.pairs:,}; {advice}"
+            yield Finding("one value for all", "fault" if kind in mapped else "warning", groups.pairs, sentence)
+            continue
+        if groups.without:
+            problem = f"{groups.without:,} of {groups.pairs:,} pairs have no {kind}: {batches} they share batches, as if of one {kind}"
+            severity: Severity = "warning" if kind in mapped else "note"
+            yield Finding(f"pairs without a {kind}", severity, groups.without, f"{problem}; name theirs")
+        small = groups.small[0]
+        if small.groups == groups.groups and kind in mapped:
+            problem = f"no {kind} has the {small.batch_size} pairs of a batch, so that {batches} all batches are mixed"
+            yield Finding(f"small {kind}s", "warning", small.pairs, f"{problem}; lower train.batch_size")
+
+
+def truncation_findings(truncations: Sequence[Truncation]) -> Iterator[Finding]:
+    """Texts that a model truncates."""
+    for cut_texts in truncations:
+        if cut_texts.cut:
+            problem = f"{percent(cut_texts.share)} of {PLURALS[cut_texts.role]} are longer than {cut_texts.limit} tokens"
+            lost = f"which cuts off {percent(cut_texts.tokens_lost)} of all their tokens"
+            sentence = f"{problem}, {lost}; raise encoder.max_tokens, or split them"
+            yield Finding("texts that are cut", "note", cut_texts.cut, sentence)
+
+
+def _and_more(phrases: Sequence[str], count: int) -> str:
+    more = f"; and {count - len(phrases):,} more" if count > len(phrases) else ""
+    return f"{'; '.join(phrases)}{more}"
+
 
 PROGRESS_ROWS = 1_000
 """Rows between two progress reports."""
@@ -60,36 +209,31 @@ def inspect(
 class _Stream:
     """A stream and its counters; `fault` is the error that ended reading, or that its faulty rows amount to."""
 
-    stream: Stream | Judged
+    stream: Stream
     rows: RowCounter
     kinds: ColumnCounter = field(default_factory=ColumnCounter)
     fault: str = ""
 
-    def columns(self) -> tuple[Column, ...]:
-        return self.kinds.columns(self.stream.used) if isinstance(self.stream, Stream) else ()
-
-    def quotes(self, *numbers: list[int]) -> findings.Quotes:
-        return findings.Quotes(reread(self.stream, set(chain.from_iterable(numbers))))
+    def quotes(self, *numbers: list[int]) -> Quotes:
+        return Quotes(reread(self.stream, set(chain.from_iterable(numbers))))
 
     def findings(self) -> Iterator[Finding]:
         """Remarks and faults of the reader, and ids that repeat."""
-        noun = "query"
-        if isinstance(self.stream, Stream):
-            yield from (
-                Finding("values of a form of their own", "note", 1, remark) for remark in self.stream.columns.remarks.interpretations()
-            )
-            noun = "document" if self.stream.layout == "corpus" else noun
+        for remark in self.stream.columns.remarks.interpretations():
+            yield Finding("values of a form of their own", "note", 1, remark)
         if self.fault:
             yield Finding("unreadable rows", "fault", 1, self.fault)
         repeated, similar = self.rows.ids.repeated().tolist(), self.rows.ids.repeated_but_for_case().tolist()
         quotes = self.quotes(*repeated[:SHOWN_LOCATIONS], *similar[:SHOWN_LOCATIONS])
-        yield from findings.id_findings(noun, repeated, similar, quotes)
+        yield from id_findings("document" if self.stream.layout == "corpus" else "query", repeated, similar, quotes)
 
 
-def _read(stream: Stream | Judged, sampling: Sampling, watch: Watch) -> _Stream:
+def _read(stream: Stream, sampling: Sampling, watch: Watch) -> _Stream:
     """Read a stream to its end, or as far as it can be read."""
-    faults, read = FileFaults(), _Stream(stream, RowCounter(sampling))
-    total = _size(stream)
+    faults, read, total = FileFaults(), _Stream(stream, RowCounter(sampling)), len(stream.judged or ()) or None
+    if stream.judged is None:
+        with suppress(DataError):  # Reading reports a damaged file.
+            total = count_rows(stream.source, split=stream.split)
     try:
         for entry in stream.entries(faults, read.kinds.add):
             read.rows.add(entry)
@@ -101,14 +245,6 @@ def _read(stream: Stream | Judged, sampling: Sampling, watch: Watch) -> _Stream:
             raise
         read.fault = str(fault)
     return read
-
-
-def _size(stream: Stream | Judged) -> int | None:
-    if isinstance(stream, Judged):
-        return len(stream.examples)
-    with suppress(DataError):  # Reading reports a damaged file.
-        return count_rows(stream.source, split=stream.split)
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +309,7 @@ def _listed(texts: TextCounter, per_row: "array[int]") -> Listed:
 def _summarise(counts: _Counts, source: str, start: float) -> Inspection:
     pairs, pair_rows = counts.pairs()
     texts = counts.texts()
-    columns = counts.rows.columns()
+    columns = counts.rows.kinds.columns(counts.rows.stream.used)
     groups: tuple[Groups, ...] = ()
     if pair_rows is not None:
         read = frozenset(column.used_as for column in columns).intersection(NAMES)
@@ -190,17 +326,16 @@ def _summarise(counts: _Counts, source: str, start: float) -> Inspection:
         if pairs is not None and pair_rows is not None:
             quoted = (pair_rows.missing, pair_rows.negatives_that_answer, pair_rows.own_answer)
             quotes = counts.rows.quotes(*(numbers[:SHOWN_LOCATIONS] for numbers in quoted))
-            yield from findings.pair_findings(pairs, pair_rows, quotes)
-        yield from findings.text_findings(texts, are_ids=counts.documents is not None)
-        yield from findings.column_findings(columns, counts.rows.kinds)
-        data = counts.rows.stream
-        yield from findings.group_findings(groups, data.columns.mapping if isinstance(data, Stream) else ())
-        yield from findings.truncation_findings(truncations)
+            yield from pair_findings(pairs, pair_rows, quotes)
+        yield from text_findings(texts, are_ids=counts.documents is not None)
+        yield from column_findings(columns, counts.rows.kinds)
+        yield from group_findings(groups, counts.rows.stream.columns.mapping)
+        yield from truncation_findings(truncations)
 
     return Inspection(
         source=source,
         name=counts.source.name,
-        layout=counts.source.layout,
+        layout=counts.source.rows.layout,
         rows=counts.rows.rows.rows,
         model=counts.tokens.name if counts.tokens else None,
         texts=tuple(counter.counts() for counter in texts),
@@ -213,7 +348,7 @@ def _summarise(counts: _Counts, source: str, start: float) -> Inspection:
         ),
         groups=groups,
         columns=columns,
-        findings=findings.by_severity(problems()),
+        findings=by_severity(problems()),
         examples=counts.examples(),
         seconds=round(time.monotonic() - start, 3),
     )
@@ -223,5 +358,5 @@ def _lengths(texts: list[TextCounter]) -> Iterator[Lengths]:
     for counter in texts:
         if counter.tokens is not None:
             yield lengths(counter.role, "tokens", counter.tokens.counts(), texts=len(counter))
-        yield lengths(counter.role, "words", counter.words, texts=len(counter))
-        yield lengths(counter.role, "characters", counter.characters, texts=len(counter))
+        yield lengths(counter.role, "words", np.array(counter.words), texts=len(counter))
+        yield lengths(counter.role, "characters", np.array(counter.characters), texts=len(counter))

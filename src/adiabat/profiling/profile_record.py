@@ -1,5 +1,6 @@
 """The result of an inspection as plain data: the table and ``--json`` are made from it alone."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -239,3 +240,6 @@ class Inspection:
     def to_json(self) -> dict[str, Any]:
         """Nested plain data, ready for `json.dump`."""
         return asdict(self)
+
+
+PLURALS: Mapping[Role, str] = {"query": "queries", "positive": "positives", "negative": "negatives", "document": "documents"}

@@ -8,8 +8,18 @@ from rich.table import Table
 from rich.text import Text
 
 from adiabat.core.text import DASH, counted, cut, integer
-from adiabat.profiling.profile_findings import PLURALS
-from adiabat.profiling.profile_record import Column, ExampleRow, Groups, Inspection, Languages, Lengths, NamedGroup, PairCounts, Severity
+from adiabat.profiling.profile_record import (
+    PLURALS,
+    Column,
+    ExampleRow,
+    Groups,
+    Inspection,
+    Languages,
+    Lengths,
+    NamedGroup,
+    PairCounts,
+    Severity,
+)
 from adiabat.profiling.text_lengths import percent, share_of
 
 BAR_LENGTH = 32

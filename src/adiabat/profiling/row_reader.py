@@ -1,19 +1,20 @@
 """Any source of examples, documents or sentence pairs as a stream of entries, each with its location and its texts by role."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from adiabat.config.dataset_settings import InspectDataSection
 from adiabat.core.errors import ConfigError
-from adiabat.data.columns import Columns, first_row, parsed_rows
-from adiabat.data.corpora import BEIR_COLUMNS, documents_file, parse_document
-from adiabat.data.examples import is_beir_examples, parse_example, read_examples
+from adiabat.data.columns import Columns, parsed_rows, split_name
+from adiabat.data.corpora import ANY, documents_file, open_corpus, parse_document
+from adiabat.data.examples import parse_example, read_examples
+from adiabat.data.judgements import is_beir_examples
 from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.records import Example, ExampleSet
 from adiabat.data.table_headers import COLUMN_ALIASES, OF_DOCUMENTS
-from adiabat.data.table_rows import FileFaults, Row, read_rows, table_name
+from adiabat.data.table_rows import FileFaults, Row, read_rows
 from adiabat.profiling.pair_counters import NAMES
 from adiabat.profiling.profile_record import Layout, Role
 
@@ -40,37 +41,32 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Rows of one source, read from the start at every call; `used` maps the file's name of each column to ours."""
+    """Rows of one source, read from the start at every call.
+
+    Attributes:
+        used: Our name of each column that is read, by the file's.
+        judged: The queries of a BEIR folder, which are in memory; None elsewhere.
+    """
 
     source: str | Path
     split: str | None
     layout: Layout
-    columns: Columns
-    used: Mapping[str, str]
+    columns: Columns = field(default_factory=Columns)
+    used: Mapping[str, str] = field(default_factory=dict)
+    judged: Sequence[Example] | None = None
 
-    def entries(self, faults: FileFaults, on_row: Callable[[Row], None] | None = None) -> Iterator[Entry]:
+    def entries(self, faults: FileFaults, on_row: Callable[[Row], None] = lambda row: None) -> Iterator[Entry]:
         """Read the rows; `on_row` is called with each before it is parsed."""
+        if self.judged is not None:
+            yield from map(_example_entry, self.judged)
+            return
 
         def rows() -> Iterator[Row]:
             for row in read_rows(self.source, split=self.split, faults=faults):
-                if on_row is not None:
-                    on_row(row)
+                on_row(row)
                 yield row
 
         yield from parsed_rows(rows(), faults, partial(_PARSERS[self.layout], columns=self.columns))
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The judged queries of a BEIR folder, which are in memory; documents are named by id."""
-
-    source: str
-    examples: tuple[Example, ...]
-
-    def entries(self, faults: FileFaults, on_row: Callable[[Row], None] | None = None) -> Iterator[Entry]:
-        """The queries as entries; `read_examples` has reported all faults."""
-        del faults, on_row
-        yield from map(_example_entry, self.examples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +74,7 @@ class Source:
     """The data to inspect: examples, documents or sentence pairs, and the corpus, if examples name documents by id."""
 
     name: str
-    layout: Layout
-    rows: Stream | Judged
+    rows: Stream
     corpus: Stream | None = None
 
 
@@ -91,18 +86,18 @@ def open_source(source: str, settings: InspectDataSection) -> Source:
     if is_beir_examples(source):
         examples = read_examples(source, split=settings.split, columns=columns, usual_split=USUAL_SPLIT)
         assert isinstance(examples, ExampleSet)
-        judged = Judged(source, tuple(examples.examples))
-        return Source(examples.name, "BEIR folder", judged, _corpus(settings.corpus or source, settings))
+        rows = Stream(source, settings.split, "BEIR folder", judged=examples.examples)
+        return Source(examples.name, rows, _corpus(settings.corpus or source, settings))
     stream = _stream(source, settings.split, columns)
-    name = f"{table_name(source)}/{settings.split}" if settings.split else table_name(source)
+    name = split_name(source, settings.split)
     if settings.corpus is None:
-        return Source(name, stream.layout, stream)
+        return Source(name, stream)
     if stream.layout != "examples":
         raise ConfigError(f"data.corpus must be left out for {source}, which holds a {stream.layout}, got {settings.corpus}; leave it out")
-    return Source(name, stream.layout, stream, _corpus(settings.corpus, settings))
+    return Source(name, stream, _corpus(settings.corpus, settings))
 
 
-def reread(stream: Stream | Judged, numbers: set[int]) -> dict[int, Entry]:
+def reread(stream: Stream, numbers: set[int]) -> dict[int, Entry]:
     """Read some entries again, for messages that quote rows of which only hashes are in memory."""
     entries: dict[int, Entry] = {}
     if numbers:
@@ -123,11 +118,8 @@ def _corpus(source: str, settings: InspectDataSection) -> Stream | None:
 
 
 def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_corpus: bool = False) -> Stream:
-    path = documents_file(source)
-    columns = Columns(BEIR_COLUMNS if path != source and not mapped else mapped)
-    faults = FileFaults()
-    first, _ = first_row(read_rows(path, split=split, faults=faults), faults, source)
-    layout: Layout = columns.layout(first, wanted=("corpus",) if is_corpus else ("grid", "examples", "corpus"))
+    table = open_corpus(source, mapped, split, wanted=("corpus",) if is_corpus else ANY)
+    columns, layout, first = table.columns, table.layout, table.first
     used = {column: name for name in _USED[layout] if (column := columns.find(name, first))}
     if layout == "examples":
         positives, negatives, label = columns.document_columns(first)
@@ -137,22 +129,22 @@ def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_cor
         for name in NAMES:
             aliases = (columns.mapping[name],) if name in columns.mapping else COLUMN_ALIASES[name]
             used |= dict.fromkeys(aliases, name)
-    return Stream(path, split, layout, columns, used)
+    return Stream(table.source, split, layout, columns, used)
 
 
-def _parse_example(number: int, row: Row, *, columns: Columns) -> Entry:
-    entry = _example_entry(parse_example(number, row, columns=columns))
+def _parse_example(row: Row, columns: Columns) -> Entry:
+    entry = _example_entry(parse_example(row, columns))
     # Queries of a file without ids are numbered, which says nothing about the data. In labelled files several rows share a query.
     return entry if columns.find("query_id", row) is not None and not columns.labelled else replace(entry, address="")
 
 
-def _parse_document(number: int, row: Row, *, columns: Columns) -> Entry:
-    document, location = parse_document(number, row, columns=columns, keep_blank=False)
+def _parse_document(row: Row, columns: Columns) -> Entry:
+    document, location = parse_document(row, columns)
     return Entry(location, document.doc_id, {"document": (document.text,)})
 
 
-def _parse_pair(number: int, row: Row, *, columns: Columns) -> Entry:
-    pair = parse_grid_row(number, row, columns=columns)
+def _parse_pair(row: Row, columns: Columns) -> Entry:
+    pair = parse_grid_row(row, columns)
     texts: dict[Role, tuple[str, ...]] = {"query": tuple(pair.premise.values()), "document": tuple(pair.hypothesis.values())}
     languages: dict[Role, tuple[str, ...]] = {"query": tuple(pair.premise), "document": tuple(pair.hypothesis)}
     return Entry(row.location, "", texts, languages)

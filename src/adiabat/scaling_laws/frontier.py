@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.core.errors import DataError
-from adiabat.scaling_laws.law_intervals import CONFIDENCE
+from adiabat.scaling_laws.fitting import CONFIDENCE
 
 NEAR = 4.0
 """Factor beyond the largest budget of the runs, or below the smallest, up to which their lines are extrapolated."""
@@ -75,24 +75,10 @@ class Trend:
 
 
 def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, resamples: int = 1_000, seed: int = 0) -> Trend:
-    """The line of least loss by budget, of one family and method.
+    """The line of least loss by budget, of one family and method (Ziarko et al. 2024, section 4.4 and figure 1).
 
-    Args:
-        budget: Budget of each run, in FLOP.
-        loss: Loss of each run, > 0.
-        residuals: Residuals of logarithms of losses about a law, the noise to resample; None resamples nothing. (Resampled runs would
-            lack the best of a budget in one draw of three, as if its size had not been tried.)
-        resamples: Number of resamples.
-        seed: Seed of the resamples.
-
-    Returns:
-        The line.
-
-    Raises:
-        DataError: If there are fewer than two budgets.
-
-    Reference:
-        Ziarko et al. 2024, section 4.4 and figure 1.
+    Budgets are in FLOP, losses > 0, and `residuals` those of logarithms of losses about a law: the noise to resample, or None. Resampled
+    runs would lack the best of a budget in one draw of three, as if its size had not been tried. Fewer than two budgets raise a DataError.
     """
     if (count := len(np.unique(budget))) < 2:
         raise DataError(f"runs of a frontier must have at least 2 budgets, got {count}; sweep over more")
@@ -124,17 +110,9 @@ class Crossing:
 
 
 def crossing(before: Trend, after: Trend) -> Crossing:
-    """The budget at which one method overtakes another.
+    """The budget at which one method overtakes another, as LoRA does full training in Ziarko et al. 2024, section 4.4.
 
-    Args:
-        before: The one whose loss falls slower with the budget, so that it is ahead at smaller ones.
-        after: The other.
-
-    Returns:
-        Where their lines meet.
-
-    Reference:
-        Ziarko et al. 2024, section 4.4: where LoRA overtakes full training.
+    The loss of `before` falls slower with the budget, so that it is ahead at smaller ones.
     """
     budget = before.line.meets(after.line)
     if not (before.again and after.again):
@@ -167,18 +145,9 @@ class Profile:
 
 
 def profiles(budget: Column, size: Column, loss: Column) -> list[Profile]:
-    """The profile of each budget that has at least three sizes, by ascending budget.
+    """The profile of each budget (FLOP) that has at least three sizes (``N``), by ascending budget.
 
-    Args:
-        budget: Budget of each run, in FLOP.
-        size: ``N`` of each run.
-        loss: Loss of each run, > 0.
-
-    Returns:
-        The profiles.
-
-    Reference:
-        Hoffmann et al. 2022, section 3.2; Ziarko et al. 2024, figures 2 and 4.
+    References: Hoffmann et al. 2022, section 3.2; Ziarko et al. 2024, figures 2 and 4.
     """
     groups = ((float(value), budget == value) for value in np.unique(budget))
     return [_profile(value, size[rows], loss[rows]) for value, rows in groups if len(np.unique(size[rows])) >= 3]
@@ -196,21 +165,9 @@ def _profile(budget: float, size: Column, loss: Column) -> Profile:
 def optimal_sizes(
     budget: Column, size: Column, loss: Column, *, residuals: Column | None = None, resamples: int = 1_000, seed: int = 0
 ) -> Trend | None:
-    """The line through the sizes at which profiles are least.
+    """The line through the sizes at which profiles are least (Ziarko et al. 2024, section 4.4), with `residuals` as in `frontier`.
 
-    Args:
-        budget: Budget of each run, in FLOP.
-        size: ``N`` of each run.
-        loss: Loss of each run, > 0.
-        residuals: As in `frontier`.
-        resamples: Number of resamples.
-        seed: Seed of the resamples.
-
-    Returns:
-        The line; None where fewer than two profiles have an optimum.
-
-    Reference:
-        Ziarko et al. 2024, section 4.4.
+    None where fewer than two profiles have an optimum.
     """
     budgets, sizes = _optima(profiles(budget, size, loss))
     if len(budgets) < 2:

@@ -11,9 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.scaling_laws.fitting import fit, missing
+from adiabat.scaling_laws.fitting import Draws, Ensemble, Estimate, fit, missing
 from adiabat.scaling_laws.frontier import Trend, frontier, optimal_sizes
-from adiabat.scaling_laws.law_intervals import Draws, Ensemble, Estimate
 from adiabat.scaling_laws.laws import SIZE_AND_TOKENS, Kind, Option, Points, Run, points_of, usable
 from adiabat.scaling_laws.selection import REACH, ChosenLaw, choose_law
 
@@ -54,21 +53,11 @@ def fit_kinds(
     seed: int = 0,
     note: Callable[[Kind, int], None] = lambda kind, done: None,
 ) -> list[KindFit]:
-    """Fit the law and frontier of each family and method.
+    """Fit the law and frontier of each family and method that has runs with a loss, in the order of their first run.
 
-    Args:
-        runs: Of any kind.
-        asked: Options with budgets in FLOP at which laws must predict positive losses, and up to `REACH` times that.
-        data_tokens: Tokens of the training data, beyond which no law is used; None sets no limit.
-        resamples: Number of resamples.
-        seed: Seed of the resamples.
-        note: Receives the kind and the number of its finished resamples.
-
-    Returns:
-        One for each kind that has runs with a loss, in the order of their first run.
-
-    Raises:
-        DataError: If no run has a loss.
+    A DataError tells that none has one. At the `asked` options with budgets in FLOP, and up to `REACH` times these, laws must predict
+    positive losses. No law is used beyond
+    `data_tokens`, those of the training data; None sets no limit. `note` receives the kind and the number of its finished resamples.
     """
     with_loss = usable(runs)
     if not with_loss:
@@ -156,18 +145,9 @@ def recommend(
 ) -> Recommendation:
     """The option with the least predicted loss at its budget.
 
-    Args:
-        fits: Of the kinds, for these budgets (`fit_kinds`'s `asked`).
-        budgets: Options to choose from, each with its budget in FLOP, > 0: the same, or what each can spend in the same time.
-        data_tokens: Tokens of the training data, which limit those of every option; None sets no limit.
-        seed: Seed of the noise of single runs.
-
-    Returns:
-        The recommendation.
-
-    Raises:
-        DataError: If no kind has a law, a law was fitted for other budgets and predicts a negative loss at these, or all resampled laws do.
-        ConfigError: If no option is of a kind that has a law.
+    `fits` are of the kinds, for these `budgets` (`fit_kinds`'s `asked`): what each option costs in FLOP, the same for all, or what each can
+    spend in the same time. `data_tokens` limits the tokens of every option. A DataError tells that no kind has a law, or that a law, or
+    all resampled ones, predict a negative loss at these budgets; a ConfigError, that no option is of a kind with a law.
     """
     laws = laws_of(fits)
     options = {kind: [option for option in budgets if option.way.kind == kind] for kind in laws}
@@ -265,15 +245,8 @@ def narrowing(
     of every other loss by its covariance likewise; all are logarithms, over the resampled laws. The correlation that so few draws show by
     chance is subtracted.
 
-    Args:
-        fits: Of the kinds.
-        found: Their recommendation.
-        possible: Options with budgets in FLOP; kinds other than the best's and the runner-up's say nothing, and are ignored.
-        data_tokens: Limit of the tokens of a run; None sets none.
-        most: Number of runs.
-
-    Returns:
-        The best first; none where there is no runner-up, no run says more than chance, or few resampled laws predict positive losses.
+    Of the `possible` options with budgets in FLOP, those of other kinds than the best's and the runner-up's say nothing, and are ignored.
+    None come back where there is no runner-up, no run says more than chance, or few resampled laws predict positive losses.
     """
     if found.runner_up is None:
         return []

@@ -7,8 +7,7 @@ from statistics import fmean
 import numpy as np
 from jaxtyping import Bool, Float
 
-from adiabat.scaling_laws.fitting import Fitted, fit, missing
-from adiabat.scaling_laws.law_intervals import Estimate, estimate
+from adiabat.scaling_laws.fitting import Estimate, Fitted, estimate, fit, missing
 from adiabat.scaling_laws.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Column, Law, Points
 
 LAWS = (SIZE_AND_TOKENS, ONE_SHARE, SHARE)
@@ -60,19 +59,10 @@ class ChosenLaw:
 def choose_law(points: Points, budgets: Float[np.ndarray, " p"], asked: Points | None = None) -> ChosenLaw | None:
     """The law that predicts best the losses of the largest model, and of the largest budget, when it is fitted without them.
 
-    The source holds out the largest model alone. A plan, however, extrapolates known sizes to an unknown budget, and a law that is good at
-    the one may predict negative losses at the other. Such a law is rejected; the simplest one is positive everywhere.
-
-    Args:
-        points: Runs of one kind.
-        budgets: Budget of each, in FLOP.
-        asked: Options at which the law must predict positive losses; None requires nothing.
-
-    Returns:
-        The law; where too few runs remain without either, the simplest. None if there are too few for any law.
-
-    Reference:
-        Ziarko et al. 2024, appendix F.
+    The source holds out the largest model alone (Ziarko et al. 2024, appendix F). A plan, however, extrapolates known sizes to an unknown
+    budget, and a law that is good at the one may predict negative losses at the other. Such a law is rejected: at the options `asked` for,
+    losses must be positive; the simplest law is positive everywhere. It is also taken where too few runs remain without either. None if
+    there are too few runs for any law.
     """
     possible = [law for law in LAWS if not any(missing(law, points))]
     if not possible:
@@ -111,19 +101,10 @@ def _distance(predicted: Column, loss: Column) -> float:
 def rank_correlation(
     loss: Float[np.ndarray, " p"], score: Float[np.ndarray, " p"], *, resamples: int = 1_000, seed: int = 0
 ) -> Estimate | None:
-    """Spearman's correlation of losses and scores, with the interval of resampled runs.
+    """Spearman's correlation of losses and scores, with the interval of resampled runs (Ziarko et al. 2024, appendix C).
 
-    Args:
-        loss: Loss of each run.
-        score: Score of each run.
-        resamples: Number of resamples; those with one loss or one score alone are drawn again.
-        seed: Seed of the resamples.
-
-    Returns:
-        In [-1, 1], negative where a lower loss goes with a higher score; None for fewer than `MIN_RUNS` distinct losses or scores.
-
-    Reference:
-        Ziarko et al. 2024, appendix C.
+    It is negative where a lower loss goes with a higher score, and None for fewer than `MIN_RUNS` distinct losses or scores. Resamples with
+    one loss or one score alone are drawn again.
     """
     if min(len(np.unique(loss)), len(np.unique(score))) < MIN_RUNS:
         return None

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from adiabat.core.errors import DataError, JobError, ModelError, several
 from adiabat.core.provenance import now, versions
-from adiabat.data.trained_texts import TrainedTexts
+from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.device import device_name
 from adiabat.models.model_names import packed
 from adiabat.models.saving import save

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from adiabat.results.scaling_result import ScalingResult
-from adiabat.scaling_laws.fitting import Fitted
-from adiabat.scaling_laws.law_intervals import Ensemble
+from adiabat.scaling_laws.fitting import Ensemble, Fitted
 from adiabat.scaling_laws.laws import Points
 from tests.experiments.scaling.world import rows_of, run, settings_of, write_world, written
 from tests.pages import EVERY, without_pages

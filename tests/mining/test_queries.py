@@ -7,11 +7,24 @@ from pathlib import Path
 import pytest
 
 from adiabat.config.shared import DataSection
-from adiabat.core.errors import DataError
+from adiabat.core.errors import DataError, StoreError
 from adiabat.core.text import NO_BREAK
 from adiabat.data.records import Document
-from adiabat.mining.mining_corpus import WrittenCorpus, written_corpus
-from adiabat.mining.mining_queries import MiningQueries, document_rows, queries_in_corpus, read_queries
+from adiabat.mining.mining_queries import (
+    CORPUS_FILE,
+    Documents,
+    MiningQueries,
+    WrittenCorpus,
+    all_texts,
+    document_rows,
+    queries_in_corpus,
+    read_queries,
+    rows_in_store,
+    written_corpus,
+)
+from adiabat.store.build import build_store
+from adiabat.store.vector_store import Store
+from tests.fake_encoder import FakeEncoder
 
 
 @pytest.fixture
@@ -127,3 +140,50 @@ def test_data_without_usable_queries_are_refused(tmp_path: Path, corpus: Written
     (tmp_path / "grid.jsonl").write_text('{"premise": {"en": "a"}, "hypothesis": {"en": "c"}, "label": 0}\n')
     with pytest.raises(DataError, match="must hold queries with positives, got a language grid"):
         read_queries(str(tmp_path / "grid.jsonl"), section)
+
+
+DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(9)]
+
+
+def store_of(documents: list[Document], path: Path) -> Store:
+    return build_store(FakeEncoder(), lambda: iter(documents), path, source="corpus", encoder_name="fake").store
+
+
+def test_a_written_corpus_answers_as_a_store_does(tmp_path: Path) -> None:
+    corpus, store = written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False), store_of(DOCUMENTS, tmp_path / "s")
+    assert isinstance(corpus, Documents)
+    assert isinstance(store, Documents)
+    assert corpus.count == store.count == 9
+    assert corpus.rows(["d3", "x"]).tolist() == store.rows(["d3", "x"]).tolist() == [3, -1]
+    assert corpus.doc_ids([8, 0]) == store.doc_ids([8, 0])
+    assert corpus.texts([2, 2]) == store.texts([2, 2])
+    assert list(all_texts(corpus)) == list(all_texts(store)) == [document.text for document in DOCUMENTS]
+
+
+def test_a_corpus_is_written_once_and_another_is_refused_or_replaced(tmp_path: Path) -> None:
+    first = written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False)
+    changed = (tmp_path / "texts.arrow").stat().st_mtime_ns
+    assert written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False).digest == first.digest
+    assert (tmp_path / "texts.arrow").stat().st_mtime_ns == changed
+    with pytest.raises(DataError, match="must hold the corpus new as it is now, it holds another"):
+        written_corpus(lambda: iter(DOCUMENTS[:4]), tmp_path, source="new", replace=False)
+    assert written_corpus(lambda: iter(DOCUMENTS[:4]), tmp_path, source="new", replace=True).count == 4
+
+
+def test_a_faulty_or_empty_corpus_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match='"d0" 2 times'):
+        written_corpus(lambda: iter([*DOCUMENTS, DOCUMENTS[0]]), tmp_path, source="corpus", replace=False)
+    with pytest.raises(DataError, match="corpus must hold at least one document, got none"):
+        written_corpus(lambda: iter(()), tmp_path, source="corpus", replace=False)
+    assert not (tmp_path / CORPUS_FILE).exists()
+
+
+def test_rows_in_a_store_of_the_same_documents_in_any_order(tmp_path: Path) -> None:
+    corpus = written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False)
+    store = store_of(DOCUMENTS[::-1], tmp_path / "s")
+    assert rows_in_store(corpus, store, source="corpus").tolist() == list(range(8, -1, -1))
+    assert rows_in_store(store, store, source="corpus").tolist() == list(range(9))
+    with pytest.raises(DataError, match='every document of corpus, it lacks 2 documents: "d7"; "d8"'):
+        rows_in_store(corpus, store_of(DOCUMENTS[:7], tmp_path / "few"), source="corpus")
+    with pytest.raises(DataError, match="must hold the documents of corpus alone, got 10 and 9"):
+        rows_in_store(corpus, store_of([*DOCUMENTS, Document("more", "more")], tmp_path / "more"), source="corpus")

@@ -1,0 +1,192 @@
+"""Queries with judged documents: BEIR folders, and the runs and judgements of TREC.
+
+TREC writes columns between blanks, one line for each retrieved or judged document. A run has six columns (query, ``Q0``, document, rank,
+score, name of the run), of which query, document and score count: programs that evaluate runs sort by score, and break ties as they like.
+Judgements have four (query, ``0``, document, grade), or three under the header of a BEIR folder.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.text import A_GRADE, GRADING, grade_of, number_of, shown
+from adiabat.data.columns import Columns, first_row, id_value, parsed_rows, text_value
+from adiabat.data.lines import Cursor, text_lines
+from adiabat.data.records import Example, ExampleSet
+from adiabat.data.table_formats import HUB_PREFIX
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, require_path
+
+BEIR_COLUMNS: Mapping[str, str] = {"doc_id": "_id", "text": "text"}
+"""Columns of ``corpus.jsonl`` and ``queries.jsonl``."""
+
+_COMPRESSIONS = ("", ".gz", ".zst")
+_QRELS_HEADER = ("query-id", "corpus-id", "score")
+
+
+@dataclass(slots=True)
+class _Judgements:
+    """The grades of one query's documents, and the location of the first."""
+
+    location: str
+    grades: dict[str, int] = field(default_factory=dict)
+
+
+def is_beir_examples(source: str | Path) -> bool:
+    """Whether `source` is a folder with BEIR's queries and judgements."""
+    if str(source).startswith(HUB_PREFIX):
+        return False
+    return compressed_path(Path(source) / "queries.jsonl") is not None and (Path(source) / "qrels").is_dir()
+
+
+def compressed_path(path: Path) -> Path | None:
+    """The file of that name, or else its compressed one, or None."""
+    return next((file for ending in _COMPRESSIONS if (file := path.with_name(path.name + ending)).is_file()), None)
+
+
+def read_beir_examples(
+    folder: Path, *, split: str | None, usual_split: str, name: str | None, columns: Mapping[str, str] | None
+) -> ExampleSet:
+    """Read the judged queries of a split: scores above 0 are positives with that grade, others judged negatives."""
+    if columns:
+        raise ConfigError(f"columns must be left out for the BEIR folder {folder}, whose names are fixed, got {', '.join(columns)}")
+    split, qrels = _choose_split(folder, split, usual_split)
+    faults = FileFaults()
+    judged = _read_qrels(qrels, faults)
+    texts = _read_queries(folder, judged, faults)
+    faults.raise_if_any()
+    examples = [_judged_example(query_id, text, judged[query_id]) for query_id, text in texts.items()]
+    answered = tuple(example for example in examples if example.positives)
+    if not answered:
+        raise DataError(f"{qrels} must hold at least one score above 0, got none; choose another split")
+    if lost := len(examples) - len(answered):
+        warnings.warn(f"{qrels}: {lost} of {len(examples)} queries have no score above 0 and are left out", stacklevel=3)
+    return ExampleSet(name or f"{folder.resolve().name}/{split}", answered, holds_texts=False, is_judged=True)
+
+
+def _choose_split(folder: Path, split: str | None, usual_split: str) -> tuple[str, Path]:
+    """Name and file of the judgements to read."""
+    endings = tuple(".tsv" + compression for compression in _COMPRESSIONS)
+    paths = {path.name.partition(".tsv")[0]: path for path in sorted((folder / "qrels").iterdir()) if path.name.endswith(endings)}
+    if not paths:
+        raise DataError(f"{folder / 'qrels'} must hold judgements named SPLIT.tsv, got none; check the folder")
+    if split is None:
+        split = next(iter(paths)) if len(paths) == 1 else usual_split
+        if split not in paths:
+            raise DataError(f"{folder} must be read with a split, got none, and there is no {usual_split}; choose {' or '.join(paths)}")
+    if split not in paths:
+        raise DataError(f'{folder} must have the split "{split}", got {", ".join(paths)}; choose one of them')
+    return split, paths[split]
+
+
+def _read_qrels(path: Path, faults: FileFaults) -> dict[str, _Judgements]:
+    _, rows = first_row(read_rows(path, faults=faults, header=_QRELS_HEADER), faults, path)
+    judged: dict[str, _Judgements] = {}
+    for query_id, doc_id, grade, location in parsed_rows(rows, faults, _parse_judgement):
+        grades = judged.setdefault(query_id, _Judgements(location)).grades
+        if (first := grades.setdefault(doc_id, grade)) != grade:
+            faults.add(f'{location}: a document must be judged once, got "{doc_id}" for query "{query_id}" with {first} and {grade}')
+    return judged
+
+
+def _parse_judgement(row: Row) -> tuple[str, str, int, str]:
+    query_id, doc_id = (id_value(row.values[column], column, row.location) for column in _QRELS_HEADER[:2])
+    text = row.values["score"] or ""
+    grade = grade_of(text)
+    if grade is None:
+        raise RowError(f'{row.location}: "score" must be {A_GRADE}, got {shown(text) if text else "nothing"}', advice=GRADING)
+    return query_id, doc_id, grade, row.location
+
+
+def _read_queries(folder: Path, judged: Mapping[str, _Judgements], faults: FileFaults) -> dict[str, str]:
+    """Texts of the judged queries, in file order."""
+    path = compressed_path(folder / "queries.jsonl")
+    if path is None:
+        require_path(folder / "queries.jsonl")
+        return {}
+    columns = Columns(BEIR_COLUMNS)
+
+    def parse(row: Row) -> tuple[str, str, str]:
+        id_column, text_column = columns.require("doc_id", row, "corpus"), columns.require("text", row, "corpus")
+        query_id = id_value(row.values[id_column], id_column, row.location)
+        return query_id, text_value(row.values[text_column], text_column, row.location), row.location
+
+    texts: dict[str, str] = {}
+    ids: set[str] = set()
+    for query_id, text, location in parsed_rows(read_rows(path, faults=faults), faults, parse):
+        if query_id in ids:
+            faults.add(f'{location}: query id must be unique, got "{query_id}" again')
+        ids.add(query_id)
+        if query_id in judged:
+            texts[query_id] = text
+    if not faults.count:  # A query whose own line is at fault would be reported twice.
+        for query_id in (query_id for query_id in judged if query_id not in ids):
+            faults.add(f'{judged[query_id].location}: query must be one of {path.name}, got unknown id "{query_id}"')
+    return texts
+
+
+def _judged_example(query_id: str, text: str, judgements: _Judgements) -> Example:
+    positives = {doc_id: grade for doc_id, grade in judgements.grades.items() if grade > 0}
+    negatives = tuple(doc_id for doc_id, grade in judgements.grades.items() if grade <= 0)
+    return Example(query_id, text, tuple(positives), negatives, tuple(positives.values()), judgements.location)
+
+
+Run = dict[str, dict[str, float]]
+"""Query to document to score."""
+
+Qrels = dict[str, dict[str, int]]
+"""Query to document to grade."""
+
+
+def read_run(path: Path) -> Run:
+    """Read a run."""
+    run: Run = {}
+
+    def fault_of(columns: list[str]) -> str | None:
+        if len(columns) != 6:
+            return f"a line of a run must have 6 columns (query Q0 document rank score name), got {len(columns)}"
+        query, _, document, _, text, _ = columns
+        score = number_of(text)
+        if score is None:
+            return f"score must be a finite number, got {shown(text)}"
+        if document in run.setdefault(query, {}):
+            return f"a query must retrieve a document once, got {shown(document)} again for {shown(query)}"
+        run[query][document] = score
+        return None
+
+    _read_lines(path, fault_of, advice="write these lines as trec_eval reads a run")
+    return run
+
+
+def read_qrels(path: Path) -> Qrels:
+    """Read judgements; of several for a document, the highest grade counts."""
+    qrels: Qrels = {}
+
+    def fault_of(columns: list[str]) -> str | None:
+        if tuple(columns) == _QRELS_HEADER:
+            return None
+        if len(columns) not in (3, 4):
+            return f"a line of judgements must have 4 columns (query 0 document grade), or BEIR's 3, got {len(columns)}"
+        query, document, text = columns[0], columns[-2], columns[-1]
+        grade = grade_of(text)
+        if grade is None:
+            return f"grade must be {A_GRADE}, got {shown(text)}"
+        grades = qrels.setdefault(query, {})
+        grades[document] = max(grade, grades.get(document, grade))
+        return None
+
+    _read_lines(path, fault_of, advice=f"write these lines as trec_eval reads judgements, and {GRADING}")
+    if not any(grade > 0 for grades in qrels.values() for grade in grades.values()):
+        raise DataError(f"{path} must judge a document above 0 for some query, got none; check its columns")
+    return qrels
+
+
+def _read_lines(path: Path, fault_of: Callable[[list[str]], str | None], *, advice: str) -> None:
+    """Pass the columns of each line to a function that stores them or returns their fault."""
+    require_path(path)
+    faults = FileFaults()
+    for number, line, is_valid in text_lines(path, faults, Cursor()):
+        if is_valid and (columns := line.split()) and (fault := fault_of(columns)):
+            faults.add(f"{path}:{number}: {fault}", advice)
+    faults.raise_if_any()
