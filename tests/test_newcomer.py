@@ -61,11 +61,7 @@ def score_odd_one_out(model: DualEncoder, near: ParallelTexts, far: ParallelText
 ODD_READER = """def _odd_one_out(section: OddOneOutTask, _: int) -> LoadedTask:
     near = read_parallel_texts(section.data, a=section.a, b=section.b, split=section.split, where=section.where)
     far = read_parallel_texts(section.data, a=section.a, b=section.odd, split=section.split, where=section.where)
-
-    def score(model: DualEncoder, name: str, watch: Watch) -> TaskScores:
-        return score_odd_one_out(model, near, far, side=section.side, name=name, watch=watch)
-
-    return _of_texts(section, near, score, far.b)
+    return _of_texts(section, near, partial(score_odd_one_out, near=near, far=far), far.b)
 
 
 """
