@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,23 @@ ODD_READER = """def _odd_one_out(section: OddOneOutTask, _: int) -> LoadedTask:
 """
 
 
+COMMANDS = """
+import contextlib, io, json, sys
+from adiabat.cli import main
+
+def run(words):
+    sys.argv = ["adiabat", *words]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            main()
+        except SystemExit as end:
+            return end.code, said.getvalue()
+    return 0, said.getvalue()
+
+print(json.dumps([run(words) for words in json.loads(sys.argv[1])]))
+"""
+
+
 class Copy:
     """A copy of the package that a test may change."""
 
@@ -91,11 +109,13 @@ class Copy:
         path.write_text(changed, encoding="utf-8")
         self.touched = list(dict.fromkeys([*self.touched, module]))
 
-    def run(self, here: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        """A command of the changed package."""
+    def run(self, here: Path, *commands: Sequence[str]) -> list[tuple[int, str]]:
+        """Exit code and messages of commands of the changed package, which one process runs."""
         environment = {**os.environ, "PYTHONPATH": str(self.package.parent), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "adiabat", *words]
-        return subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", COMMANDS, json.dumps(commands)], cwd=here, env=environment, capture_output=True, text=True, check=True
+        )
+        return [(code, said) for code, said in json.loads(done.stdout)]
 
 
 def documented(thing: str) -> str:
@@ -104,39 +124,35 @@ def documented(thing: str) -> str:
     return text.split(f"- **{thing}**")[1].split("\n- **")[0]
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Copy:
-    """A fresh copy of the package."""
-    return Copy(tmp_path)
-
-
-def test_a_loss_takes_a_function_and_a_settings_class(copy: Copy, tmp_path: Path) -> None:
-    copy.append("losses/in_batch.py", HINGE)
-    copy.insert("config/training_choices.py", "TrainLoss = Annotated[", HINGE_SETTINGS)
-    copy.insert("config/training_choices.py", "InBatchSoftmax | SamToNe | Pair | Triplet", "CosineHinge | ")
-    assert all(f"`{module}`" in documented("A loss") for module in copy.touched)
-    save_tiny(tmp_path / "model")
-    lines(tmp_path / "pairs.jsonl", [{"query": f"question {number}", "pos": [f"answer {number % 7}"]} for number in range(20)])
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, pairs, and rows of texts."""
+    folder = tmp_path_factory.mktemp("here")
+    save_tiny(folder / "model")
+    lines(folder / "pairs.jsonl", [{"query": f"question {number}", "pos": [f"answer {number % 7}"]} for number in range(20)])
     settings = {
         "job": {"model": "model", "data": "pairs.jsonl"},
         "data": {"cache": "cache", "validation_fraction": 0.2},
         "train": {"batch_size": 4, "steps": 2, "loss": {"kind": "cosine_hinge", "margin": 3.0}},
     }
-    (tmp_path / "run.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
-    refused = copy.run(tmp_path, "train", "run.toml", "--out", "job", "--set", "train.loss.weight=0.5")
-    assert refused.returncode == 2
-    assert "train.loss.weight" in refused.stderr
-    assert "cosine_hinge" in refused.stderr
-    trained = copy.run(tmp_path, "train", "run.toml", "--out", "job")
-    assert trained.returncode == 0, trained.stderr
-    log = [json.loads(line) for line in (tmp_path / "job" / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    losses = [row["loss"] for row in log if "loss" in row]
-    # 3 minus a cosine.
-    assert losses
-    assert all(2 <= loss <= 4 for loss in losses)
+    (folder / "run.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
+    # Equal texts have cosine 1, so three of the four rows are right.
+    rows = [{"a": f"text {n}", "b": f"text {n}", "odd": f"other {n * 7}"} for n in range(3)] + [{"a": "c", "b": "d e f", "odd": "c"}]
+    lines(folder / "rows.jsonl", rows)
+    suite = {"measure": {"resamples": 100}, "tasks": [{"kind": "odd_one_out", "data": "rows.jsonl"}]}
+    (folder / "suite.toml").write_text(tomli_w.dumps(suite), encoding="utf-8")
+    return folder
 
 
-def test_a_task_takes_a_kind_a_settings_class_a_reader_and_a_score(copy: Copy, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def said(here: Path) -> Sequence[tuple[int, str]]:
+    """What three commands say once both are added: one with a wrong setting of the loss, one that trains with it, one that measures."""
+    copy = Copy(here)
+    copy.append("losses/in_batch.py", HINGE)
+    copy.insert("config/training_choices.py", "TrainLoss = Annotated[", HINGE_SETTINGS)
+    copy.insert("config/training_choices.py", "InBatchSoftmax | SamToNe | Pair | Triplet", "CosineHinge | ")
+    assert all(f"`{module}`" in documented("A loss") for module in copy.touched)
+    copy.touched.clear()
     copy.insert("results/suite_result.py", '    "mteb",\n]', '    "odd_one_out",\n')
     copy.insert("report/suite_headline.py", '    "mteb": "mteb",\n', '    "odd_one_out": "odd one out",\n')
     copy.insert("config/tasks.py", "AnyTask = Annotated[", ODD_SETTINGS)
@@ -147,14 +163,25 @@ def test_a_task_takes_a_kind_a_settings_class_a_reader_and_a_score(copy: Copy, t
     copy.insert("evaluation/task_kinds.py", "_READERS: Mapping", ODD_READER)
     copy.insert("evaluation/task_kinds.py", "    MtebTask: _mteb,\n", "    OddOneOutTask: _odd_one_out,\n")
     assert all(f"`{module}`" in documented("A task") for module in copy.touched)
-    save_tiny(tmp_path / "model")
-    # Equal texts have cosine 1, so three of the four rows are right.
-    rows = [{"a": f"text {n}", "b": f"text {n}", "odd": f"other {n * 7}"} for n in range(3)] + [{"a": "c", "b": "d e f", "odd": "c"}]
-    lines(tmp_path / "rows.jsonl", rows)
-    suite = {"measure": {"resamples": 100}, "tasks": [{"kind": "odd_one_out", "data": "rows.jsonl"}]}
-    (tmp_path / "suite.toml").write_text(tomli_w.dumps(suite), encoding="utf-8")
-    measured = copy.run(tmp_path, "evaluate", "model", "--suite", "suite.toml", "--out", "out")
-    assert measured.returncode == 0, measured.stderr
-    result = json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))
+    train = ("train", "run.toml", "--out", "job")
+    return copy.run(here, (*train, "--set", "train.loss.weight=0.5"), train, ("evaluate", "model", "--suite", "suite.toml", "--out", "out"))
+
+
+def test_a_loss_takes_a_function_and_a_settings_class(here: Path, said: Sequence[tuple[int, str]]) -> None:
+    (code, refused), trained, _ = said
+    assert code == 2
+    assert "train.loss.weight" in refused
+    assert "cosine_hinge" in refused
+    assert trained[0] == 0, trained
+    log = [json.loads(line) for line in (here / "job" / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    losses = [row["loss"] for row in log if "loss" in row]
+    # 3 minus a cosine.
+    assert losses
+    assert all(2 <= loss <= 4 for loss in losses)
+
+
+def test_a_task_takes_a_kind_a_settings_class_a_reader_and_a_score(here: Path, said: Sequence[tuple[int, str]]) -> None:
+    assert said[2][0] == 0, said[2]
+    result = json.loads((here / "out" / "result.json").read_text(encoding="utf-8"))
     assert [score["value"] for score in result["scores"]] == [0.75]
-    assert "odd one out" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "odd one out" in (here / "out" / "report.html").read_text(encoding="utf-8")
