@@ -221,8 +221,8 @@ def _tables(teachers: Any, student: Any, out: Any, lessons: Mapping[str, Sequenc
         "student": None if student is None else path_of(student, "student"),
         "out": None if out is None else path_of(out, "out"),
     }
-    tables = {"distill": distill, "lessons": lessons}
     return {
-        section: {**table_of(options.get(section), section), **{key: value for key, value in table.items() if value}}
-        for section, table in tables.items()
+        section: table
+        for section, values in {"distill": distill, "lessons": lessons}.items()
+        if (table := {**table_of(options.get(section), section), **{key: value for key, value in values.items() if value}})
     }

@@ -111,4 +111,4 @@ def _settings(model: Any, data: Any, out: Any, settings: SettingsLike, options: 
         "out": None if out is None else path_of(out, "out"),
     }
     job = {**table_of(options.get("job"), "job"), **{name: value for name, value in job.items() if value is not None}}
-    return settings_of(TrainSettings, settings, {**options, "job": job}, section="train", function=function)
+    return settings_of(TrainSettings, settings, {**options, "job": job} if job else options, section="train", function=function)
