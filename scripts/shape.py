@@ -32,8 +32,8 @@ places rest said seen shown some taken there thing things told wanted way what w
 
 COUNT_AT_EXIT = """
 import atexit, os, sys
-count = lambda: sum(name.partition(".")[0] == "adiabat" for name in sys.modules)
-atexit.register(lambda: print("modules", count(), file=sys.stderr))
+count = lambda *start: sum(tuple(name.split(".")[: len(start)]) == start for name in sys.modules)
+atexit.register(lambda: print("modules", count("adiabat"), count("adiabat", "report"), file=sys.stderr))
 from adiabat.cli import main
 main()
 """
@@ -135,8 +135,9 @@ def modules_loaded() -> Iterator[tuple[str, str, str]]:
             environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": folder}
             command = [sys.executable, "-c", COUNT_AT_EXIT, *words]
             process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+            modules, of_page = process.stderr.split()[-2:]
             if goal:
-                yield f"modules loaded by adiabat {name}", process.stderr.split()[-1], f"<= {goal}"
+                yield f"modules loaded by adiabat {name}", f"{modules}, {of_page} of them for its page", f"<= {goal}"
 
 
 def main() -> None:
