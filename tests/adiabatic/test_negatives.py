@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from adiabat.adiabatic.negatives import gather_ragged, listed_negatives, mined_negatives_note, negative_chooser, short_lists_note
+from adiabat.adiabatic.negatives import listed_negatives, mined_negatives_note, negative_chooser, short_lists_note
 from adiabat.core.errors import ConfigError, DataError, JobError
 from adiabat.core.ragged import Ragged
 from adiabat.store.addressing import AddressedSet
@@ -176,12 +176,6 @@ def test_a_store_that_is_too_small_is_refused(store: Store, source: str) -> None
     assert len(chosen(examples, store, negatives="random", per_query=3)[1]) == 3
     with pytest.raises(DataError, match=r"must hold at least 7 documents for tune.negatives.per_query = 4 beside .*, got 6; lower it"):
         negative_chooser(section(negatives=source, per_query=4), examples, store, seed=0)
-
-
-def test_vectors_are_gathered_list_after_list(store: Store) -> None:
-    found = gather_ragged(store, Ragged.of([[4, 1], [], [4]]), torch.device("cpu"))
-    np.testing.assert_array_equal(found.numpy(), random_vectors(6)[[4, 1, 4]])
-    assert gather_ragged(store, Ragged.of([[], []]), torch.device("cpu")).shape == (0, 16)
 
 
 @pytest.mark.parametrize("source", ["random", "hardest"])

@@ -28,10 +28,14 @@ def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store
     listed = settings.negatives.kind == "examples"
     if listed:
         _require_listed(examples, settings)
-        _require_contrast(examples, settings)
         if not _without_negatives(examples, settings):
             return lambda rows, step, query: listed_negatives(examples, rows, settings)
-    _require_enough(examples, store, count)
+    largest = int(examples.known.lengths.max()) + count
+    if store.count < largest:
+        raise DataError(
+            f"{store.path} must hold at least {largest} documents for tune.negatives.per_query = {count} beside a query's positives, "
+            f"got {store.count}; lower it"
+        )
     if settings.negatives.kind == "random":
         return lambda rows, step, query: _random(examples.known.take(rows), store.count, count, step_generator(seed, step))
     assert settings.loss.distance is not None
@@ -57,16 +61,12 @@ def _listed_or(hardest: Chooser, examples: AddressedSet, settings: TuneSection) 
     return choose
 
 
-def _require_enough(examples: AddressedSet, store: Store, count: int) -> None:
-    largest = int(examples.known.lengths.max()) + count
-    if store.count < largest:
-        raise DataError(
-            f"{store.path} must hold at least {largest} documents for tune.negatives.per_query = {count} beside a query's positives, "
-            f"got {store.count}; lower it"
-        )
-
-
 def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:
+    if settings.batch_size == 1 and not len(examples.negatives.values):
+        raise ConfigError(
+            f"tune.batch_size must be at least 2 where no negatives are listed, got 1: {examples.name} lists none, so a query has no "
+            "document to be told apart from; raise it, or set tune.negatives = hardest or random"
+        )
     short = int((examples.negatives.lengths < settings.negatives.difficulty).sum())
     if settings.negatives.difficulty > 1 and short:
         raise DataError(
@@ -82,11 +82,7 @@ def _without_negatives(examples: AddressedSet, settings: TuneSection) -> int:
 
 
 def mined_negatives_note(examples: AddressedSet, settings: TuneSection) -> str | None:
-    """What becomes of queries that list no negatives.
-
-    Returns:
-        A sentence; None where there are no such queries, or they need none.
-    """
+    """What becomes of queries that list no negatives; None where there are none, or they need none."""
     bare = _without_negatives(examples, settings)
     if not bare:
         return None
@@ -96,20 +92,8 @@ def mined_negatives_note(examples: AddressedSet, settings: TuneSection) -> str |
     )
 
 
-def _require_contrast(examples: AddressedSet, settings: TuneSection) -> None:
-    if settings.batch_size == 1 and not len(examples.negatives.values):
-        raise ConfigError(
-            f"tune.batch_size must be at least 2 where no negatives are listed, got 1: {examples.name} lists none, so a query has no "
-            "document to be told apart from; raise it, or set tune.negatives = hardest or random"
-        )
-
-
 def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | None:
-    """What becomes of queries that list fewer negatives than are wanted of each.
-
-    Returns:
-        A sentence; None where there are no such queries, or the negatives are not the listed ones.
-    """
+    """What becomes of queries that list fewer negatives than each should; None where there are none, or listed ones are not taken."""
     needed, lengths = settings.negatives.per_query + settings.negatives.difficulty - 1, examples.negatives.lengths
     short = int((lengths < needed).sum()) - _without_negatives(examples, settings)
     # Under the softmax, queries of a data set without any negatives are told apart within the batch, which is what was asked for.
@@ -155,8 +139,3 @@ def _hardest(known: Ragged, store: Store, size: int, query: Float[Tensor, "b e"]
     embeddings = query.detach().float().cpu().numpy()
     hits = search(store, embeddings, size, similarity=similarity, excluded=[known[index] for index in range(len(known))])
     return Ragged.of(row[row >= 0] for row in hits.rows)
-
-
-def gather_ragged(store: Store, rows: Ragged, device: torch.device) -> Float[Tensor, "n e"]:
-    """Vectors of all lists, one after another."""
-    return torch.from_numpy(store.gather(rows.values)).to(device, non_blocking=True)

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from adiabat.adiabatic.negatives import Chooser, gather_ragged, listed_negatives
+from adiabat.adiabatic.negatives import Chooser, listed_negatives
 from adiabat.adiabatic.regularization import Guard, Look, Rehearsal
 from adiabat.config.training_choices import StoreTuning, TripletTuning
 from adiabat.config.tuning import TuneSection
@@ -63,32 +63,19 @@ def store_softmax(
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}; 0.05 is common for cosines")
-    scaled = unit_rows if unit else _as_given
+    scaled: Callable[[Tensor], Tensor] = unit_rows if unit else lambda vectors: vectors
     loss: Tensor = _StoreSoftmax.apply(scaled(query.float()), scaled(positive), known, blocks, temperature, scaled)  # type: ignore[no-untyped-call]
     return loss
 
 
 def in_blocks(store: Store, device: torch.device, *, block_rows: int = BLOCK_ROWS) -> Blocks:
-    """A store for `store_softmax`.
-
-    Args:
-        store: Its vectors are read anew for each pass.
-        device: Where to.
-        block_rows: Documents of a block, > 0.
-
-    Returns:
-        Its documents in float32.
-    """
+    """A store for `store_softmax`: its documents in float32, read anew for each pass."""
 
     def blocks() -> Iterator[tuple[int, Float[Tensor, "b e"]]]:
         for start, vectors in store.blocks(block_rows):
             yield start, torch.from_numpy(vectors).to(device, non_blocking=True).float()
 
     return blocks
-
-
-def _as_given(vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:
-    return vectors
 
 
 class _StoreSoftmax(torch.autograd.Function):
@@ -215,7 +202,7 @@ class StoredDocuments:
             return store_softmax(
                 query, positive, examples.known.take(rows), blocks, temperature=loss.temperature, unit=self.distance == "cosine"
             )
-        negative = gather_ragged(self.store, negatives, query.device)
+        negative = torch.from_numpy(self.store.gather(negatives.values)).to(query.device, non_blocking=True)
         if isinstance(loss, TripletTuning):
             lists = negative.view(len(rows), -1, negative.shape[-1])
             return triplet_margin(query, positive, lists, margin=loss.margin, distance=self.distance)
@@ -291,15 +278,7 @@ class StoredDocuments:
 
 
 def pairs(positives: Ragged, negatives: Ragged) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-    """Every (query, positive, negative).
-
-    Args:
-        positives: Rows per query.
-        negatives: Rows per query.
-
-    Returns:
-        Number of the query, row of the positive, row of the negative; one entry per pair.
-    """
+    """Every pair of a positive and a negative of one query: number of the query, rows of both."""
     counts = positives.lengths * negatives.lengths
     query = np.repeat(np.arange(len(positives)), counts)
     near = [np.repeat(positives[i], len(negatives[i])) for i in range(len(positives))]
