@@ -12,7 +12,6 @@ from adiabat.core.errors import DataError
 from adiabat.core.text import shown
 from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, split_name, text_value
 from adiabat.data.judgements import is_beir_examples, read_beir_examples
-from adiabat.data.language_grids import read_grid
 from adiabat.data.lines import START, Cursor, RowPosition
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
 from adiabat.data.table_headers import Layout
@@ -52,6 +51,9 @@ def read_examples(
         return read_beir_examples(Path(source), split=split, usual_split=usual_split, name=name, columns=columns)
     table = Table.open(source, columns, split=split, wanted=_WANTED)
     if table.layout == "grid":
+        # Loaded where there is a grid to read.
+        from adiabat.data.language_grids import read_grid
+
         return read_grid(table, name=name or table.name)
     examples = list(table.parsed(parse_example))
     if table.columns.labelled:

@@ -13,9 +13,8 @@ from pathlib import Path
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import A_GRADE, GRADING, grade_of, number_of, shown
 from adiabat.data.columns import Columns, first_row, id_value, parsed_rows, text_value
-from adiabat.data.lines import Cursor, text_lines
+from adiabat.data.lines import HUB_PREFIX, Cursor, text_lines
 from adiabat.data.records import Example, ExampleSet
-from adiabat.data.table_formats import HUB_PREFIX
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, require_path
 
 BEIR_COLUMNS: Mapping[str, str] = {"doc_id": "_id", "text": "text"}

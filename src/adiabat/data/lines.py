@@ -12,6 +12,9 @@ import pyarrow as pa
 
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, Faults
 
+HUB_PREFIX = "hf:"
+"""Prefix of a name on the hub."""
+
 CODECS: Mapping[str, Literal["gzip", "zstd"]] = {".gz": "gzip", ".zst": "zstd"}
 """Ending of a compressed file to its compression."""
 

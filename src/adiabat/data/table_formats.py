@@ -8,10 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from adiabat.core.errors import DataError
-from adiabat.data.lines import require_plain
-
-HUB_PREFIX = "hf:"
-"""Prefix of a name on the hub."""
+from adiabat.data.lines import HUB_PREFIX, require_plain
 
 VALIDATED_ROWS = 1_000
 """Rows of a data set on disk that are validated together."""

@@ -18,8 +18,7 @@ from typing import Any, Literal
 from adiabat.core.errors import ConfigError, DataError, Faults
 from adiabat.core.files import reading
 from adiabat.core.text import shown
-from adiabat.data.lines import CODECS, Cursor, byte_lines, require_plain, text_lines
-from adiabat.data.table_formats import HUB_PREFIX, dataset_rows, dataset_size, parquet_paths, parquet_rows, parquet_size
+from adiabat.data.lines import CODECS, HUB_PREFIX, Cursor, byte_lines, require_plain, text_lines
 from adiabat.data.table_headers import Header, header_of
 
 
@@ -134,10 +133,11 @@ def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
     ends, is not counted.
     """
     form = table_form(source)
-    if form == "parquet":
-        return parquet_size(Path(source))
-    if form in ("saved", "hub"):
-        return dataset_size(str(source), split=split)
+    if form in ("parquet", "saved", "hub"):
+        # Loaded where a source has one of these formats.
+        from adiabat.data.table_formats import dataset_size, parquet_size
+
+        return parquet_size(Path(source)) if form == "parquet" else dataset_size(str(source), split=split)
     if form == "csv":
         return None
     lines = sum(1 for _, line in byte_lines(Path(source), Cursor()) if line.strip())
@@ -187,7 +187,7 @@ def table_name(source: str | Path) -> str:
 def _folder_form(path: Path) -> Form:
     if (path / "dataset_info.json").exists() or (path / "dataset_dict.json").exists():
         return "saved"
-    if parquet_paths(path):
+    if any(path.rglob("*.parquet")):
         return "parquet"
     names = sorted(os.listdir(path))
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
@@ -205,6 +205,8 @@ def _rows(
         return _json_rows(Path(source), faults, position)
     if form in ("csv", "tsv"):
         return _delimited_rows(Path(source), faults, position, form=form, expected=header)
+    from adiabat.data.table_formats import dataset_rows, parquet_rows
+
     if form == "parquet":
         return _counted(parquet_rows(Path(source), after=position.rows), position)
     rows = dataset_rows(str(source), split=split, after=position.rows, streaming=cursor is not None)

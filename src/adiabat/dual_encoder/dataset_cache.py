@@ -22,8 +22,8 @@ from adiabat.core.checksums import digest_of, require_seal, seal
 from adiabat.core.errors import DataError, StoreError
 from adiabat.core.files import read_json, reading, user_cache, write_json
 from adiabat.core.ragged import Ragged
+from adiabat.data.lines import HUB_PREFIX
 from adiabat.data.pair_sets import EQUAL_TEXTS, PairBuilder, PairSet, TextList, Texts, text_numbers
-from adiabat.data.table_formats import HUB_PREFIX
 from adiabat.store.corpus_files import ID_BATCH, TEXT_BATCH, StringColumn, StringColumnWriter
 
 FORMAT = 4
