@@ -23,7 +23,7 @@ def plain(text: str) -> str:
 def printed(result: Record, width: int = 80) -> str:
     """The terminal tables of a record."""
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None).print(*(table.to_terminal() for table in pages.terminal(result)))
+    Console(file=out, width=width, color_system=None).print(*pages.terminal_tables(result))
     return plain(out.getvalue())
 
 

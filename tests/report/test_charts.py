@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from adiabat.report.chart_style import BAD, GOOD, MUTED, drawing, heat_scale
+from adiabat.report.chart_style import BAD, GOOD, MUTED, drawing, heat_colours
 from adiabat.report.charts import Chart, ForestRow, Line, Panel, Spread, bars, curves, forest, histogram, scatter
 
 POINTS = [(float(x), 2.0**-x) for x in range(10)]
@@ -89,6 +89,5 @@ def test_letters_contrast_with_their_ground(scheme: str, ink: str, ground: str) 
 @pytest.mark.parametrize("compared", [True, False])
 def test_letters_of_a_heat_map_contrast_with_every_cell(compared: bool) -> None:
     values = np.linspace(-5.0, 5.0, 101) if compared else np.linspace(0.0, 1.0, 101)
-    scale = heat_scale(values, compared=compared)
-    for value in values.tolist():
-        assert contrast(scale.colour(value), scale.text_colour(value)) >= 4.5
+    colours = heat_colours(values, compared=compared)
+    assert all(contrast(*colours(value)) >= 4.5 for value in values.tolist())

@@ -78,7 +78,7 @@ def answer(result: str | dict[str, Any]) -> None:
 
 def show(record: "Record", *, as_json: bool, location: Path | str | None) -> None:
     """Print the table and the notes of a record on stderr; its location, or with ``--json`` all of it, on stdout."""
-    from adiabat.report.summaries import notes, terminal_tables
+    from adiabat.report.pages import notes, terminal_tables
 
     PEOPLE.print(*terminal_tables(record))
     for sentence in notes(record):

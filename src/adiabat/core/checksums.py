@@ -1,18 +1,18 @@
-"""Checksums of files that belong together: taken when they are whole, compared when they are read."""
+"""Checksums of files that belong together and of lines that a run adds: taken when they are whole, compared when they are read."""
 
 import hashlib
 import json
 import os
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from io import BufferedWriter, BytesIO, FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adiabat.core.errors import AdiabatError, DataError
-from adiabat.core.files import read_json, reading, write_bytes, write_json, write_text
+from adiabat.core.files import CHECKSUM, read_json, reading, write_bytes, write_json, write_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,11 +62,7 @@ class DigestedFile(BufferedWriter):
         self._size = 0
 
     def write(self, content: "bytes | memoryview") -> int:  # type: ignore[override]
-        """Write bytes at the end.
-
-        Args:
-            content: The bytes.
-        """
+        """Write bytes at the end."""
         self._hash.update(content)
         self._size += (written := super().write(content))
         return written
@@ -174,3 +170,68 @@ def _remember(states: Mapping[str, object], folder: Path) -> None:
     # A folder that is read-only, or full, is checked anew each time.
     with suppress(DataError):
         write_text(json.dumps(states), folder / CHECKED)
+
+
+LINE_DIGITS = 16
+"""Hexadecimal digits of the SHA-256 of a line."""
+
+
+class Line(NamedTuple):
+    """A JSON object and the checksum of it and of all lines before it, which is "" in a file of an earlier version."""
+
+    row: dict[str, Any]
+    checksum: str
+
+    def __str__(self) -> str:
+        """The line as it stands in the file."""
+        return json.dumps({**self.row, **({CHECKSUM: self.checksum} if self.checksum else {})}, allow_nan=True) + "\n"
+
+
+def line_of(row: Mapping[str, Any], *, after: str = "") -> Line:
+    """Give a row its checksum, which follows that of the line before."""
+    text = json.dumps(row, sort_keys=True, separators=(",", ":"))
+    return Line(dict(row), hashlib.sha256(f"{after}{text}".encode()).hexdigest()[:LINE_DIGITS])
+
+
+def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[Line]:
+    """Read lines that were written one by one; a last one that was cut off is left out."""
+    with reading(path, remedy=remedy, error=error):
+        *whole, rest = path.read_bytes().split(b"\n")
+    before: str | None = ""
+    for number, text in enumerate(whole, start=1):
+        with reading(Path(f"{path}:{number}"), remedy=remedy, error=error):
+            line = _line(text, before)
+            if before and not line.checksum:
+                raise ValueError("it has no checksum, while the line before it has one")
+        yield line
+        # What follows a line without a checksum cannot be compared with it.
+        before = line.checksum or None
+    if rest and (last := _last_line(rest, before)):
+        yield last
+
+
+def last_checksum(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> str:
+    """Checksum of the last line; "" where there is none."""
+    if not path.exists():
+        return ""
+    with reading(path, remedy=remedy, error=error):
+        _, _, text = path.read_bytes().removesuffix(b"\n").rpartition(b"\n")
+        return _line(text, None).checksum if text else ""
+
+
+def _line(text: bytes, before: str | None) -> Line:
+    row = json.loads(text.decode("utf-8"))
+    if not isinstance(row, dict):
+        raise TypeError(f"a JSON {type(row).__name__}, not an object")
+    checksum = row.pop(CHECKSUM, "")
+    if checksum and before is not None and checksum != line_of(row, after=before).checksum:
+        raise ValueError("its content, or a line before it, does not match its checksum")
+    return Line(row, checksum)
+
+
+def _last_line(text: bytes, before: str | None) -> Line | None:
+    """The last line, where all but its end of line is there."""
+    try:
+        return _line(text, before)
+    except (ValueError, TypeError, RecursionError):
+        return None

@@ -54,12 +54,7 @@ class DivergedError(JobError):
     what: str
 
     def __init__(self, what: str, advice: str) -> None:
-        """Say what was found, and what to do.
-
-        Args:
-            what: Was found.
-            advice: For who runs it.
-        """
+        """Say what was found, and what to do."""
         # Both, so that it can go from process to process.
         super().__init__(what, advice)
         self.what = what
@@ -84,43 +79,24 @@ class Faults:
     """What is wrong with something: all of it counted, the first few in words, so that a file full of faults costs no memory."""
 
     def __init__(self, *, shown: int = 10) -> None:
-        """Begin with none.
-
-        Args:
-            shown: How many are spelled out, > 0.
-        """
+        """Begin with none; `shown` of them will be spelled out."""
         self.count = 0
         self._shown = shown
         self._first: list[str] = []
 
     def add(self, phrase: str) -> None:
-        """Note one fault.
-
-        Args:
-            phrase: Best with its file and line.
-        """
+        """Note one fault, best with its file and line."""
         self.count += 1
         if len(self._first) < self._shown:
             self._first.append(phrase)
 
     def extend(self, phrases: Iterable[str]) -> None:
-        """Note several faults.
-
-        Args:
-            phrases: One for each.
-        """
+        """Note several faults."""
         for phrase in phrases:
             self.add(phrase)
 
     def told(self, of: str = "faults") -> str:
-        """All of them in one line.
-
-        Args:
-            of: What is counted, in the plural.
-
-        Returns:
-            The one phrase as it is, or the count and the first of them.
-        """
+        """All of them in one line: the one phrase as it is, or the count with its plural noun and the first of them."""
         head = "; ".join(self._first)
         if self.count == 1:
             return head
@@ -129,16 +105,7 @@ class Faults:
 
 
 def several(phrases: Iterable[str], *, of: str = "faults", shown: int = 10) -> str:
-    """Join phrases into one line: how many, then the first few.
-
-    Args:
-        phrases: One for each fault, best with its file and line.
-        of: What is counted, in the plural.
-        shown: How many are spelled out, > 0.
-
-    Returns:
-        As `Faults.told`.
-    """
+    """Join phrases into one line, as `Faults.told` does."""
     faults = Faults(shown=shown)
     faults.extend(phrases)
     return faults.told(of)
@@ -149,14 +116,7 @@ OUT_OF_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc", "Cannot allocate memor
 
 
 def is_out_of_memory(fault: BaseException) -> bool:
-    """Whether memory did not suffice, which a smaller batch may mend.
-
-    Args:
-        fault: Any.
-
-    Returns:
-        True of Python, of the system, of a GPU (known by its name: torch may not be loaded), and of libraries that have no class for it.
-    """
+    """Whether memory did not suffice: of Python, of the system, or of a GPU (known by its name, since torch may not be loaded)."""
     if isinstance(fault, MemoryError) or type(fault).__name__ == "OutOfMemoryError":
         return True
     return (isinstance(fault, OSError) and fault.errno == errno.ENOMEM) or any(phrase in str(fault) for phrase in OUT_OF_MEMORY)

@@ -157,8 +157,13 @@ def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -
 
 def write_together(contents: Mapping[Path, str | bytes]) -> None:
     """Write files that belong together, text as UTF-8: none takes its place before all of them are on disk."""
-    with ExitStack() as cleaning:
-        parts = {path: _part(content, path, cleaning) for path, content in contents.items()}
+    with ExitStack() as stack:
+        parts: dict[Path, Path] = {}
+        for path, content in contents.items():
+            with writing_to(path):
+                parts[path], file = stack.enter_context(_part_of(path))
+                file.write(content.encode("utf-8") if isinstance(content, str) else content)
+                _sync(file)
         for path, part in parts.items():
             with writing_to(path):
                 part.replace(path)
@@ -167,51 +172,35 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
 @contextmanager
 def writing_whole(path: Path) -> Iterator[BinaryIO]:
     """Write a file piece by piece that takes its place once it is on disk."""
-    with ExitStack() as cleaning, writing_to(path):
-        part, file = _open_part(path, cleaning)
+    with writing_to(path), _part_of(path) as (part, file):
         yield file
         _sync(file)
         part.replace(path)
 
 
-def _part(content: str | bytes, path: Path, cleaning: ExitStack) -> Path:
-    """The content in a file beside the one that it will be, locked until it is in its place."""
-    with writing_to(path):
-        part, file = _open_part(path, cleaning)
-        file.write(content.encode("utf-8") if isinstance(content, str) else content)
-        _sync(file)
-    return part
-
-
-def _open_part(path: Path, cleaning: ExitStack) -> tuple[Path, BinaryIO]:
-    part, file = _own_part(path)
-    cleaning.enter_context(file)
-    cleaning.callback(_remove, part, file)
-    return part, file
-
-
-def _sync(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _own_part(path: Path) -> tuple[Path, BinaryIO]:
-    """An empty file that no other process writes: one that a killed process left is taken again, so that none stay."""
+@contextmanager
+def _part_of(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """An empty file that no other process writes, beside the one that it will be: one that a killed process left is taken again."""
     for number in count():
         part = path.with_name(f".{path.name}.part{number}")
         file = os.fdopen(os.open(part, os.O_CREAT | os.O_WRONLY, 0o666), "wb")
         # Its writer may have put it into its place since it was opened.
         if take_lock(file.fileno()) and _is_at(part, file):
-            file.truncate(0)
-            return part, file
+            break
         file.close()
-    raise AssertionError("numbers do not end")
+    with file:
+        try:
+            file.truncate(0)
+            yield part, file
+        finally:
+            # Once it took its place, another process may have begun one of the same name.
+            if _is_at(part, file):
+                part.unlink()
 
 
-def _remove(part: Path, file: BinaryIO) -> None:
-    """Remove a part that did not take its place; once it did, another process may have begun one of the same name."""
-    if _is_at(part, file):
-        part.unlink()
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _is_at(path: Path, file: BinaryIO) -> bool:

@@ -4,25 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 
-def _ignore_note(sentence: str) -> None:
-    """Say nothing."""
-
-
-def _ignore_progress(label: str, done: int, total: int) -> None:
-    """Show nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Two functions that long work calls; both do nothing unless given.
+    """Two functions that long work calls: with a sentence, and with what is being done, how much of it is done and how much there is."""
 
-    Attributes:
-        note: Takes one sentence.
-        progress: Takes what is being done, how much of it is done, and how much there is.
-    """
-
-    note: Callable[[str], None] = _ignore_note
-    progress: Callable[[str, int, int], None] = _ignore_progress
+    note: Callable[[str], None] = lambda sentence: None
+    progress: Callable[[str, int, int], None] = lambda label, done, total: None
 
     def under(self, title: str, *, note: Callable[[str], None]) -> "Watch":
         """For a part of the work."""

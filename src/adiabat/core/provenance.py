@@ -14,8 +14,8 @@ PACKAGES = ("adiabat", "torch", "transformers", "tokenizers", "numpy", "pyarrow"
 
 def versions(device: str) -> dict[str, str]:
     """Versions of what a result depends on."""
-    found = {name: _version(name) for name in PACKAGES}
-    return {**found, "python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}", "device": device}
+    packages = {name: _version(name) for name in PACKAGES}
+    return {**packages, "python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}", "device": device}
 
 
 def _version(name: str) -> str:
@@ -37,14 +37,9 @@ def packaged_folder(room: str) -> Path:
 
 
 def require_published(path: Path, sha256: str, *, remedy: str = "install adiabat again", error: type[AdiabatError] = DataError) -> Path:
-    """Refuse a file whose bytes are not those it was published with.
-
-    Args:
-        sha256: Of its bytes, in hexadecimal.
-    """
+    """Refuse a file whose bytes are not those it was published with."""
     if not path.is_file():
         raise error(f"{path} must exist, got no such file; {remedy}")
-    found = digest_of(path).sha256
-    if found != sha256:
-        raise error(f"{path} must have the sha256 {sha256}, got {found}; {remedy}")
+    if (actual := digest_of(path).sha256) != sha256:
+        raise error(f"{path} must have the sha256 {sha256}, got {actual}; {remedy}")
     return path

@@ -22,13 +22,9 @@ class Ragged:
 
     @classmethod
     def of(cls, lists: Iterable[Sequence[int] | Int[np.ndarray, " _"]]) -> Self:
-        """Pack lists.
-
-        Args:
-            lists: Any number, some of them perhaps empty.
-        """
-        kept = [np.asarray(one, dtype=np.int64) for one in lists]
-        return cls(np.concatenate([np.empty(0, dtype=np.int64), *kept]), np.cumsum([0, *map(len, kept)]))
+        """Pack lists."""
+        arrays = [np.asarray(numbers, dtype=np.int64) for numbers in lists]
+        return cls(np.concatenate([np.empty(0, dtype=np.int64), *arrays]), np.cumsum([0, *map(len, arrays)]))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

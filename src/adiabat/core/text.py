@@ -6,17 +6,7 @@ from collections.abc import Mapping
 
 IN_WORDS: Mapping[str, str] = {"cosine": "cosine", "dot": "dot product", "distance": "Euclidean distance"}
 
-
-MINUS = "\N{MINUS SIGN}"
-
-
-NO_BREAK = "\N{NO-BREAK SPACE}"
-
-
-DASH = "\N{EN DASH}"
-
-
-UNITS = ("KiB", "MiB", "GiB", "TiB")
+MINUS, DASH, ELLIPSIS, NO_BREAK = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{HORIZONTAL ELLIPSIS}", "\N{NO-BREAK SPACE}"
 
 
 def cut_middle(text: str, *, limit: int) -> str:
@@ -68,20 +58,14 @@ def share(value: float) -> str:
 
 
 def amount(held: int | None) -> str:
-    """An amount of memory.
-
-    Args:
-        held: In bytes; None or 0 where it is not known.
-    """
+    """An amount of memory in bytes; "" where it is not known."""
     if not held:
         return ""
     if held < 2**10:
         return counted(held, "byte")
-    power = min(int(math.log2(held)) // 10, len(UNITS))
-    return f"{held / 2 ** (10 * power):.1f} {UNITS[power - 1]}"
+    power = min(int(math.log2(held)) // 10, 4)
+    return f"{held / 2 ** (10 * power):.1f} {'KMGT'[power - 1]}iB"
 
-
-ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 # Controls (line ends and tabs apart), lone surrogates and non-characters cannot stand in an HTML or SVG text. What overrides the direction
 # of the text behind it, marks of annotations and tags, which nobody sees, make a page or a terminal show other words than are there;
@@ -115,15 +99,9 @@ A_GRADE = f"a whole number from -{LARGEST_GRADE:,} to {LARGEST_GRADE:,}"
 
 GRADING = "grade documents by small whole numbers, such as 0 to 3"
 
-_SHOWN_CHARACTERS = 60
-
 
 def number_of(value: str | int | float) -> float | None:
-    """The number that a value is.
-
-    Returns:
-        The number, None where it is none, or not finite.
-    """
+    """The number that a value is; None where it is none, or not finite."""
     # Python reads 1_0 as 10, and the digits of every script; no other program that reads such files does.
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         return None
@@ -135,15 +113,11 @@ def number_of(value: str | int | float) -> float | None:
 
 
 def grade_of(text: str) -> int | None:
-    """The relevance that a text is.
-
-    Returns:
-        The grade, None where it is not `A_GRADE`.
-    """
+    """The relevance that a text is; None where it is not `A_GRADE`."""
     number = number_of(text)
     return int(number) if number is not None and number.is_integer() and abs(number) <= LARGEST_GRADE else None
 
 
 def shown(value: object) -> str:
     """A value for a message, a text in quotes."""
-    return repr(cut(value, limit=_SHOWN_CHARACTERS)) if isinstance(value, str) else cut(repr(value), limit=_SHOWN_CHARACTERS)
+    return repr(cut(value, limit=60)) if isinstance(value, str) else cut(repr(value), limit=60)

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.config.section import Exhausted
+from adiabat.core.checksums import last_checksum, line_of, read_lines
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import advice_on, reading
-from adiabat.core.json_lines import last_checksum, line_of, read_lines
 from adiabat.data.batch_sampler import window_quotas
 from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.lines import RowPosition

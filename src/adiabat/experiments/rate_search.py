@@ -27,7 +27,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 from adiabat.runs.finish import write_report
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
-from adiabat.runs.row_files import Rows, parquet_rows
+from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import FREE_RUNS, Rules, is_described, require_same
 from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import read_log
@@ -162,7 +162,7 @@ def search_rates(context: TuningContext, folder: Path, *, settings: TuneSettings
     return found
 
 
-def _rows_at(path: Path, measure: str) -> Rows[str, RateTrial]:
+def _rows_at(path: Path, measure: str) -> Rows[RateTrial]:
     """The trials that are over."""
 
     def fault(row: RateTrial) -> str:
@@ -174,7 +174,7 @@ def _rows_at(path: Path, measure: str) -> Rows[str, RateTrial]:
         about = {"seconds": row.seconds, "device": row.device, "reason": row.reason}
         return {"trial": row.name, "rate": row.rate, "seed": row.seed, "left_at": row.left_at, **last, **about}
 
-    return parquet_rows(path, RateTrial, key=lambda row: row.name, columns=columns, of="a rate search", fault=fault)
+    return Rows(path, RateTrial, columns=columns, of="a rate search", fault=fault)
 
 
 def _check_settings(settings: TuneSettings) -> None:
@@ -215,7 +215,7 @@ class _Search:
     context: TuningContext
     settings: TuneSettings
     folder: Path
-    rows: Rows[str, RateTrial]
+    rows: Rows[RateTrial]
     watch: Watch
 
     def find(self) -> float | None:

@@ -12,7 +12,7 @@ from adiabat.core.errors import DataError
 from adiabat.core.provenance import now, versions
 from adiabat.experiments.scaling_analysis import Evidence, crossings, downstream, record_of
 from adiabat.results.scaling_result import Advice, ScalingResult, ScalingRun
-from adiabat.runs.row_files import Rows, parquet_rows
+from adiabat.runs.row_files import Rows
 from adiabat.scaling_laws.recommendation import KindFit
 
 PROCESSOR = f"CPU {platform.machine()}"
@@ -22,15 +22,13 @@ ROWS = "runs.parquet"
 """In the directory of a scaling experiment."""
 
 
-def rows_at(path: Path) -> Rows[str, ScalingRun]:
+def rows_at(path: Path) -> Rows[ScalingRun]:
     """The runs of a scaling experiment that are over."""
     return _rows(path, "without the file, what is measured is made again")
 
 
-def _rows(path: Path, advice: str) -> Rows[str, ScalingRun]:
-    return parquet_rows(
-        path, ScalingRun, key=lambda run: run.name, columns=_columns, of="a scaling experiment", fault=_fault, advice=advice
-    )
+def _rows(path: Path, advice: str) -> Rows[ScalingRun]:
+    return Rows(path, ScalingRun, columns=_columns, of="a scaling experiment", fault=_fault, advice=advice)
 
 
 def rows_in(place: Path) -> list[ScalingRun]:

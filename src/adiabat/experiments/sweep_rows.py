@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.results.sweep_result import SweepRun, TaskOutcome
-from adiabat.runs.row_files import Rows, parquet_rows
+from adiabat.runs.row_files import Rows
 
 
-def rows_at(path: Path) -> Rows[str, SweepRun]:
+def rows_at(path: Path) -> Rows[SweepRun]:
     """The runs of a sweep that are done."""
-    return parquet_rows(path, SweepRun, key=lambda run: run.name, columns=_columns, of="a sweep")
+    return Rows(path, SweepRun, columns=_columns, of="a sweep")
 
 
 def _columns(run: SweepRun) -> dict[str, Any]:

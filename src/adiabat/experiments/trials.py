@@ -188,7 +188,7 @@ def _failure(fault: Exception) -> str | None:
     return OUT_OF_MEMORY if is_out_of_memory(fault) else None
 
 
-def waiting(runner: Runner[TrialT, RowT], trials: Sequence[TrialT], rows: Rows[str, RowT]) -> list[TrialT]:
+def waiting(runner: Runner[TrialT, RowT], trials: Sequence[TrialT], rows: Rows[RowT]) -> list[TrialT]:
     """Trials without a row, and those that failed: memory or disk may suffice now."""
     for trial in trials:
         if trial.name in rows:
@@ -201,7 +201,7 @@ def run_trials(
     runner: Runner[TrialT, RowT],
     trials: Sequence[TrialT],
     describe: Callable[[], Mapping[str, Any]],
-    rows_at: Callable[[Path], Rows[str, RowT]],
+    rows_at: Callable[[Path], Rows[RowT]],
     *,
     begun: bool,
     prepare: Callable[[Sequence[TrialT]], None] = lambda waiting: None,

@@ -10,9 +10,8 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -20,7 +19,6 @@ from jaxtyping import Float
 from adiabat.core.text import printable
 
 if TYPE_CHECKING:
-    from matplotlib.colors import Colormap, Normalize
     from matplotlib.figure import Figure
 
 INK, MUTED, RULE, PAPER = "#1c2127", "#5d6773", "#d8dde3", "#fefefd"
@@ -33,71 +31,56 @@ _LARGEST_SCALE = 1.5
 """CSS pixels per point, at most: the 9 points of most labels become 13.5 pixels."""
 
 
-def drawing() -> AbstractContextManager[None]:
-    """The project's drawing settings, for as long as the context lasts."""
+@contextmanager
+def drawing() -> Iterator[None]:
+    """The project's drawing settings; glyphs that the layout's font lacks are no loss, since the reader's fonts draw all text."""
     import matplotlib
 
-    return matplotlib.rc_context(
-        {
-            "svg.fonttype": "none",
-            "svg.hashsalt": "adiabat",
-            "text.parse_math": False,
-            "font.size": 9,
-            "font.family": "DejaVu Sans",
-            "text.color": INK,
-            "axes.edgecolor": RULE,
-            "axes.labelcolor": MUTED,
-            "xtick.color": MUTED,
-            "ytick.color": MUTED,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.titlesize": 9.5,
-            "axes.titleweight": "bold",
-            "axes.titlelocation": "left",
-            "axes.unicode_minus": True,
-        }
-    )
-
-
-def saved(draw: "Callable[[], Figure]") -> str:
-    """A figure as a file that stands alone, with colours and fonts of its own."""
-    vectors = io.StringIO()
-    with drawing(), _without_glyphs():
-        draw().savefig(vectors, format="svg", facecolor=PAPER, metadata={"Date": None})
-    return vectors.getvalue()
-
-
-@contextmanager
-def _without_glyphs() -> Iterator[None]:
-    """Names may be in any script: text stays text and the reader's fonts draw it, so a glyph that the layout's font lacks is no loss."""
-    with warnings.catch_warnings():
+    settings: dict[Any, Any] = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "adiabat",
+        "text.parse_math": False,
+        "font.size": 9,
+        "font.family": "DejaVu Sans",
+        "text.color": INK,
+        "axes.edgecolor": RULE,
+        "axes.labelcolor": MUTED,
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlesize": 9.5,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.unicode_minus": True,
+    }
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support .* natively", category=UserWarning)
         yield
 
 
+def svg_file(figure: "Figure") -> str:
+    """A figure as a file that stands alone, with colours and fonts of its own."""
+    return _svg(figure, Date=None)
+
+
 def inline_svg(figure: "Figure", *, name: str) -> str:
     """The figure as an SVG element for inlining: no prolog, no style sheet, ids of its own, the page's fonts and colours."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    figure.patch.set_visible(False)
-    for axes in figure.axes:
-        if not axes.collections:
-            axes.patch.set_visible(False)
-    buffer = io.StringIO()
-    with _without_glyphs():
-        FigureCanvasSVG(figure)
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return _inlined(buffer.getvalue(), name)
-
-
-def _inlined(svg: str, name: str) -> str:
+    for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
+        patch.set_visible(False)
+    svg = _svg(figure, Date=None, Creator=None, Format=None, Type=None)
     text = printable(svg[svg.index("<svg") :])
-    text = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>\s*|<!--.*?-->\s*", "", text, flags=re.DOTALL)
     text = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', _opening, text, count=1, flags=re.DOTALL)
     # Only inside tags, which hold no text of the user's.
     return re.sub(r"<[^<>]*>", lambda tag: _inlined_tag(tag[0], name), text).strip()
+
+
+def _svg(figure: "Figure", **metadata: None) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", facecolor=PAPER, metadata=metadata)
+    return text.getvalue()
 
 
 def _opening(tag: re.Match[str]) -> str:
@@ -120,47 +103,36 @@ LEAST_REACH = 1.0
 """Percent, or points, at which a heat map's colours are full, at least, so that changes of nearly nothing look like nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColourScale:
-    """Colours of numbers: those of a cell, and of the text in it."""
-
-    map: "Colormap"
-    norm: "Normalize"
-
-    def colour(self, value: float) -> str:
-        """Hexadecimal colour of a value."""
-        from matplotlib.colors import to_hex
-
-        return to_hex(self.map(self.norm(value)))
-
-    def text_colour(self, value: float) -> str:
-        """Black or white, whichever contrasts more with the cell (cells keep their colours in the dark scheme)."""
-        if not np.isfinite(value):
-            return MUTED
-        red, green, blue, _ = (
-            channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in self.map(self.norm(value))
-        )
-        luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-        # The contrasts 1.05 / (luminance + 0.05) and (luminance + 0.05) / 0.05 meet at 0.179; both are above 4.5 there.
-        return "#ffffff" if luminance < 0.179 else "#000000"
-
-
-def heat_scale(cells: Float[np.ndarray, "..."], *, compared: bool) -> ColourScale:
-    """The colours of a heat map.
+def heat_colours(shades: Float[np.ndarray, "..."], *, compared: bool) -> Callable[[float], tuple[str, str]]:
+    """From a number to the colour of its cell in a heat map, and to that of the letters in it.
 
     Args:
-        cells: All that share the scale; NaN where there is no value.
+        shades: All numbers that share the colours; NaN where there is none.
+        compared: Whether they are changes: 0 is in the middle, and blue is better.
     """
     import matplotlib
-    from matplotlib.colors import LinearSegmentedColormap, Normalize, TwoSlopeNorm
+    from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm, to_hex
 
-    finite = cells[np.isfinite(cells)]
+    finite = shades[np.isfinite(shades)]
+    palette: Colormap
+    norm: Normalize
     if compared:
         reach = max(float(np.abs(finite).max(initial=0.0)), LEAST_REACH)
-        shades = ["#9c3d02", "#e08a4a", "#f6d9c0", "#f5f5f4", "#c6dbef", "#5b9bd0", "#12508a"]
-        return ColourScale(LinearSegmentedColormap.from_list("worse-better", shades, N=61), TwoSlopeNorm(0, -reach, reach))
-    low, high = float(finite.min(initial=1.0)), float(finite.max(initial=0.0))
-    return ColourScale(matplotlib.colormaps["cividis"].resampled(61), Normalize(low, high if high > low else low + 0.01))
+        colours = ["#9c3d02", "#e08a4a", "#f6d9c0", "#f5f5f4", "#c6dbef", "#5b9bd0", "#12508a"]
+        palette, norm = LinearSegmentedColormap.from_list("worse-better", colours, N=61), TwoSlopeNorm(0, -reach, reach)
+    else:
+        low, high = float(finite.min(initial=1.0)), float(finite.max(initial=0.0))
+        palette, norm = matplotlib.colormaps["cividis"].resampled(61), Normalize(low, high if high > low else low + 0.01)
+
+    def colours_of(value: float) -> tuple[str, str]:
+        if not np.isfinite(value):
+            return "transparent", MUTED
+        colour = palette(norm(value))
+        linear = [channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in colour[:3]]
+        # Black or white, whichever contrasts more: (luminance + 0.05) / 0.05 and 1.05 / (luminance + 0.05) meet at 0.179, above 4.5.
+        return to_hex(colour), "#ffffff" if np.dot(linear, (0.2126, 0.7152, 0.0722)) < 0.179 else "#000000"
+
+    return colours_of
 
 
 _SHADES = np.array([[0x3F, 0x95, 0xDC], [0x80, 0x71, 0xC4], [0xB0, 0x50, 0x8F], [0xB0, 0x48, 0x1F]])

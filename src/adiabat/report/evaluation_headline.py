@@ -1,9 +1,11 @@
 """What a result says, in sentences: the head line and the reservations under it, computed and never more than the numbers allow."""
 
 from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
 
 from adiabat.core.text import NO_BREAK, counted, integer
-from adiabat.report.format import improvement, named, number, signed
+from adiabat.report.format import bounds, improvement, joined, named, number, signed
 from adiabat.report.page import Tone
 from adiabat.results.evaluation_result import Change, DatasetResult, Result, TrainingRecord
 
@@ -62,16 +64,15 @@ def training_sentence(record: TrainingRecord) -> str:
     ran = length(record)
     if record.best_epoch == 0:
         return f"{record.kind.capitalize()} did not improve on the start in {ran}; the starting weights were kept."
-    parts = []
-    losses = dict(record.validation_loss)
-    if 0 in losses and record.best_epoch in losses:
-        parts.append(f"loss {number(losses[0])}{_ARROW}{number(losses[record.best_epoch])}")
-    errors = dict(record.validation_errors)
-    if 0 in errors and record.best_epoch in errors:
-        of = f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
-        fall = f" ({signed(100 * (errors[record.best_epoch] / errors[0] - 1), decimals=1)}{NO_BREAK}%)" if errors[0] else ""
-        parts.append(f"errors {integer(errors[0])}{_ARROW}{integer(errors[record.best_epoch])}{of}{fall}")
-    reached = f"; on its validation set: {', '.join(parts)}" if parts else ""
+    figures = []
+    losses, errors = dict(record.validation_loss), dict(record.validation_errors)
+    if {0, record.best_epoch} <= losses.keys():
+        figures.append(f"loss {number(losses[0])}{_ARROW}{number(losses[record.best_epoch])}")
+    if {0, record.best_epoch} <= errors.keys():
+        first, last = errors[0], errors[record.best_epoch]
+        fall = f" ({signed(100 * (last / first - 1), decimals=1)}{NO_BREAK}%)" if first else ""
+        figures.append(f"errors {integer(first)}{_ARROW}{integer(last)}{of_pairs(record)}{fall}")
+    reached = f"; on its validation set: {', '.join(figures)}" if figures else ""
     return f"{record.kind.capitalize()} ran {ran} and kept {kept(record)}{reached}."
 
 
@@ -83,6 +84,11 @@ def length(record: TrainingRecord) -> str:
     )
 
 
+def of_pairs(record: TrainingRecord) -> str:
+    """What the validation errors are counted over, behind their count."""
+    return f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
+
+
 def kept(record: TrainingRecord) -> str:
     """Which weights are the result."""
     if record.passes is None:
@@ -91,29 +97,25 @@ def kept(record: TrainingRecord) -> str:
 
 
 def _level(dataset: DatasetResult) -> str:
-    change = dataset.main_change()
-    level = f"{_name(dataset)}: {change.measure} {number(change.after, digits=3)}"
-    if change.after_interval is None:
-        return level
-    low, high = (number(bound, digits=3) for bound in change.after_interval)
-    return f"{level} [{low},{NO_BREAK}{high}]"
+    change, three = dataset.main_change(), partial(number, digits=3)
+    return joined(f"{named(dataset.name)}: {change.measure} {three(change.after)}", bounds(change.after_interval, three))
 
 
 def caveats(result: Result) -> list[str]:
     """What must be known beside the head line wherever it stands, in the terminal too."""
-    listed = [
-        f"{_name(dataset)}: only the candidates that its queries list were ranked, not the {integer(dataset.documents)} documents of the "
-        "store; measure.negatives = store ranks them all."
+    candidates = [
+        f"{named(dataset.name)}: only the candidates that its queries list were ranked, not the {integer(dataset.documents)} documents of "
+        "the store; measure.negatives = store ranks them all."
         for dataset in result.datasets
         if dataset.kind == "pairs"
     ]
-    trained = [f"{_name(dataset)}: {found.said}." for dataset in result.datasets for found in dataset.trained]
     ranked = [
-        f"{_name(dataset)}: documents were ranked by {RANKINGS[by]}."
+        f"{named(dataset.name)}: documents were ranked by {RANKINGS[by]}."
         for dataset in result.datasets
         if (by := dataset.main_change().similarity) in RANKINGS
     ]
-    return [*listed, *ranked, *trained, *filter(None, map(_on_unseen, result.datasets))]
+    trained = [f"{named(dataset.name)}: {overlap.said}." for dataset in result.datasets for overlap in dataset.trained]
+    return [*candidates, *ranked, *trained, *filter(None, map(_on_unseen, result.datasets))]
 
 
 def _on_unseen(dataset: DatasetResult) -> str:
@@ -121,68 +123,79 @@ def _on_unseen(dataset: DatasetResult) -> str:
     if dataset.unseen is None:
         return ""
     change = dataset.unseen.change
-    said = number(change.after, digits=3) if change.before is None else f"{_from_to(change)}, {improvement(change)}"
-    found = f" ({change.verdict})" if change.verdict else ""
-    rest = f"on the {counted(dataset.unseen.queries, 'query')} that share no text and no relevant document with the training data"
-    return f"{_name(dataset)}, {rest}: {change.measure} {said}{found}."
+    moved = f"{change.measure} {number(change.after, digits=3)}" if change.before is None else _moved(change)
+    verdict = f" ({change.verdict})" if change.verdict else ""
+    queries = f"the {counted(dataset.unseen.queries, 'query')} that share no text and no relevant document with the training data"
+    return f"{named(dataset.name)}, on {queries}: {moved}{verdict}."
 
 
 def _seen(dataset: DatasetResult) -> bool:
     """Whether a model was trained on too much of it."""
-    return not all(found.is_proof for found in dataset.trained)
+    return not all(overlap.is_proof for overlap in dataset.trained)
 
 
 def _no_verdict(dataset: DatasetResult) -> str:
-    most = max(dataset.trained, key=lambda found: found.trained_queries)
-    change = dataset.main_change()
+    most = max(dataset.trained, key=lambda overlap: overlap.trained_queries)
     share = f"{integer(most.trained_queries)} of its {counted(most.queries, 'query')} were trained on"
-    return f"{_name(dataset)} has no verdict, since {share}: {change.measure} {_from_to(change)}, {improvement(change)}"
+    return f"{named(dataset.name)} has no verdict, since {share}: {_moved(dataset.main_change())}"
 
 
 def _target_clause(dataset: DatasetResult) -> str:
     if _seen(dataset):
         return f"The target {_no_verdict(dataset)}"
     change = dataset.main_change()
-    says = {"better": "got better", "worse": "got worse"}.get(change.verdict or "", "shows no evidence of change")
-    return f"The target {_name(dataset)} {says}: {change.measure} {_from_to(change)}, {improvement(change)}"
+    finding = {"better": "got better", "worse": "got worse"}.get(change.verdict or "", "shows no evidence of change")
+    return f"The target {named(dataset.name)} {finding}: {_moved(change)}"
 
 
-def _from_to(change: Change) -> str:
+def _moved(change: Change) -> str:
+    """A measure before and after, and its improvement."""
     before = number(change.before, digits=3) if change.before is not None else "?"
-    return f"{before}{_ARROW}{number(change.after, digits=3)}"
+    return f"{change.measure} {before}{_ARROW}{number(change.after, digits=3)}, {improvement(change)}"
 
 
-def _retention_clause(kept: Sequence[DatasetResult]) -> str:
-    worse = [dataset for dataset in kept if dataset.main_change().verdict == "worse"]
-    named = ", ".join(f"{_name(dataset)} ({dataset.main_change().measure} {improvement(dataset.main_change())})" for dataset in worse)
-    if not kept:
+def _retention_clause(sets: Sequence[DatasetResult]) -> str:
+    worse = [
+        f"{named(dataset.name)} ({change.measure} {improvement(change)})"
+        for dataset in sets
+        if (change := dataset.main_change()).verdict == "worse"
+    ]
+    if not sets:
         return "no retention set was measured, so what else changed is not known"
-    if len(kept) == 1:
-        return f"the retention set got worse: {named}" if worse else f"the retention set {_name(kept[0])} did not get measurably worse"
+    if len(sets) == 1:
+        return (
+            f"the retention set got worse: {worse[0]}" if worse else f"the retention set {named(sets[0].name)} did not get measurably worse"
+        )
     if worse:
-        return f"{len(worse)} of the {len(kept)} retention sets got worse: {named}"
-    return f"none of the {len(kept)} retention sets got measurably worse"
+        return f"{len(worse)} of the {len(sets)} retention sets got worse: {', '.join(worse)}"
+    return f"none of the {len(sets)} retention sets got measurably worse"
 
 
 def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
     """How large a loss the intervals leave open where none was found: absence of evidence is not evidence of absence."""
-    undecided = [dataset for dataset in datasets if dataset.role == "retain" and dataset.main_change().verdict == "no evidence"]
-    changes = [(dataset, dataset.main_change()) for dataset in undecided]
-    percents = [(-change.improvement_interval[0], dataset) for dataset, change in changes if change.improvement_interval is not None]
-    rooms = []
-    if percents and (largest := max(percents, key=lambda room: room[0]))[0] >= 0.05:
-        rooms.append(f"{largest[0]:.1f}{NO_BREAK}% ({_name(largest[1])}, {largest[1].main_change().measure})")
+    undecided = [
+        (named(dataset.name), change)
+        for dataset in datasets
+        if dataset.role == "retain" and (change := dataset.main_change()).verdict == "no evidence"
+    ]
+    percents = [
+        (-change.improvement_interval[0], f"{name}, {change.measure}")
+        for name, change in undecided
+        if change.improvement_interval is not None
+    ]
+    loss, where = max(percents, key=itemgetter(0), default=(0.0, ""))
+    losses = [f"{loss:.1f}{NO_BREAK}% ({where})"] if loss >= 0.05 else []
     # Where the baseline is 0 in many resamples there are no percents; differences do not compare between data sets, so each is named.
-    rooms += [
-        f"{number(loss, digits=3)} ({_name(dataset)}, difference of {change.measure})"
-        for dataset, change in changes
+    losses += [
+        f"{number(loss, digits=3)} ({name}, difference of {change.measure})"
+        for name, change in undecided
         if change.improvement_interval is None and (loss := _largest_loss(change)) > 0
     ]
-    if not rooms:
+    if not losses:
         return ""
     return (
         f"\u201cNo evidence\u201d is not proof of no change: on the retention sets that show none, the intervals leave room for a loss of "
-        f"at most {', '.join(rooms)}."
+        f"at most {', '.join(losses)}."
     )
 
 
@@ -193,22 +206,20 @@ def _largest_loss(change: Change) -> float:
 
 
 def _other_measures_worse(dataset: DatasetResult) -> str:
-    worse = [change for change in dataset.changes if change.verdict == "worse" and change is not dataset.main_change()]
-    if not worse or dataset.main_change().verdict == "worse":
-        return ""
-    named = ", ".join(f"{change.measure} by {change.similarity} ({improvement(change)})" for change in worse)
-    return f"On {_name(dataset)} other measures got worse: {named}."
+    main = dataset.main_change()
+    worse = [
+        f"{change.measure} by {change.similarity} ({improvement(change)})"
+        for change in dataset.changes
+        if change.verdict == "worse" and change is not main
+    ]
+    return f"On {named(dataset.name)} other measures got worse: {', '.join(worse)}." if worse and main.verdict != "worse" else ""
 
 
 def _worsened_languages(dataset: DatasetResult) -> list[str]:
     cells = len(dataset.languages) ** 2
     return [
-        f"On {_name(dataset)}, {integer(grid.worsened)} of {counted(cells, 'language pair')} got worse, "
+        f"On {named(dataset.name)}, {integer(grid.worsened)} of {counted(cells, 'language pair')} got worse, "
         f"{integer(grid.improved or 0)} better ({grid.comparison} by {grid.similarity})."
         for grid in dataset.grid
         if grid.worsened
     ]
-
-
-def _name(dataset: DatasetResult) -> str:
-    return named(dataset.name)

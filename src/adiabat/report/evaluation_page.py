@@ -1,18 +1,20 @@
 """The page of an evaluation, and of a training run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
+from adiabat.core.text import DASH, NO_BREAK, counted, cut, integer
 from adiabat.report import evaluation_headline as sentences
 from adiabat.report import format as texts
 from adiabat.report.chart_style import GOOD, MUTED
 from adiabat.report.charts import WIDE, ForestRow, Line, Panel, curves, forest
-from adiabat.report.page import Examples, Figure, Group, HeatMap, Notes, Page, Terms, gathered, heat_cells
-from adiabat.report.tables import Cell, Column, Section, Table
+from adiabat.report.page import Examples, Figure, Group, HeatMap, Page, Terms, notes_section
+from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Section, Table, pair_cell, value_cell, verdict_cell
 from adiabat.report.training_sections import layers_of, training_of
 from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Result, TrainingRecord
 
@@ -56,19 +58,41 @@ _GRIDS = (
     f"whole grid (Benjamini–Hochberg at 5{NO_BREAK}%); counts by the z-test are not.",
 )
 
+_COLUMNS = {
+    "measure": Column("measure", lambda change: Cell(change.measure, [f"{'lower' if change.lower_is_better else 'higher'} is better"])),
+    "similarity": Column("similarity", lambda change: change.similarity),
+    "before": Column("before", lambda change: DASH if change.before is None else texts.score(change.before), "number"),
+    "after": Column("after", lambda change: texts.score(change.after), "number"),
+    "after, with interval": Column("after", lambda change: value_cell(change.after, change.after_interval), "number", LEVEL),
+    "value": Column("value", lambda change: value_cell(change.after, change.after_interval), "number", LEVEL),
+    "change": Column(f"change [paired 95{NO_BREAK}%]", texts.improvement, "number"),
+    "improvement": Column("improvement", lambda change: pair_cell(texts.percent(change)), "number", PAIRED),
+    "difference": Column("difference", lambda change: pair_cell(texts.difference(change)), "number", PAIRED),
+    "p": Column(f"paired{NO_BREAK}p", texts.p_value, "number"),
+    "z": Column("z", lambda change: DASH if change.z is None else texts.signed(change.z, decimals=2), "number"),
+    "verdict": Column("verdict", lambda change: verdict_cell(change.verdict)),
+}
+"""Columns of tables whose rows are changes."""
+
+
+def _main(name: str) -> Column:
+    """A column of a table whose rows are data sets with their main change."""
+    column = _COLUMNS[name]
+    return replace(column, of=lambda dataset: column.of(dataset.main_change()))
+
 
 def page(result: Result) -> Page:
     """The page of an evaluation or a training run."""
-    compared = any(dataset.main_change().before is not None for dataset in result.datasets)
+    datasets, training = result.datasets, result.training
+    compared = any(dataset.main_change().before is not None for dataset in datasets)
     about = [("model", result.model), ("compared with", result.baseline or "")]
-    sections: list[Section | None] = [_datasets(result, compared=compared) if result.datasets else None]
-    for position, dataset in enumerate(result.datasets):
-        if dataset.ladder:
-            sections.append(_by_negative(dataset, position, compared=compared))
-    sections += [_languages(dataset, position) for position, dataset in enumerate(result.datasets) if dataset.grid and dataset.languages]
+    trained = {} if training is None else training.settings
+    sections: list[Section | None] = [_datasets(datasets, compared=compared) if datasets else None]
+    sections += [_by_negative(dataset, at, compared=compared) for at, dataset in enumerate(datasets) if dataset.ladder]
+    sections += [_languages(dataset, at) for at, dataset in enumerate(datasets) if dataset.grid and dataset.languages]
     sections.append(_examples(result.examples) if result.examples else None)
-    if result.training is not None:
-        sections += [training_of(result.training, measured=bool(result.datasets)), layers_of(result.training.layers)]
+    if training is not None:
+        sections += [training_of(training, measured=bool(datasets)), layers_of(training.layers)]
     return Page(
         record=result,
         name="report",
@@ -77,11 +101,10 @@ def page(result: Result) -> Page:
         reservations=sentences.reservations(result),
         about=[fact for fact in about if fact[1]],
         sections=sections,
-        facts=[
-            *(("model", result.model), ("baseline", result.baseline or ""), ("made", result.created), ("seed", str(result.seed))),
-            ("time for measuring" if result.datasets else "time", duration(result.seconds)),
-        ],
-        tables=_settings(result),
+        facts=[("model", result.model), ("baseline", result.baseline or "")],
+        time="time for measuring" if datasets else "time",
+        settings=result.settings or trained,
+        tables=[("training-settings", "Settings of the training", trained)] if result.settings and trained != result.settings else [],
     )
 
 
@@ -90,99 +113,55 @@ def terminal(result: Result) -> list[Table]:
     title, caption = cut(result.title, limit=200), [sentences.headline(result)]
     if not result.datasets and result.training is not None:
         return [_validation(result.training, title=title, caption=caption)]
-    changes = [dataset.main_change() for dataset in result.datasets]
-    heads = [
+    compared = any(dataset.main_change().before is not None for dataset in result.datasets)
+    columns = [
         Column("data set", lambda row: f"{row.role}: {row.name}{', listed candidates' * (row.kind == 'pairs')}", "name"),
         Column("measure", lambda row: row.main),
+        *map(_main, ("before", "after", "change", "verdict") if compared else ("value",)),
     ]
-    if any(change.before is not None for change in changes):
-        columns = [
-            Column("before", lambda row: _before(row.main_change()), "number"),
-            Column("after", lambda row: texts.score(row.main_change().after), "number"),
-            Column("change [paired 95 %]", lambda row: texts.improvement(row.main_change()), "number"),
-            Column("verdict", lambda row: _badge(row.main_change())),
-        ]
-    else:
-        columns = [
-            Column("value", lambda row: texts.score(row.main_change().after), "number"),
-            Column("95 % interval", lambda row: texts.value_interval(row.main_change()), "number"),
-        ]
-    return [Table(title=title, columns=[*heads, *columns], rows=result.datasets, caption=caption)]
+    return [Table(title=title, columns=columns, rows=result.datasets, caption=caption)]
+
+
+def notes(result: Result) -> list[str]:
+    """The notes below a table of the terminal; those of a training run were printed hours before an evaluation."""
+    return [*sentences.caveats(result), *(result.training.notes if result.training is not None and not result.datasets else ())]
 
 
 def _validation(record: TrainingRecord, *, title: str, caption: Sequence[str]) -> Table:
     """Losses, errors and further figures of the validation, at the start and of the weights that are the result."""
-    best = record.best_epoch
-    losses, errors = dict(record.validation_loss), dict(record.validation_errors)
-    of = f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
-    rows = [("loss", texts.number(losses[0]), texts.number(losses[best]))] if {0, best} <= losses.keys() else []
-    rows += [(f"errors{of}", integer(errors[0]), integer(errors[best]))] if {0, best} <= errors.keys() else []
-    rows += [(name, texts.score(points[0][1]), texts.score(dict(points)[best])) for name, points in record.measures.items()]
+    figures: list[tuple[str, Sequence[tuple[int, Any]], Any]] = [
+        ("loss", record.validation_loss, texts.number),
+        (f"errors{sentences.of_pairs(record)}", record.validation_errors, integer),
+        *((name, points, texts.score) for name, points in record.measures.items()),
+    ]
+    ends = (0, record.best_epoch)
+    rows = [(name, *(text(dict(points)[at]) for at in ends)) for name, points, text in figures if set(ends) <= dict(points).keys()]
     heads = ("validation", "start", f"kept ({sentences.kept(record)})")
     columns = [Column(head, itemgetter(at), "number" if at else "text") for at, head in enumerate(heads)]
     return Table(title=title, columns=columns, rows=rows, caption=caption)
 
 
-def _before(change: Change) -> str:
-    return DASH if change.before is None else texts.score(change.before)
-
-
-def _badge(change: Change) -> Cell:
-    tone = (change.verdict or "").replace(" ", "-")
-    return Cell(texts.verdict(change), tone=tone, badge=bool(tone))
-
-
-def _improvement(change: Change) -> Cell:
-    shown = texts.improvement(change, with_interval=False) if change.improvement is not None else DASH
-    return Cell(shown, [texts.improvement_interval(change)])
-
-
-def _difference(change: Change) -> Cell:
-    return Cell(texts.difference(change, with_interval=False), [texts.difference_interval(change)])
-
-
-def _measure(change: Change) -> Cell:
-    return Cell(change.measure, ["lower is better" if change.lower_is_better else "higher is better"])
-
-
-def _datasets(result: Result, *, compared: bool) -> Group:
-    datasets = result.datasets
-    paired = [f"[paired 95{NO_BREAK}%]"]
-    columns = [Column("data set", _about, "name"), Column("measure", lambda row: _measure(row.main_change()))]
+def _datasets(datasets: Sequence[DatasetResult], *, compared: bool) -> Group:
     if compared:
-        columns += [
-            Column("before", lambda row: _before(row.main_change()), "number"),
-            Column("after", lambda row: texts.score(row.main_change().after), "number"),
-            Column("improvement", lambda row: _improvement(row.main_change()), "number", paired),
-            Column("difference", lambda row: _difference(row.main_change()), "number", paired),
-            Column("verdict", lambda row: _badge(row.main_change())),
-        ]
+        names = ["measure", "before", "after", "improvement", "difference", "verdict"]
         lead = (
             f"One main measure per data set, before and after on the same queries. Intervals are paired 95{NO_BREAK}% bootstrap "
             "intervals over queries; they carry the verdict. The z-test comes second: it stands under “All measures”."
         )
     else:
-        columns += [
-            Column("value", lambda row: texts.score(row.main_change().after), "number"),
-            Column("95 % interval", lambda row: texts.value_interval(row.main_change()), "number"),
-        ]
+        names = ["measure", "value"]
         lead = f"One main measure per data set with its 95{NO_BREAK}% bootstrap interval over queries. There is no baseline."
-    notes = gathered([(dataset.name, dataset.notes) for dataset in datasets], every="all data sets")
     has_grid = any(dataset.grid and dataset.languages for dataset in datasets)
+    measures = [_changes(dataset.changes, cut(dataset.name, limit=120), compared=compared) for dataset in datasets]
     return Group(
         id="datasets",
         title="What changed" if compared else "What was measured",
         lead=lead,
         sections=[
             _forest(datasets),
-            Table(columns=columns, rows=datasets, look="stack"),
-            Notes(notes=notes) if notes else None,
-            Group(
-                id="all-measures",
-                title="All measures",
-                folded=True,
-                sections=[_changes(dataset.changes, cut(dataset.name, limit=120), compared=compared) for dataset in datasets],
-            ),
+            Table(columns=[Column("data set", _about, "name"), *map(_main, names)], rows=datasets, look="stack"),
+            notes_section("Notes", [(dataset.name, dataset.notes) for dataset in datasets], everyone="all data sets"),
+            Group(id="all-measures", title="All measures", folded=True, sections=measures),
             Terms(terms=[PND, *(_COMPARED if compared else []), *([_GRIDS] if has_grid and compared else [])]),
         ],
     )
@@ -222,40 +201,19 @@ def _forest(datasets: Sequence[DatasetResult]) -> Figure | None:
 
 def _changes(changes: Sequence[Change], title: str = "", *, compared: bool) -> Table:
     """All measures of a data set."""
-    paired = [f"[paired 95{NO_BREAK}%]"]
-    after = Column(
-        "after" if compared else "value",
-        lambda row: Cell(texts.score(row.after), [texts.value_interval(row)]),
-        "number",
-        [f"[95{NO_BREAK}%]"],
-    )
-    columns = [Column("measure", _measure), Column("similarity", lambda row: row.similarity)]
-    if compared:
-        columns.append(Column("before", _before, "number"))
-    columns.append(after)
-    if compared:
-        columns += [
-            Column("improvement", _improvement, "number", paired),
-            Column("difference", _difference, "number", paired),
-            Column(f"paired{NO_BREAK}p", texts.p_value, "number"),
-            Column("z", texts.z_value, "number"),
-            Column("verdict", _badge),
-        ]
-    return Table(title=title, columns=columns, rows=changes)
+    names = ["before", "after, with interval", "improvement", "difference", "p", "z", "verdict"] if compared else ["value"]
+    return Table(title=title, columns=[_COLUMNS[name] for name in ("measure", "similarity", *names)], rows=changes)
 
 
 def _by_negative(dataset: DatasetResult, position: int, *, compared: bool) -> Group:
     """PND by the number of the listed negative."""
-
-    def line(label: str, colour: str, values: Sequence[float | None], intervals: Sequence[tuple[float, float] | None] = ()) -> Line:
-        points = [(float(at), None if value is None else 100 * value) for at, value in enumerate(values, start=1)]
-        ends = [None if bounds is None else (100 * bounds[0], 100 * bounds[1]) for bounds in intervals]
-        return Line(points, label, colour, "s" if colour == MUTED else "o", intervals=ends)
-
     changes = dataset.ladder
-    after = line("after", GOOD, [change.after for change in changes], [change.after_interval for change in changes])
-    before = [line("before", MUTED, [change.before for change in changes])] if all(change.before is not None for change in changes) else []
-    panel = Panel([*before, after], "number of the negative in the list", "PND, % of queries in error", whole=True, from_zero=True)
+    after = [(float(at), 100 * change.after) for at, change in enumerate(changes, start=1)]
+    before = [(float(at), 100 * change.before) for at, change in enumerate(changes, start=1) if change.before is not None]
+    ends = [change.after_interval and (100 * change.after_interval[0], 100 * change.after_interval[1]) for change in changes]
+    lines = [Line(before, "before", MUTED, "s")] if len(before) == len(changes) else []
+    lines.append(Line(after, "after", GOOD, intervals=ends))
+    panel = Panel(lines, "number of the negative in the list", "PND, % of queries in error", integers=True, from_zero=True)
     return Group(
         id=f"negatives-{position}",
         title=f"Errors by listed negative: {cut(dataset.name, limit=120)}",
@@ -286,20 +244,20 @@ def _languages(dataset: DatasetResult, position: int) -> Group:
 def _heat_map(grid: GridComparison, languages: Sequence[str]) -> HeatMap:
     """Improvement of each pair of languages in percent, or its PND where there is no baseline."""
     compared = grid.improvement is not None
-    values = np.array(grid.improvement if grid.improvement is not None else grid.after, dtype=float)
-    verdicts = grid.verdicts or [["no evidence"] * len(languages)] * len(languages)
-    what = "Improvement of PND in percent: blue is better, orange is worse." if compared else "PND: lower is better."
+    values = np.array(grid.improvement if compared else grid.after, dtype=float)
+    large = float(np.nanmax(np.abs(values), initial=0.0)) >= 100
+    meaning = "Improvement of PND in percent: blue is better, orange is worse." if compared else "PND: lower is better."
     dots = " A dot marks a cell whose paired verdict is better or worse after correction." if grid.verdicts is not None else ""
-    large = compared and float(np.nanmax(np.abs(values), initial=0.0)) >= 100
     return HeatMap(
         title=f"{grid.comparison}, {grid.similarity}",
         rows=languages,
         columns=languages,
-        cells=heat_cells(
-            values, np.array(verdicts) != "no evidence", among=values, compared=compared, decimals=(0 if large else 1) if compared else 3
-        ),
-        lines=grid_counts(grid, cells=len(languages) ** 2),
-        caption=f"{what}{dots}",
+        shades=values,
+        text=partial(texts.signed, decimals=0 if large else 1) if compared else "{:.3f}".format,
+        compared=compared,
+        marked=None if grid.verdicts is None else np.array(grid.verdicts) != "no evidence",
+        counts=grid_counts(grid, cells=len(languages) ** 2),
+        caption=f"{meaning}{dots}",
     )
 
 
@@ -332,10 +290,7 @@ def _example(example: ChangedQuery) -> dict[str, Any]:
         "dataset": example.dataset,
         "query": _text(example.query, limit=QUERY_LENGTH),
         "first_relevant": f"{_first_relevant(before)} {_ARROW} {_first_relevant(after)}",
-        "sides": [
-            {"title": "Before", "hits": _hits(before, other=after, is_after=False)},
-            {"title": "After", "hits": _hits(after, other=before, is_after=True)},
-        ],
+        "sides": {"Before": _hits(before, other=after, is_after=False), "After": _hits(after, other=before, is_after=True)},
     }
 
 
@@ -346,14 +301,16 @@ def _first_relevant(hits: Sequence[Hit]) -> str:
 
 def _hits(hits: Sequence[Hit], *, other: Sequence[Hit], is_after: bool) -> list[dict[str, Any]]:
     ranks = {hit.doc_id: rank for rank, hit in enumerate(other, start=1)}
-    shown = []
-    for rank, hit in enumerate(hits, start=1):
-        if rank <= HITS_SHOWN or hit.relevant:
-            kind, moved = _movement(rank, ranks.get(hit.doc_id), is_after=is_after)
-            text = _text(hit.text, limit=DOCUMENT_LENGTH)
-            entry = {"rank": rank, "doc_id": hit.doc_id, "text": text, "score": f"{hit.score:.3f}", "relevant": hit.relevant}
-            shown.append({**entry, "kind": kind, "moved": moved})
-    return shown
+    return [
+        {
+            "rank": rank,
+            "hit": hit,
+            "text": _text(hit.text, limit=DOCUMENT_LENGTH),
+            "moved": _movement(rank, ranks.get(hit.doc_id), is_after=is_after),
+        }
+        for rank, hit in enumerate(hits, start=1)
+        if rank <= HITS_SHOWN or hit.relevant
+    ]
 
 
 def _movement(rank: int, other_rank: int | None, *, is_after: bool) -> tuple[str, str]:
@@ -368,13 +325,4 @@ def _movement(rank: int, other_rank: int | None, *, is_after: bool) -> tuple[str
 
 
 def _text(text: str, *, limit: int) -> dict[str, Any]:
-    return {"shown": cut(text, limit=limit), "length": integer(len(text)) if len(text) >= COUNTED_LENGTH else None}
-
-
-def _settings(result: Result) -> list[tuple[str, str, dict[str, Any]]]:
-    """Inputs, settings, and those of the training where they are others."""
-    trained = {} if result.training is None else result.training.settings
-    tables = [("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings or trained)]
-    if result.settings and trained != result.settings:
-        tables.append(("training-settings", "Settings of the training", trained))
-    return tables
+    return {"text": cut(text, limit=limit), "length": integer(len(text)) if len(text) >= COUNTED_LENGTH else None}

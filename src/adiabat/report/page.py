@@ -8,8 +8,8 @@ bytes.
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any, ClassVar, Literal
@@ -19,14 +19,16 @@ import numpy as np
 from jaxtyping import Bool, Float
 from markupsafe import Markup
 
-from adiabat.core.text import DASH, cut, printable
-from adiabat.report.chart_style import heat_scale
+from adiabat.core.text import DASH, cut, duration, printable
+from adiabat.report.chart_style import heat_colours
 from adiabat.report.charts import Chart
-from adiabat.report.format import signed
-from adiabat.report.tables import Cell, Column, Section, Table
+from adiabat.report.tables import Column, Section, Table
 from adiabat.results.record import Record
 
 Tone = Literal["good", "bad", "plain"]
+
+OPEN_NOTES = 5
+"""Notes that stand open when the page is loaded; more of them are folded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,6 @@ class Figure(Section):
     """Charts side by side in a card, with a caption.
 
     Attributes:
-        charts: Drawn from left to right.
         label: For readers who do not see the picture.
         narrow: Drawn in their place on a telephone.
         wide: Whether a telephone scrolls instead of shrinking the picture.
@@ -53,30 +54,43 @@ class HeatMap(Section):
     """A map of numbers whose cells are coloured.
 
     Attributes:
-        rows: Heads of the rows.
-        columns: Heads of the columns.
-        cells: Texts with colours.
+        shades: The number behind the colour of each cell; NaN where there is none.
+        text: From such a number to what the cell says, where `texts` does not.
+        texts: What each cell says.
+        scale: All numbers that share the colours, where other maps have the same.
+        compared: Whether the numbers are changes, of which blue is better.
+        marked: Cells with a dot.
         longest: Characters of a head.
-        lines: Counts above the map.
+        counts: Lines above the map.
     """
 
     kind: ClassVar[str] = "heat"
     rows: Sequence[str]
     columns: Sequence[str]
-    cells: Sequence[Sequence["HeatCell"]]
-    lines: Sequence[str] = ()
+    shades: Float[np.ndarray, "q d"]
+    text: Callable[[float], str] = str
+    texts: Sequence[Sequence[str]] = ()
+    scale: Float[np.ndarray, "..."] | None = None
+    compared: bool = False
+    marked: Bool[np.ndarray, "q d"] | None = None
+    counts: Sequence[str] = ()
     caption: str = ""
     longest: int = 8
 
+    @property
+    def size(self) -> str:
+        """How large the cells are: as large as their number allows."""
+        return "large" if len(self.columns) <= 6 else "medium" if len(self.columns) <= 10 else ""
 
-@dataclass(frozen=True, slots=True)
-class HeatCell:
-    """A cell of a heat map: its text, background and letters as CSS colours, and whether it is marked."""
-
-    text: str
-    background: str
-    ink: str
-    marked: bool
+    def cells(self) -> list[list[tuple[str, str, str, bool]]]:
+        """Text, background, colour of the letters, and whether there is a dot."""
+        colours = heat_colours(self.shades if self.scale is None else self.scale, compared=self.compared)
+        marked = np.zeros(self.shades.shape, dtype=np.bool_) if self.marked is None else self.marked
+        texts = self.texts or [[self.text(shade) if np.isfinite(shade) else DASH for shade in row] for row in self.shades.tolist()]
+        return [
+            [(text, *colours(shade), mark) for text, shade, mark in zip(*row, strict=True)]
+            for row in zip(texts, self.shades.tolist(), marked.tolist(), strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +103,12 @@ class Facts(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes(Section):
-    """Notes behind the names that they are about; from the `shown`-th on they are folded."""
+    """Notes behind the names that they are about; `unfolded` of them stand open."""
 
     kind: ClassVar[str] = "notes"
     notes: Sequence[tuple[str, str]]
     title: str = "Notes"
-    shown: int = 10**6
+    unfolded: int = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,14 +135,14 @@ class Group(Section):
     """Sections under one title.
 
     Attributes:
-        said: Behind the title of a folded group.
+        subtitle: Behind the title of a folded group.
         opened: Whether a folded group is open at first.
         side_by_side: Whether sections stand in two columns where there is room.
     """
 
     kind: ClassVar[str] = "group"
     sections: Sequence[Section | None]
-    said: str = ""
+    subtitle: str = ""
     opened: bool = False
     side_by_side: bool = False
 
@@ -146,6 +160,9 @@ class Page:
         about: Names with values, below the title.
         sections: In order; those without content may be None.
         facts: Names with values, for the section on how the page was made.
+        seed: Name of the record's seed in that section.
+        time: Name of the record's duration there.
+        settings: In place of the record's.
         tables: Id, title and nested settings, for the same section.
     """
 
@@ -157,7 +174,10 @@ class Page:
     about: Sequence[tuple[str, str]] = ()
     sections: Sequence[Section | None] = ()
     facts: Sequence[tuple[str, str]] = ()
-    tables: Sequence[tuple[str, str, Mapping[str, Any]]] = field(default_factory=tuple)
+    seed: str = "seed"
+    time: str = "time"
+    settings: Mapping[str, Any] | None = None
+    tables: Sequence[tuple[str, str, Mapping[str, Any]]] = ()
 
     def to_html(self) -> str:
         """The page as one file."""
@@ -166,10 +186,12 @@ class Page:
 
     def _made(self) -> Group:
         """How the record was made: command, facts, settings and versions."""
-        tables = [*self.tables, ("versions", "Versions", self.record.versions)]
-        parts: list[Section] = [Facts(facts=[fact for fact in self.facts if fact[1]])]
-        parts += [settings_table(name, title, settings) for name, title, settings in tables if settings]
-        return Group(id="made", title="How this was made", sections=parts)
+        record = self.record
+        facts = [*self.facts, ("made", record.created), (self.seed, str(record.seed)), (self.time, duration(record.seconds))]
+        settings = record.settings if self.settings is None else self.settings
+        inputs = [("inputs", "Inputs", record.inputs), ("settings", "Settings", settings)]
+        tables = [settings_table(*table) for table in [*inputs, *self.tables, ("versions", "Versions", record.versions)] if table[2]]
+        return Group(id="made", title="How this was made", sections=[Facts(facts=[fact for fact in facts if fact[1]]), *tables])
 
 
 def settings_table(name: str, title: str, settings: Mapping[str, Any]) -> Table:
@@ -195,46 +217,20 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, every: str) -> list[tuple[str, str]]:
-    """Each note once, behind the names that it is about."""
+def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> list[tuple[str, str]]:
+    """Each note once, behind the names that it is about; `everyone` stands for all names."""
     about: dict[str, dict[str, None]] = {}
     for name, sentences in notes:
         for note in sentences:
             about.setdefault(note, {})[name] = None
     count = len({name for name, _ in notes})
-    return [(every if len(names) == count > 1 else ", ".join(names), note) for note, names in about.items()]
+    return [(everyone if len(names) == count > 1 else ", ".join(names), note) for note, names in about.items()]
 
 
-def heat_cells(
-    values: Float[np.ndarray, "q d"],
-    marked: Bool[np.ndarray, "q d"],
-    *,
-    among: Float[np.ndarray, "..."],
-    compared: bool,
-    lower_is_better: bool = False,
-    decimals: int = 1,
-) -> list[list[HeatCell]]:
-    """Cells of a heat map.
-
-    Args:
-        values: As they are shown; NaN where there is no value.
-        marked: Cells with a dot.
-        among: All values that share the scale of colours.
-        compared: Whether the values are changes: they bear a sign, and blue is better.
-        lower_is_better: Whether negative changes are better.
-        decimals: Of the texts.
-    """
-    scale = heat_scale(among, compared=compared)
-    direction = -1 if compared and lower_is_better else 1
-
-    def cell(value: float, is_marked: bool) -> HeatCell:
-        if not np.isfinite(value):
-            return HeatCell(DASH, "transparent", scale.text_colour(value), is_marked)
-        text = signed(value, decimals=decimals) if compared else f"{value:.{decimals}f}"
-        shown = direction * value
-        return HeatCell(text, scale.colour(shown), scale.text_colour(shown), is_marked)
-
-    return [list(map(cell, *row)) for row in zip(values.tolist(), marked.tolist(), strict=True)]
+def notes_section(title: str, notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> Notes | None:
+    """Notes by the names that they are about, the first few open; None where there are none."""
+    by_note = gathered(notes, everyone=everyone)
+    return Notes(title=title, notes=by_note, unfolded=OPEN_NOTES) if by_note else None
 
 
 @cache
@@ -257,7 +253,8 @@ def _template() -> jinja2.Template:
         script=Markup(f"<script>{script}</script>"),
         svg=lambda chart: Markup(chart.inline()),
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'",
-        sort_key=_sort_key,
+        # A number as the script reads it; "" where the cell has none.
+        sort_key=lambda cell: str(float(cell.value)) if isinstance(cell.value, int | float) else "",
     )
     return environment.get_template("page.html.j2")
 
@@ -266,8 +263,3 @@ def _template() -> jinja2.Template:
 def _source(name: str) -> str:
     """The text of a file of this room."""
     return resources.files("adiabat.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _sort_key(cell: Cell) -> str:
-    """A number as the script reads it; "" where the cell has none."""
-    return str(float(cell.value)) if isinstance(cell.value, int | float) else ""

@@ -7,9 +7,8 @@ import numpy as np
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, integer, share
 from adiabat.report import format as texts
 from adiabat.report import ranking_headline as words
-from adiabat.report.chart_style import heat_scale
 from adiabat.report.charts import SERIES, ForestRow, Line, Panel, curves, forest, short
-from adiabat.report.page import Figure, Group, HeatCell, HeatMap, Notes, Terms
+from adiabat.report.page import Figure, Group, HeatMap, Notes, Terms
 from adiabat.report.tables import Cell, Column, Table
 from adiabat.results.sweep_result import Contrast, Level, RankedTask, Ranking, Standing, Start
 
@@ -166,16 +165,13 @@ def _heat_map(ranking: Ranking) -> HeatMap:
     rows: list[Standing | Start] = [*ranking.standings, *ranking.starts]
     scores = np.array([[level.score for level in row.tasks] for row in rows])
     gaps = 100 * (scores - scores[: len(ranking.standings)].max(axis=0))
-    scale = heat_scale(gaps, compared=True)
-    cells = [
-        [HeatCell(f"{score:.3f}", scale.colour(gap), scale.text_colour(gap), marked=False) for score, gap in zip(*row, strict=True)]
-        for row in zip(scores.tolist(), gaps.tolist(), strict=True)
-    ]
     return HeatMap(
         title=ranking.measure,
         rows=list(map(_name, rows)),
         columns=[task.name for task in ranking.tasks],
-        cells=cells,
+        shades=gaps,
+        texts=[[f"{score:.3f}" for score in row] for row in scores.tolist()],
+        compared=True,
         longest=24,
         caption="Colour: the distance to the best variant of the task; orange lies below it, blue is an untrained model above it.",
     )

@@ -59,12 +59,12 @@ def page(result: SafeRate) -> Page:
             _measures(result),
         ],
         facts=[
-            ("made", result.created),
             ("largest safe rate", "none" if result.rate is None else repr(result.rate)),
             *(("measure that is limited", result.measure), ("limit", repr(result.limit)), ("steps wanted", integer(result.steps))),
-            *(("first seed", str(result.seed)), ("time of all runs", duration(result.seconds)), ("devices", ", ".join(devices))),
+            ("devices", ", ".join(devices)),
         ],
-        tables=[("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings)],
+        seed="first seed",
+        time="time of all runs",
     )
 
 

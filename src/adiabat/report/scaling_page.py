@@ -52,11 +52,11 @@ def page(result: ScalingResult) -> Page:
             _runs(result),
         ],
         facts=[
-            *(("made", result.created), ("seed of the draws", str(result.seed)), ("runs drawn again", integer(result.resamples))),
-            ("time of all runs", duration(result.seconds)),
+            ("runs drawn again", integer(result.resamples)),
             ("devices", ", ".join(dict.fromkeys(run.device for run in result.runs if run.device))),
         ],
-        tables=[("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings)],
+        seed="seed of the draws",
+        time="time of all runs",
     )
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from adiabat.core.text import DASH, NO_BREAK, counted, duration, integer, share
+from adiabat.core.text import NO_BREAK, counted, integer, share
 from adiabat.report.charts import NARROW, WIDE, Chart, Spread, histogram, scatter
-from adiabat.report.format import decimals_for, interval, score, signed
+from adiabat.report.format import bounds, score, signed_pair
 from adiabat.report.page import Figure, Group, Page, Terms
-from adiabat.report.tables import Cell, Column, Table
+from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, pair_cell, value_cell
 from adiabat.results.space_result import QUANTILES, Distribution, Histogram, MapPanel, SpaceMap, SpaceNumber, SpaceResult, Whose
 
 _SEPARATION, _RATIO = "tower separation, AUC", "ratio, median"
@@ -62,26 +62,33 @@ def page(result: SpaceResult) -> Page:
         about=about,
         sections=[_numbers(result), _nearness(result), _ratio(result), _map(result.map) if result.map else None, reading],
         facts=[
-            ("made", result.created),
             ("queries", f"{integer(result.looked_at)} of {integer(result.queries)}"),
             ("documents", f"{integer(result.sampled)} of {integer(result.documents)}"),
-            *(("random pairs of queries", integer(result.pairs)), ("resamples", integer(result.resamples)), ("seed", str(result.seed))),
-            ("time", duration(result.seconds)),
+            *(("random pairs of queries", integer(result.pairs)), ("resamples", integer(result.resamples))),
             ("perplexity of the map", "" if result.map is None else f"{result.map.perplexity:g}"),
         ],
-        tables=[("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings)],
     )
 
 
 def exports(result: SpaceResult) -> dict[str, Callable[[], str]]:
     """The tables beside the page."""
     lines = "".join(f"\n{sentence}\n" for sentence in _scales(result))
-    return {"table.csv": _long(result).to_csv, "table.md": lambda: _short(result).to_markdown() + lines}
+    return {"table.csv": _long(result).to_csv, "table.md": lambda: terminal(result)[0].to_markdown() + lines}
 
 
 def terminal(result: SpaceResult) -> list[Table]:
-    """The numbers."""
-    return [_short(result)]
+    """The numbers without formulas, for the terminal and for a note."""
+    head = Column("number", lambda number: number.name if number.of == "both" else f"{number.of}: {number.name}", "name")
+    dim = "muted" if result.baseline else ""
+    return [
+        Table(
+            title=result.title,
+            columns=[head, *_columns(result, bare=result.baseline is not None)],
+            rows=result.numbers,
+            caption=_scales(result),
+            row_class=lambda number: "" if number.changed else dim,
+        )
+    ]
 
 
 def headline(result: SpaceResult) -> str:
@@ -91,7 +98,7 @@ def headline(result: SpaceResult) -> str:
     assert separation.after_interval is not None
     tells = "tells" if separation.after_interval[0] > 0.5 else "cannot tell"
     before = "" if separation.before is None else f", before {score(separation.before)}"
-    level = f"AUC {score(separation.after)} {_bounds(separation.after_interval)}{before} (0.5: the towers lie together, 1: apart)"
+    level = f"AUC {score(separation.after)} {bounds(separation.after_interval)}{before} (0.5: the towers lie together, 1: apart)"
     change = ""
     if separation.difference is not None:
         moved = "the towers moved apart" if separation.difference > 0 else "the towers came together"
@@ -135,49 +142,38 @@ def _ratio_sentence(result: SpaceResult) -> list[str]:
     return [f"A query is as similar to another query as to the other's positive in the ratio {level}."]
 
 
-def _bounds(ends: tuple[float, float] | None) -> str:
-    return "" if ends is None else f"[{score(ends[0])},{NO_BREAK}{score(ends[1])}]"
+def _columns(result: SpaceResult, *, bare: bool = False) -> list[Column]:
+    """Values with their intervals, and their difference; `bare` leaves out the intervals of values, for which a terminal has no room."""
 
+    def is_rank(number: SpaceNumber) -> bool:
+        return number.name == "effective rank"
 
-def _value(number: SpaceNumber, value: float | None) -> str:
-    if value is None:
-        return DASH
-    return f"{value:.1f}" if number.name == "effective rank" else score(value)
+    def level(head: str, field: str) -> Column:
+        def cell(number: SpaceNumber) -> Cell:
+            text = "{:.1f}".format if is_rank(number) else score
+            return value_cell(getattr(number, field), None if bare else getattr(number, f"{field}_interval"), text)
 
+        return Column(head, cell, "number", [] if bare else LEVEL)
 
-def _difference(number: SpaceNumber) -> tuple[str, str]:
-    """A difference with its paired interval, rounded alike."""
-    if number.difference is None:
-        return DASH, ""
-    least, most = (1, 3) if number.name == "effective rank" else (4, 6)
-    decimals = decimals_for([number.difference, *(number.difference_interval or ())], least=least, most=most)
-    ends = interval(number.difference_interval, decimals=decimals) if number.difference_interval else ""
-    return signed(number.difference, decimals=decimals), ends
+    def difference(number: SpaceNumber) -> Cell:
+        least, most = (1, 3) if is_rank(number) else (4, 6)
+        pair = signed_pair(number.difference, number.difference_interval, least=least, most=most)
+        return pair_cell(pair, bold=number.changed)
+
+    if not result.baseline:
+        return [level("value", "after")]
+    return [level("before", "before"), level("after", "after"), Column("difference", difference, "number", PAIRED)]
 
 
 def _numbers(result: SpaceResult) -> Group:
-    def difference(number: SpaceNumber) -> Cell:
-        shown, ends = _difference(number)
-        return Cell(shown, [ends], bold=number.changed)
-
-    columns = [Column("number", lambda number: Cell(number.name, [number.formula, number.source], bold=True), "name")]
-    level = [f"[95{NO_BREAK}%]"]
-    after = Column(
-        "after" if result.baseline else "value",
-        lambda number: Cell(_value(number, number.after), [_bounds(number.after_interval)]),
-        "number",
-        level,
-    )
     if result.baseline:
-        before = Column("before", lambda number: Cell(_value(number, number.before), [_bounds(number.before_interval)]), "number", level)
-        columns += [before, after, Column("difference", difference, "number", [f"[paired 95{NO_BREAK}%]"])]
         lead = (
             f"Before and after on the same queries, documents, pairs and resamples. Intervals are 95{NO_BREAK}% bootstrap intervals; "
             "that of the difference is paired. Bold: it leaves out zero."
         )
     else:
-        columns.append(after)
         lead = f"Intervals are 95{NO_BREAK}% bootstrap intervals. There is no baseline."
+    columns = [Column("number", lambda number: Cell(number.name, [number.formula, number.source], bold=True), "name"), *_columns(result)]
     tables = [
         Table(title=title, columns=columns, rows=[number for number in result.numbers if number.of == of], look="stack")
         for of, title in _GROUPS.items()
@@ -196,26 +192,22 @@ def _histogram(distribution: Distribution, *, label: str, name: str, wide: bool 
 
 
 def _nearness(result: SpaceResult) -> Group:
-    nearest = _histogram(result.distribution("nearest"), label="cosine to nearest document", name="nearest")
-    positive = _histogram(result.distribution("positive"), label="cosine to positive", name="positive")
+    def figure(name: str, of: str, caption: str) -> Figure:
+        return Figure(
+            charts=[_histogram(result.distribution(name), label=f"cosine to {of}", name=name)],
+            wide=False,
+            label=f"Histogram of the cosine of queries to their {of}; the table above holds the means",
+            caption=caption,
+        )
+
     return Group(
         id="nearness",
         title="How near documents are",
         lead="Each query beside the document of the whole store that is nearest to it, and beside its own positive. Where the two differ "
         "much, other documents stand nearer than the right one.",
         sections=[
-            Figure(
-                charts=[nearest],
-                wide=False,
-                label="Histogram of the cosine of queries to their nearest document; the table above holds the means",
-                caption="Nearest document. Marks at the foot: medians.",
-            ),
-            Figure(
-                charts=[positive],
-                wide=False,
-                label="Histogram of the cosine of queries to their positive; the table above holds the means",
-                caption="Positive, in the same bins.",
-            ),
+            figure("nearest", "nearest document", "Nearest document. Marks at the foot: medians."),
+            figure("positive", "positive", "Positive, in the same bins."),
         ],
         side_by_side=True,
     )
@@ -245,15 +237,14 @@ def _ratio(result: SpaceResult) -> Group | None:
 def outside(distribution: Distribution) -> str:
     """Shares of the values that a histogram does not draw."""
     models = [("after", distribution.after), *([("before", distribution.before)] if distribution.before else [])]
-    parts = [f"{name} {shares}" for name, spread in models if (shares := _outside(spread))]
-    return f"Not drawn: {'; '.join(parts)}." if parts else ""
+    shares = [f"{name} {', '.join(outliers)}" for name, spread in models if (outliers := _outside(spread))]
+    return f"Not drawn: {'; '.join(shares)}." if shares else ""
 
 
-def _outside(spread: Histogram) -> str:
-    beyond, every = spread.below + spread.above, spread.total + spread.left_out
-    parts = [f"{share(beyond / every)} farther out"] if beyond else []
-    parts += [f"{share(spread.left_out / every)} with a denominator too near 0"] if spread.left_out else []
-    return ", ".join(parts)
+def _outside(spread: Histogram) -> list[str]:
+    total = spread.total + spread.left_out
+    counts = {"farther out": spread.below + spread.above, "with a denominator too near 0": spread.left_out}
+    return [f"{share(count / total)} {position}" for position, count in counts.items() if count]
 
 
 def _map(space_map: SpaceMap) -> Group:
@@ -275,29 +266,6 @@ def _map(space_map: SpaceMap) -> Group:
                 caption=f"{len(space_map.after.queries)} queries, each with its positive.{turned * bool(space_map.before)}",
             )
         ],
-    )
-
-
-def _short(result: SpaceResult) -> Table:
-    """The numbers without formulas, for the terminal and for a note."""
-
-    def name(number: SpaceNumber) -> str:
-        return number.name if number.of == "both" else f"{number.of}: {number.name}"
-
-    columns = [Column("number", name, "name")]
-    after = Column("after" if result.baseline else "value", lambda number: _value(number, number.after), "number")
-    if result.baseline:
-        before = Column("before", lambda number: _value(number, number.before), "number")
-        columns += [before, after, Column("difference [95 %]", lambda number: " ".join(filter(None, _difference(number))), "number")]
-    else:
-        columns += [after, Column("95 %", lambda number: _bounds(number.after_interval) or DASH, "number")]
-    dim = "muted" if result.baseline else ""
-    return Table(
-        title=result.title,
-        columns=columns,
-        rows=result.numbers,
-        caption=_scales(result),
-        row_class=lambda number: "" if number.changed else dim,
     )
 
 

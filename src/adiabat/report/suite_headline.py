@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adiabat.core.text import DASH, NO_BREAK, counted
-from adiabat.report.format import EVEN, MOST_NAMED, VERDICT_MARKS, listed, named, paired_difference, value, value_bounds
+from adiabat.report.format import EVEN, VERDICT_MARKS, bounds, difference, first_few, joined, listed, named, value
 from adiabat.report.page import Tone
 from adiabat.results.evaluation_result import Verdict
-from adiabat.results.suite_result import Kind, ModelStanding, Pairing, Score, SuiteModel, SuiteResult, SuiteTask, TaskRanking
+from adiabat.results.suite_result import Kind, Pairing, Score, SuiteModel, SuiteResult, SuiteTask, TaskRanking
 
 KINDS: dict[Kind, str] = {
     "retrieval": "retrieval",
@@ -23,15 +23,12 @@ KINDS: dict[Kind, str] = {
     "mteb": "mteb",
 }
 
-_STATED: dict[Verdict, str] = {"better": "better", "worse": "worse", "no evidence": "no evidence either way"}
-
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """The mark beside a value in the table of models and tasks.
 
     Attributes:
-        best: Whether it is the best value of the task.
         even: Whether it is another that is not measurably worse; False where the task's models are compared with the baseline.
         verdict: Against the baseline; of a comparison with the best, only ``worse``. None where there is neither.
     """
@@ -67,14 +64,14 @@ class Overview:
         ranking, pairing = self.rankings[task], self.pairings.get((task, model))
         best = model in ranking.best
         beside_baseline = pairing is not None and pairing.against == self.result.baseline
-        found = None if pairing is None else pairing.verdict
+        verdict = None if pairing is None else pairing.verdict
         even = not best and not beside_baseline and model in ranking.not_worse
-        return Mark(best, even, found if beside_baseline or (found == "worse" and not best) else None)
+        return Mark(best, even, verdict if beside_baseline or (verdict == "worse" and not best) else None)
 
 
-def level(score: Score, *, decimals: int = 3) -> str:
+def level(score: Score) -> str:
     """A value with its interval."""
-    return " ".join(filter(None, [value(score.value, decimals=decimals), value_bounds(score.interval, decimals=decimals)]))
+    return joined(value(score.value), bounds(score.interval, value))
 
 
 def headline(view: Overview) -> str:
@@ -90,13 +87,12 @@ def headline(view: Overview) -> str:
     names, elsewhere = [task.name for task in contested], result.beside_best
     if result.baseline is None or len(elsewhere) == len(names):
         return f"{_winners(view, names)}."
-    return " ".join(filter(None, [_baseline(result), _without_baseline(view, elsewhere)]))
+    return joined(_baseline(result), _without_baseline(view, elsewhere))
 
 
 def _levels(view: Overview) -> str:
     levels = [f"{named(task.name)} {task.measure} {level(scores[0])}" for task in view.result.tasks if (scores := view.on(task.name))]
-    rest = f" and {len(levels) - MOST_NAMED} more" if len(levels) > MOST_NAMED else ""
-    return f"{'; '.join(levels[:MOST_NAMED])}{rest}. No task has two models to compare, so this says nothing about differences."
+    return f"{first_few(levels)}. No task has two models to compare, so this says nothing about differences."
 
 
 def _one_task(view: Overview, task: SuiteTask) -> str:
@@ -108,27 +104,24 @@ def _one_task(view: Overview, task: SuiteTask) -> str:
     groups: dict[Verdict, list[str]] = {"better": [], "worse": [], "no evidence": []}
     for (name, model), pairing in view.pairings.items():
         if name == task.name and model not in first:
-            groups[pairing.verdict].append(f"{named(model)} ({' '.join(filter(None, paired_difference(pairing.change)))})")
-    reached = f"{task.measure} {level(view.scores[task.name, first[0]])}"
-    parts = [f"{listed([*map(named, first)])} {lead} on {named(task.name)}, {reached}"]
-    parts += [f"{_STATED[verdict]}: {listed(names)}" for verdict, names in groups.items() if names]
-    return f"{'; '.join(parts)}."
+            groups[pairing.verdict].append(f"{named(model)} ({joined(*difference(pairing.change, least=3))})")
+    value_of_first = f"{task.measure} {level(view.scores[task.name, first[0]])}"
+    clauses = [f"{listed([*map(named, first)])} {lead} on {named(task.name)}, {value_of_first}"]
+    labels = {verdict: f"{verdict}{' either way' * (verdict == 'no evidence')}" for verdict in groups}
+    clauses += [f"{labels[verdict]}: {listed(names)}" for verdict, names in groups.items() if names]
+    return f"{'; '.join(clauses)}."
 
 
 def _baseline(result: SuiteResult) -> str:
-    clauses = [_against_baseline(standing) for standing in result.analysis.models if standing.verdicts is not None]
-    rest = f" and {len(clauses) - MOST_NAMED} more in the table" if len(clauses) > MOST_NAMED else ""
-    return f"Beside {named(result.baseline or '')}: {'; '.join(clauses[:MOST_NAMED])}{rest}."
+    clauses = [_against_baseline(named(row.model), row.verdicts) for row in result.analysis.models if row.verdicts is not None]
+    return f"Beside {named(result.baseline or '')}: {first_few(clauses, location=' in the table')}."
 
 
-def _against_baseline(standing: ModelStanding) -> str:
-    verdicts = standing.verdicts or {}
-    total = sum(verdicts.values())
-    if not total:
-        return f"{named(standing.model)} has no task in common with it"
-    of = f"of {counted(total, 'task')}"
-    counts = f"better on {verdicts['better']} {of}, worse on {verdicts['worse']}, no evidence on {verdicts['no evidence']}"
-    return f"{named(standing.model)} is {counts}"
+def _against_baseline(model: str, verdicts: dict[Verdict, int]) -> str:
+    if not (total := sum(verdicts.values())):
+        return f"{model} has no task in common with it"
+    better = f"better on {verdicts['better']} of {counted(total, 'task')}"
+    return f"{model} is {better}, worse on {verdicts['worse']}, no evidence on {verdicts['no evidence']}"
 
 
 def _without_baseline(view: Overview, tasks: Sequence[str]) -> str:
@@ -137,30 +130,28 @@ def _without_baseline(view: Overview, tasks: Sequence[str]) -> str:
     if not tasks:
         return ""
     if len(tasks) > 1:
-        return f"On the {counted(len(tasks), 'task')} that {baseline} did not do: {_wins(view, tasks, of_all=False)}."
-    (task,) = (task for task in view.result.tasks if task.name == tasks[0])
+        return f"On the {counted(len(tasks), 'task')} that {baseline} did not do: {_wins(view, tasks)}."
+    task = next(task for task in view.result.tasks if task.name == tasks[0])
     return f"On {named(task.name)}, which {baseline} did not do: {best_of(view, task)}."
 
 
 def _winners(view: Overview, tasks: Sequence[str]) -> str:
     open_tasks = sum(not view.rankings[task].clear for task in tasks)
-    clause = (
-        f"on {counted(open_tasks, 'task')} the best cannot be told from others"
-        if open_tasks
-        else "on every task the best is measurably above all others"
-    )
-    return f"{_wins(view, tasks, of_all=True)}; {clause}"
+    clause = "on every task the best is measurably above all others"
+    if open_tasks:
+        clause = f"on {counted(open_tasks, 'task')} the best cannot be told from others"
+    total = f" of {counted(len(tasks), 'task')}"
+    return f"{_wins(view, tasks, total=total)}; {clause}"
 
 
-def _wins(view: Overview, tasks: Sequence[str], *, of_all: bool) -> str:
-    """On how many of some tasks each model is best, the most first; `of_all` states how many tasks there are."""
+def _wins(view: Overview, tasks: Sequence[str], *, total: str = "") -> str:
+    """On how many of some tasks each model is best, the most first; `total` states how many tasks there are."""
     best = {model.name: [task for task in tasks if model.name in view.rankings[task].best] for model in view.result.models}
     ranked = sorted(filter(best.__getitem__, best), key=lambda model: -len(best[model]))
-    rest = f" and {len(ranked) - MOST_NAMED} more" if len(ranked) > MOST_NAMED else ""
-    shown = [f"{named(model)} on {len(best[model])} ({_clearly(view, best[model])})" for model in ranked[1:MOST_NAMED]]
-    first, total = ranked[0], f" of {counted(len(tasks), 'task')}" if of_all else ""
-    lead = f"{named(first)} is best on {len(best[first])}{total} ({_clearly(view, best[first])})"
-    return f"{', '.join([lead, *shown])}{rest}"
+    counts = [(named(model), len(best[model]), _clearly(view, best[model])) for model in ranked]
+    clauses = [f"{model} on {count} ({clearly})" for model, count, clearly in counts[1:]]
+    model, count, clearly = counts[0]
+    return first_few([f"{model} is best on {count}{total} ({clearly})", *clauses], separator=", ")
 
 
 def _clearly(view: Overview, tasks: Sequence[str]) -> str:
@@ -211,7 +202,7 @@ def _about_coverage(result: SuiteResult) -> str:
     if not lacking:
         return ""
     sentence = f"Not every model did all {total} tasks: {listed(lacking)}. Counts are over the tasks that a model did."
-    return " ".join(filter(None, [sentence, about_ranks(result)]))
+    return joined(sentence, about_ranks(result))
 
 
 def about_ranks(result: SuiteResult) -> str:

@@ -1,22 +1,22 @@
 """The page of a suite, and its tables as CSV, Markdown, LaTeX and terminal text."""
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from dataclasses import asdict
+from operator import attrgetter, itemgetter, methodcaller
 from typing import Any
 
-from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
+from adiabat.core.text import DASH, NO_BREAK, counted, cut, integer
 from adiabat.report import format as texts
 from adiabat.report import suite_headline as words
 from adiabat.report.charts import short
+from adiabat.report.evaluation_headline import RANKINGS
 from adiabat.report.evaluation_page import PND
-from adiabat.report.page import Group, Notes, Page, Terms, gathered
+from adiabat.report.page import Group, Notes, Page, Terms, gathered, notes_section
 from adiabat.report.suite_headline import Overview
 from adiabat.report.suite_tasks import direction, first_click, task_section
-from adiabat.report.tables import Cell, Column, ColumnKind, Section, Table, latex, markdown
-from adiabat.results.suite_result import KindMean, ModelStanding, Score, SuiteModel, SuiteResult, SuiteTask, by_kind
-
-OPEN_NOTES = 5
-"""Notes that stand open when the page is loaded; more of them are folded."""
+from adiabat.report.tables import Cell, Column, ColumnKind, Section, Table, latex, markdown, pair_cell, value_cell, verdict_cell
+from adiabat.results.evaluation_result import Verdict
+from adiabat.results.suite_result import Fact, KindMean, Score, SuiteModel, SuiteResult, SuiteTask, by_kind
 
 MOST_ROWS = 80
 """Rows of the terminal up to which every model is shown on every task; of more, only the best and those not measurably worse."""
@@ -54,7 +54,9 @@ def page(result: SuiteResult) -> Page:
     """The page of a suite."""
     view = Overview(result)
     pnd = any(score.measure.startswith("PND") for score in result.scores)
-    tasks: list[Section | None] = [_notes("Notes on tasks", [(task.name, task.notes) for task in result.tasks], every="all tasks")]
+    tasks: list[Section | None] = [
+        notes_section("Notes on tasks", [(task.name, task.notes) for task in result.tasks], everyone="all tasks")
+    ]
     tasks += [task_section(view, task, position) for position, task in enumerate(result.tasks)]
     tasks.append(Terms(terms=[_INTERVALS, *(_COMPARED if result.pairings else []), *([PND] if pnd else [])]))
     measured = [_matrix_section(view), _over_all(view)] if result.tasks and result.models else []
@@ -65,11 +67,9 @@ def page(result: SuiteResult) -> Page:
         tone=words.tone(result),
         reservations=words.reservations(result),
         sections=[*measured, Group(id="tasks", title="Task by task", sections=tasks) if result.tasks else None],
-        facts=[
-            *(("compared with", _against(result)), ("made", result.created), ("seed", str(result.seed))),
-            *(("resamples", integer(result.resamples)), ("time for encoding and measuring", duration(result.seconds))),
-        ],
-        tables=[("inputs", "Inputs", result.inputs), ("settings", "Settings", _settings(result.settings))],
+        facts=[("compared with", _against(result)), ("resamples", integer(result.resamples))],
+        time="time for encoding and measuring",
+        settings=_settings(result.settings),
     )
 
 
@@ -93,40 +93,47 @@ def terminal(result: SuiteResult) -> list[Table]:
     return [_by_task(view), Table(columns=_standing_columns(view, page=False), rows=result.analysis.models, caption=[caption])]
 
 
+def notes(result: SuiteResult) -> list[str]:
+    """The notes below the tables of the terminal."""
+    view = Overview(result)
+    scores = [score for task in result.tasks for score in view.on(task.name)]
+    ranked = dict.fromkeys((score.model, score.similarity) for score in scores if score.similarity in RANKINGS)
+    return [*(f"{model} was compared by {RANKINGS[by]}" for model, by in ranked), *result.notes]
+
+
 def _by_task(view: Overview) -> Table:
     """A row for each task, and below it one for each model."""
     rows: list[tuple[Cell, ...]] = []
     for task in view.result.tasks:
-        scores = view.on(task.name)
+        scores = all_scores = view.on(task.name)
         ranking = view.rankings[task.name]
         if len(view.scores) > MOST_ROWS and ranking.against in ranking.best:
-            scores = [score for score in scores if score.model in ranking.not_worse]
+            scores = [score for score in all_scores if score.model in ranking.not_worse]
         details = f"{task.measure}{', lower is better' * task.lower_is_better}{', listed candidates' * (task.kind == 'triplets')}"
-        rows.append(
-            (Cell(task.name, bold=True), Cell(details, tone="muted"), Cell(short(words.beside(view, task.name)), tone="muted"), Cell(""))
-        )
+        beside = short(words.beside(view, task.name))
+        rows.append((Cell(task.name, bold=True), Cell(details, tone="muted"), Cell(beside, tone="muted"), Cell("")))
         rows += [_in_terminal(view, score) for score in scores]
-        if left_out := len(view.on(task.name)) - len(scores):
-            rows.append((Cell(f"  and {left_out} more"), Cell(""), Cell(""), Cell("")))
-    heads = ("task, model", "value [95 %]", "difference [95 %]", "verdict")
-    kinds: tuple[ColumnKind, ...] = ("name", "number", "number", "text")
-    columns = [Column(head, itemgetter(at), kind) for at, (head, kind) in enumerate(zip(heads, kinds, strict=True))]
+        if len(scores) < len(all_scores):
+            rows.append((Cell(f"  and {len(all_scores) - len(scores)} more"), Cell(""), Cell(""), Cell("")))
+    heads: list[tuple[str, ColumnKind]] = [
+        *(("task, model", "name"), ("value [95 %]", "number"), ("difference [95 %]", "number"), ("verdict", "text"))
+    ]
+    columns = [Column(head, itemgetter(at), kind) for at, (head, kind) in enumerate(heads)]
     return Table(title=view.result.title, columns=columns, rows=rows)
 
 
 def _in_terminal(view: Overview, score: Score) -> tuple[Cell, ...]:
-    best = score.model in view.rankings[score.task].best
+    ranking = view.rankings[score.task]
+    best = score.model in ranking.best
     cells = (Cell(f"  {score.model}", bold=best), Cell(words.level(score), bold=best))
     pairing = view.pairings.get((score.task, score.model))
     if pairing is not None:
-        shown = " ".join(filter(None, texts.paired_difference(pairing.change)))
-        return (*cells, Cell(shown), Cell(texts.marked(pairing.verdict), tone=pairing.verdict.replace(" ", "-"), badge=True))
+        return (*cells, pair_cell(texts.difference(pairing.change, least=3)), verdict_cell(pairing.verdict))
     if not score.is_proof:
         return (*cells, Cell(DASH), Cell("trained on it", tone="muted", badge=True))
-    if view.rankings[score.task].against != score.model:
+    if ranking.against != score.model:
         return (*cells, Cell(""), Cell(""))
-    clear = view.rankings[score.task].clear
-    return (*cells, Cell(DASH), Cell("baseline" if score.model == view.result.baseline else "clearly best" if clear else "best"))
+    return (*cells, Cell(DASH), Cell("baseline" if score.model == view.result.baseline else "clearly best" if ranking.clear else "best"))
 
 
 def _matrix(view: Overview, *, with_rank: bool) -> Table:
@@ -150,7 +157,7 @@ def _matrix(view: Overview, *, with_rank: bool) -> Table:
     ranks = {standing.model: standing.mean_rank for standing in result.analysis.models}
     columns = [Column("model", name, "name"), *(column(task) for _, tasks in groups for task in tasks)]
     if with_rank:
-        columns.append(Column("mean rank", lambda model: _rank(ranks[model.name]), "number"))
+        columns.append(Column("mean rank", lambda model: value_cell(ranks[model.name], text="{:.1f}".format), "number"))
     return Table(columns=columns, rows=result.models, sortable=True, look="matrix")
 
 
@@ -160,7 +167,7 @@ def _value(view: Overview, task: SuiteTask, model: SuiteModel) -> Cell:
         return Cell(DASH, tone="muted")
     mark = view.mark(task.name, model.name)
     # On paper, many columns leave no room for an interval on a single line.
-    bounds = texts.value_bounds(score.interval).replace(NO_BREAK, " ")
+    bounds = texts.bounds(score.interval, texts.value).replace(NO_BREAK, " ")
     return Cell(
         texts.value(score.value),
         [bounds],
@@ -170,10 +177,6 @@ def _value(view: Overview, task: SuiteTask, model: SuiteModel) -> Cell:
         sign=mark.sign,
         sign_tone=(mark.verdict or "").replace(" ", "-"),
     )
-
-
-def _rank(rank: float | None) -> Cell:
-    return Cell(DASH if rank is None else f"{rank:.1f}", value=rank)
 
 
 def _matrix_section(view: Overview) -> Group:
@@ -216,7 +219,7 @@ def _over_all(view: Overview) -> Group:
         sections=[
             standings if result.pairings else None,
             Table(columns=columns, rows=result.models),
-            _notes("Notes on models", [(model.name, model.notes) for model in result.models], every="all models"),
+            notes_section("Notes on models", [(model.name, model.notes) for model in result.models], everyone="all models"),
         ],
     )
 
@@ -227,38 +230,29 @@ def _standing_columns(view: Overview, *, page: bool) -> list[Column]:
     than = [f"than {texts.named(result.baseline or '')}"] if result.mixed and page else []
     others = len(result.beside_best)
 
-    def count(head: str, of: Callable[[ModelStanding], int | None], below: Sequence[str] = (), first: str = "descending") -> Column:
-        return Column(head, of, "number", below, first)
+    def count(head: str, field: str, below: Sequence[str] = (), first: str = "descending") -> Column:
+        return Column(head, attrgetter(field), "number", below, first)
+
+    def verdicts(verdict: Verdict, below: Sequence[str] = (), first: str = "descending") -> Column:
+        return Column(verdict, lambda standing: (standing.verdicts or {}).get(verdict), "number", below, first)
 
     columns = [Column("model", lambda standing: Cell(cut(standing.model, limit=80), bold=page), "name")]
-    columns += [count("tasks", lambda standing: standing.tasks), count("best", lambda standing: standing.best)]
+    columns += [count("tasks", "tasks"), count("best", "best")]
     if result.baseline is None:
-        columns.append(count("clearly best" if page else "clearly", lambda standing: standing.clear))
+        columns.append(count("clearly best" if page else "clearly", "clear"))
     else:
-        columns += [
-            count("better", lambda standing: (standing.verdicts or {}).get("better"), than),
-            count("no evidence", lambda standing: (standing.verdicts or {}).get("no evidence")),
-            count("worse", lambda standing: (standing.verdicts or {}).get("worse"), than, ""),
-        ]
+        columns += [verdicts("better", than), verdicts("no evidence"), verdicts("worse", than, "")]
     if others or result.baseline is None:
         below = [f"of {counted(others, 'other task')}"] if result.baseline is not None and page else []
-        columns.append(count("not measurably worse than the best" if page else "not worse", lambda standing: standing.not_worse, below))
-    columns.append(Column("mean rank", lambda standing: _rank(standing.mean_rank), "number", (), "ascending"))
-    return [*columns, *(_mean_column(mean) for mean in result.analysis.means if page)]
+        columns.append(count("not measurably worse than the best" if page else "not worse", "not_worse", below))
+    rank = Column("mean rank", lambda standing: value_cell(standing.mean_rank, text="{:.1f}".format), "number", (), "ascending")
+    return [*columns, rank, *(_mean_column(mean) for mean in result.analysis.means if page)]
 
 
 def _mean_column(mean: KindMean) -> Column:
-    def cell(standing: ModelStanding) -> Cell:
-        value = mean.values[standing.model]
-        return Cell(DASH if value is None else texts.value(value), value=value)
-
     below = [f"{mean.measure}, {mean.tasks} tasks", direction(mean.lower_is_better)]
-    return Column(words.KINDS[mean.kind], cell, "number", below, first_click(mean.lower_is_better))
-
-
-def _notes(title: str, notes: Sequence[tuple[str, Sequence[str]]], *, every: str) -> Notes | None:
-    by_note = gathered(notes, every=every)
-    return Notes(title=title, notes=by_note, shown=OPEN_NOTES) if by_note else None
+    first = first_click(mean.lower_is_better)
+    return Column(words.KINDS[mean.kind], lambda row: value_cell(mean.values[row.model], text=texts.value), "number", below, first)
 
 
 def _against(result: SuiteResult) -> str:
@@ -269,28 +263,11 @@ def _against(result: SuiteResult) -> str:
 def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings without the measures of retrieval that no task takes, each having its own, and without what tasks leave empty."""
     tasks = [{key: value for key, value in task.items() if value not in ({}, [])} for task in settings.get("tasks", ())]
+    if not tasks:
+        return dict(settings)
     ranked = [task for task in tasks if task.get("kind") in ("retrieval", "triplets")]
-    shown = dict(settings) | ({"tasks": tasks} if tasks else {})
-    if tasks and all("measures" in task for task in ranked):
-        shown["measure"] = {key: value for key, value in settings.get("measure", {}).items() if key != "measures"}
-    return shown
-
-
-def _of(key: str) -> Callable[[dict[str, Any]], Any]:
-    return lambda row: row.get(key)
-
-
-def _long(view: Overview) -> Table:
-    """A line for each measure of each model on each task, then one for each fact: a measure without interval and direction."""
-    tasks = {task.name: task for task in view.result.tasks}
-    runs = {model.name: words.runs_of(model) for model in view.result.models}
-
-    def about(task: SuiteTask, model: str) -> dict[str, Any]:
-        return {"task": task.name, "kind": task.kind, "model": model, "unit": task.unit, "units": task.units, "runs": runs[model]}
-
-    rows = [about(tasks[score.task], score.model) | _figures(view, score) for score in view.result.scores]
-    rows += [about(tasks[fact.task], fact.model) | {"measure": fact.name, "main": False, "value": fact.value} for fact in view.result.facts]
-    return Table(columns=[Column(name, _of(name)) for name in _CSV], rows=rows)
+    measure = {key: value for key, value in settings.get("measure", {}).items() if key != "measures"}
+    return {**settings, "tasks": tasks, **({"measure": measure} if all("measures" in task for task in ranked) else {})}
 
 
 _CSV = (
@@ -300,31 +277,47 @@ _CSV = (
 )
 
 
+def _long(view: Overview) -> Table:
+    """A line for each measure of each model on each task, then one for each fact: a measure without interval and direction."""
+    tasks = {task.name: task for task in view.result.tasks}
+    runs = {model.name: words.runs_of(model) for model in view.result.models}
+
+    def about(row: Score | Fact) -> dict[str, Any]:
+        task = tasks[row.task]
+        return {"task": task.name, "kind": task.kind, "model": row.model, "unit": task.unit, "units": task.units, "runs": runs[row.model]}
+
+    rows = [about(score) | _figures(view, score) for score in view.result.scores]
+    rows += [about(fact) | {"measure": fact.name, "main": False, "value": fact.value} for fact in view.result.facts]
+    return Table(columns=[Column(name, methodcaller("get", name)) for name in _CSV], rows=rows)
+
+
 def _figures(view: Overview, score: Score) -> dict[str, Any]:
+    """The cells of a score, and of its comparison where it is the main one."""
     main = view.scores.get((score.task, score.model)) is score
-    low, high = score.interval or (None, None)
-    row: dict[str, Any] = {"measure": score.measure, "similarity": score.similarity, "main": main, "lower_is_better": score.lower_is_better}
-    row |= {"value": score.value, "low": low, "high": high}
+    row = {**asdict(score), "main": main, **_ends("", score.interval)}
     if not main:
         return row
     ranking = view.rankings[score.task]
-    against_best = ranking.against in ranking.best or score.model in ranking.best
-    row |= {"best": score.model in ranking.best, "not_worse": score.model in ranking.not_worse if against_best else None}
+    best = score.model in ranking.best
+    row["best"] = best
     pairing = view.pairings.get((score.task, score.model))
     if pairing is None:
-        return row | {"not_worse": True if score.model in ranking.best else None}
+        return {**row, "not_worse": True if best else None}
     change = pairing.change
-    low, high = change.difference_interval or (None, None)
-    row |= {"against": pairing.against, "difference": change.difference, "difference_low": low, "difference_high": high}
-    row |= {"p": change.p, "test": change.test, "significant": pairing.significant, "verdict": pairing.verdict}
-    return row | {"effect": change.effect, "gained": change.gained, "lost": change.lost, "detectable": change.detectable}
+    row = {**asdict(change), **row, "against": pairing.against, "significant": pairing.significant, "verdict": pairing.verdict}
+    row |= _ends("difference_", change.difference_interval)
+    return {**row, "not_worse": score.model in ranking.not_worse if ranking.against in ranking.best or best else None}
+
+
+def _ends(prefix: str, interval: tuple[float, float] | None) -> dict[str, float]:
+    return {} if interval is None else {f"{prefix}low": interval[0], f"{prefix}high": interval[1]}
 
 
 def _lines(view: Overview) -> tuple[list[str], list[str]]:
     """Sentences around a table for a note or a paper: what its marks mean, and reservations with all notes."""
     result = view.result
-    notes = gathered([(model.name, model.notes) for model in result.models], every="all models")
-    notes += gathered([(task.name, task.notes) for task in result.tasks], every="all tasks")
+    notes = gathered([(model.name, model.notes) for model in result.models], everyone="all models")
+    notes += gathered([(task.name, task.notes) for task in result.tasks], everyone="all tasks")
     marks = [*words.key(result), "95 % intervals in brackets"]
     return marks, [*words.reservations(result), *(f"{texts.cut_name(names, limit=200)}: {note}" for names, note in notes)]
 

@@ -1,7 +1,8 @@
 """One task of a suite: its chart, table, language grids, units, and all measures."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,14 @@ from adiabat.report import suite_headline as words
 from adiabat.report.chart_style import LEAST_REACH
 from adiabat.report.charts import ForestRow, forest, short
 from adiabat.report.evaluation_page import grid_counts
-from adiabat.report.page import Figure, Group, HeatMap, heat_cells
+from adiabat.report.page import Figure, Group, HeatMap
 from adiabat.report.suite_headline import Overview
-from adiabat.report.tables import Cell, Column, Table
-from adiabat.results.suite_result import Fact, Score, SuiteGrid, SuiteTask, UnitRow, equal_values
+from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, pair_cell, value_cell, verdict_cell
+from adiabat.results.evaluation_result import Change
+from adiabat.results.suite_result import Score, SuiteGrid, SuiteTask, UnitRow, equal_values
 
 TEXT_LENGTH = 240
 """Characters of a unit's text that the page shows; of each where they are two."""
-
-
-_PAIRED = [f"[paired 95{NO_BREAK}%]"]
-
-
-_LEVEL = [f"[95{NO_BREAK}%]"]
 
 
 def first_click(lower_is_better: bool) -> str:
@@ -48,7 +44,7 @@ def task_section(view: Overview, task: SuiteTask, position: int) -> Group:
     return Group(
         id=f"task-{position}",
         title=cut(task.name, limit=120),
-        said=words.best_of(view, task),
+        subtitle=words.best_of(view, task),
         lead=f"{words.KINDS[task.kind]}; {', '.join(sizes)}; {words.measure(view, task)} ({direction} is better)",
         folded=True,
         opened=position == 0,
@@ -83,65 +79,54 @@ def _forest(view: Overview, task: SuiteTask, position: int) -> Figure | None:
 
 
 def _level(score: Score) -> Cell:
-    return Cell(texts.value(score.value, decimals=4), [texts.value_bounds(score.interval, decimals=4)], value=score.value)
+    return value_cell(score.value, score.interval, partial(texts.value, decimals=4))
 
 
 def _compared(view: Overview, task: SuiteTask) -> Table:
     """Values of the main measure, and each model beside the one that it is compared with."""
-    scores = view.on(task.name)
-    ranking = view.rankings[task.name]
-    one_similarity = len({score.similarity for score in scores}) == 1
+    scores, ranking = view.on(task.name), view.rankings[task.name]
+    has_one_similarity = len({score.similarity for score in scores}) == 1
     lead = "baseline" if ranking.against == view.result.baseline else "best"
 
     def name(score: Score) -> Cell:
-        below = [] if one_similarity else [f"by {score.similarity}"]
+        below = [] if has_one_similarity else [f"by {score.similarity}"]
         return Cell(cut(score.model, limit=80), below, bold=score.model in ranking.best or (task.name, score.model) not in view.pairings)
 
-    def of(cell: Callable[[Any], Cell]) -> Callable[[Score], Cell]:
-        def wrapped(score: Score) -> Cell:
+    def paired(head: str, cell: Callable[[Change], Cell], sub: Sequence[str] = (), first: str = "ascending") -> Column:
+        def of(score: Score) -> Cell:
             pairing = view.pairings.get((task.name, score.model))
             return Cell(DASH) if pairing is None else cell(pairing.change)
 
-        return wrapped
+        return Column(head, of, "number", sub, first)
 
     def verdict(score: Score) -> Cell:
         pairing = view.pairings.get((task.name, score.model))
         if pairing is None:
             return Cell(lead if score.model == ranking.against else "trained on it" if not score.is_proof else DASH)
-        return Cell(texts.marked(pairing.verdict), tone=pairing.verdict.replace(" ", "-"), badge=True)
+        return verdict_cell(pairing.verdict)
 
-    first = first_click(task.lower_is_better)
-    columns = [Column("model", name, "name"), Column(texts.cut_name(words.measure(view, task), limit=60), _level, "number", _LEVEL, first)]
+    best_first = first_click(task.lower_is_better)
+    columns = [
+        Column("model", name, "name"),
+        Column(texts.cut_name(words.measure(view, task), limit=60), _level, "number", LEVEL, best_first),
+    ]
     if ranking.against is not None:
         columns += [
-            Column("difference", of(_difference), "number", _PAIRED, first),
-            Column("p", of(lambda change: Cell(texts.p_value(change), [change.test or ""], value=change.p)), "number", (), "ascending"),
-            Column("effect", of(lambda change: _signed(change.effect)), "number", ["dz"], first),
-            Column("units", of(_gained), "number", ["gained, lost"], "descending"),
-            Column("would show", of(lambda change: _shown(change.detectable)), "number", (), "ascending"),
+            paired("difference", lambda change: pair_cell(texts.difference(change), change.difference), PAIRED, best_first),
+            paired("p", lambda change: Cell(texts.p_value(change), [change.test or ""], value=change.p)),
+            paired("effect", lambda change: value_cell(change.effect, text=partial(texts.signed, decimals=2)), ["dz"], best_first),
+            paired("units", _gained, ["gained, lost"], "descending"),
+            paired("would show", lambda change: value_cell(change.detectable, text=texts.value)),
             Column("verdict", verdict),
         ]
-    return Table(
-        columns=columns,
-        rows=scores,
-        sortable=True,
-        row_class=lambda score: "" if (task.name, score.model) in view.pairings else "reference",
-    )
+
+    def row_class(score: Score) -> str:
+        return "" if (task.name, score.model) in view.pairings else "reference"
+
+    return Table(columns=columns, rows=scores, sortable=True, row_class=row_class)
 
 
-def _difference(change: Any) -> Cell:
-    return Cell(texts.difference(change, with_interval=False), [texts.difference_interval(change)], value=change.difference)
-
-
-def _signed(effect: float | None) -> Cell:
-    return Cell(DASH if effect is None else texts.signed(effect, decimals=2), value=effect)
-
-
-def _shown(value: float | None) -> Cell:
-    return Cell(DASH if value is None else texts.value(value), value=value)
-
-
-def _gained(change: Any) -> Cell:
+def _gained(change: Change) -> Cell:
     if change.gained is None or change.lost is None:
         return Cell(DASH)
     return Cell(f"+{change.gained:,} {MINUS}{change.lost:,}", value=change.gained - change.lost)
@@ -149,24 +134,23 @@ def _gained(change: Any) -> Cell:
 
 def _grids(grids: Sequence[SuiteGrid], *, against: str | None) -> list[Group]:
     """Heat maps of a language grid: values of each model, and its differences to the model that it is compared with."""
-    comparisons = dict.fromkeys((grid.grid.comparison, grid.grid.similarity) for grid in grids)
-    return [
-        _grid([grid for grid in grids if (grid.grid.comparison, grid.grid.similarity) == comparison], comparison, against)
-        for comparison in comparisons
-    ]
+    by_comparison: dict[tuple[str, str], list[SuiteGrid]] = {}
+    for grid in grids:
+        by_comparison.setdefault((grid.grid.comparison, grid.grid.similarity), []).append(grid)
+    return [_grid(group, ", ".join(filter(None, comparison)), against) for comparison, group in by_comparison.items()]
 
 
-def _grid(grids: Sequence[SuiteGrid], comparison: tuple[str, str], against: str | None) -> Group:
+def _grid(grids: Sequence[SuiteGrid], title: str, against: str | None) -> Group:
     values = [100 * np.array(grid.grid.after, dtype=np.float64) for grid in grids]
-    changes = [_changes(grid) for grid in grids]
-    every = np.concatenate([one.ravel() for one in values])
-    moved = np.concatenate([[0.0], *(one.ravel() for one in changes if one is not None)])
+    changes = [None if grid.against is None or grid.grid.before is None else _changes(grid) for grid in grids]
+    levels = np.concatenate([cells.ravel() for cells in values])
+    moved = np.concatenate([[0.0], *(cells.ravel() for cells in changes if cells is not None)])
     # Where the mean over several runs is on either side, cells have no verdicts, and perhaps no differences.
     without = [grid.model for grid in grids if against is not None and grid.model != against and grid.grid.verdicts is None]
     direction = "lower is better" if grids[0].lower_is_better else "higher is better"
     lead = (
         f"Times 100, {direction}; a row is the language of the query, a column that of the document. Values of all models share their "
-        f"colours, from {every.min():.1f} to {every.max():.1f}; so do differences, of which blue is better, orange is worse, full at "
+        f"colours, from {levels.min():.1f} to {levels.max():.1f}; so do differences, of which blue is better, orange is worse, full at "
         f"{max(float(np.abs(moved).max()), LEAST_REACH):.1f} points, and • marks a cell whose verdict holds after Benjamini–Hochberg "
         "over the cells of its map."
     )
@@ -177,29 +161,28 @@ def _grid(grids: Sequence[SuiteGrid], comparison: tuple[str, str], against: str 
         )
     maps = []
     for grid, value, change in zip(grids, values, changes, strict=True):
-        none = np.zeros(value.shape, dtype=np.bool_)
-        maps.append(
-            _map(
-                grid,
-                f"{cut(grid.model, limit=80)}, mean of the cells {value.mean():.1f}",
-                heat_cells(value, none, among=every, compared=False),
-            )
-        )
+        name = cut(grid.model, limit=80)
+        level = f"{name}, mean of the cells {value.mean():.1f}"
+        maps.append(HeatMap(title=level, rows=grid.rows, columns=grid.columns, shades=value, text="{:.1f}".format, scale=levels))
         if change is not None:
-            marked = none if grid.grid.verdicts is None else np.isin(grid.grid.verdicts, ("better", "worse"))
-            cells = heat_cells(change, marked, among=moved, compared=True, lower_is_better=grid.lower_is_better)
-            title = f"{cut(grid.model, limit=80)} minus {cut(grid.against or '', limit=80)}"
-            maps.append(_map(grid, title, cells, grid_counts(grid.grid, cells=value.size)))
-    return Group(title=", ".join(filter(None, comparison)), lead=lead, sections=[Group(title="", sections=maps, side_by_side=True)])
+            plus, minus = partial(texts.signed, decimals=1), lambda shade: texts.signed(-shade, decimals=1)
+            maps.append(
+                HeatMap(
+                    title=f"{name} minus {cut(grid.against or '', limit=80)}",
+                    rows=grid.rows,
+                    columns=grid.columns,
+                    shades=-change if grid.lower_is_better else change,
+                    text=minus if grid.lower_is_better else plus,
+                    scale=moved,
+                    compared=True,
+                    marked=None if grid.grid.verdicts is None else np.isin(grid.grid.verdicts, ("better", "worse")),
+                    counts=grid_counts(grid.grid, cells=value.size),
+                )
+            )
+    return Group(title=title, lead=lead, sections=[Group(title="", sections=maps, side_by_side=True)])
 
 
-def _map(grid: SuiteGrid, title: str, cells: Any, lines: Sequence[str] = ()) -> HeatMap:
-    return HeatMap(title=title, rows=grid.rows, columns=grid.columns, cells=cells, lines=lines)
-
-
-def _changes(grid: SuiteGrid) -> Float[np.ndarray, "q d"] | None:
-    if grid.against is None or grid.grid.before is None:
-        return None
+def _changes(grid: SuiteGrid) -> Float[np.ndarray, "q d"]:
     return 100 * (np.array(grid.grid.after, dtype=np.float64) - np.array(grid.grid.before, dtype=np.float64))
 
 
@@ -207,29 +190,26 @@ def _units(view: Overview, task: SuiteTask, units: Sequence[UnitRow], position: 
     """Units on which models differ most, side by side, the best in bold where values are not all alike."""
     models = [score.model for score in view.on(task.name)]
 
-    def value(row: UnitRow, model: str) -> Cell:
-        known = [row.values[name] for name in models if name in row.values]
-        best = (min if task.lower_is_better else max)(known, default=0.0)
-        shown = row.values.get(model)
-        if shown is None:
-            return Cell(DASH)
-        differ = not all(equal_values(other, best) for other in known)
-        return Cell(texts.value(shown), value=shown, bold=differ and equal_values(shown, best))
-
     def text(row: UnitRow) -> Cell:
         lines = [cut(line, limit=TEXT_LENGTH) for line in row.text.split("\n", maxsplit=1)]
         return Cell(lines[0], lines[1:])
 
-    columns = [Column("id", lambda row: cut(row.unit, limit=60), "code"), Column("text", text)]
-
     def column(model: str) -> Column:
-        return Column(texts.cut_name(model, limit=40), lambda row: value(row, model), "number", (), first_click(task.lower_is_better))
+        def cell(row: UnitRow) -> Cell:
+            values = [row.values[name] for name in models if name in row.values]
+            best = (min if task.lower_is_better else max)(values, default=0.0)
+            value = row.values.get(model)
+            if value is None:
+                return Cell(DASH)
+            differ = not all(equal_values(other, best) for other in values)
+            return Cell(texts.value(value), value=value, bold=differ and equal_values(value, best))
 
-    columns += map(column, models)
+        return Column(texts.cut_name(model, limit=40), cell, "number", (), first_click(task.lower_is_better))
+
     return Table(
         id=f"task-{position}-units",
         title=f"Units on which models differ most ({len(units)})",
-        columns=columns,
+        columns=[Column("id", lambda row: cut(row.unit, limit=60), "code"), Column("text", text), *map(column, models)],
         rows=units,
         folded=True,
         sortable=True,
@@ -237,24 +217,15 @@ def _units(view: Overview, task: SuiteTask, units: Sequence[UnitRow], position: 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Figure:
-    """A measure or a fact of a model."""
-
-    model: str
-    measure: str
-    direction: str
-    similarity: str
-    shown: Cell
-
-
 def _all_measures(view: Overview, task: SuiteTask) -> Table | None:
     """All measures and facts; None where there are no more than the main one."""
-    result = view.result
-    scores = [score for score in result.scores if score.task == task.name]
-    facts = [fact for fact in result.facts if fact.task == task.name]
-    rows = [_Figure(score.model, score.measure, direction(score.lower_is_better), score.similarity, _level(score)) for score in scores]
-    rows += [_Figure(fact.model, fact.name, "", DASH, Cell(_fact(fact), value=fact.value)) for fact in facts]
+    scores = [score for score in view.result.scores if score.task == task.name]
+    facts = [fact for fact in view.result.facts if fact.task == task.name]
+    rows: list[tuple[Any, ...]] = [
+        (score.model, Cell(cut(score.measure, limit=60), [direction(score.lower_is_better)]), score.similarity, _level(score))
+        for score in scores
+    ]
+    rows += [(fact.model, Cell(cut(fact.name, limit=60)), DASH, Cell(_fact(fact.value), value=fact.value)) for fact in facts]
     if len(rows) <= len(view.on(task.name)):
         return None
     unit_length = ", ".join(_of_unit_length(scores))
@@ -263,10 +234,10 @@ def _all_measures(view: Overview, task: SuiteTask) -> Table | None:
     return Table(
         title="All measures",
         columns=[
-            Column("model", lambda row: cut(row.model, limit=80), "name"),
-            Column("measure", lambda row: Cell(cut(row.measure, limit=60), [row.direction])),
-            Column("similarity", lambda row: row.similarity),
-            Column(f"value [95{NO_BREAK}%]", lambda row: row.shown, "number", (), first),
+            Column("model", lambda row: cut(row[0], limit=80), "name"),
+            Column("measure", itemgetter(1)),
+            Column("similarity", itemgetter(2)),
+            Column(f"value [95{NO_BREAK}%]", itemgetter(3), "number", (), first),
         ],
         rows=rows,
         caption=[caption] if unit_length else [],
@@ -275,8 +246,8 @@ def _all_measures(view: Overview, task: SuiteTask) -> Table | None:
     )
 
 
-def _fact(fact: Fact) -> str:
-    return integer(int(fact.value)) if fact.value.is_integer() else texts.value(fact.value)
+def _fact(value: float) -> str:
+    return integer(int(value)) if value.is_integer() else texts.value(value)
 
 
 def _of_unit_length(scores: Sequence[Score]) -> list[str]:

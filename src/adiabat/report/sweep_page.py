@@ -7,7 +7,7 @@ from typing import Any
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
 from adiabat.report import sweep_figures as figures
 from adiabat.report.format import cut_name, number, signed
-from adiabat.report.page import Figure, Group, Notes, Page, Terms, gathered
+from adiabat.report.page import Figure, Group, Page, Terms, notes_section
 from adiabat.report.ranking_section import ranking_groups, ranking_tables
 from adiabat.report.sweep_analysis import DRIFTS, Cost, DriftLimit, Series, at_equal_gain, drift_limits, methods_of, most_changed, series_of
 from adiabat.report.sweep_cases import Case, Overview, case_cell, case_head, comparisons_of, overview_of, pair_counts, rate
@@ -29,9 +29,6 @@ from adiabat.results.sweep_result import SweepResult, SweepRun
 
 OPEN_ROWS = 12
 """Runs up to which their table is open when the page is loaded."""
-
-OPEN_NOTES = 5
-"""Notes that are open when the page is loaded; more of them are folded."""
 
 MOST_TASKS = 4
 """Tasks side by side in the terminal; more of them are on the page."""
@@ -105,13 +102,11 @@ def page(result: SweepResult) -> Page:
             _runs(view),
         ],
         facts=[
-            ("made", result.created),
             ("seeds of the runs", ", ".join(map(str, seeds))),
-            ("seed of the statistics", str(result.seed)),
-            ("time in all", duration(result.seconds)),
             ("devices", ", ".join(dict.fromkeys(run.device for run in result.runs if run.device))),
         ],
-        tables=[("inputs", "Inputs", result.inputs), ("settings", "Settings", result.settings)],
+        seed="seed of the statistics",
+        time="time in all",
     )
 
 
@@ -225,7 +220,7 @@ def _layers(view: Overview) -> Group | None:
         id="layers",
         title="Most changed tensors",
         folded=True,
-        said=counted(len(layers[0].rows), "setting"),
+        subtitle=counted(len(layers[0].rows), "setting"),
         lead=f"By two measures of the source and the Frobenius norm; means over seeds, of tensors that tuning changed.{names}",
         sections=[layer_tensors(view, layer) for layer in layers],
     )
@@ -308,7 +303,6 @@ def _runs(view: Overview) -> Group | None:
     ]
     outcomes = [(task, run.task(task)) for task in view.ordered for run in view.done]
     notes = {task: list(dict.fromkeys(n for name, o in outcomes if name == task and o for n in o.notes)) for task in view.ordered}
-    by_task = gathered(list(notes.items()), every="all tasks")
     table = Table(columns=columns, rows=runs, sortable=True)
     return Group(
         id="runs",
@@ -316,7 +310,7 @@ def _runs(view: Overview) -> Group | None:
         lead="Every run by itself. Loss and errors are of validation, at the start and at the epoch that was kept.",
         sections=[
             Group(title=counted(len(runs), "run"), folded=True, opened=len(runs) <= OPEN_ROWS, sections=[table]),
-            Notes(title="Notes on tasks", notes=by_task, shown=OPEN_NOTES) if by_task else None,
+            notes_section("Notes on tasks", list(notes.items()), everyone="all tasks"),
             Terms(terms=_TERMS),
         ],
     )

@@ -13,7 +13,8 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK
-from adiabat.report.format import EVEN, VERDICT_MARKS, cut_name
+from adiabat.report.format import EVEN, VERDICT_MARKS, bounds, cut_name, marked, score
+from adiabat.results.evaluation_result import Verdict
 
 CELL_LENGTH = 1000
 """Characters of a text that a cell of CSV holds."""
@@ -23,6 +24,9 @@ NAME_LENGTH = 200
 
 TERMINAL_NAME_LENGTH = 48
 """Characters of a name that a cell of the terminal holds."""
+
+LEVEL, PAIRED = [f"[95{NO_BREAK}%]"], [f"[paired 95{NO_BREAK}%]"]
+"""Below the title of a column whose cells hold an interval."""
 
 ColumnKind = Literal["text", "name", "number", "code"]
 
@@ -52,6 +56,21 @@ class Cell:
     sign: str = ""
     sign_tone: str = ""
     tag: str = ""
+
+
+def value_cell(value: float | None, ends: tuple[float, float] | None = None, text: Callable[[float], str] = score) -> Cell:
+    """A value with its interval; a dash where there is none."""
+    return Cell(DASH if value is None else text(value), [bounds(ends, text)], value=value)
+
+
+def pair_cell(pair: tuple[str, str], value: float | None = None, *, bold: bool = False) -> Cell:
+    """A signed number with its interval, as `adiabat.report.format.signed_pair` writes them."""
+    return Cell(pair[0], [pair[1]], value=value, bold=bold)
+
+
+def verdict_cell(verdict: Verdict | None) -> Cell:
+    """A badge; a dash where there is no verdict."""
+    return Cell(DASH) if verdict is None else Cell(marked(verdict), tone=verdict.replace(" ", "-"), badge=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +196,8 @@ class Table(Section):
             justify: Literal["right", "left"] = "right" if column.kind == "number" else "left"
             table.add_column(head, justify=justify, no_wrap=not is_name, overflow="fold", min_width=15 if is_name else None)
         for style, cells in self.cells():
-            shown = [_in_terminal(cell, column.kind == "name") for cell, column in zip(cells, self.columns, strict=True)]
-            table.add_row(*shown, style=STYLES.get(style, ""))
+            texts = [_in_terminal(cell, column.kind == "name") for cell, column in zip(cells, self.columns, strict=True)]
+            table.add_row(*texts, style=STYLES.get(style, ""))
         return table
 
 
@@ -212,8 +231,8 @@ def csv_cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
-        shown = cut_name(value, limit=CELL_LENGTH)
-        return f"'{shown}" if _FORMULA.match(shown) else shown
+        text = cut_name(value, limit=CELL_LENGTH)
+        return f"'{text}" if _FORMULA.match(text) else text
     return repr(value)
 
 
@@ -237,9 +256,10 @@ def markdown(text: str) -> str:
 
 def latex(text: str) -> str:
     """Text of one line as LaTeX that sets it as it is."""
-    neighbours = zip(text, [*text[1:], ""], strict=False)
     # Two of "-" or "," would be set as a dash, or as a quote.
-    return "".join(_LATEX.get(one, one) + "{}" * (one == other and one in "-,") for one, other in neighbours)
+    return "".join(
+        _LATEX.get(letter, letter) + "{}" * (letter in "-," and letter == after) for letter, after in zip(text, f"{text} "[1:], strict=True)
+    )
 
 
 _UNRULY = re.compile("[^\\S \xa0]|[\u202a-\u202e\u2066-\u2069]")

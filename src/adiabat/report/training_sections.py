@@ -28,7 +28,7 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         measured: Whether the page is of an evaluation, whose headline says nothing of the run.
     """
     period = sentences.period(record)
-    drawn = training_curves(record)
+    charts = training_curves(record)
     share = 100 * record.trainable / record.parameters if record.parameters else 0.0
     facts = [
         ("trained on", record.trained_on),
@@ -45,7 +45,7 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         *(("note", note) for note in record.notes),
     ]
     figure = Figure(
-        charts=drawn,
+        charts=charts,
         wide=False,
         label=f"Loss and validation errors by {period}",
         caption=f"The dashed line marks the {period} whose weights were kept; {period} 0 is the start. The training loss is averaged over "
@@ -55,7 +55,7 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         id="training",
         title=record.kind.capitalize(),
         lead=sentences.training_sentence(record) if measured else "",
-        sections=[figure if drawn else None, Facts(facts=[fact for fact in facts if fact[1]])],
+        sections=[figure if charts else None, Facts(facts=[fact for fact in facts if fact[1]])],
     )
 
 
@@ -69,13 +69,12 @@ def training_curves(record: TrainingRecord) -> list[Chart]:
     if record.loss or record.validation_loss:
         lines = [Line(_thinned(record), "training", MUTED, marker="", width=1.0)] if record.loss else []
         lines += [Line(record.validation_loss, "validation", GOOD)] if record.validation_loss else []
-        panel = Panel(lines, period if by_epoch else "step", title="Loss", whole=True, down=best if by_epoch else [])
+        panel = Panel(lines, period if by_epoch else "step", title="Loss", integers=True, down=best if by_epoch else [])
         charts.append(curves("curves-loss", [panel], width=NARROW, height=2.9))
     if record.validation_errors:
-        of = f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
         line = Line([(epoch, float(errors)) for epoch, errors in record.validation_errors], "validation", BAD, "s")
-        title = f"Validation errors{of}"
-        panel = Panel([line], period, title=title, whole=True, down=best, y_tick=lambda value: integer(round(value)))
+        title = f"Validation errors{sentences.of_pairs(record)}"
+        panel = Panel([line], period, title=title, integers=True, down=best, y_tick=lambda value: integer(round(value)))
         charts.append(curves("curves-errors", [panel], width=NARROW, height=2.9))
     return charts
 
@@ -99,57 +98,45 @@ def _operations(record: TrainingRecord) -> str:
 
 def layers_of(layers: Sequence[LayerChange]) -> Group | None:
     """The parameter tensors that changed most, folded; None where none changed."""
-    if not any(layer.relative != 0 for layer in layers):
+    changed = sum(layer.relative != 0 for layer in layers)
+    if not changed:
         return None
-    known = sorted((layer for layer in layers if layer.relative is not None), key=lambda layer: (-(layer.relative or 0.0), layer.name))
-    top = known[:LAYERS_SHOWN]
-    by_largest = sorted(layers, key=lambda layer: (-abs(layer.largest_change), layer.name))[:LAYERS_SHOWN]
-    zeros = len(layers) - len(known)
-    changed = counted(sum(layer.relative != 0 for layer in layers), "parameter tensor")
+    relative = {layer.name: layer.relative for layer in layers if layer.relative is not None}
+    top = sorted((layer for layer in layers if layer.name in relative), key=lambda layer: (-relative[layer.name], layer.name))
+    by_largest = sorted(layers, key=lambda layer: (-abs(layer.largest_change), layer.name))
+    zeros = len(layers) - len(top)
     without = f"; {counted(zeros, 'tensor')} had only zeros before and so no relative change" if zeros else ""
+    changes = [(layer.name, 100 * relative[layer.name]) for layer in top[:LAYERS_SHOWN]]
     figure = Figure(
-        charts=[
-            bars(
-                "layers",
-                [(layer.name, 100 * (layer.relative or 0.0)) for layer in top],
-                label="relative change of the tensor (Frobenius norm), %",
-            )
-        ],
+        charts=[bars("layers", changes, label="relative change of the tensor (Frobenius norm), %")],
         label="Relative change of the parameter tensors that changed most; the table below holds the numbers",
     )
     return Group(
         id="layers",
         title="Layers that changed most",
         folded=True,
-        lead=f"Updates reached {changed} of the query tower{without}.",
+        lead=f"Updates reached {counted(changed, 'parameter tensor')} of the query tower{without}.",
         sections=[
-            figure if top else None,
-            _layers(top, "By relative change") if top else None,
+            *([figure, _layers(top, "By relative change")] if top else []),
             _layers(by_largest, "By change of the largest weight"),
         ],
     )
 
 
 def _layers(layers: Sequence[LayerChange], title: str) -> Table:
-    def change(layer: LayerChange) -> str:
-        percent = 100 * layer.largest_change
-        return texts.signed(percent, decimals=texts.decimals_for([percent], least=2, most=5)) + f"{NO_BREAK}%"
+    def relative(layer: LayerChange) -> str:
+        return DASH if layer.relative is None else f"{texts.number(100 * layer.relative, digits=3)}{NO_BREAK}%"
 
-    return Table(
-        title=title,
-        columns=[
-            Column("tensor", lambda layer: cut(layer.name, limit=200), "code"),
-            Column(
-                "relative change",
-                lambda layer: DASH if layer.relative is None else f"{texts.number(100 * layer.relative, digits=3)}{NO_BREAK}%",
-                "number",
-            ),
-            Column(
-                "largest weight",
-                lambda layer: f"{texts.number(layer.largest_before)} {_ARROW} {texts.number(layer.largest_after)}",
-                "number",
-            ),
-            Column("(W after − W before) / (W after + W before)", change, "number"),
-        ],
-        rows=layers,
-    )
+    def largest(layer: LayerChange) -> str:
+        return f"{texts.number(layer.largest_before)} {_ARROW} {texts.number(layer.largest_after)}"
+
+    def change(layer: LayerChange) -> str:
+        return f"{texts.signed_pair(100 * layer.largest_change, None, least=2, most=5)[0]}{NO_BREAK}%"
+
+    columns = [
+        Column("tensor", lambda layer: cut(layer.name, limit=200), "code"),
+        Column("relative change", relative, "number"),
+        Column("largest weight", largest, "number"),
+        Column("(W after − W before) / (W after + W before)", change, "number"),
+    ]
+    return Table(title=title, columns=columns, rows=layers[:LAYERS_SHOWN])

@@ -82,7 +82,7 @@ class Record:
     def summary(self) -> str:
         """The headline, the table and the notes of the page as text."""
         # Pages stand above records, and are loaded where one is shown.
-        text: str = import_module("adiabat.report.summaries").summary(self)
+        text: str = import_module("adiabat.report.pages").summary(self)
         return text
 
     def to_frame(self) -> "DataFrame":

@@ -16,10 +16,14 @@ def require_free(folder: Path, *, resume: bool) -> None:
     """Refuse a directory that a job must not be put into; writes nothing, so that long preparations are not made in vain."""
     require_outside(folder)
     if is_job(folder):
-        if not resume:
-            raise JobError(f"--out {folder} holds a job already; go on with it by --resume, or choose another directory")
+        _require_resume(folder, "job", resume=resume)
     elif folder.exists() and (not folder.is_dir() or any(entry.name != PREPARED for entry in folder.iterdir())):
         raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
+
+
+def _require_resume(folder: Path, what: str, *, resume: bool) -> None:
+    if not resume:
+        raise JobError(f"--out {folder} holds a {what} already; go on with it by --resume, or choose another directory")
 
 
 def require_outside(folder: Path) -> None:
@@ -36,8 +40,7 @@ def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str 
         What to tell people where there is nothing to go on with, and None elsewhere.
     """
     if begun:
-        if not resume:
-            raise JobError(f"--out {folder} holds a {what} already; go on with it by --resume, or choose another directory")
+        _require_resume(folder, what, resume=resume)
         return None
     if is_job(folder):
         raise JobError(f"--out must be the directory of a {what}, {Job(folder).config} is of a job; choose another")
@@ -83,10 +86,7 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rule
                 write_description(job, description)
         return job
     is_new = not folder.exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
+    _make(folder)
     try:
         write_description(job, description)
     except DataError:
@@ -94,6 +94,13 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rule
             folder.rmdir()
         raise
     return job
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
 
 
 @contextmanager
@@ -120,10 +127,7 @@ def claimed(folder: Path | None, *, kind: str = "evaluation") -> Iterator[Path |
         return
     _require_own(folder, kind)
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
+    _make(folder)
     try:
         with sole_writer(folder):
             yield folder

@@ -1,10 +1,10 @@
 """Rows of what is done, as Parquet, in files that always hold whole rows."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
@@ -12,26 +12,45 @@ from pydantic import TypeAdapter, ValidationError
 from adiabat.core.errors import JobError
 from adiabat.core.files import open_parquet, reading, write_parquet
 
-Key = TypeVar("Key")
-Row = TypeVar("Row")
+RECORD = "record"
+"""Column that holds the whole row as JSON."""
 
 
-class Rows(Generic[Key, Row]):
-    """Rows by their key."""
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=_Named)
+
+
+class Rows(Generic[Row]):
+    """Rows by their name."""
 
     def __init__(
-        self, path: Path, *, key: Callable[[Row], Key], read: Callable[[Path], Iterable[Row]], write: Callable[[Sequence[Row], Path], None]
+        self,
+        path: Path,
+        kind: type[Row],
+        *,
+        columns: Callable[[Row], Mapping[str, Any]],
+        of: str,
+        fault: Callable[[Row], str] = lambda row: "",
+        advice: str = "without the file, what is measured is made again",
     ) -> None:
-        """Read what is there."""
+        """Read what is there.
+
+        Args:
+            fault: What is wrong with a row, beyond what its kind says; "" where nothing is.
+        """
         self.path = path
-        self._key, self._write = key, write
-        self._rows = {key(row): row for row in read(path)} if path.exists() else {}
+        self._columns = columns
+        self._rows = {row.name: row for row in _read(path, kind, fault, of=of, advice=advice)} if path.exists() else {}
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._rows
+    def __contains__(self, name: str) -> bool:
+        return name in self._rows
 
-    def __getitem__(self, key: Key) -> Row:
-        return self._rows[key]
+    def __getitem__(self, name: str) -> Row:
+        return self._rows[name]
 
     @property
     def every(self) -> list[Row]:
@@ -40,41 +59,13 @@ class Rows(Generic[Key, Row]):
 
     def add(self, row: Row) -> None:
         """Put a row on the disk; it is there whole, or not at all."""
-        rows = {**self._rows, self._key(row): row}
-        self._write(list(rows.values()), self.path)
+        rows = {**self._rows, row.name: row}
+        write_parquet(pa.Table.from_pylist(_filled([{**self._columns(row), RECORD: _record(row)} for row in rows.values()])), self.path)
         self._rows = rows
 
 
-RowKind = TypeVar("RowKind")
-
-RECORD = "record"
-"""Column that holds the whole row as JSON."""
-
-
-def parquet_rows(
-    path: Path,
-    kind: type[RowKind],
-    *,
-    key: Callable[[RowKind], str],
-    columns: Callable[[RowKind], Mapping[str, Any]],
-    of: str,
-    fault: Callable[[RowKind], str] = lambda row: "",
-    advice: str = "without the file, what is measured is made again",
-) -> Rows[str, RowKind]:
-    """Rows that are kept as Parquet.
-
-    Args:
-        fault: What is wrong with a row, beyond what its kind says; "" where nothing is.
-    """
-
-    def write(rows: Sequence[RowKind], place: Path) -> None:
-        write_parquet(pa.Table.from_pylist(_filled([{**columns(row), RECORD: _record(row)} for row in rows])), place)
-
-    return Rows(path, key=key, read=lambda place: _read(place, kind, fault, of=of, advice=advice), write=write)
-
-
-def _read(path: Path, kind: type[RowKind], fault: Callable[[RowKind], str], *, of: str, advice: str) -> list[RowKind]:
-    adapter, rows = TypeAdapter(kind), list[RowKind]()
+def _read(path: Path, kind: type[Row], fault: Callable[[Row], str], *, of: str, advice: str) -> list[Row]:
+    adapter, rows = TypeAdapter(kind), list[Row]()
     with reading(path, remedy=advice, error=JobError):
         records = open_parquet(path, remedy=advice, error=JobError).read(columns=[RECORD])[RECORD].to_pylist()
     for number, record in enumerate(records, start=1):
@@ -84,8 +75,8 @@ def _read(path: Path, kind: type[RowKind], fault: Callable[[RowKind], str], *, o
             first = wrong.errors()[0]
             field, got = ".".join(map(str, first["loc"])), repr(first["input"])[:60]
             raise JobError(f"{path} must be the rows of {of}, got: row {number}: {field}: {first['msg']}, got {got}; {advice}") from wrong
-    if found := next(filter(None, map(fault, rows)), ""):
-        raise JobError(f"{path} must be the rows of {of}, got: {found}; {advice}")
+    if wrong_row := next(filter(None, map(fault, rows)), ""):
+        raise JobError(f"{path} must be the rows of {of}, got: {wrong_row}; {advice}")
     return rows
 
 
@@ -97,8 +88,8 @@ def _filled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every row with the columns of all, so that a first run that failed does not decide them; a column of several kinds is JSON."""
     columns = dict.fromkeys(column for row in rows for column in row if column != RECORD)
     mixed = {column for column in columns if len({isinstance(row.get(column), str) for row in rows if row.get(column) is not None}) > 1}
-    return [{**{column: _cell(row.get(column), column in mixed) for column in columns}, RECORD: row[RECORD]} for row in rows]
 
+    def cell(value: Any, column: str) -> Any:
+        return json.dumps(value) if column in mixed and value is not None else value
 
-def _cell(value: Any, mixed: bool) -> Any:
-    return json.dumps(value) if mixed and value is not None else value
+    return [{**{column: cell(row.get(column), column) for column in columns}, RECORD: row[RECORD]} for row in rows]

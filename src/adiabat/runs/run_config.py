@@ -2,7 +2,7 @@
 
 import hashlib
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,6 @@ FREE_RUN = ("run.device", "run.checkpoint_seconds", "run.keep_checkpoints")
 
 FREE_RUNS = (*FREE_RUN, "run.log_every", "run.tensorboard")
 """The same of what consists of many jobs, which takes no number from their logs by step."""
-
-
-def _none_stop(settings: Mapping[str, Any]) -> set[str]:
-    return set()
-
-
-def _none_behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
-    return []
-
-
-def _no_reason(settings: Mapping[str, Any]) -> dict[str, str]:
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +38,10 @@ class Rules:
 
     free: frozenset[str] = frozenset()
     free_in: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    stopping: Callable[[Mapping[str, Any]], set[str]] = _none_stop
-    behind: Callable[[Job, Mapping[str, Any]], list[str]] = _none_behind
+    stopping: Callable[[Mapping[str, Any]], set[str]] = lambda settings: set()
+    behind: Callable[[Job, Mapping[str, Any]], list[str]] = lambda job, settings: []
     words: Mapping[str, str] = field(default_factory=dict)
-    reasons: Callable[[Mapping[str, Any]], Mapping[str, str]] = _no_reason
+    reasons: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda settings: {}
     defaults: Mapping[str, Any] = field(default_factory=dict)
     later: frozenset[str] = frozenset()
 
@@ -85,17 +73,17 @@ def read_description(job: Job) -> dict[str, Any]:
 def description_of(job: Job, tables: Mapping[str, Any], *, of: str) -> dict[str, Any]:
     """What many jobs were asked to do."""
     before = read_description(job)
-    if not _has_tables_of(before, tables):
+    if not _has_tables(before, tables):
         raise JobError(
             f"{job.config} must be the description of {of}, got another shape; put back what stood there, or choose another directory"
         )
     return before
 
 
-def _has_tables_of(before: Mapping[str, Any], tables: Mapping[str, Any]) -> bool:
+def _has_tables(before: Any, tables: Mapping[str, Any]) -> bool:
     """Whether a table stands wherever one is wanted; keys may be missing."""
     inner = {key: value for key, value in tables.items() if isinstance(value, Mapping)}
-    return all(isinstance(own := before.get(key, {}), Mapping) and _has_tables_of(own, value) for key, value in inner.items())
+    return isinstance(before, Mapping) and all(_has_tables(before.get(key, {}), value) for key, value in inner.items())
 
 
 def write_description(job: Job, description: Mapping[str, Any]) -> None:
@@ -148,16 +136,18 @@ def _bound(settings: Mapping[str, Any], key: str, rules: Rules) -> Any:
     value, free = settings.get(key), rules.free_in.get(key)
     if not (free and isinstance(value, list)):
         return value
-    return [{name: part for name, part in one.items() if name not in free} if isinstance(one, Mapping) else one for one in value]
+    return [{name: item for name, item in row.items() if name not in free} if isinstance(row, Mapping) else row for row in value]
 
 
 def _require_verb(job: Job, before: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Refuse a job with tables that this one has not, which lacks tables that this one has: nobody wants all their differences."""
-    its, own = (sorted(one) for one in (before.keys() - wanted.keys(), wanted.keys() - before.keys()))
-    if its and own:
+    extra, missing = (
+        " and ".join(f"[{name}]" for name in sorted(names)) for names in (before.keys() - wanted.keys(), wanted.keys() - before.keys())
+    )
+    if extra and missing:
         raise JobError(
-            f"{job.folder} must hold a job of the same verb, got one with {' and '.join(f'[{name}]' for name in its)} and without "
-            f"{' and '.join(f'[{name}]' for name in own)} in its config.toml; choose another --out"
+            f"{job.folder} must hold a job of the same verb, got one with {extra} and without {missing} in its config.toml; "
+            "choose another --out"
         )
 
 
@@ -167,23 +157,18 @@ def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         Dotted key to value, lists for tuples, without what is None.
     """
-    return dict(_flat(without_none(description)))
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", list(value) if isinstance(value, tuple) else value
+    flat: dict[str, Any] = {}
+    for key, value in without_none(description).items():
+        flat |= {f"{key}.{inner}": setting for inner, setting in flat_settings(value).items()} if isinstance(value, dict) else {key: value}
+    return flat
 
 
 def without_none(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out settings that are None, which means the same: TOML has no null."""
-    return {key: _without_none(value) for key, value in table.items() if value is not None}
+    """Leave out settings that are None, which means the same: TOML has no null; lists for tuples."""
 
+    def clean(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return without_none(value)
+        return [clean(entry) for entry in value] if isinstance(value, tuple | list) else value
 
-def _without_none(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return without_none(value)
-    return [_without_none(entry) for entry in value] if isinstance(value, tuple | list) else value
+    return {key: clean(value) for key, value in table.items() if value is not None}

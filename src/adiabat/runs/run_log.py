@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from adiabat.core.checksums import Line, line_of, read_lines
 from adiabat.core.errors import JobError, MissingDependencyError
 from adiabat.core.files import advice_on
-from adiabat.core.json_lines import Line, line_of, read_lines
 
 GO_ON = "free some space and run the same command with --resume"
 REMEDY = "start anew in another directory"
@@ -46,20 +46,15 @@ class JobLog:
         if self._silent:
             return
         with self._faults_in_plain_words():
-            stream = self._opened()
+            self._stream = self._stream or self.path.open("a", encoding="utf-8")
             line = line_of({"step": step, "epoch": epoch, **values, "seconds": round(seconds, 3)}, after=self.checksum)
-            stream.write(str(line))
-            stream.flush()
+            self._stream.write(str(line))
+            self._stream.flush()
             self.checksum = line.checksum
             if self._board_folder:
                 self._board = self._board or _summary_writer(self._board_folder, self._kept_step)
                 for name, value in values.items():
                     self._board.add_scalar(name, value, step)
-
-    def _opened(self) -> IO[str]:
-        if self._stream is None:
-            self._stream = self.path.open("a", encoding="utf-8")
-        return self._stream
 
     @contextmanager
     def _faults_in_plain_words(self) -> Iterator[None]:

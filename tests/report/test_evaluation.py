@@ -1,0 +1,199 @@
+"""The page of an evaluation and of a training run: headline and reservations, rows and figures, and the table for the terminal."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from adiabat.report import pages
+from adiabat.report.evaluation_headline import headline, reservations, tone
+from adiabat.report.evaluation_page import EXAMPLES_SHOWN
+from adiabat.results.evaluation_result import Change, DatasetResult, Hit, Result
+from tests.report.html_page import Page, plain, printed
+from tests.report.sample_results import full_result, make_change, make_dataset, make_example, make_grid, make_result, make_tuning
+
+BETTER = make_dataset("cs", "target", 0.612, 0.661)
+SAME = make_dataset("maths", "retain", 0.57, 0.572)
+WORSE = make_dataset("physics", "retain", 0.50, 0.45)
+LOSS = "(nDCG@10 −10.0 % [−14.0, −6.0])"
+BETTER_CS = "The target cs got better: nDCG@10 0.612 → 0.661, +8.0 % [+4.7, +11.3]; "
+NOT_CS = "The target cs shows no evidence of change: nDCG@10 0.600 → 0.610, +1.7 % [−1.7, +5.0]"
+WORSE_CS = "The target cs got worse: nDCG@10 0.600 → 0.500, −16.7 % [−20.0, −13.3]; "
+NOTHING_RETAINED = "no retention set was measured, so what else changed is not known."
+
+
+@pytest.mark.parametrize(
+    ("datasets", "sentence", "news"),
+    [
+        ([BETTER, SAME, replace(BETTER, name="bio", role="retain"), SAME], "none of the 3 retention sets got measurably worse.", "good"),
+        ([BETTER], NOTHING_RETAINED, "good"),
+        ([BETTER, SAME], "the retention set maths did not get measurably worse.", "good"),
+        ([BETTER, WORSE], f"the retention set got worse: physics {LOSS}.", "bad"),
+        ([BETTER, SAME, WORSE, replace(WORSE, name="law")], f"2 of the 3 retention sets got worse: physics {LOSS}, law {LOSS}.", "bad"),
+        ([SAME], "No target was measured; the retention set maths did not get measurably worse.", "plain"),
+        # A better second target does not hide the first.
+        (
+            [make_dataset("cs", "target", 0.6, 0.61), replace(BETTER, name="law")],
+            f"{NOT_CS}; {BETTER_CS.replace('cs', 'law')}{NOTHING_RETAINED}",
+            "plain",
+        ),
+        ([make_dataset("cs", "target", 0.6, 0.5)], f"{WORSE_CS}{NOTHING_RETAINED}", "bad"),
+    ],
+)
+def test_the_headline_says_no_more_than_the_verdicts(datasets: list[DatasetResult], sentence: str, news: str) -> None:
+    result = make_result(*datasets)
+    assert plain(headline(result)) == (f"{BETTER_CS}{sentence}" if datasets[0] is BETTER else sentence)
+    assert tone(result) == news
+
+
+@pytest.mark.parametrize(
+    ("result", "sentence"),
+    [
+        (make_result(make_dataset("cs", "target", None, 0.652), baseline=None), "cs: nDCG@10 0.652 [0.642, 0.662]. There is no baseline"),
+        (
+            make_result(training=make_tuning(), baseline=None),
+            "Tuning ran 3 epochs (300 steps) and kept epoch 2; on its validation set: loss 0.09000 → 0.07000, "
+            "errors 2,000 → 1,500 of 4,000 pairs (−25.0 %).",
+        ),
+        (
+            make_result(training=make_tuning(best_epoch=0), baseline=None),
+            "Tuning did not improve on the start in 3 epochs (300 steps); the starting weights were kept.",
+        ),
+    ],
+)
+def test_without_a_comparison_the_headline_states_values(result: Result, sentence: str) -> None:
+    assert plain(headline(result)).startswith(sentence)
+    # What was chosen on a validation set is no proof.
+    assert [("held-out data" in line) for line in reservations(result)] == [True] * (result.training is not None)
+
+
+def without_percents(name: str, before: float, after: float, measure: str) -> DatasetResult:
+    dataset = make_dataset(name, "retain", before, after, measure=measure, half_width=0.05)
+    return replace(dataset, changes=[replace(dataset.changes[0], improvement_interval=None)])
+
+
+def other_measure(change: Change) -> DatasetResult:
+    return replace(SAME, changes=[*SAME.changes, change])
+
+
+BARE = without_percents("law", 0.02, 0.03, "P@1")
+# maths: (0.002 - 0.02) / 0.57 = -3.16 %; law: -0.2 %
+ROOM = "the intervals leave room for a loss of at most"
+
+
+@pytest.mark.parametrize(
+    ("datasets", "sentence"),
+    [
+        ([BETTER, SAME, make_dataset("law", "retain", 0.5, 0.5, half_width=0.001)], f"{ROOM} 3.2 % (maths, nDCG@10)."),
+        ([BETTER, BARE], f"{ROOM} 0.0400 (law, difference of P@1)."),
+        (
+            [BETTER, SAME, BARE, without_percents("web", 0.02, 0.01, "PND")],
+            f"{ROOM} 3.2 % (maths, nDCG@10), 0.0400 (law, difference of P@1), 0.0400 (web, difference of PND).",
+        ),
+        ([other_measure(make_change(0.5, 0.4, measure="P@1"))], "maths other measures got worse: P@1 by cosine (−20.0 % [−24.0, −16.0])."),
+        ([make_grid(["en", "de"])], "On XNLI, 1 of 4 language pairs got worse, 1 better (entailment-neutral by cosine)."),
+    ],
+)
+def test_reservations_name_what_the_headline_leaves_out(datasets: list[DatasetResult], sentence: str) -> None:
+    assert [line for line in map(plain, reservations(make_result(*datasets))) if line.endswith(sentence)]
+
+
+def page(result: Result) -> Page:
+    return Page(pages.files(result)["report.html"]())
+
+
+def test_an_evaluation_without_a_baseline_shows_values_alone() -> None:
+    shown = page(make_result(make_dataset("cs", "target", None, 0.652), make_grid(["en", "de"], compared=False), baseline=None))
+    assert "What was measured" in shown.text
+    assert "0.6520 [0.6420, 0.6620]" in shown.text
+    assert shown.with_class("badge") == shown.tags("svg") == []
+    assert not {"training", "layers", "settings", "examples"} & set(shown.ids())
+
+
+@pytest.mark.parametrize("retained", [0, 3])
+def test_each_data_set_has_a_row_and_a_badge(retained: int) -> None:
+    shown = page(make_result(BETTER, *[replace(WORSE, name=f"retained {number}") for number in range(retained)]))
+    # Once in the main table, once among all measures.
+    badges = [(badge["class"] or "").split() for badge in shown.with_class("badge")]
+    assert (sum("better" in words for words in badges), sum("worse" in words for words in badges)) == (2, 2 * retained)
+
+
+def test_z_stands_among_all_measures_and_not_beside_the_main_one() -> None:
+    dataset = make_dataset("cs", "target", 0.5, 0.4, measure="PND")
+    shown = page(make_result(replace(dataset, changes=[*dataset.changes, make_change(0.5, 0.4, measure="PND pooled", z=-3.214)])))
+    assert not [cell for cell in shown.tags("td") if cell.get("data-label") == "z"]
+    assert shown.text.count("−3.21") == 1
+
+
+@pytest.mark.parametrize(("side", "size"), [(1, "large"), (8, "medium"), (15, "heat")])
+def test_grids_of_any_size_state_both_counts_mark_cells_and_use_the_room(side: int, size: str) -> None:
+    shown = page(make_result(make_grid([f"l{number}" for number in range(side)])))
+    worse = int(side > 1)
+    assert f"paired: 1 better, {worse} worse, {side**2 - 1 - worse} no evidence, of {side**2} z-test: 7 better, {worse} worse" in shown.text
+    assert shown.text.count("•") == 1 + worse
+    assert "+6.2" in shown.text
+    assert [(table["class"] or "").split()[-1] for table in shown.with_class("heat")] == [size]
+
+
+def test_examples_say_in_words_what_moved_and_what_is_relevant() -> None:
+    shown = page(make_result(BETTER, examples=[make_example()]))
+    assert "first relevant: rank 3 → rank 1" in shown.text
+    for words in ("↑ from 3", "↓ from 1", "+ moved in", "× moved out", "→ now 2", "→ now 1"):
+        assert shown.text.count(words) == 1, words
+    assert len(shown.with_class("relevant")) == 2
+    hits = [Hit(f"d{rank}", "", 1.0 / rank, rank == 9) for rank in range(1, 11)]
+    shown = page(make_result(examples=[replace(make_example("word " * 20_000), before=hits, after=hits[::-1])]))
+    assert "first relevant: rank 9 → rank 2" in shown.text
+    assert "cut from 100,000 characters" in shown.text
+    # d6 is sixth before and fifth after: irrelevant hits further down are not shown.
+    assert shown.text.count(" d6") == shown.text.count(" d5") == 1
+
+
+def test_of_many_examples_and_layers_the_first_are_shown_and_the_rest_counted() -> None:
+    shown = page(full_result())
+    assert len(shown.with_class("example")) == EXAMPLES_SHOWN
+    assert "2 more are in result.json" in shown.text
+    assert "1 tensor had only zeros before" in shown.text
+    by_relative, by_largest = shown.text.split("By relative change")[1].split("By change of the largest weight")
+    assert by_relative.index("layer.19.weight") < by_relative.index("layer.18.weight")
+    assert by_largest.index("layer.0.weight") < by_largest.index("layer.1.weight")
+    assert by_relative.count("encoder.layer") == by_largest.count("encoder.layer") == 15
+
+
+def test_settings_stand_under_dotted_keys_beside_seed_versions_and_command() -> None:
+    inputs = {"target": {"data": "cs.jsonl", "store": "stores/cs", "store_sha256": "ab12"}}
+    text = page(replace(full_result(), settings={"measure": {"depth": 77}}, inputs=inputs)).text
+    for words in (
+        *(
+            "schedule.kind constant",
+            "learning_rate 5e-08",
+            'freeze ["embeddings"]',
+            "seed 7",
+            "adiabat 0.1.0",
+            "adiabat evaluate job store",
+        ),
+        *("target.data cs.jsonl", "target.store_sha256 ab12", "measure.depth 77"),
+    ):
+        assert words in text, words
+
+
+def test_notes_stand_once_behind_the_names_that_they_are_about() -> None:
+    sets = [replace(SAME, name=name, notes=notes) for name, notes in (("a", ["x", "y"]), ("b", ["y", "x"]), ("c", ["y"]))]
+    text = page(make_result(*sets, training=replace(make_tuning(), notes=("5 of 5 validation queries are also trained on",)))).text
+    assert "Notes a, b: x all data sets: y" in text
+    assert "note 5 of 5 validation queries are also trained on" in text
+
+
+@pytest.mark.parametrize(
+    ("result", "row"),
+    [
+        (make_result(BETTER, make_grid(["en"])), r"cs +nDCG@10 +0\.6120 +0\.6610 +\+8\.0 % \[\+4\.7, \+11\.3\] +▲ better"),
+        (make_result(make_dataset("cs", "target", None, 0.652), baseline=None), r"cs +nDCG@10 +0\.6520 \[0\.6420, 0\.6620\]"),
+        (make_result(training=make_tuning()), r"errors of 4,000 pairs +2,000 +1,500"),
+    ],
+)
+def test_the_terminal_has_a_row_for_each_data_set_or_validation_figure_and_fits_80_columns(result: Result, row: str) -> None:
+    text = printed(result, width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert re.search(row, text)
+    assert " ".join(plain(headline(result)).split()[:4]) in text

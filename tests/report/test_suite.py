@@ -1,0 +1,232 @@
+"""The page of a suite: headline and reservations, rows and figures, and its tables."""
+
+import csv
+import io
+import re
+from dataclasses import replace
+
+import pytest
+
+from adiabat.report import pages
+from adiabat.report import suite_headline as words
+from adiabat.report.suite_headline import Overview, headline, tone
+from adiabat.results.suite_result import Fact, SuiteResult
+from tests.report.html_page import Page, plain, printed
+from tests.report.sample_suites import full_suite, make_suite
+
+
+def view_of(values, **options) -> Overview:
+    return Overview(make_suite(values, **options))
+
+
+ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
+
+
+@pytest.mark.parametrize(
+    ("view", "sentence"),
+    [
+        (
+            view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}, "z": {"a": 0.5, "b": 0.6}}),
+            "a is best on 2 of 3 tasks (1 clearly), b on 1 (1 clearly); on 1 task the best cannot be told from others.",
+        ),
+        (
+            view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.5}}),
+            "a is best on 2 of 2 tasks (all clearly); on every task the best is measurably above all others.",
+        ),
+        (
+            view_of({f"t{place}": {"a": 0.6, letter: 0.601} for place, letter in enumerate("bcdefg")}),
+            "b is best on 1 of 6 tasks (none clearly), c on 1 (none clearly), d on 1 (none clearly), e on 1 (none clearly) and 2 more; "
+            "on 6 tasks the best cannot be told from others.",
+        ),
+        (
+            view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}}, baseline="b"),
+            "Beside b: a is better on 1 of 2 tasks, worse on 0, no evidence on 1.",
+        ),
+        (
+            view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}, "z": {"a": 0.6, "c": 0.5}}, baseline="a"),
+            "Beside a: b is better on 0 of 1 task, worse on 1, no evidence on 0; c is better on 0 of 1 task, worse on 1, no evidence on 0. "
+            "On y, which a did not do: best b 0.600 [0.580, 0.620], clearly.",
+        ),
+        (
+            view_of(
+                {
+                    "x": {"a": 0.6, "l": 0.5},
+                    **{task: {"a": 0.6, "b": 0.59} for task in "st"},
+                    **{task: {"a": 0.5, "b": 0.6} for task in "uvw"},
+                },
+                baseline="l",
+            ),
+            "Beside l: a is better on 1 of 1 task, worse on 0, no evidence on 0; b has no task in common with it. "
+            "On the 5 tasks that l did not do: b is best on 3 (all clearly), a on 2 (none clearly).",
+        ),
+        (
+            view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}, "z": {"l": 0.5}}, baseline="l"),
+            "a is best on 2 of 2 tasks (1 clearly); on 1 task the best cannot be told from others.",
+        ),
+        (
+            view_of(ONE),
+            "a is best on x, nDCG@10 0.600 [0.580, 0.620]; worse: b (−0.100 [−0.120, −0.080]); "
+            "no evidence either way: c (−0.010 [−0.030, +0.010]).",
+        ),
+        (
+            view_of(ONE, baseline="b"),
+            "b is the baseline on x, nDCG@10 0.500 [0.480, 0.520]; better: a (+0.100 [+0.080, +0.120]) and c (+0.090 [+0.070, +0.110]).",
+        ),
+        (
+            view_of({"x": {"a": 0.6}, "y": {"a": 0.5}}),
+            "x nDCG@10 0.600 [0.580, 0.620]; y nDCG@10 0.500 [0.480, 0.520]. No task has two models to compare, "
+            "so this says nothing about differences.",
+        ),
+        (
+            view_of({"x": {"a": 0.3, "b": 0.1 + 0.2, "c": 0.1}}),
+            "b and a are best on x, nDCG@10 0.300 [0.280, 0.320]; worse: c (−0.200 [−0.220, −0.180]).",
+        ),
+        (view_of({"x": {"a": 0.3, "b": 0.1 + 0.2}}), "b and a are best on x, nDCG@10 0.300 [0.280, 0.320]."),
+        (view_of({}), "Nothing was measured."),
+    ],
+)
+def test_the_head_line_says_no_more_than_the_comparisons(view, sentence: str) -> None:
+    assert plain(headline(view)) == sentence
+
+
+def test_names_that_run_right_to_left_are_set_apart_and_none_can_turn_the_words_after_it() -> None:
+    assert headline(view_of({"x": {"نموذج": 0.6, "b": 0.5}, "y": {"b": 0.5}})).startswith("\u2068نموذج\u2069 is best")
+    said = headline(view_of({"x": {"a\u202eevil": 0.6, "b\u2067": 0.5}, "y": {"a\u202eevil": 0.6}}))
+    assert said.startswith("a\ufffdevil is best on x")
+    assert not set(said) & set("\u202e\u2067")
+    assert "b\ufffd (" in said
+
+
+@pytest.mark.parametrize(
+    ("values", "baseline", "wanted"),
+    [
+        ({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.5}}, None, "good"),
+        ({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}}, None, "plain"),
+        ({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}}, "b", "good"),
+        ({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.5, "b": 0.6}}, "b", "plain"),
+        ({"x": {"a": 0.4, "b": 0.5}, "y": {"a": 0.5, "b": 0.5}}, "b", "bad"),
+        ({"x": {"a": 0.6, "b": 0.5, "c": 0.4}}, "b", "plain"),
+        ({"x": {"a": 0.6}}, None, "plain"),
+    ],
+)
+def test_only_one_answer_for_all_tasks_is_good_or_bad_news(values, baseline, wanted) -> None:
+    assert tone(make_suite(values, baseline=baseline)) == wanted
+
+
+def test_reservations_name_what_the_head_line_leaves_out() -> None:
+    said = plain(" ".join(words.reservations(full_suite())))
+    assert "Benjamini–Hochberg at 5 % over all 6 comparisons of main measures" in said
+    assert "In 2 of 6 comparisons there is no evidence either way, which is not proof of equality" in said
+    assert "Not every model did all 4 tasks: lexical (2)." in said
+    assert "Means over several seeds, with intervals over seeds and units: small (3). All others are one run" in said
+    assert said.endswith("a note of the suite")
+
+
+def test_a_similarity_is_told_only_where_all_models_have_it() -> None:
+    result = make_suite({"x": {"a": 0.6, "bm25": 0.5}})
+    assert words.measure(Overview(result), result.tasks[0]) == "nDCG@10, cosine"
+    own = replace(result, scores=[result.scores[0], replace(result.scores[1], similarity="bm25")])
+    assert words.measure(Overview(own), own.tasks[0]) == "nDCG@10"
+
+
+def html_of(result: SuiteResult) -> str:
+    return pages.files(result)["report.html"]().replace("\xa0", " ")
+
+
+def table(result: SuiteResult, ending: str) -> str:
+    return pages.files(result)[f"table.{ending}"]().replace("\xa0", " ")
+
+
+def rows_of(result: SuiteResult) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(pages.files(result)["table.csv"]())))
+
+
+def test_cells_are_marked_as_the_comparisons_say() -> None:
+    html = html_of(full_suite())
+    cells = re.findall(r'<td class="num ([a-z]+)" data-value="([\d.]+)"', html)
+    assert ("best", "0.61") in cells
+    assert ("even", "0.4") in cells
+    assert Page(html).text.count("▼") >= 3
+    beside = Page(html_of(full_suite(baseline="small")))
+    assert "baseline" in beside.text
+    assert {"better", "worse", "no-evidence"} <= {word for one in beside.with_class("sign") for word in (one["class"] or "").split()}
+
+
+def test_what_the_script_works_on_is_there() -> None:
+    html = html_of(full_suite())
+    assert html.count('<table class="sortable') >= 4
+    assert 'aria-controls="task-0-units"' in html
+    assert re.search(r'<table class="sortable " id="task-0-units">', html)
+    assert re.findall(r'<th scope="col" class="num" data-first="(\w+)"><span dir="auto" title="xnli"', html) == ["ascending"]
+
+
+def test_facts_grids_and_units_stand_on_the_page() -> None:
+    text = Page(html_of(replace(full_suite(), facts=[Fact("small", "first", "unknown words", 1204.0)]))).text
+    for part in ("unknown words", "1,204", "1 better, 1 worse, 7 no evidence, of 9", "mean of the cells 20.4", "text of query 3", "q3"):
+        assert part in text, part
+
+
+def test_a_suite_of_one_model_or_of_nothing_has_page_and_tables() -> None:
+    alone = make_suite({"x": {"a": 0.6}})
+    assert "paired 95" not in Page(html_of(alone)).text
+    assert "0.600" in table(alone, "md")
+    nothing = make_suite({})
+    assert "Nothing was measured." in Page(html_of(nothing)).text
+    assert table(nothing, "tex").count("hline") == 3
+
+
+def test_settings_have_no_measures_that_no_task_takes() -> None:
+    tasks = [{"kind": "retrieval", "name": "x", "measures": ["RR"], "columns": {}}]
+    text = Page(html_of(replace(full_suite(), settings={"tasks": tasks, "measure": {"measures": ["nDCG@10"], "depth": 9}}))).text
+    assert "measure.depth 9" in text
+    assert "measure.measures" not in text
+    assert '"columns"' not in text
+
+
+def test_csv_has_a_line_for_each_score_and_fact_with_all_digits() -> None:
+    result = replace(full_suite(), facts=[Fact("small", "first", "unknown words", 3.0)])
+    rows = rows_of(result)
+    assert len(rows) == len(result.scores) + 1
+    first = rows[0]
+    assert (first["task"], first["model"], first["main"], first["value"], first["runs"]) == ("first", "small", "yes", "0.55", "3")
+    assert (first["against"], first["significant"], first["verdict"]) == ("large", "yes", "worse")
+    assert float(first["difference"]) == pytest.approx(-0.06)
+    assert (first["best"], first["not_worse"], rows[1]["best"], rows[1]["not_worse"]) == ("no", "no", "yes", "yes")
+    assert (rows[-1]["measure"], rows[-1]["value"], rows[-1]["low"]) == ("unknown words", "3.0", "")
+
+
+def test_beside_a_baseline_csv_leaves_open_which_model_is_even_with_the_best() -> None:
+    assert [row["not_worse"] for row in rows_of(make_suite(ONE, baseline="b"))] == ["yes", "", ""]
+
+
+def test_markdown_and_latex_mark_the_best_and_those_that_are_not_measurably_worse() -> None:
+    result = make_suite(ONE)
+    assert "| a | **0.600**<br>\\[0.580, 0.620\\] | 1.0 |" in table(result, "md")
+    assert "0.590 ≈<br>" in table(result, "md")
+    assert r"\textbf{0.600} {[}0.580, 0.620{]}" in table(result, "tex")
+    assert "a & " in table(result, "tex")
+    assert "▲" in table(make_suite(ONE, baseline="b"), "md")
+
+
+@pytest.mark.parametrize("ending", ["md", "tex"])
+def test_tables_hold_reservations_and_notes_and_a_hostile_name_breaks_no_row(ending: str) -> None:
+    assert "cut to 128 tokens" in table(full_suite(), ending)
+    assert "a note of the suite" in table(full_suite(), ending)
+    hostile = make_suite({"x": {"a|b & $c_{}\\ ^~%#": 0.6, "b": 0.5}})
+    rows = [line for line in table(hostile, ending).splitlines() if line.startswith(("|", "a"))]
+    cells = {len(re.findall(r"(?<!\\)\|" if ending == "md" else r"(?<!\\)&", row)) for row in rows if "&amp;" not in row}
+    assert len(cells) == 1
+
+
+@pytest.mark.parametrize("baseline", [None, "small"])
+def test_the_terminal_fits_eighty_columns(baseline: str | None) -> None:
+    text = printed(full_suite(baseline=baseline))
+    assert max(map(len, text.splitlines())) <= 80
+    for part in ("first", "  large", "0.610 [0.590, 0.630]", "mean rank", "PND, lower is better"):
+        assert part in text, part
+
+
+def test_of_many_models_on_many_tasks_the_terminal_shows_the_best_and_the_even() -> None:
+    values = {f"t{task}": {f"m{model}": 0.9 if model == 0 else 0.1 for model in range(9)} for task in range(10)}
+    text = printed(make_suite(values))
+    assert text.count("and 8 more") == 10
