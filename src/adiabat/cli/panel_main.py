@@ -1,6 +1,6 @@
 """The main job: embed, tune, evaluate, search."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -138,7 +138,9 @@ def evaluate(
     from adiabat.config.shared import EvaluateSettings
 
     if suite is not None:
-        _refuse_unused({"--split": split, "--baseline-store": baseline_store, "--retain": retain, "--config": config}, "--suite")
+        options = {"--split": split, "--baseline-store": baseline_store, "--retain": retain, "--config": config}
+        if unused := [name for name, value in options.items() if value]:
+            raise ConfigError(f"{', '.join(unused)} has no effect with --suite; leave it out")
         _evaluate_suite(words or [], suite, out, baseline, assignments, seed=seed, device=device, as_json=as_json)
         return
     if len(words or []) != 3:
@@ -154,18 +156,12 @@ def evaluate(
         data,
         baseline=baseline,
         baseline_stores=baseline_store or (),
-        retain=_pairs(retain or ()),
+        retain=[(store, data) for store, _, data in (value.partition("\0") for value in retain or ())],
         split=split,
         out=out,
         settings=settings,
     )
     show(result, as_json=as_json, location=out / "report.html")
-
-
-def _refuse_unused(options: Mapping[str, object], beside: str) -> None:
-    """Refuse options that have no effect beside another one."""
-    if unused := [name for name, value in options.items() if value]:
-        raise ConfigError(f"{', '.join(unused)} has no effect with {beside}; leave it out")
 
 
 def _evaluate_suite(
@@ -211,12 +207,6 @@ def fold_retain(arguments: Sequence[str]) -> list[str]:
             words.append("--retain")
         words.append(word)
     return words
-
-
-def _pairs(folded: Sequence[str]) -> list[tuple[str, str]]:
-    """The two values of each ``--retain``."""
-    pairs = [value.partition("\0") for value in folded]
-    return [(store, data) for store, _, data in pairs]
 
 
 def _count(text: str | int) -> int:
