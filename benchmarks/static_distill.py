@@ -27,7 +27,9 @@ from adiabat.models.model_names import demo_model_folder
 
 DIMS, SIF = 256, 1e-4
 TOLERATED = 1e-3
-SETTINGS = checked(DistillStaticSettings, {"static": {"dims": DIMS, "sif": SIF, "dtype": "float32"}, "run": {"device": "cpu"}})
+SETTINGS = checked(
+    DistillStaticSettings, {"static": {"reduction": {"dims": DIMS}, "weighting": {"a": SIF}, "dtype": "float32"}, "run": {"device": "cpu"}}
+)
 
 Table = Float32[np.ndarray, "v e"]
 

@@ -89,7 +89,7 @@ def our_sweep(data: Data, rates: int, number: int) -> float:
         "tune": {"loss": {"margin": MARGIN}, "batch_size": BATCH_SIZE, "batches_per_epoch": data.steps, "max_epochs": 1, "keep": "last"},
         "grid": {"tune": {"learning_rate": [RATE * (1 + place) for place in range(rates)]}},
         "tasks": [{**task, "stores": [str(here / "store")]}],
-        "probes": {"use": False},
+        "probes": False,
     }
     found = adiabat.sweep(checked(TuneSweepSettings, settings))
     assert all(run.steps == data.steps for run in found.runs)

@@ -55,7 +55,7 @@ COMPARED = {**PAIRS, **MEASURE, "train": {**TRAIN, "steps": 3}, "sweep": TRIED, 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "tune": {**RUN, "data": {"validation_fraction": 0.3}, "tune": {**TUNE, "max_epochs": 3, "learning_rate": 1e-3}},
     "train": {**PAIRS, "job": JOB, "train": LONG},
-    "stream": {**RUN, "job": JOB, "data": {"validation": "held.jsonl", "stream": True, "window": 12}, "train": LONG},
+    "stream": {**RUN, "job": JOB, "data": {"validation": "held.jsonl", "stream": {"shard_size": 12}}, "train": LONG},
     "distill": {**RUN, "train": {**LONG, "keep": "last"}},
     "measure": MEASURE,
     "suite": {
@@ -110,8 +110,8 @@ class Job:
 
 
 TUNED, TRAINED = "tune model store pairs.jsonl --out OUT --config tune.toml", "train train.toml --out OUT"
-GUARD = "guard.use=true guard.probes=probes.txt guard.depth=10 guard.most=0.6 guard.then=back"
-RATES = "rate_search.low=1e-5 rate_search.high=1e-1 rate_search.count=3 rate_search.steps=4 rate_search.looks=2 guard.depth=10"
+GUARD = "guard.probes=probes.txt guard.depth=10 guard.limit=0.6 guard.action=back"
+RATES = "rate_search.low=1e-5 rate_search.high=1e-1 rate_search.count=3 rate_search.steps=4 rate_search.checks=2 guard.depth=10"
 CACHED = "towers.projection_width=8 memory.cached=true memory.chunk_tokens=64 memory.loss_tile=3"
 FROZEN, DISTILL = "towers.kind=asymmetric towers.frozen=document", "--teacher other --student model --out OUT --config distill.toml"
 BASELINE, RETAIN = "--baseline model --out OUT", "--retain store listed.jsonl --retain grid nli.jsonl --config measure.toml"
@@ -119,9 +119,9 @@ JOBS = {
     "store": Job("embed model corpus.jsonl --out OUT --json"),
     "grid": Job("embed model nli.jsonl --out OUT --json"),
     "tune": Job(TUNED, "tune.loss.margin=0.3", 6),
-    "tune-lora": Job(TUNED, "tune.loss=store_softmax tune.method=lora tune.method.rank=2 tune.pull=0.1", 6),
+    "tune-lora": Job(TUNED, "tune.loss=store_softmax tune.method=lora tune.method.rank=2 tune.l2_to_start=0.1", 6),
     "tune-guarded": Job(TUNED, f"tune.loss=in_batch_softmax tune.negatives=hardest tune.dropout=true {GUARD}", 6),
-    "tune-rehearsed": Job(TUNED, "rehearsal.use=true rehearsal.texts=held.txt rehearsal.texts_per_step=4 tune.negatives=random", 6),
+    "tune-rehearsed": Job(TUNED, "rehearsal.texts=held.txt rehearsal.texts_per_step=4 tune.negatives=random", 6),
     "train": Job(TRAINED, stop=5),
     "train-stream": Job("train stream.toml --out OUT", stop=5),
     "train-frozen": Job(TRAINED, f"{FROZEN} train.loss.guide=other", 5),

@@ -52,7 +52,7 @@ TRAIN: dict[str, Any] = {
 }
 STREAM: dict[str, Any] = {
     **TRAIN,
-    "data": {"cache": "cache", "validation": "held.jsonl", "stream": True, "window": 20},
+    "data": {"cache": "cache", "validation": "held.jsonl", "stream": {"shard_size": 20}},
     "train": {**TRAIN["train"], "dropout": True},
 }
 SUITE: dict[str, Any] = {
@@ -71,7 +71,7 @@ SWEEP: dict[str, Any] = {
     "grid": {"tune": {"learning_rate": [1e-4, 1e-3]}},
     "tasks": SUITE["tasks"][:1],
     "measure": {"resamples": 100},
-    "probes": {"use": False},
+    "probes": False,
 }
 
 

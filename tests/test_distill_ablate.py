@@ -45,7 +45,16 @@ def values(found: SuiteResult) -> dict[str, float]:
 
 
 def test_each_step_is_a_model_that_is_measured_beside_its_teacher(verb: Verb) -> None:
-    more = ("--texts", "corpus.jsonl", "--pairs", "pairs.jsonl", "--set", "static.corpus=corpus.jsonl", "--set", "static.dims=16")
+    more = (
+        "--texts",
+        "corpus.jsonl",
+        "--pairs",
+        "pairs.jsonl",
+        "--set",
+        "static.weighting.corpus=corpus.jsonl",
+        "--set",
+        "static.reduction.dims=16",
+    )
     said = verb("distill", "ablate", "teacher", "--suite", "suite.toml", "--out", "done", *more, *SHORT)
     assert (said.code, said.out) == (0, "done/suite/report.html\n"), said.err
     found = read_result(Path("done/suite/result.json"), SuiteResult)
@@ -77,7 +86,7 @@ def test_an_ablation_goes_on_and_makes_nothing_twice(verb: Verb) -> None:
     Path("done/models/SIF/modules.json").unlink()
     assert verb(*words, "--resume").code == 0
     assert Path("done/models/SIF/modules.json").exists()
-    refused(verb, *words, "--set", "static.dims=8", told="static.dims was 'not set', is 8")
+    refused(verb, *words, "--set", "static.reduction.dims=8", told="static.reduction.dims was 'not set', is 8")
     pairs = Path("pairs.jsonl").read_text(encoding="utf-8")
     Path("pairs.jsonl").write_text("".join(reversed(pairs.splitlines(keepends=True))), encoding="utf-8")
     refused(verb, *words, told="the texts, queries or pairs differ from those the ablation began with")
@@ -101,9 +110,12 @@ def refused(verb: Verb, *words: str, told: str) -> None:
         (("teacher", "--suite", "gone.toml", "--out", "new"), "gone.toml"),
         (("teacher", "--suite", "suite.toml", "--out", "new", "--texts", "gone.jsonl"), "gone.jsonl"),
         (("teacher", "--suite", "faulty.toml", "--out", "new"), "pairs.jsonl"),
-        (("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.corpus=gone.jsonl"), "gone.jsonl"),
+        (("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.weighting.corpus=gone.jsonl"), "gone.jsonl"),
         (("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.vocabulary=gone.txt"), "gone.txt"),
-        (("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.dims=99"), "static.dims must be at most the 24 numbers"),
+        (
+            ("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.reduction.dims=99"),
+            "static.reduction.dims must be at most 24",
+        ),
         (
             ("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.pooling=last"),
             "static.pooling must be left out of an ablation",

@@ -40,7 +40,7 @@ def test_settings_reach_the_record(verb: Verb) -> None:
     record = json.loads(said.out)
     assert record == read_json(Path("student/result.json"), remedy="distill it again")
     assert record["settings"]["static"] == {
-        **{"dims": 4, "reduction": "pca", "pooling": "last", "weighting": "zipf", "sif": 1e-4},
+        **{"reduction": {"kind": "pca", "dims": 4}, "pooling": "last", "weighting": {"kind": "zipf"}},
         **{"without": r"\[unused\d+\]", "normalize": True, "dtype": "int8"},
     }
     assert record["seed"] == 5
@@ -52,9 +52,9 @@ def test_settings_reach_the_record(verb: Verb) -> None:
     [
         (("gone", "--out", "student"), "gone"),
         (("teacher", "--out", "teacher"), "--out must be a new or empty directory, teacher holds other files"),
-        (("teacher", "--out", "student", "--dims", "99"), "static.dims must be at most the 24 numbers of a token's vector, got 99"),
-        (("teacher", "--out", "student", "--dims", "few"), "static.dims must be a whole number"),
-        (("teacher", "--out", "student", "--sif", "2"), "static.sif must be < 1, got 2"),
+        (("teacher", "--out", "student", "--dims", "99"), "static.reduction.dims must be at most 24, the width of the teacher, got 99"),
+        (("teacher", "--out", "student", "--dims", "few"), "static.reduction.dims must be a whole number"),
+        (("teacher", "--out", "student", "--sif", "2"), "static.weighting.a must be < 1, got 2"),
         (("teacher", "--out", "student", "--vocabulary", "gone.txt"), "static.vocabulary must be a readable file, got gone.txt"),
         (("teacher", "--out", "student", "--corpus", "gone.jsonl"), "gone.jsonl"),
     ],
@@ -98,7 +98,7 @@ def test_a_taught_student_is_a_model_for_other_verbs(verb: Verb, words: tuple[st
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("fit", *TAUGHT), "lessons.texts must be given, got none; write it into the file, or add --texts or --queries"),
+        (("fit", *TAUGHT), "data.texts must be given, got none; write it into the file, or add --texts or --queries"),
         (("fit", "--texts", "corpus.jsonl"), "distill.teachers must be given, got none; distill.student must be given, got none"),
         (("fit", *TAUGHT, "--texts", "gone.jsonl"), "gone.jsonl"),
         (("multilingual", *TAUGHT, "--parallel", "gone.en,gone.de"), "gone.en"),

@@ -17,7 +17,7 @@ from tests.tiny import save_tiny
 
 Verb = Callable[..., Said]
 
-SHORT = ("--set", "rate_search.count=3", "--set", "rate_search.steps=4", "--set", "rate_search.looks=2", "--set", "tune.batch_size=4")
+SHORT = ("--set", "rate_search.count=3", "--set", "rate_search.steps=4", "--set", "rate_search.checks=2", "--set", "tune.batch_size=4")
 
 
 @pytest.fixture
@@ -87,14 +87,14 @@ def test_a_file_for_tune_serves_whatever_rate_it_names(verb: Verb) -> None:
 def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
     mistakes = (
         (("--probes", "nowhere.txt"), "nowhere.txt must exist, got no such file"),
-        (("--set", "rate_search.low=1"), "rate_search.low must be below rate_search.high, got 1 and 1e-05; exchange them"),
+        (("--set", "rate_search.low=1"), "rate_search.low must be below high, got 1 and 1e-05; exchange them"),
         (("--set", "rate_search.count=1"), "rate_search.count must be >= 2, got 1; the default is 10"),
         (("--set", "rate_search.count=100000000"), "rate_search.count must be <= 1000, got 100000000; the default is 10"),
-        (("--set", "guard.use=true", "--set", "guard.most=loud"), "guard.most must be a number > 0, or \"noise\", got 'loud'"),
+        (("--set", "guard.limit=loud"), "guard.limit must be a number > 0, or \"noise\", got 'loud'"),
         (("--set", "tune.learning_rate=1e-6"), "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out"),
         (("--set", "tune . learning_rate=1e-6"), "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out"),
         (("--set", "tune={learning_rate=1e-6}"), "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out"),
-        (("--set", "guard.use=false"), "guard.use must be true for safe-rate, which looks at drift, got false by --set; leave it out"),
+        (("--set", "guard=false"), "guard must be on for safe-rate, which measures drift, got false by --set; leave it out"),
         (
             ("--set", "guard.probes=some.txt", "--probes", "other.txt"),
             "guard.probes must be given once, got some.txt by --set and other.txt by --probes; leave one out",
@@ -112,11 +112,11 @@ def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
 
 
 def test_a_search_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_tune(verb: Verb) -> None:
-    tight = ("--set", "guard.measure=turn", "--set", "guard.most=1e-12", "--set", "guard.probes=probes.txt")
+    tight = ("--set", "guard.measure=turn", "--set", "guard.limit=1e-12", "--set", "guard.probes=probes.txt")
     said = verb(*SHORT, *tight)
     assert said.code == 0, said.err
     assert read_result(Path("out/result.json"), SafeRate).rate is None
-    said = verb(*SHORT, "--set", "guard.use=true", *tight, "--set", "tune.learning_rate=safe", "--out", "job", name="tune")
+    said = verb(*SHORT, *tight, "--set", "tune.learning_rate=safe", "--out", "job", name="tune")
     assert said.code == 2
     assert "one rate of the search must stay within the band" in said.err
 

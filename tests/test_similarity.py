@@ -224,7 +224,7 @@ def test_the_softmax_over_a_store_of_dot_products_equals_loops(here: Path) -> No
 
 def test_probes_of_drift_are_looked_for_by_the_stated_similarity(here: Path, tmp_path: Path) -> None:
     (tmp_path / "probes.txt").write_text("\n".join(QUERIES) + "\n", encoding="utf-8")
-    section = checked(TuneSettings, {"guard": {"use": True, "depth": 5}}).guard
+    section = checked(TuneSettings, {"guard": {"depth": 5}}).guard
     guard = Guard.of(section, read_probes(str(tmp_path / "probes.txt")), load(here / "model"), Store.open(here / "store"))
     assert guard.start.rows.tolist() == np.argsort(-products(here), axis=1, kind="stable")[:, :5].tolist()
 

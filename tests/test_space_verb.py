@@ -55,7 +55,7 @@ def test_the_verb_leaves_a_page_a_record_and_tables(space: Callable[..., Said], 
 
 
 def test_json_is_the_record(space: Callable[..., Said], tmp_path: Path) -> None:
-    said = space("--json", "--map", "--seed", "3", *setting("space.map_queries=20", "space.perplexity=4"))
+    said = space("--json", "--map", "--seed", "3", *setting("space.map.queries=20", "space.map.perplexity=4"))
     assert said.code == 0, said.err
     assert json.loads(said.out) == read_json(tmp_path / "out" / "result.json", remedy="")
     found = read_result(tmp_path / "out" / "result.json", SpaceResult)
@@ -101,7 +101,6 @@ def test_an_earlier_analysis_is_replaced_and_anything_else_is_not(space: Callabl
         (("--baseline", "model", "--baseline-store", "other_store"), {}, "--baseline-store other_store must be of use to the baseline"),
         ((), {"queries": "one.jsonl"}, "must have at least 20 different positives, got 1 of 1 query; name more"),
         ((), {"queries": "grid.jsonl"}, "QUERIES must be queries with positives, got the language grid grid.jsonl"),
-        (setting("space.perplexity=5"), {}, "space.perplexity has no effect with space.map = false"),
     ],
 )
 def test_mistakes_are_told_in_one_line_and_leave_nothing(

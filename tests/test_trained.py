@@ -110,7 +110,7 @@ def test_jobs_that_train_both_towers_and_streams_are_counted(here: Path) -> None
     texts = {str(document["_id"]): document["text"] for document in DOCUMENTS}
     lines(here / "train.jsonl", [{"query": pair["query"], "positive": texts[pair["pos"][0]]} for pair in PAIRS[:12]])
     lines(here / "dev.jsonl", [{"query": pair["query"], "positive": texts[pair["pos"][0]]} for pair in PAIRS[12:16]])
-    for out, stream in (("whole", {}), ("windows", {"stream": True, "window": 6})):
+    for out, stream in (("whole", {}), ("windows", {"stream": {"shard_size": 6}})):
         tables: dict[str, Any] = {
             "job": {"model": str(here / "model"), "data": "train.jsonl", "out": out},
             "data": {"validation": "dev.jsonl", "cache": "cache", **stream},

@@ -28,7 +28,7 @@ def guarded(problem: Problem, *, tune: dict[str, Any] | None = None, **guard: An
     """A job that drifts further in each of its three epochs, and keeps the last."""
     table = settings_of(tune=SLOW | (tune or {})).model_dump(exclude_defaults=True)
     probes = str(problem.data.with_name("probes.txt"))
-    return checked(TuneSettings, {**table, "guard": {"use": True, "probes": probes, "depth": 10, "measure": "turn", **guard}})
+    return checked(TuneSettings, {**table, "guard": {"probes": probes, "depth": 10, "measure": "turn", **guard}})
 
 
 def training(result: Result) -> Any:
@@ -67,7 +67,7 @@ def test_a_guard_that_only_watches_changes_no_weight(problem: Problem, watched: 
 
 def test_a_run_stops_where_drift_leaves_the_band_and_keeps_what_was_inside(problem: Problem, watched: Path, tmp_path: Path) -> None:
     turns = turns_of(watched)
-    result = run(problem, tmp_path / "job", guarded(problem, most=(turns[1] + turns[2]) / 2))
+    result = run(problem, tmp_path / "job", guarded(problem, limit=(turns[1] + turns[2]) / 2))
     record = training(result)
     assert (record.epochs, record.best_epoch) == (2, 1)
     assert record.stop_reason.startswith("the drift of the probes (turn) is ")
@@ -81,12 +81,12 @@ def test_the_best_weights_inside_the_band_are_kept_where_the_best_are_asked_for(
     improving = training(run(problem, tmp_path / "free", guarded(problem, tune=fast)))
     assert improving.best_epoch > 0
     most = dict(improving.measures[TURN])[improving.best_epoch] * 0.999
-    found = training(run(problem, tmp_path / "job", guarded(problem, tune=fast, most=most)))
+    found = training(run(problem, tmp_path / "job", guarded(problem, tune=fast, limit=most)))
     assert found.best_epoch < improving.best_epoch
 
 
 def test_where_nothing_may_drift_the_start_is_the_result(problem: Problem, tmp_path: Path) -> None:
-    record = training(run(problem, tmp_path / "job", guarded(problem, most=1e-12)))
+    record = training(run(problem, tmp_path / "job", guarded(problem, limit=1e-12)))
     assert (record.epochs, record.best_epoch) == (1, 0)
     assert weights_of(load(tmp_path / "job" / "model").query) == weights_of(problem.fresh().query)
 
@@ -94,7 +94,7 @@ def test_where_nothing_may_drift_the_start_is_the_result(problem: Problem, tmp_p
 def test_a_run_goes_back_and_on_at_half_the_rate(problem: Problem, watched: Path, tmp_path: Path) -> None:
     turns = turns_of(watched)
     notes: list[str] = []
-    run(problem, tmp_path / "job", guarded(problem, most=(turns[1] + turns[2]) / 2, then="back"), notes=notes)
+    run(problem, tmp_path / "job", guarded(problem, limit=(turns[1] + turns[2]) / 2, action="back"), notes=notes)
     said = [note for note in notes if ": back to the weights of epoch 1, and on at 0.5 of the learning rate" in note]
     assert len(said) == 1
     rows = log_of(tmp_path / "job")
@@ -106,7 +106,7 @@ def test_a_run_goes_back_and_on_at_half_the_rate(problem: Problem, watched: Path
 
 def test_a_run_that_went_back_resumes_exactly(problem: Problem, watched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = turns_of(watched)
-    settings = guarded(problem, most=(turns[1] + turns[2]) / 2, then="back")
+    settings = guarded(problem, limit=(turns[1] + turns[2]) / 2, action="back")
     run(problem, tmp_path / "whole", settings)
     real = Loop._rest
 
@@ -131,10 +131,8 @@ def test_what_a_guard_needs_is_told_before_any_step(problem: Problem, tmp_path: 
 
 
 def test_going_back_wants_a_limit() -> None:
-    with pytest.raises(ConfigError, match=r'guard.then has no effect without guard.most, got "back"; set guard.most too, or leave it out'):
-        checked(TuneSettings, {"guard": {"use": True, "then": "back"}})
-    with pytest.raises(ConfigError, match=r"guard.most has no effect with guard.use = false"):
-        checked(TuneSettings, {"guard": {"most": 0.1}})
+    with pytest.raises(ConfigError, match=r'guard.action has no effect without guard.limit, got "back"; set guard.limit too'):
+        checked(TuneSettings, {"guard": {"action": "back"}})
 
 
 def turned(angles: list[float], rows: list[list[int]], *, length: float = 1.0) -> Reading:

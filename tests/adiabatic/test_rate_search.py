@@ -28,7 +28,7 @@ from tests.adiabatic.problem import Problem, run, settings_of
 from tests.jobs import log_of, weights_of
 from tests.runs.before import forget
 
-RATES = {"low": 3e-5, "high": 3e-2, "count": 4, "steps": 9, "looks": 3}
+RATES = {"low": 3e-5, "high": 3e-2, "count": 4, "steps": 9, "checks": 3}
 """Rates a factor of ten apart, with three looks at each."""
 
 
@@ -41,9 +41,9 @@ def searched(problem: Problem, *, rate: Any = "safe", most: float | None = None,
     """Settings of a search, or of one run with the same guard."""
     table = settings_of(tune={"learning_rate": 1.0}).model_dump(exclude_defaults=True)
     tune = {**table["tune"], "learning_rate": rate, **settings.pop("tune", {})}
-    guard = {"use": True, "probes": str(problem.data.with_name("probes.txt")), "depth": 10, "measure": TURN}
+    guard = {"probes": str(problem.data.with_name("probes.txt")), "depth": 10, "measure": TURN}
     own = {"rate_search": {**RATES, **settings.pop("rate_search", {})}} if rate == "safe" else {}
-    return checked(TuneSettings, {**table, **own, "tune": tune, "guard": guard | ({} if most is None else {"most": most}), **settings})
+    return checked(TuneSettings, {**table, **own, "tune": tune, "guard": guard | ({} if most is None else {"limit": most}), **settings})
 
 
 def search(problem: Problem, out: Path, settings: TuneSettings, *, resume: bool = False, notes: list[str] | None = None) -> SafeRate:
@@ -70,7 +70,7 @@ def timeless(trials: list[RateTrial]) -> list[RateTrial]:
 def whole(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> dict[float, list[float]]:
     """Rate to its drift at every look, by ordinary jobs that nothing ends early."""
     found = {}
-    for rate in searched(problem).rate_search.rates:
+    for rate in searched(problem).rate_search.values():
         out = tmp_path_factory.mktemp("whole") / "job"
         run(problem, out, searched(problem, rate=rate, tune={"batches_per_epoch": 3, "max_epochs": 3, "keep": "last"}))
         found[rate] = [row[f"validation_{TURN}"] for row in log_of(out) if row["step"] and "validation_loss" in row]
@@ -167,7 +167,7 @@ def test_a_search_may_grow_and_nothing_else_may_change(problem: Problem, tmp_pat
 def test_a_run_that_diverges_has_left_the_band(problem: Problem, tmp_path: Path, looks: int) -> None:
     """With a look at every step it is the vectors of the probes that are no numbers, with one at every third the loss before."""
     found = search(
-        problem, tmp_path / "out", searched(problem, most=3.0, rate_search={"low": 3e-4, "high": 1e30, "count": 2, "looks": looks})
+        problem, tmp_path / "out", searched(problem, most=3.0, rate_search={"low": 3e-4, "high": 1e30, "count": 2, "checks": looks})
     )
     assert found.rate == 3e-4
     assert found.trials[0].left_at is not None
@@ -263,7 +263,7 @@ def test_other_settings_are_told_before_the_data_are_read(problem: Problem, tmp_
     with pytest.raises(InterruptionError):
         search(problem, tmp_path / "search", searched(problem, most=0.05))
     monkeypatch.setattr(TuningContext, "examples", lambda self, section: pytest.fail("read"))
-    with pytest.raises(JobError, match=r"guard.most was 0.05, is 0.06"):
+    with pytest.raises(JobError, match=r"guard.limit was 0.05, is 0.06"):
         search(problem, tmp_path / "search", searched(problem, most=0.06), resume=True)
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from adiabat.adiabatic.drift import TURN
 from adiabat.adiabatic.probes import read_probes
-from adiabat.adiabatic.regularization import Guard, pull_to_start, soften
+from adiabat.adiabatic.regularization import Guard, l2_to_start, soften
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
@@ -36,8 +36,8 @@ def settings(
     """A job that drifts, whose drift is looked at."""
     table = settings_of(tune=FAST | tune).model_dump(exclude_defaults=True)
     probes, texts = (str(problem.data.with_name(f"{name}.txt")) for name in ("probes", "rehearsed"))
-    own = {} if rehearsal is None else {"rehearsal": {"use": True, "texts": texts, **rehearsal}}
-    return checked(TuneSettings, {**table, **own, "guard": {"use": True, "probes": probes, "depth": 10, "measure": TURN, **(guard or {})}})
+    own = {} if rehearsal is None else {"rehearsal": {"texts": texts, **rehearsal}}
+    return checked(TuneSettings, {**table, **own, "guard": {"probes": probes, "depth": 10, "measure": TURN, **(guard or {})}})
 
 
 def query_of(out: Path) -> Encoder:
@@ -49,7 +49,7 @@ def drift_at_the_end(out: Path) -> float:
 
 
 def guard_of(problem: Problem, most: float | None) -> Guard:
-    section = settings(problem, guard={} if most is None else {"most": most}).guard
+    section = settings(problem, guard={} if most is None else {"limit": most}).guard
     return Guard.of(section, read_probes(section.probes), problem.fresh(), Store.open(problem.store))
 
 
@@ -64,7 +64,7 @@ def plain(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_pull_is_added_to_the_gradient() -> None:
     weights, free = nn.Parameter(torch.tensor([1.0, -2.0])), nn.Parameter(torch.tensor([5.0]))
     optimizer = optim.SGD([weights, free], lr=0.1)
-    pull_to_start(optimizer, 3.0)
+    l2_to_start(optimizer, 3.0)
     expected = np.array([1.0, -2.0])
     for gradient in (np.array([1.0, 1.0]), np.array([0.0, -2.0]), np.array([0.0, 0.0])):
         weights.grad = torch.tensor(gradient, dtype=torch.float32)
@@ -78,7 +78,7 @@ def test_the_pull_is_added_to_the_gradient() -> None:
 def test_a_pull_holds_the_tower_back_and_goes_on_from_the_same_start(
     problem: Problem, plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pulled = settings(problem, pull=1.0)
+    pulled = settings(problem, l2_to_start=1.0)
     run(problem, tmp_path / "straight", pulled)
     assert 0 < drift_at_the_end(tmp_path / "straight") < 0.8 * drift_at_the_end(plain)
     end_epoch = Loop._end_epoch
@@ -124,7 +124,7 @@ def test_rehearsed_texts_must_be_no_probes(problem: Problem, tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"rehearsal.texts must be others than the probes that drift is measured on, got 24 that are in"):
         run(problem, tmp_path / "job", settings(problem, guard={}, rehearsal={"texts": probes}))
     assert not (tmp_path / "job").exists()
-    unwatched = checked(TuneSettings, {"rehearsal": {"use": True, "texts": probes}})
+    unwatched = checked(TuneSettings, {"rehearsal": {"texts": probes}})
     TuningContext(problem.fresh, problem.store, str(problem.data)).require_possible([unwatched])
 
 
@@ -183,7 +183,7 @@ def test_a_job_is_softened_once_it_has_ended(problem: Problem, tmp_path: Path, m
     extra: dict[str, Any] = {"method": {"kind": method} | ({"rank": 2} if method == "lora" else {}), "freeze": []}
     run(problem, tmp_path / "free", settings(problem, **extra))
     most = 0.5 * drift_at_the_end(tmp_path / "free")
-    run(problem, tmp_path / "soft", settings(problem, guard={"most": most, "then": "soften"}, **extra))
+    run(problem, tmp_path / "soft", settings(problem, guard={"limit": most, "action": "soften"}, **extra))
     # Nothing is different until the end.
     assert log_of(tmp_path / "soft") == log_of(tmp_path / "free")
     tuned, start = query_of(tmp_path / "free"), problem.fresh().query
@@ -202,8 +202,8 @@ def test_a_job_is_softened_once_it_has_ended(problem: Problem, tmp_path: Path, m
 
 
 def test_softening_needs_a_limit() -> None:
-    with pytest.raises(ConfigError, match=r'guard.then has no effect without guard.most, got "soften"; set guard.most too'):
-        checked(TuneSettings, {"guard": {"use": True, "then": "soften"}})
+    with pytest.raises(ConfigError, match=r'guard.action has no effect without guard.limit, got "soften"; set guard.limit too'):
+        checked(TuneSettings, {"guard": {"action": "soften"}})
 
 
 def test_merging_leaves_a_tower_without_adapters_as_it_is(plain: Path) -> None:

@@ -44,7 +44,7 @@ def test_jobs_killed_at_several_moments_are_resumed_bit_for_bit(problem: Problem
 def test_a_job_of_before_settings_existed_goes_on_as_one_that_never_stopped(problem: Problem, tmp_path: Path) -> None:
     run(problem, tmp_path / "whole", settings_of(tune={"max_epochs": 2}))
     run(problem, tmp_path / "old", settings_of(tune={"max_epochs": 1}))
-    forget(Job(tmp_path / "old"), "tune.keep", "guard")
+    forget(Job(tmp_path / "old"), "tune.keep", "rate_search")
     run(problem, tmp_path / "old", settings_of(tune={"max_epochs": 2}), resume=True)
     assert everything(tmp_path / "old") == everything(tmp_path / "whole")
 

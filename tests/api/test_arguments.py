@@ -201,14 +201,14 @@ def test_sections_among_the_keywords_of_distill_stay_beside_the_arguments(monkey
     for verb in ("fit", "multilingual"):
         monkeypatch.setattr(student, verb, lambda settings, **_: jobs.append(settings) or 1 / 0)  # type: ignore[func-returns-value]
     with pytest.raises(ZeroDivisionError):
-        adiabat.distill_fit("t", "s", texts="b.jsonl", distill={"out": "o"}, lessons={"queries": ["q.jsonl"]})
+        adiabat.distill_fit("t", "s", texts="b.jsonl", distill={"out": "o"}, data={"queries": ["q.jsonl"]})
     with pytest.raises(ZeroDivisionError):
-        adiabat.distill_multilingual("t", "s", parallel="p.tsv", distill={"out": "o"}, lessons={"source": "de"})
+        adiabat.distill_multilingual("t", "s", parallel="p.tsv", distill={"out": "o"}, data={"source": "de"})
     assert [(job.distill.student, job.distill.out) for job in jobs] == [("s", "o")] * 2
-    assert (jobs[0].lessons.texts, jobs[0].lessons.queries) == (("b.jsonl",), ("q.jsonl",))
-    assert (jobs[1].lessons.parallel, jobs[1].lessons.source) == (("p.tsv",), "de")
-    with pytest.raises(TypeError, match="lessons must be a dict of settings, got 3"):
-        adiabat.distill_fit("t", "s", lessons=3)
+    assert (jobs[0].data.texts, jobs[0].data.queries) == (("b.jsonl",), ("q.jsonl",))
+    assert (jobs[1].data.parallel, jobs[1].data.source) == (("p.tsv",), "de")
+    with pytest.raises(TypeError, match="data must be a dict of settings, got 3"):
+        adiabat.distill_fit("t", "s", data=3)
 
 
 def test_a_result_is_a_text_and_a_frame(here: Path) -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
 import adiabat
+from adiabat.cli.options import short_for
 from adiabat.config.budgets import PlanSettings, ScalingTrainSection
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings
@@ -53,6 +55,18 @@ def test_the_defaults_are_the_sources() -> None:
 def test_an_overlay_of_another_kind_replaces_a_table_and_others_merge(below: Any, above: Any, result: Any) -> None:
     laid = overlaid(TrainSettings, {"train": below}, {"train": above})
     assert checked(TrainSettings, laid) == checked(TrainSettings, {"train": result})
+
+
+@pytest.mark.parametrize("loss", [5, True, ["triplet"]])
+def test_a_wrong_value_below_a_key_of_its_table_is_refused(loss: Any, tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(tomli_w.dumps({"train": {"loss": loss}}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"train\.loss must be a table of settings, got "):
+        read_settings(TrainSettings, tmp_path / "x.toml", ["train.loss.margin=0.3"])
+
+
+@pytest.mark.parametrize("text", ["\N{GRINNING FACE} out", 'a"b\\c\n', "Zürich", "\x7f"])
+def test_an_option_passes_any_text_to_its_setting(text: str) -> None:
+    assert read_settings(TrainSettings, None, short_for({"job.out": text})).job.out == text
 
 
 @pytest.mark.parametrize("assignments", [["train.loss.margin=0.3", "train.loss=samtone"], ["train.loss=samtone", "train.loss.margin=0.3"]])
@@ -150,7 +164,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         ("tune.loss.margin=inf", "tune.loss.margin must be a finite number, got inf; the default is 0.1"),
         ("tune.loss.margin=1e300", "tune.loss.margin must be <= 1000000, got 1e+300; the default is 0.1"),
         ("run.seed=99999999999999999999", "run.seed must be <= 4294967295, got 99999999999999999999; the default is 0"),
-        ("guard.most=0", 'guard.most must be a number > 0, or "noise", got 0'),
+        ("guard.limit=0", 'guard.limit must be a number > 0, or "noise", got 0'),
         ("tune.batch_size=1.5", "tune.batch_size must be a whole number, got 1.5; the default is 14"),
         ("tune.dropout=yes", "tune.dropout must be true or false, got 'yes'; the default is false"),
         ("tune.freeze=embeddings", "tune.freeze must be a list, got 'embeddings'; the default is ['embeddings']"),

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from adiabat.cli.panel_results import KINDS, kind_of
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import checked, read_settings
+from adiabat.config.reader import checked, keys_of, read_settings
 from adiabat.config.section import Section
 from adiabat.config.shared import EmbedSettings, EvaluateSettings
 from adiabat.config.tuning import TuneSettings
+from adiabat.config.validation import FORMER_KEYS
 from adiabat.core.errors import ConfigError
 
 RUN = '[job]\nmodel = "Zürich"\n'
@@ -134,3 +136,20 @@ def test_a_hundred_thousand_unknown_keys_are_counted_and_the_first_advised_on(tm
     with pytest.raises(ConfigError, match=r"settings\.toml: 100001 faults: unknown key .*; did you mean .*; and 99991 more$"):
         read_settings(TuneSettings, path)
     assert 0 < len(set(sought)) <= 10
+
+
+@pytest.mark.parametrize("text", ["[guard]\nuse = true\nmost = 0.1\n", "[ladder]\n", "[data]\nwindow = 5\n", "tune = {pull = 0.1}\n"])
+def test_a_file_of_adiabat_01_is_refused_as_a_whole(text: str, tmp_path: Path) -> None:
+    (tmp_path / "tune.toml").write_text(text + "[tune]\nunknown = 3\n" * ("tune" not in text), encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match=r"tune.toml is written for adiabat 0\.1: .* is now .*; `adiabat settings VERB` lists the keys"
+    ) as caught:
+        read_settings(TuneSettings, tmp_path / "tune.toml")
+    assert "unknown" not in str(caught.value)
+
+
+def test_every_former_key_is_gone_and_every_new_one_is_known() -> None:
+    kinds = [kind_of(verb) for verb in KINDS]
+    known = {key for kind in kinds for key in keys_of(kind)} | {name for kind in kinds for name in kind.model_fields}
+    assert not known & (FORMER_KEYS.keys() - {"compare"})
+    assert {new.partition(" ")[0] for new in FORMER_KEYS.values()} <= known

@@ -9,7 +9,9 @@ from adiabat.config.distillation import DistillStaticSettings
 from adiabat.config.reader import checked
 from adiabat.config.section import RangeValues
 from adiabat.config.sweeps import TuneSweepSettings
+from adiabat.config.tuning import GuardSection, RehearsalSection
 from adiabat.core.errors import ConfigError
+from adiabat.experiments.grid import plan_runs
 
 
 def sweep_of(**tables: Any) -> TuneSweepSettings:
@@ -107,10 +109,17 @@ def test_what_is_wrong_is_told(tables: dict[str, Any], told: str) -> None:
 
 def test_each_fault_of_grid_and_tables_is_told_once_and_all_together() -> None:
     assert fault(grid={"tune": {"foo": [1]}}, tune={"foo": 2}).startswith("2 faults: unknown key tune.foo; ")
-    assert fault(rehearsal={"weight": 2.0}).startswith("rehearsal.weight has no effect with rehearsal.use = false")
     said = fault(grid={"tune": {"weight_decai": [1.0]}}, tune={"batch_size": 0})
     assert "grid.tune.weight_decai" in said
     assert "tune.batch_size" in said
+
+
+def test_an_optional_table_may_be_switched_by_the_sweep_a_variant_or_the_grid() -> None:
+    variants = [{"name": "off", "rehearsal": False}, {"name": "own", "rehearsal": {"weight": 2.0}}]
+    settings = sweep_of(rehearsal=True, variants=variants, grid={"guard": [False, True]})
+    assert [run.tuned.rehearsal for run in plan_runs(settings)] == [None, None, *[RehearsalSection(weight=2.0)] * 2]
+    assert [run.tuned.guard for run in plan_runs(settings)] == [None, GuardSection()] * 2
+    assert [run.varied["guard"] for run in plan_runs(settings)][:2] == [None, "on"]
 
 
 VALUES_TAKEN = {
@@ -129,7 +138,7 @@ COMPANY: dict[str, dict[str, Any]] = {"towers.document_model": {"kind": "asymmet
 
 @pytest.mark.parametrize("key", VALUES_TAKEN)
 def test_what_a_scaling_gives_each_run_is_refused(key: str) -> None:
-    assert {f"{table}.{name}" for table, names in TAKEN.items() for name in names} == set(VALUES_TAKEN)
+    assert set(TAKEN) == set(VALUES_TAKEN)
     table, name = key.split(".")
     with pytest.raises(ConfigError, match=rf"{key} must be left out of a scaling experiment, which gives each run its own; leave it out"):
         checked(ScalingSettings, {table: {**COMPANY.get(key, {}), name: VALUES_TAKEN[key]}})

@@ -301,5 +301,5 @@ def test_what_cannot_be_streamed_is_told(tmp_path: Path, name: str, content: byt
         queries(ExampleReader(str(tmp_path / name)).read(SourcePosition(), 10**6))
     (tmp_path / "qrels").mkdir()
     (tmp_path / "queries.jsonl").write_text("{}")
-    with pytest.raises(DataError, match="must hold one example a row where data.stream is true, got a BEIR folder"):
+    with pytest.raises(DataError, match="must hold one example a row with data.stream, got a BEIR folder"):
         ExampleReader(str(tmp_path))

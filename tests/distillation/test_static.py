@@ -42,7 +42,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings_of(**section: Any) -> DistillStaticSettings:
-    return checked(DistillStaticSettings, {"static": {"dims": 8, "dtype": "float32", **section}, "run": {"device": "cpu"}})
+    return checked(DistillStaticSettings, {"static": {"reduction": {"dims": 8}, "dtype": "float32", **section}, "run": {"device": "cpu"}})
 
 
 def made(teacher: Path, out: Path, notes: list[str] | None = None, **section: Any) -> DistillResult:
@@ -55,18 +55,14 @@ def embedded(folder: Path) -> Float[np.ndarray, "n e"]:
     return model.encode(TEXTS, side="query", precision="fp32")
 
 
-@pytest.mark.parametrize("section", [{}, {"dims": 4, "sif": 1e-2}, {"weighting": "none"}, {"reduction": "none", "dims": None}])
+@pytest.mark.parametrize(
+    "section", [{}, {"reduction": {"dims": 4}, "weighting": {"a": 1e-2}}, {"weighting": "none"}, {"reduction": "none"}]
+)
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])
 def test_vectors_are_those_of_model2vec(teacher: Path, tmp_path: Path, section: dict[str, Any], pooling: str) -> None:
-    given = {key: value for key, value in section.items() if value is not None}
-    if "reduction" in section:
-        settings = checked(DistillStaticSettings, {"static": {"dtype": "float32", "pooling": pooling, **given}})
-        adiabat.distill_static(str(teacher), tmp_path / "ours", settings=settings)
-    else:
-        made(teacher, tmp_path / "ours", pooling=pooling, **given)
-    tower = load(teacher).document
-    coefficient = None if section.get("weighting") == "none" else section.get("sif", 1e-4)
-    dims = None if "reduction" in section else section.get("dims", 8)
+    made(teacher, tmp_path / "ours", pooling=pooling, **section)
+    tower, static = load(teacher).document, settings_of(**section).static
+    coefficient, dims = getattr(static.weighting, "a", None), static.reduction.dims
     peer = distill_from_model(
         tower.backbone, tower.tokenizer, device="cpu", pca_dims=dims, sif_coefficient=coefficient, quantize_to="float32", pooling=pooling
     )
@@ -110,7 +106,7 @@ def test_long_texts_are_read_to_their_end_whatever_the_limit_of_the_teacher(tmp_
     # Counts go to the end, too.
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text(json.dumps({"id": "1", "text": text}) + "\n", encoding="utf-8")
-    made(folder, tmp_path / "counted", normalize=False, corpus=str(corpus))
+    made(folder, tmp_path / "counted", normalize=False, weighting={"corpus": str(corpus)})
     counted = StaticModel.from_pretrained(str(tmp_path / "counted"))
     rows = [peer.tokens.index(token) for token in ("a", "z")]
     weights = np.linalg.norm(counted.embedding[rows], axis=1) / np.linalg.norm(peer.embedding[rows], axis=1)
@@ -130,7 +126,9 @@ def test_fewer_bits_give_nearly_the_same(teacher: Path, tmp_path: Path, dtype: s
 def test_unknown_tokens_say_nothing(tmp_path: Path) -> None:
     model = tiny_dual(width=24)
     tower = model.document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
-    adiabat.distill_static(DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(dims=3, normalize=False))
+    adiabat.distill_static(
+        DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(reduction={"dims": 3}, normalize=False)
+    )
     static = load(tmp_path / "model")
     found = static.encode(["the cat", "the 日 cat", "日"], side="query", precision="fp32")
     np.testing.assert_allclose(found[1], found[0] * 2 / 3, atol=1e-6)
@@ -144,10 +142,10 @@ def test_counts_of_a_corpus_weigh_tokens(teacher: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(f'{{"_id": "d{number}", "text": "{"a" * 9}{"b" * number}"}}\n' for number in range(3)), encoding="utf-8")
     tables = {}
-    ways: dict[str, dict[str, Any]] = {"sif": {"sif": 0.1}, **{name: {"weighting": name} for name in ("tfidf", "zipf", "none")}}
+    ways: dict[str, dict[str, Any]] = {"sif": {"a": 0.1}, "tfidf": {}, "zipf": {}, "none": {}}
     for name, section in ways.items():
         given = {} if name == "none" else {"corpus": str(corpus)}
-        assert made(teacher, tmp_path / name, **section, **given).counted == (0 if name == "none" else 3)
+        assert made(teacher, tmp_path / name, weighting={"kind": name, **section, **given}).counted == (0 if name == "none" else 3)
         model = StaticModel.from_pretrained(str(tmp_path / name))
         tables[name] = {token: row for token, row in zip(model.tokens, model.embedding, strict=True)}
     rows = len(tables["none"])
@@ -176,7 +174,7 @@ def test_words_are_added(teacher: Path, tmp_path: Path) -> None:
 def test_words_that_are_there_already_are_told(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("Cat\ncats\n", encoding="utf-8")
     tower = tiny_dual(width=24).document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
-    section = {"dims": 3, "vocabulary": str(tmp_path / "words.txt")}
+    section = {"reduction": {"dims": 3}, "vocabulary": str(tmp_path / "words.txt")}
     notes: list[str] = []
     found = adiabat.distill_static(
         DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(**section), progress=Watch(note=notes.append)
@@ -190,7 +188,7 @@ def test_the_record_says_what_it_came_from(teacher: Path, tmp_path: Path) -> Non
     assert read_result(tmp_path / "model" / "result.json") == found
     assert (found.tokens, found.dims, found.added, found.counted) == (258, 8, 0, 0)
     assert 0 < found.kept < 1
-    assert found.settings["static"]["dims"] == 8
+    assert found.settings["static"]["reduction"]["dims"] == 8
     assert found.inputs["teacher"]["weights_sha256"] == load(teacher).document.weights_digest()
     written = ["1_Normalize", "config.json", "config_sentence_transformers.json", "model.safetensors", "modules.json"]
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [*written, "result.json", "tokenizer.json"]
@@ -220,7 +218,7 @@ def test_numbers_beyond_the_type_on_disk_are_told(teacher: Path, tmp_path: Path)
     with torch.no_grad():
         for norm in [part for part in model.document.backbone.modules() if isinstance(part, torch.nn.LayerNorm)]:
             norm.weight.mul_(1e6)
-    settings = settings_of(reduction="none", dtype="float16", dims=None)
+    settings = settings_of(reduction="none", dtype="float16")
     with pytest.raises(DataError, match=r"static.dtype must hold numbers up to \S+, got float16; take float32"):
         adiabat.distill_static(model, tmp_path / "model", settings=settings)
 
@@ -228,10 +226,10 @@ def test_numbers_beyond_the_type_on_disk_are_told(teacher: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("section", "kind", "told"),
     [
-        ({"dims": 25}, ConfigError, "static.dims must be at most the 24 numbers of a token's vector, got 25"),
+        ({"reduction": {"dims": 25}}, ConfigError, "static.reduction.dims must be at most 24, the width of the teacher, got 25"),
         ({"without": "["}, ConfigError, "static.without must be a regular expression"),
         ({"vocabulary": "gone.txt"}, DataError, "static.vocabulary must be a readable file, got gone.txt"),
-        ({"corpus": "gone.jsonl"}, DataError, "gone.jsonl"),
+        ({"weighting": {"corpus": "gone.jsonl"}}, DataError, "gone.jsonl"),
     ],
 )
 def test_what_cannot_be_made_is_told_before_anything_passes(
@@ -246,13 +244,10 @@ def test_what_cannot_be_made_is_told_before_anything_passes(
 @pytest.mark.parametrize(
     ("section", "told"),
     [
-        ({"sif": 0.0}, "static.sif must be > 0, got 0"),
-        ({"sif": 1.0}, "static.sif must be < 1, got 1"),
-        ({"dims": 0}, "static.dims must be > 0, got 0"),
-        ({"weighting": "tfidf"}, "static.corpus must be given with static.weighting = tfidf"),
-        ({"weighting": "none", "corpus": "a.jsonl"}, "static.corpus has no effect"),
-        ({"weighting": "none", "sif": 1e-3}, "static.sif has no effect"),
-        ({"reduction": "none", "dims": 8}, "static.dims has no effect"),
+        ({"weighting": {"a": 0.0}}, "static.weighting.a must be > 0, got 0"),
+        ({"weighting": {"a": 1.0}}, "static.weighting.a must be < 1, got 1"),
+        ({"reduction": {"dims": 0}}, "static.reduction.dims must be > 0, got 0"),
+        ({"weighting": "tfidf"}, "static.weighting.corpus must be given, got none"),
         ({"pooling": "middle"}, "static.pooling must be 'mean', 'token', 'first' or 'last', got 'middle'"),
     ],
 )

@@ -50,7 +50,9 @@ def sentence_pairs() -> tuple[list[str], list[str], list[float]]:
 @pytest.mark.parametrize(("name", "without"), [("all-MiniLM-L6-v2", r"\[unused\d+\]"), ("multilingual-e5-small-q4", FEW_WORDS)])
 def test_vectors_and_scores_are_those_of_model2vec(tmp_path: Path, name: str, without: str) -> None:
     teacher = demo_model_folder() if name == "all-MiniLM-L6-v2" else fetched(name, tmp_path / "teacher")
-    settings = checked(DistillStaticSettings, {"static": {"dims": 256, "dtype": "float32", "without": without}, "run": {"device": "cpu"}})
+    settings = checked(
+        DistillStaticSettings, {"static": {"reduction": {"dims": 256}, "dtype": "float32", "without": without}, "run": {"device": "cpu"}}
+    )
     adiabat.distill_static(str(teacher), tmp_path / "ours", settings=settings)
     options = {"pca_dims": 256, "sif_coefficient": 1e-4, "token_remove_pattern": without, "quantize_to": "float32", "device": "cpu"}
     peer = distill(str(teacher), **options)

@@ -16,7 +16,7 @@ import pytest
 from sklearn.decomposition import TruncatedSVD
 
 import adiabat
-from adiabat.config.distillation import DistillStaticSettings, ParallelLessonsSection
+from adiabat.config.distillation import DistillStaticSettings, ParallelDataSection
 from adiabat.config.reader import checked
 from adiabat.core.errors import DataError, JobError, StoreError
 from adiabat.data.corpora import read_corpus
@@ -32,7 +32,7 @@ from tests.distillation.test_vocabulary import wordpiece
 from tests.tiny import tiny_dual
 
 COUNT = 60
-SETTINGS = ParallelLessonsSection(validation_fraction=0.2, max_validation=100)
+SETTINGS = ParallelDataSection(validation_fraction=0.2, max_validation=100)
 SENTENCES = [f"sentence {number}" for number in range(COUNT)]
 
 
@@ -77,7 +77,7 @@ def _numbers(query: str) -> list[int]:
 
 
 def test_passages_are_neighbours_of_lengths_that_take_turns(tmp_path: Path) -> None:
-    few = ParallelLessonsSection(validation_fraction=0.5, max_validation=1)
+    few = ParallelDataSection(validation_fraction=0.5, max_validation=1)
     lessons = written(tmp_path / "new", in_languages("de"), passages=4, settings=few)
     passages = [_numbers(row["query"]) for row in rows(lessons.path("de")) if len(_numbers(row["query"])) > 1]
     assert all(later == earlier + 1 for one in passages for earlier, later in pairwise(one))
@@ -104,7 +104,7 @@ def test_passages_end_at_gaps(tmp_path: Path) -> None:
 
 
 def test_as_many_texts_are_held_out_as_are_wanted(tmp_path: Path) -> None:
-    few = ParallelLessonsSection(validation_fraction=0.5, max_validation=1)
+    few = ParallelDataSection(validation_fraction=0.5, max_validation=1)
     assert len(rows(written(tmp_path / "one", in_languages("de"), settings=few).path("validation"))) == 2
     with pytest.raises(DataError, match="must leave 2 texts to tell apart on one side, and some on the other, got 1 of 60 held out"):
         written(tmp_path / "two", in_languages("de"), settings=few, least=2)
@@ -152,7 +152,7 @@ def test_lessons_of_other_settings_or_files_are_refused_and_it_is_said_which(tmp
     second.write_text("b")
     folder, sources = tmp_path / "new", [str(first), str(second)]
     written(folder, in_languages("de"), sources=sources)
-    told = f"{folder} was made from other texts or settings (lessons.passages); choose another --out, or remove it"
+    told = f"{folder} was made from other texts or settings (data.passages); choose another --out, or remove it"
     with pytest.raises(JobError, match=f"^{re.escape(told)}$"):
         written(folder, in_languages("de"), sources=sources, settings=SETTINGS.model_copy(update={"passages": 2}))
     second.write_text("c")
@@ -171,13 +171,13 @@ def test_lessons_stand_where_a_file_has_another_date_alone(tmp_path: Path) -> No
 
 
 def test_a_fraction_that_holds_nothing_out_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"= 1e-09 and lessons.max_validation = 1000 must leave texts on both sides, got 0 of 60 held"):
-        written(tmp_path / "new", in_languages("de"), settings=ParallelLessonsSection(validation_fraction=1e-9))
+    with pytest.raises(DataError, match=r"= 1e-09 and data.max_validation = 1000 must leave texts on both sides, got 0 of 60 held"):
+        written(tmp_path / "new", in_languages("de"), settings=ParallelDataSection(validation_fraction=1e-9))
     assert not (tmp_path / "new").exists()
 
 
 def test_at_most_so_many_texts_are_held_out(tmp_path: Path) -> None:
-    lessons = written(tmp_path / "new", in_languages("de"), settings=ParallelLessonsSection(validation_fraction=0.9, max_validation=5))
+    lessons = written(tmp_path / "new", in_languages("de"), settings=ParallelDataSection(validation_fraction=0.9, max_validation=5))
     assert len(rows(lessons.path("validation"))) == 10
 
 
@@ -273,7 +273,7 @@ def test_a_text_that_a_teacher_gives_no_vector_is_named(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(json.dumps({"_id": text_id(text), "text": text}) + "\n" for text in ("the cat", "日")), encoding="utf-8")
     tower = tiny_dual(width=24).document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
-    settings = checked(DistillStaticSettings, {"static": {"dims": 3}})
+    settings = checked(DistillStaticSettings, {"static": {"reduction": {"dims": 3}}})
     adiabat.distill_static(DualEncoder(tower, tower, "words"), tmp_path / "static", settings=settings)
     said = r"a teacher must give every text a vector other than zero, .*static gives none to '日'; remove it, or take another teacher"
     with pytest.raises(DataError, match=said):

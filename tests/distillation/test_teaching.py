@@ -50,7 +50,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def multilingual(**tables: Any) -> MultilingualSettings:
     usual = {
         "distill": {"teachers": ["teacher"], "student": "student", "out": "job"},
-        "lessons": {"parallel": ["parallel.jsonl"], "passages": 2},
+        "data": {"parallel": ["parallel.jsonl"], "passages": 2},
     }
     return checked(
         MultilingualSettings, {name: {**usual.get(name, {}), **STEPS.get(name, {}), **tables.get(name, {})} for name in _names(tables)}
@@ -58,11 +58,11 @@ def multilingual(**tables: Any) -> MultilingualSettings:
 
 
 def _names(tables: dict[str, Any]) -> set[str]:
-    return {"distill", "lessons", "train", "run", *tables}
+    return {"distill", "data", "train", "run", *tables}
 
 
 def fitting(**tables: Any) -> FitSettings:
-    usual = {"distill": {"teachers": ["teacher"], "student": "student", "out": "job"}, "lessons": {"texts": ["corpus.jsonl"]}}
+    usual = {"distill": {"teachers": ["teacher"], "student": "student", "out": "job"}, "data": {"texts": ["corpus.jsonl"]}}
     return checked(FitSettings, {name: {**usual.get(name, {}), **STEPS.get(name, {}), **tables.get(name, {})} for name in _names(tables)})
 
 
@@ -99,7 +99,7 @@ def test_texts_may_be_documents_of_examples_and_queries_and_blank_documents_are_
         file.write('{"id": "blank", "text": ""}\n')
     with pytest.warns(UserWarning, match="blank documents"):
         adiabat.distill_fit(
-            settings=fitting(lessons={"texts": ["corpus.jsonl", "pairs.jsonl"], "queries": ["pairs.jsonl"]}, train={"steps": 2})
+            settings=fitting(data={"texts": ["corpus.jsonl", "pairs.jsonl"], "queries": ["pairs.jsonl"]}, train={"steps": 2})
         )
     with gzip.open("job/prepared/lessons/corpus.jsonl.gz", "rt", encoding="utf-8") as file:
         assert sorted(json.loads(line)["text"] for line in file) == sorted([*SENTENCES, *(str(row["query"]) for row in rows)])
@@ -136,7 +136,7 @@ def test_a_student_that_is_to_stay_as_it_is_gets_no_layer() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_static_student_takes_its_layer_into_its_table() -> None:
-    static = checked(DistillStaticSettings, {"static": {"dims": 8, "dtype": "float32"}})
+    static = checked(DistillStaticSettings, {"static": {"reduction": {"dims": 8}, "dtype": "float32"}})
     adiabat.distill_static("teacher", "static", settings=static)
     result = adiabat.distill_fit(settings=fitting(distill={"student": "static", "width": "projection"}, train={"steps": 2}))
     job, wanted = adiabat.load("job"), adiabat.load("teacher").encode(SENTENCES, side="query")
@@ -247,8 +247,8 @@ def logged(job: str) -> list[tuple[int, float]]:
     ("tables", "told"),
     [
         ({"distill": {"teachers": []}}, "distill.teachers must be given, got none"),
-        ({"lessons": {"parallel": []}}, "lessons.parallel must be given, got none; write it into the file, or add --parallel"),
-        ({"lessons": {"languages": ["de", "xx"]}}, "languages must be of the parallel texts (de, fr), got xx; name others"),
+        ({"data": {"parallel": []}}, "data.parallel must be given, got none; write it into the file, or add --parallel"),
+        ({"data": {"languages": ["de", "xx"]}}, "languages must be of the parallel texts (de, fr), got xx; name others"),
         (
             {"distill": {"width": "pca", "student": "wide"}},
             "distill.width must be projection or auto where the student has 48 numbers and its teachers have 32, got pca; change it",
@@ -280,9 +280,9 @@ def test_what_is_wrong_is_told_and_no_job_is_begun(tables: dict[str, Any], told:
 @pytest.mark.parametrize(
     ("tables", "told"),
     [
-        ({"lessons": {"texts": ["corpus.jsonl", "gone.jsonl"]}}, "gone.jsonl"),
-        ({"lessons": {"texts": ["parallel.jsonl"]}}, "parallel.jsonl"),
-        ({"lessons": {"max_validation": 1}}, "must leave 2 texts to tell apart on one side"),
+        ({"data": {"texts": ["corpus.jsonl", "gone.jsonl"]}}, "gone.jsonl"),
+        ({"data": {"texts": ["parallel.jsonl"]}}, "parallel.jsonl"),
+        ({"data": {"max_validation": 1}}, "must leave 2 texts to tell apart on one side"),
         ({"train": {"batch_size": 51}}, r"train.batch_size must be at most the \d+ pairs trained on, got 51"),
         ({"distill": {"teachers": ["teacher", "corpus.jsonl"]}}, "corpus.jsonl is a file; name a model"),
     ],

@@ -323,9 +323,9 @@ def test_the_largest_number_of_each_direction_is_positive(table: Float[np.ndarra
 
 
 def test_too_many_directions_are_told(table: Float[np.ndarray, "v e"]) -> None:
-    with pytest.raises(ConfigError, match=r"^static.dims must be at most the 12 numbers of a token's vector, got 13; lower it, or"):
+    with pytest.raises(ConfigError, match=r"^static.reduction.dims must be at most 12, the width of the teacher, got 13; lower it, or"):
         reduced(table, 13)
-    with pytest.raises(ConfigError, match=r"^static.dims must be below the 5 tokens of the vocabulary, got 5; lower it$"):
+    with pytest.raises(ConfigError, match=r"^static.reduction.dims must be below the 5 tokens of the vocabulary, got 5; lower it$"):
         reduced(table[:5], 5)
 
 

@@ -28,7 +28,7 @@ SEQUENCE = "sequence.jsonl"
 JOBS: dict[str, dict[str, Any]] = {
     "topics, each source in its batches, a checkpoint at every step": {
         "mixture": {"exhausted": "cycle", "one_source_per_batch": True},
-        "batches": {"group": "topic", "no_duplicates": True, "curriculum_steps": 20},
+        "batches": {"group": {"kind": "topic", "curriculum_steps": 20}, "no_duplicates": True},
         "run": {"checkpoint_seconds": 1e-6},
     },
     "a frozen tower and a guide, few checkpoints": {

@@ -29,7 +29,7 @@ def write_streams(folder: Path) -> list[dict[str, Any]]:
 
 def stream_settings(folder: Path, out: Path, **tables: dict[str, Any]) -> TrainSettings:
     """A short job over windows of 20 examples."""
-    data = {"sources": write_streams(folder), "validation": str(folder / "held.jsonl"), "stream": True, "window": 20}
+    data = {"sources": write_streams(folder), "validation": str(folder / "held.jsonl"), "stream": {"shard_size": 20}}
     train = {"batch_size": 4, "steps": 24, "validate_every": 8, "learning_rate": 3e-3, "dropout": True}
     return settings_of(
         **{

@@ -112,7 +112,7 @@ def test_an_estimate_needs_no_directory_and_may_be_of_a_job_that_stands_there(wo
 
 
 def test_a_job_of_before_settings_existed_is_gone_on_with_by_their_defaults_alone(world: Path) -> None:
-    forget(Job(world / "begun"), "train.keep", "mixture", "data.window")
+    forget(Job(world / "begun"), "train.keep", "mixture")
     assert require_ready(settings(job={"out": "begun"}), resume=True) is None
     with pytest.raises(JobError, match="got a difference: train.keep was 'not set', is 'best'; repeat the first command"):
         require_ready(settings(job={"out": "begun"}, train={"keep": "best"}), resume=True)

@@ -73,7 +73,9 @@ def rows(count: int, **more: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("exhausted", ["drop", "cycle"])
 @pytest.mark.parametrize("window", [20, 45, 300])
 def test_each_window_is_trained_on_once_and_holds_what_its_row_says(tmp_path: Path, window: int, exhausted: str) -> None:
-    objective = objective_of(stream_settings(tmp_path, tmp_path / "job", data={"window": window}, mixture={"exhausted": exhausted}))
+    objective = objective_of(
+        stream_settings(tmp_path, tmp_path / "job", data={"stream": {"shard_size": window}}, mixture={"exhausted": exhausted})
+    )
     drawn = [Counter(queries(objective, step)) for step in range(40)]
     read = {n: [example.query for example in stream_examples(tmp_path / f"{n}.jsonl").examples] for n in range(3)}
     assert objective.stream is not None
@@ -92,8 +94,8 @@ def test_each_window_is_trained_on_once_and_holds_what_its_row_says(tmp_path: Pa
 
 
 def test_batches_of_a_window_are_planned_as_those_of_data_that_are_all_there(tmp_path: Path) -> None:
-    tables: dict[str, Any] = {"batches": {"group": "topic", "no_duplicates": True, "random_share": 0.3}}
-    settings = stream_settings(tmp_path, tmp_path / "job", data={"window": 63}, **tables)
+    tables: dict[str, Any] = {"batches": {"group": {"kind": "topic", "random_share": 0.3}, "no_duplicates": True}}
+    settings = stream_settings(tmp_path, tmp_path / "job", data={"stream": {"shard_size": 63}}, **tables)
     objective = objective_of(settings)
     # 21 of each source; the smallest has 12.
     sets = [ExampleSet(str(n), list(stream_examples(tmp_path / f"{n}.jsonl").examples)[:21]) for n in range(3)]
@@ -121,7 +123,10 @@ def test_a_file_that_is_sorted_by_topic_has_windows_of_one(tmp_path: Path) -> No
 
 def test_a_curriculum_goes_on_from_window_to_window(tmp_path: Path) -> None:
     grouped = [row | {"topic": f"topic {n % 2}"} for n, row in enumerate(rows(400))]
-    tables: dict[str, Any] = {"batches": {"group": "topic", "random_share": 0.0, "curriculum_steps": 100}, "data": {"window": 100}}
+    tables: dict[str, Any] = {
+        "batches": {"group": {"kind": "topic", "random_share": 0.0, "curriculum_steps": 100}},
+        "data": {"stream": {"shard_size": 100}},
+    }
     objective = objective_of(one_source(tmp_path, grouped, **tables))
     alike = [len(set(objective.at(step).pairs.topics[objective.rows(step)])) == 1 for step in range(100)]
     assert np.mean(alike[:25]) + 0.3 < np.mean(alike[-25:])
@@ -157,7 +162,7 @@ def test_windows_without_a_batch_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"one: a window must make a batch of 4 by the rules of \[batches\], got none of 20 pairs"):
         objective_of(one_source(tmp_path, alike, batches={"no_duplicates": True}))
     objective = objective_of(one_source(tmp_path, [*rows(20), *alike], batches={"no_duplicates": True}))
-    with pytest.raises(DataError, match="got none of 20 pairs; raise data.window"):
+    with pytest.raises(DataError, match="got none of 20 pairs; raise data.stream.shard_size"):
         objective.rows(5)
 
 
@@ -272,7 +277,7 @@ def test_a_folder_that_is_no_table_is_refused_before_a_model_is_loaded(tmp_path:
     (tmp_path / "beir" / "qrels").mkdir(parents=True)
     (tmp_path / "beir" / "queries.jsonl").write_text("{}")
     data = {**settings.data.model_dump(exclude_none=True), "sources": [{"path": str(tmp_path / "beir")}]}
-    with pytest.raises(DataError, match="beir must hold one example a row where data.stream is true, got a BEIR folder"):
+    with pytest.raises(DataError, match="beir must hold one example a row with data.stream, got a BEIR folder"):
         require_ready(settings_of(job=settings.job.model_dump(exclude_none=True), data=data, train={"steps": 3}), resume=False)
 
 

@@ -28,7 +28,7 @@ JOBS: dict[str, dict[str, Any]] = {
         "towers": {"kind": "asymmetric", "frozen": "document"},
     },
     "windows of a stream": {
-        "data": {"stream": True, "window": 12, "validation": "pairs.jsonl"},
+        "data": {"stream": {"shard_size": 12}, "validation": "pairs.jsonl"},
         "towers": {"kind": "asymmetric", "frozen": "document"},
     },
 }

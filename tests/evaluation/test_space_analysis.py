@@ -118,7 +118,7 @@ def test_the_same_analysis_gives_the_same_numbers_and_another_seed_draws_others(
     model: DualEncoder, stored: Callable[[Vectors], Store]
 ) -> None:
     store = stored(vectors_of())
-    few = settings_of(queries=20, documents=20, map=True, map_queries=20, perplexity=5.0)
+    few = settings_of(queries=20, documents=20, map={"queries": 20, "perplexity": 5.0})
     one, again = (analysed(System(model, store), examples_of(store), settings=few) for _ in range(2))
     assert replace(one, created="", seconds=0.0) == replace(again, created="", seconds=0.0)
     assert one.map is not None

@@ -51,7 +51,7 @@ def miner_of(
     read = ExampleSet("set", tuple(examples))
     questions = queries_in_corpus(read, documents, DataSection(), corpus_name="corpus", keep_listed=section.listed == "keep")
     source = LexicalSource(build_bm25(all_texts(documents), folder))
-    return Miner(documents, questions, source, section, seed, judge, judge_settings or JudgeSection())
+    return Miner(documents, questions, source, section, seed, judge, judge_settings or JudgeSection(model="judge"))
 
 
 def mined(miner: Miner) -> list[MinedQuery]:

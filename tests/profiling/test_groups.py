@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.dual_training_data import BatchesSection, TrainColumnsSection, TrainDataSection
+from adiabat.config.dual_training_data import TrainColumnsSection, TrainDataSection
+from adiabat.config.reader import checked
 from adiabat.core.errors import DataError
 from adiabat.data.text_hashes import TextHashes, folded, numbered
 from adiabat.dual_encoder.batch_plan import sampler_of
@@ -115,7 +116,7 @@ def test_what_training_would_refuse_is_a_fault_where_the_column_is_named(tmp_pat
     assert [one.kind for one in found.faults] == ["one value for all"]
     wanted = f'pairs must be of several {kind}s to be trained with batches.group = "{kind}", got {got} for all 9; '
     assert sentence_of(found, "one value for all").startswith(wanted)
-    settings = TrainSettings(batches=BatchesSection(group=kind))  # type: ignore[arg-type]
+    settings = checked(TrainSettings, {"batches": {"group": kind}})
     pairs = read_pairs(str(path), TrainDataSection(validation=str(path)))[0]
     with pytest.raises(DataError, match=f"pairs must be of several {kind}s"):
         sampler_of(settings, pairs)

@@ -17,7 +17,7 @@ from adiabat.results.sweep_result import SweepResult, Value
 from tests.report.html_page import plain, texts
 from tests.report.sample_sweeps import RATE, grid_of, make_failed, make_run, make_sweep, make_tasks, simple_sweep
 
-PULL = "tune.pull"
+PULL = "tune.l2_to_start"
 
 
 def drifted(by: float) -> Drift:
@@ -103,8 +103,8 @@ def with_other(result: SweepResult) -> SweepResult:
 
 def test_no_limit_is_beyond_every_limit() -> None:
     values: list[Value] = [None, 0.1, 0.05]
-    runs = [make_run({"guard.most": value}, make_tasks(gain, -1.0)) for value, gain in zip(values, (3.0, 2.0, 1.0), strict=True)]
-    (way,) = methods_of(overview_of(make_sweep(runs, varied=("guard.most",))))
+    runs = [make_run({"guard.limit": value}, make_tasks(gain, -1.0)) for value, gain in zip(values, (3.0, 2.0, 1.0), strict=True)]
+    (way,) = methods_of(overview_of(make_sweep(runs, varied=("guard.limit",))))
     assert ([case.values[0] for case in way.cases], way.line, way.label) == ([0.05, 0.1, None], True, "")
 
 

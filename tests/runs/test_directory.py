@@ -99,7 +99,7 @@ def test_resuming_with_changed_settings_names_every_key_with_both_values(tmp_pat
     assert "tune.freeze was ['embeddings'], is ['embeddings.base']; tune.loss.margin was 0.2, is 0.3; repeat the first command" in message
 
 
-@pytest.mark.parametrize("keys", [["tune.keep"], ["tune.freeze"], ["guard"], ["tune.keep", "run.seed", "data.missing"]], ids=str)
+@pytest.mark.parametrize("keys", [["tune.keep"], ["tune.freeze"], ["rate_search"], ["tune.keep", "run.seed", "data.missing"]], ids=str)
 def test_a_job_of_before_settings_existed_is_resumed_with_their_defaults_and_says_them_then(tmp_path: Path, keys: list[str]) -> None:
     job = open_job(tmp_path, description(), resume=False)
     whole = read_description(job)
@@ -125,9 +125,15 @@ def test_the_job_of_another_verb_is_told_as_that(tmp_path: Path) -> None:
     directory.open_job(tmp_path / "job", trained, resume=False, rules=Rules())
     with pytest.raises(JobError) as caught:
         open_job(tmp_path / "job", description(), resume=True)
-    told = "and without [guard] and [rate_search] and [rehearsal] and [tune] in its config.toml; choose another --out"
+    told = "and without [rate_search] and [tune] in its config.toml; choose another --out"
     assert str(caught.value).endswith(told)
     assert "must hold a job of the same verb, got one with [batches] and " in str(caught.value)
+
+
+def test_a_table_that_is_switched_on_or_off_is_a_difference(tmp_path: Path) -> None:
+    open_job(tmp_path, {**description(), "guard": {"depth": 10}}, resume=False)
+    with pytest.raises(JobError, match="2 differences: guard.depth was 10, is 'not set'; rehearsal.weight was 'not set', is 1.0; repeat"):
+        open_job(tmp_path, {**description(), "rehearsal": {"weight": 1.0}}, resume=True)
 
 
 def test_a_setting_that_was_none_is_not_taken_for_another(tmp_path: Path) -> None:

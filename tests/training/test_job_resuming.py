@@ -69,7 +69,7 @@ def mixed(world: Path, out: Path, *, length: int = 2, **how: Any) -> Any:
         world / "sources",
         job={"model": "tiny", "out": str(out)},
         mixture={"rule": "equal", "exhausted": "cycle", "one_source_per_batch": True},
-        batches={"group": "topic", "no_duplicates": True, "curriculum_steps": 20},
+        batches={"group": {"kind": "topic", "curriculum_steps": 20}, "no_duplicates": True},
         train={"batch_size": 4, "steps": steps_of(length), "validate_every": 4, "schedule": "constant", "warmup_steps": 2},
         run={"log_every": 1},
     )
@@ -101,7 +101,7 @@ def distilled(world: Path, out: Path, *, length: int = 2, resume: bool = False, 
     here = world / "distill"
     tables = {
         "distill": {"teachers": [str(here / "teacher")], "student": str(here / "student"), "out": str(out)},
-        "lessons": {"texts": [str(here / "corpus.jsonl")], "validation_fraction": 0.2},
+        "data": {"texts": [str(here / "corpus.jsonl")], "validation_fraction": 0.2},
         "train": {"steps": steps_of(length), "batch_size": 8, "validate_every": 4, "schedule": "constant", "warmup_steps": 2},
         "run": {"device": "cpu"},
     }

@@ -1,4 +1,4 @@
-"""What holds a tuned tower near its start, beyond a small rate: a limit on drift, a pull on weights, a rehearsal, and a way back.
+"""What holds a tuned tower near its start, beyond a small rate: a limit on drift, L2 towards the start, a rehearsal, and a way back.
 
 None of it is in the source, which has the rate and freezing alone; `adiabat sweep` compares them all (LOG.md).
 """
@@ -96,7 +96,7 @@ class Guard:
         store: Where they are looked for.
         start: What the untuned tower found.
         similarity: What documents are ranked by.
-        most: Drift that is not beyond the limit; None only watches.
+        limit: Largest drift that is allowed; None only watches.
         noise: Measure to the drift of the untuned tower on probes that are written otherwise; empty where the limit is not made of it.
         digests: SHA-256 of texts and store, by the names that the description of a job has for them.
     """
@@ -106,7 +106,7 @@ class Guard:
     store: Store
     start: Reading
     similarity: Similarity = "cosine"
-    most: float | None = None
+    limit: float | None = None
     noise: Mapping[str, float] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
 
@@ -117,8 +117,8 @@ class Guard:
         read = partial(_read, model.query, store=store, depth=section.depth, similarity=model.ranks_by)
         start = read(tokens)
         digests = {"probes": probes.sha256, "probed_vectors": store.manifest.sha256}
-        if section.most != "noise":
-            return cls(section, tokens, store, start, model.ranks_by, section.most, digests=digests)
+        if section.limit != "noise":
+            return cls(section, tokens, store, start, model.ranks_by, section.limit, digests=digests)
         otherwise = TokenTable.of(model.query, probes.otherwise().texts, side="query")
         noise = noise_of(start, read(otherwise, start=start))
         return cls(section, tokens, store, start, model.ranks_by, _limit(noise, section.measure), noise, digests)
@@ -132,10 +132,10 @@ class Guard:
         """How far a tower has drifted."""
         now = _read(tower, self.tokens, store=self.store, depth=self.section.depth, similarity=self.similarity, start=self.start)
         measures = drift_of(self.start, now).means
-        name, limit = self.section.measure, self.most
+        name, limit = self.section.measure, self.limit
         if limit is None or measures[name] <= limit:
             return Look(measures)
-        bound = "what stays within noise," if self.noise else "guard.most ="
+        bound = "what stays within noise," if self.noise else "guard.limit ="
         return Look(measures, f"the drift of the probes ({name}) is {measures[name]:.3g}, beyond {bound} {limit:.3g}")
 
 
@@ -143,7 +143,7 @@ def _limit(noise: Mapping[str, float], measure: str) -> float:
     limit = limits_of(noise)[measure]
     if not limit > 0:
         raise ConfigError(
-            f"guard.most must be a number where {measure} stays when probes end otherwise, got noise, which is 0 then: the model does not "
+            f"guard.limit must be a number where {measure} stays when probes end otherwise, got noise, which is 0 then: the model does not "
             "see how a text ends, or the store is too small for an order to change; look at the drift of a first run without a limit, and "
             "give one"
         )
@@ -163,7 +163,7 @@ HALVINGS = 10
 """Of the way back: the share that is kept is known to a thousandth."""
 
 
-def pull_to_start(optimizer: optim.Optimizer, strength: float) -> None:
+def l2_to_start(optimizer: optim.Optimizer, strength: float) -> None:
     """Add ``strength (w - w_0)`` to the gradient of every weight before each step, ``w_0`` being where it stands now."""
     start = {weights: weights.detach().clone() for group in optimizer.param_groups for weights in group["params"]}
 
@@ -230,7 +230,7 @@ def soften(tower: Encoder, start: Encoder, guard: Guard) -> Softened:
 
     The largest share is looked for by bisection, as if drift grew with it; what is returned was looked at, and is inside.
     """
-    limit = guard.most
+    limit = guard.limit
     if limit is None:
         raise ValueError("the guard must have a limit, got none")
     tuned = merged_tower(tower).eval()

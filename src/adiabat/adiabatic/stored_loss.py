@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from adiabat.adiabatic.negatives import Chooser, listed_negatives
 from adiabat.adiabatic.regularization import Guard, Look, Rehearsal
-from adiabat.config.training_choices import StoreTuning, TripletTuning
+from adiabat.config.training_choices import TripletTuning
 from adiabat.config.tuning import TuneSection
 from adiabat.core.ragged import Ragged
 from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches, text_order, validation_batches
@@ -197,7 +197,7 @@ class StoredDocuments:
         first = examples.positives.values[examples.positives.offsets[rows]]
         positive = torch.from_numpy(self.store.gather(first)).to(query.device)
         loss = self.settings.loss
-        if isinstance(loss, StoreTuning):
+        if loss.kind == "store_softmax":
             blocks = in_blocks(self.store, query.device)
             return store_softmax(
                 query, positive, examples.known.take(rows), blocks, temperature=loss.temperature, unit=self.distance == "cosine"
@@ -243,7 +243,7 @@ class StoredDocuments:
             pairs=pairs_of(self.validation),
             measures=drifted.measures,
             # What is softened in the end may go where it will until then.
-            outside=None if self.guard and self.guard.section.then == "soften" else drifted.outside,
+            outside=None if self.guard and self.guard.section.action == "soften" else drifted.outside,
         )
 
     def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:

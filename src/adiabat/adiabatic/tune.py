@@ -12,7 +12,7 @@ from torch import Tensor
 
 from adiabat.adiabatic.drift import MEASURES
 from adiabat.adiabatic.negatives import mined_negatives_note, short_lists_note
-from adiabat.adiabatic.regularization import pull_to_start, soften
+from adiabat.adiabatic.regularization import l2_to_start, soften
 from adiabat.adiabatic.stored_loss import StoredDocuments, pairs_of
 from adiabat.adiabatic.tune_checks import RULES, require_ready
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower, trained_too
@@ -156,12 +156,12 @@ class TuningRun:
 
     def _final_tower(self) -> tuple[Encoder, str]:
         """The tower that is left, and how far it was taken back."""
-        guard, section, tower = self.objective.guard, self.settings.guard, self.objective.encoder
-        if guard is None or section.then != "soften":
+        guard, tower = self.objective.guard, self.objective.encoder
+        if guard is None or guard.section.action != "soften":
             return merged_tower(tower), ""
         softened = soften(tower, self.context.model.query.to(tower.device), guard)
         share = f"{softened.share:.1%}" if softened.share < 1 else "all"
-        drift = f"a drift ({section.measure}) of {softened.drift:.3g}"
+        drift = f"a drift ({guard.section.measure}) of {softened.drift:.3g}"
         return softened.tower, f"softened: {share} of the way from the start is kept, with {drift}; loss and errors are of before"
 
 
@@ -229,8 +229,8 @@ def make_loop(
     rate = learning_rate_of(section)
     trainable = [weights for weights in objective.module.parameters() if weights.requires_grad]
     optimizer = make_optimizer(section.optimizer, trainable, learning_rate=rate, weight_decay=section.weight_decay)
-    if section.pull:
-        pull_to_start(optimizer, section.pull)
+    if section.l2_to_start:
+        l2_to_start(optimizer, section.l2_to_start)
     return Loop(
         objective=objective,
         optimizer=optimizer,
@@ -258,7 +258,7 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
         section.max_epochs,
         section.idle_epochs if section.keep == "both" else None,
         keep=section.keep,
-        outside=settings.guard.then if settings.guard.use and settings.guard.then != "soften" else None,
+        outside=settings.guard.action if settings.guard is not None and settings.guard.action != "soften" else None,
         **writing(settings),
     )
 
@@ -291,7 +291,7 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
         layers=_layers(run, tower),
         notes=(*notes, *_notes(objective, run.settings)),
         total=run.settings.tune.max_epochs * run.settings.tune.batches_per_epoch,
-        measures=MEASURES if run.settings.guard.use else (),
+        measures=MEASURES if run.settings.guard is not None else (),
     )
     return result_of(
         run.job,

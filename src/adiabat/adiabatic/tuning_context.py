@@ -88,9 +88,9 @@ class TuningContext:
         digests = {"query_tower": self.digest, "store_vectors": self.store.manifest.sha256, "examples": examples_digest(*examples)}
         if (distance := self.distance(settings.tune)) != "cosine":
             digests["similarity"] = distance
-        if settings.watched.use:
-            digests |= self.guard(settings).digests
-        if settings.rehearsal.use:
+        if (guard := self.guard(settings)) is not None:
+            digests |= guard.digests
+        if settings.rehearsal is not None:
             digests["rehearsed"] = self.probes(settings.rehearsal.texts).sha256
         return digests
 
@@ -153,10 +153,8 @@ class TuningContext:
                     adapted.add(method)
                     prepared_tower(self.model.query, settings)
                 negative_chooser(self.compared(settings.tune), self._usable(settings.data)[0], self.store, seed=settings.run.seed)
-                if settings.watched.use:
-                    self.guard(settings)
-                if settings.rehearsal.use:
-                    self._rehearsal(settings)
+                self.guard(settings)
+                self._rehearsal(settings)
             except (ConfigError, DataError, ModelError, StoreError) as fault:
                 faults.append(str(fault))
         if faults:
@@ -176,16 +174,18 @@ class TuningContext:
             choose=negative_chooser(section, train, self.store, seed=settings.run.seed),
             seed=settings.run.seed,
             precision=settings.run.precision,
-            rehearsal=self._rehearsal(settings) if settings.rehearsal.use else None,
+            rehearsal=self._rehearsal(settings),
             validation=validation,
             validation_tokens=validation_tokens,
             loss_negatives=_own_negatives(listed, settings),
-            guard=self.guard(settings) if settings.watched.use else None,
+            guard=self.guard(settings),
         )
 
-    def guard(self, settings: TuneSettings) -> Guard:
-        """A watch over drift; equal sections have the same."""
+    def guard(self, settings: TuneSettings) -> Guard | None:
+        """A watch over drift, where settings have one; equal sections share it."""
         section = settings.watched
+        if section is None:
+            return None
 
         def look_at_start() -> Guard:
             self.model.query.to(device_of(settings.run.device))
@@ -193,10 +193,13 @@ class TuningContext:
 
         return self._once(("guard", section), look_at_start)
 
-    def _rehearsal(self, settings: TuneSettings) -> Rehearsal:
-        section, source = settings.rehearsal, settings.rehearsal.texts
+    def _rehearsal(self, settings: TuneSettings) -> Rehearsal | None:
+        section = settings.rehearsal
+        if section is None:
+            return None
+        source = section.texts
         texts = self.probes(source)
-        if settings.watched.use:
+        if settings.watched is not None:
             require_apart(texts, self.probes(settings.watched.probes))
         tokens, vectors = self._once(("rehearsed", source), lambda: at_start(texts, self.model.query))
         return Rehearsal(tokens, vectors, section.weight, section.texts_per_step, seed=settings.run.seed)

@@ -223,6 +223,6 @@ def _tables(teachers: Any, student: Any, out: Any, lessons: Mapping[str, Sequenc
     }
     return {
         section: table
-        for section, values in {"distill": distill, "lessons": lessons}.items()
+        for section, values in {"distill": distill, "data": lessons}.items()
         if (table := {**table_of(options.get(section), section), **{key: value for key, value in values.items() if value}})
     }

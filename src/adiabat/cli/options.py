@@ -14,6 +14,7 @@ import typer
 
 from adiabat.api.call import PEOPLE, one_line, say
 from adiabat.config.reader import S, read_settings
+from adiabat.config.settings_template import inline
 from adiabat.core.errors import AdiabatError
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ def settings_of(
 
 def short_for(texts: Mapping[str, Path | str | list[str] | None], numbers: Mapping[str, str | None] = NOTHING) -> list[str]:
     """The ``--set`` assignments that options stand for."""
-    written = {key: value if isinstance(value, list) else str(value) for key, value in texts.items() if value not in (None, [])}
+    written = {key: inline(value if isinstance(value, list) else str(value)) for key, value in texts.items() if value not in (None, [])}
     raw = {key: value for key, value in numbers.items() if value is not None}
-    return [f"{key}={value}" for key, value in {**raw, **{key: json.dumps(value) for key, value in written.items()}}.items()]
+    return [f"{key}={value}" for key, value in {**raw, **written}.items()]
 
 
 def answer(result: str | dict[str, Any]) -> None:

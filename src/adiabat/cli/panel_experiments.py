@@ -105,8 +105,8 @@ def _require_free(table: Mapping[str, Any], probes: str | None) -> None:
         raise ConfigError(
             "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out, and see rate_search.low and rate_search.high"
         )
-    if guard.get("use") is False:
-        raise ConfigError("guard.use must be true for safe-rate, which looks at drift, got false by --set; leave it out")
+    if table.get("guard") is False:
+        raise ConfigError("guard must be on for safe-rate, which measures drift, got false by --set; leave it out")
     if probes is not None and "probes" in guard:
         raise ConfigError(f"guard.probes must be given once, got {guard['probes']} by --set and {probes} by --probes; leave one out")
 
@@ -129,7 +129,7 @@ def safe_rate(
 
     _require_free(assigned(assignments or ()), probes)
     # A settings file of tune serves as well, whatever rate it has.
-    assignments = ["guard.use=true", *(assignments or ()), *short_for({"guard.probes": probes}), 'tune.learning_rate="safe"']
+    assignments = ["guard=true", *(assignments or ()), *short_for({"guard.probes": probes}), 'tune.learning_rate="safe"']
     settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device)
     import adiabat
     from adiabat.api.experiment_verbs import unused_rate_note

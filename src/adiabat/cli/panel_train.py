@@ -128,11 +128,11 @@ JobOut = Annotated[Path | None, option("--out", "JOB", "Directory of the job (di
 def static(
     teacher: Annotated[str, typer.Argument(metavar="MODEL", help="Teacher; its document tower is distilled.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the static model.")],
-    dims: Annotated[str | None, option("--dims", "N", "Width of a vector (static.dims). Default: 256.")] = None,
+    dims: Annotated[str | None, option("--dims", "N", "Width of a vector (static.reduction.dims). Default: 256.")] = None,
     pooling: Annotated[str | None, option("--pooling", None, "State of a token that is taken: mean, token, first or last.")] = None,
     weighting: Annotated[str | None, option("--weighting", None, "Weights of tokens: none, zipf, sif or tfidf.")] = None,
     sif: Annotated[str | None, option("--sif", "A", "a of the SIF weight a / (a + p). Default: 1e-4.")] = None,
-    corpus: Annotated[str | None, option("--corpus", None, "Corpus in which tokens are counted (static.corpus).")] = None,
+    corpus: Annotated[str | None, option("--corpus", None, "Corpus in which tokens are counted (static.weighting.corpus).")] = None,
     vocabulary: Annotated[Path | None, option("--vocabulary", "FILE", "Words to add to the vocabulary, one per line.")] = None,
     config: Config = None,
     assignments: Assignments = None,
@@ -143,8 +143,9 @@ def static(
     """Make a model with one vector per token: no GPU needed; model2vec and sentence-transformers load it."""
     from adiabat.config.distillation import DistillStaticSettings
 
-    texts = {"static.pooling": pooling, "static.weighting": weighting, "static.corpus": corpus, "static.vocabulary": vocabulary}
-    numbers = {"static.dims": dims, "static.sif": sif}
+    texts = {"static.pooling": pooling, "static.weighting": weighting, "static.vocabulary": vocabulary}
+    texts |= {"static.weighting.corpus": corpus}
+    numbers = {"static.reduction.dims": dims, "static.weighting.a": sif}
     settings = settings_of(DistillStaticSettings, config, assignments, seed=seed, device=device, texts=texts, numbers=numbers)
     import adiabat
 
@@ -159,9 +160,9 @@ def fit(
     teachers: Teachers = None,
     student: Student = None,
     out: JobOut = None,
-    texts: Annotated[list[str] | None, option("--texts", "CORPUS", "Documents to train on (lessons.texts); repeatable.")] = None,
+    texts: Annotated[list[str] | None, option("--texts", "CORPUS", "Documents to train on (data.texts); repeatable.")] = None,
     queries: Annotated[
-        list[str] | None, option("--queries", "DATA", "Examples whose queries are trained on (lessons.queries); repeatable.")
+        list[str] | None, option("--queries", "DATA", "Examples whose queries are trained on (data.queries); repeatable.")
     ] = None,
     resume: Resume = False,
     config: Config = None,
@@ -174,7 +175,7 @@ def fit(
     from adiabat.config.distillation import FitSettings
 
     names = {"distill.student": student, "distill.out": out, "distill.teachers": teachers}
-    sources = {"lessons.texts": texts, "lessons.queries": queries}
+    sources = {"data.texts": texts, "data.queries": queries}
     settings = settings_of(FitSettings, config, assignments, seed=seed, device=device, texts={**names, **sources})
     import adiabat
 
@@ -205,7 +206,7 @@ def multilingual(
 
     names = {"distill.student": student, "distill.out": out, "distill.teachers": teachers}
     learned = [name.strip() for name in (languages or "").split(",") if name.strip()]
-    sources = {"lessons.source": source, "lessons.parallel": parallel, "lessons.languages": learned}
+    sources = {"data.source": source, "data.parallel": parallel, "data.languages": learned}
     settings = settings_of(MultilingualSettings, config, assignments, seed=seed, device=device, texts={**names, **sources})
     import adiabat
 

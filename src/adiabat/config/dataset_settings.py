@@ -1,25 +1,21 @@
 """Settings of ``adiabat data``, ``adiabat mine`` and ``adiabat inspect``; defaults of data sets are those of Vasilyev et al. 2024."""
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.dual_training_data import TrainColumnsSection
 from adiabat.config.section import Amount, Fraction, Section, SeedNumber, Text, Texts, each_once
 from adiabat.config.shared import DataSection, EmbedDataSection, EncoderSection, ExamplesSection, RankingEncoderSection, RunSection
-from adiabat.config.validation import Need
 
 Documents = Literal["ids", "texts"]
-"""How examples name their documents: by id, with ``corpus.jsonl.gz`` beside them, or by the text itself."""
-
 Repeats = Literal["positive", "negative", "drop"]
-"""What a sentence is that holds the words of an answer, but not where the annotator marked them."""
 
 
 class DocumentsSection(Section):
-    """What makers of examples have in common."""
+    """Settings of all makers of examples."""
 
     documents: Documents = "ids"
     """How examples name their documents: by id, with ``corpus.jsonl.gz`` beside them, of which one store is built for all files; or by
@@ -27,7 +23,7 @@ class DocumentsSection(Section):
 
 
 class MsmarcoSection(DocumentsSection):
-    """``[msmarco]``: a file of triplets is cut into its first, next and last samples; the publisher's own files keep their splits."""
+    """``[msmarco]``: a file of triplets is split into its first, next and last samples; the publisher's files keep their splits."""
 
     train: Amount = 487_983
     """First samples of a file of triplets, to tune on."""
@@ -36,11 +32,11 @@ class MsmarcoSection(DocumentsSection):
     test: Amount = 7_000
     """The last samples, to measure on; those between are left out."""
     pairs: Literal["first", "all"] = "first"
-    """Of samples to tune and validate on: the first positive and the first negative alone, or all. Those to measure on have all."""
+    """Pairs of samples to tune and validate on: the first positive and negative, or all. Samples to measure on have all."""
     subset_negatives: PositiveInt = 65
-    """Measured samples with at least so many negatives also make a subset of their own."""
+    """Minimum negatives of the measured samples that also make a subset."""
     most_negatives: PositiveInt = 65
-    """Negatives kept per query of the publisher's files, which list up to a thousand: the first ones."""
+    """Maximum negatives per query of the publisher's files, which list up to a thousand; the first ones are taken."""
 
 
 class MsmarcoSettings(Section):
@@ -53,10 +49,10 @@ class SquadSection(DocumentsSection):
     """``[squad]``: sentences of a paragraph that answer a question, against the others."""
 
     repeats: Repeats = "positive"
-    """What a sentence is that holds the words of the answer, but not where the annotator marked them. The source finds 1.3 positives
-    a question, which the marked ones alone do not make."""
+    """Class of a sentence with the words of the answer at another place than the marked one. Vasilyev et al. 2024 have 1.3 positives per
+    question, more than are marked."""
     min_sentences: Annotated[int, Field(ge=2)] = 5
-    """Questions with at least so many sentences to choose from also make a subset of their own."""
+    """Minimum sentences of the questions that also make a subset."""
 
 
 class SquadSettings(Section):
@@ -69,7 +65,7 @@ class HotpotqaSection(DocumentsSection):
     """``[hotpotqa]``: paragraphs that support the answer, against the distractors."""
 
     min_passages: Annotated[int, Field(ge=2)] = 10
-    """Questions with fewer are left out of ``easy``, ``medium`` and ``hard``."""
+    """Minimum paragraphs of a question in ``easy``, ``medium`` and ``hard``."""
 
 
 class HotpotqaSettings(Section):
@@ -82,9 +78,9 @@ class XnliSection(Section):
     """``[xnli]``: sentence pairs in several languages."""
 
     languages: Annotated[Texts, Field(min_length=1)] | None = None
-    """Codes of those to keep; None keeps all."""
+    """Codes of the languages to keep; None keeps all."""
     incomplete: Literal["error", "drop"] = "error"
-    """What to do with pairs that lack a language which others have: stop and name them, or leave them out and say how many."""
+    """Pairs that lack a language of others: stop and name them (error), or leave them out and count them (drop)."""
 
 
 class XnliSettings(Section):
@@ -100,25 +96,24 @@ class ArxivSection(DocumentsSection):
     """``[arxiv]``: papers against those of the same categories whose abstracts use the most similar words."""
 
     flavour: Literal["first", "title"] = "first"
-    """What asks for what: the first sentence of an abstract for the rest of it, or the title for the abstract."""
+    """Query and document: the first sentence and the rest of an abstract (first), or title and abstract (title)."""
     max_category_size: PositiveInt = 10_000
-    """Papers that have a category of at most so many papers are kept."""
+    """Largest category, in papers, whose papers are kept."""
     difficulties: Annotated[tuple[Difficulty, ...], Field(strict=False), each_once("difficulty")] = (21,)
-    """Negatives that also get files of their own, beside the files with all 21: 1 is the most alike, 21 is random. The source measures
-    and tunes on 21."""
+    """Negatives that also get files of their own, beside those with all 21: 1 is the most similar, 21 is random. Vasilyev et al. 2024 tune
+    and measure on 21."""
     train_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the papers that is kept apart to tune on, by a hash of the query; 0 measures on all, as the source does."""
+    """Share of the papers to tune on, by a hash of the query; 0 measures on all, as Vasilyev et al. 2024 do."""
     narrow: Texts = ()
-    """Beginnings of categories, such as ``math.``: papers that have one make a subset to tune on, and the others one to measure on."""
+    """Prefixes of categories, such as ``math.``: their papers make a subset to tune on, and the others one to measure on."""
 
-    @model_validator(mode="after")
-    def _narrow_makes_file_names(self) -> Self:
-        wrong = [prefix for prefix in self.narrow if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", prefix)]
-        if wrong:
-            raise ValueError(f"arxiv.narrow must be beginnings of category names, got {', '.join(map(repr, wrong))}; write one like math.")
-        if len(self.narrow_names()) < len(self.narrow) or len(set(self.narrow_names().values())) < len(self.narrow):
-            raise ValueError(f"arxiv.narrow must name each subset once, got {', '.join(self.narrow)}; leave out what is the same")
-        return self
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Each subset has a file name of its own."""
+        names = self.narrow_names()
+        if wrong := [prefix for prefix in self.narrow if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", prefix)]:
+            yield "narrow", f"must be beginnings of category names, got {', '.join(map(repr, wrong))}; write one like math."
+        elif len(set(names.values())) < len(self.narrow):
+            yield "narrow", f"must name each subset once, got {', '.join(self.narrow)}; leave out what is the same"
 
     def narrow_names(self) -> dict[str, str]:
         """The subsets by category."""
@@ -129,7 +124,7 @@ class ArxivRunSection(Section):
     """``[run]`` of arxiv-negatives."""
 
     seed: SeedNumber = 0
-    """Of the random papers."""
+    """Seed of the draw of random papers."""
 
 
 class ArxivSettings(Section):
@@ -146,66 +141,67 @@ class MineSection(Section):
     """``[mine]``: candidates, filters and choice (Reimers 2021)."""
 
     source: Literal["bm25", "dense", "fused"] = "bm25"
-    """Who proposes candidates: BM25, the vectors of a store, or both by reciprocal rank."""
+    """Source of candidates: BM25, the vectors of a store (dense), or both by reciprocal rank (fused)."""
     depth: PositiveInt = 100
     """Candidates per query, known positives among them."""
     negatives_per_query: PositiveInt = 5
     choice: Literal["ranked", "random"] = "random"
-    """Take any of the candidates that pass the filters, as Reimers 2021 does, or the best-ranked ones."""
+    """Choose among the candidates that pass the filters at random, as Reimers 2021 does, or by rank."""
     skip_first: Amount = 0
-    """Best ranks that are passed over; they hold most of the false negatives."""
+    """Number of best ranks to skip, which hold most of the false negatives."""
     margin: Margin | None = None
-    """Drop candidates that score at least the positive's score less this: in units of the model's similarity, or of BM25's score
-    where that proposes alone."""
+    """Drop candidates whose score is at least the positive's less this margin, in units of the model's similarity, or of BM25's score
+    where BM25 is the only source."""
     relative_margin: Fraction | None = None
-    """The same with this share of the positive's score; Reimers 2021's successors take 0.05."""
+    """The same margin as a share of the positive's score; common is 0.05."""
     near_duplicate: Fraction = 0.8
-    """Drop candidates that share so much of their, or of a positive's, runs of five characters; 0 drops equal texts alone."""
+    """Drop candidates that share this part of the character 5-grams with a positive; 0 drops equal texts alone."""
     listed: Literal["drop", "keep"] = "drop"
-    """What becomes of negatives that the data lists: they make room, or stand before the mined ones and count among them."""
+    """Negatives that the data lists: drop them, or keep them before the mined ones and count them."""
     too_few: Literal["keep", "drop"] = "keep"
-    """What becomes of a row that gets fewer negatives than wanted; rows without any negative go into a file of their own."""
+    """Rows with fewer negatives than wanted: keep or drop them. Rows without negatives go to a file of their own."""
     write: Literal["as_given", "texts"] = "as_given"
-    """Documents of the written file: ids or texts as in the data, or texts in any case."""
+    """Documents of the written file: ids or texts as in the data (as_given), or always texts."""
 
-    @model_validator(mode="after")
-    def _leaves_candidates(self) -> Self:
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Skipped ranks leave candidates."""
         if self.skip_first >= self.depth:
-            raise ValueError(f"mine.skip_first must be below mine.depth = {self.depth}, got {self.skip_first}; lower it")
-        return self
+            yield "skip_first", f"must be below mine.depth = {self.depth}, got {self.skip_first}; lower it"
 
 
 class Bm25Section(Section):
-    """``[bm25]``: the two numbers of its formula, by default those of Anserini, with which BEIR is usually quoted, and what searches."""
+    """``[bm25]``: parameters of BM25, by default those of Anserini, which results on BEIR mostly use."""
 
     k1: PositiveFloat = 0.9
-    """How soon more of the same word counts no more."""
+    """Saturation of repeated words."""
     b: Fraction = 0.4
-    """How much long documents are marked down."""
+    """Penalty of long documents."""
     search_by: Literal["query", "positive", "both"] = "query"
-    """The text that candidates are searched by: the query, its positives, or both, joined by reciprocal rank. Scores are the query's."""
+    """Text that searches for candidates: the query, its positives, or both by reciprocal rank. Scores are those of the query."""
 
 
 class JudgeSection(Section):
-    """``[judge]``: a second model, which may take a candidate for an answer."""
+    """``[judge]``: a second model, which drops candidates that it scores like answers."""
 
-    needs: ClassVar[Mapping[str, Need]] = {"store": Need("model"), "margin": Need("model"), "relative": Need("model")}
-    model: Text | None = None
-    """A MODEL that scores positives and candidates; None asks nobody."""
+    bare = "model"
+    model: Text
+    """A MODEL that scores positives and candidates."""
     store: Text | None = None
-    """A store of its document tower for the same corpus; None encodes the candidates that are asked about."""
+    """A store of its document tower for the same corpus; None encodes the candidates."""
     margin: Margin = 0.0
-    """Drop candidates that it scores at least as high as the positive, less this."""
+    """Drop candidates whose score is at least the positive's less this margin."""
     relative: bool = False
-    """Whether the margin is a share of the positive's score."""
+    """The margin is a share of the positive's score."""
 
-    @model_validator(mode="after")
-    def _margin_means_something(self) -> Self:
-        if self.relative and not self.margin:
-            raise ValueError("judge.relative has no effect with judge.margin = 0; leave it out, or set the margin")
+    def ignored(self) -> Iterator[tuple[str, str]]:
+        """Only a margin can be relative."""
+        if not self.margin:
+            yield "relative", "without a margin"
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """A share is at most 1."""
         if self.relative and self.margin > 1:
-            raise ValueError(f"judge.margin must be <= 1 where judge.relative is true, got {self.margin:g}; it is a share")
-        return self
+            yield "margin", f"must be <= 1 where judge.relative is true, got {self.margin:g}; it is a share"
 
 
 class MineSettings(Section):
@@ -213,50 +209,49 @@ class MineSettings(Section):
 
     mine: MineSection = MineSection()
     bm25: Bm25Section = Bm25Section()
-    judge: JudgeSection = JudgeSection()
+    judge: JudgeSection | None = None
     encoder: RankingEncoderSection = RankingEncoderSection()
-    """Of the model that proposes candidates; a judge is taken as it is."""
+    """Encoder settings of the model that proposes candidates; a judge has none."""
     data: DataSection = DataSection()
     corpus: EmbedDataSection = EmbedDataSection()
     run: RunSection = RunSection()
 
-    @model_validator(mode="after")
-    def _sources_are_used(self) -> Self:
-        if self.mine.source == "dense" and self.bm25 != Bm25Section():
-            raise ValueError("bm25 has no effect with mine.source = dense; leave it out, or set mine.source to bm25 or fused")
-        return self
+    def ignored(self) -> Iterator[tuple[str, str]]:
+        """Vectors alone need no BM25."""
+        if self.mine.source == "dense":
+            yield "bm25", "with mine.source = dense"
 
 
 class InspectDataSection(ExamplesSection):
     """``[data]`` of an inspection."""
 
     columns: TrainColumnsSection = TrainColumnsSection()
-    """As training has them; a topic or tag that is named here is meant to be trained by, and must tell pairs apart."""
+    """As in training; a topic or tag that is named here must differ between pairs."""
     corpus: Text | None = None
-    """Texts of documents that the examples name by id; None takes a BEIR folder's own, and otherwise the examples' entries as texts."""
+    """Texts of documents that the examples name by id; None takes those of a BEIR folder, and other examples' entries as texts."""
 
 
 class InspectSection(Section):
-    """``[inspect]``: how much is looked at and shown."""
+    """``[inspect]``: rows that are shown, and texts that are counted."""
 
     examples: Amount = 10
     """Rows shown, drawn at random."""
     sample: PositiveInt = 10_000
-    """Texts of each role whose tokens are counted and languages told, drawn at random where there are more; the rest is counted whole."""
+    """Maximum texts of each role, drawn at random, whose tokens and languages are counted; all other counts cover the whole data."""
 
 
 class InspectRunSection(Section):
-    """``[run]`` of what reads and draws, and computes on no device."""
+    """``[run]`` of verbs without a device."""
 
     seed: SeedNumber = 0
-    """Of the rows shown and of the texts drawn."""
+    """Seed of the rows shown and of the texts drawn."""
 
 
 class InspectSettings(Section):
     """Everything that ``adiabat inspect`` may be told."""
 
     encoder: EncoderSection = EncoderSection()
-    """Of the model whose tokenizer counts; without a model no setting of it has an effect, and one that is given is refused."""
+    """Encoder settings of the model whose tokenizer counts; refused without a model."""
     data: InspectDataSection = InspectDataSection()
     inspect: InspectSection = InspectSection()
     run: InspectRunSection = InspectRunSection()

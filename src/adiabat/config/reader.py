@@ -9,39 +9,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
-from adiabat.config.section import (
-    Choice,
-    IdleError,
-    MisfitError,
-    PlacedError,
-    Section,
-    by_kind,
-    defaults_of,
-    nest,
-    overlaid,
-    sections_in,
-)
-from adiabat.config.validation import ADVISED, idle_phrases, misfit_phrase, single_table_phrase, unknown_kind_phrase, unknown_phrases
+from adiabat.config.section import Choice, MisfitError, PlacedError, Section, by_kind, nest, overlaid, sections_in
+from adiabat.config.validation import ADVISED, former_phrase, misfit_phrase, single_table_phrase, unknown_kind_phrase, unknown_phrases
 from adiabat.core.errors import ConfigError, several
 
 S = TypeVar("S", bound=Section)
 
 
 def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence[str] = ()) -> S:
-    """Read settings from a TOML file and from ``key=value`` assignments, which win.
-
-    Args:
-        kind: Which settings.
-        path: The file, or None for the defaults.
-        assignments: ``section.key=value``; the value is read as TOML, and as text where it is none.
-
-    Returns:
-        The settings, checked.
-
-    Raises:
-        ConfigError: Naming every fault at once: unknown keys with the nearest known one, values out of range or without effect.
-    """
+    """Read settings from a TOML file and from ``key=value`` assignments, which win; a `ConfigError` names every fault at once."""
     if path is None:
         return checked(kind, assigned(assignments, kind=kind))
     table = read_table(path, kind)
@@ -53,19 +31,7 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
 
 
 def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None, *, kind: type[Section] | None = None) -> dict[str, Any]:
-    """Lay ``key=value`` assignments over nested tables.
-
-    Args:
-        assignments: ``section.key=value``; the value is read as TOML, and as text where it is none.
-        table: What they are laid over; None is an empty table.
-        kind: The settings that they belong to; None where any key will do.
-
-    Returns:
-        The table; a table or its kind is laid before its keys, whatever their order.
-
-    Raises:
-        ConfigError: If one is no assignment.
-    """
+    """Lay ``key=value`` assignments over nested tables; a value is read as TOML, and as text where it is none."""
     values: list[tuple[str, Any]] = []
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -77,38 +43,18 @@ def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None,
 
 
 def checked(kind: type[S], table: Mapping[str, Any]) -> S:
-    """Build settings from nested tables.
-
-    Args:
-        kind: Which settings.
-        table: As a TOML file would hold them.
-
-    Returns:
-        The settings.
-
-    Raises:
-        ConfigError: Naming every fault at once.
-    """
+    """Settings of nested tables; a `ConfigError` names every fault at once."""
     try:
         return kind.model_validate(table)
     except ValidationError as fault:
-        # Sections that are faulty otherwise were not asked about settings without effect, so all are asked here.
         wrong: list[str] = []
         for one in fault.errors():
             wrong += _phrases(one, kind, table, advised=max(0, ADVISED - len(wrong)))
-        raise ConfigError(several([*wrong, *_idle(kind, table)])) from None
+        raise ConfigError(several(wrong)) from None
 
 
 def keys_of(kind: type[Section], prefix: str = "") -> Iterator[str]:
-    """Every key that settings know, dotted; a list of tables is one, and so is a table with a short form.
-
-    Args:
-        kind: Which settings.
-        prefix: Put before each.
-
-    Yields:
-        Keys such as ``tune.learning_rate``.
-    """
+    """Every key that settings know, dotted; a list of tables is one, and so is a table with a short form."""
     for name in kind.model_fields:
         tables = kind.tables_at(name)
         if not tables or has_short_form(kind, name):
@@ -119,7 +65,7 @@ def keys_of(kind: type[Section], prefix: str = "") -> Iterator[str]:
 def has_short_form(kind: type[Section], name: str) -> bool:
     """Whether a table may be written as a value."""
     tables = kind.tables_at(name)
-    return bool(tables) and (issubclass(tables[0], Choice) or bool(tables[0].bare) or kind.model_fields[name].default is None)
+    return bool(tables) and (issubclass(tables[0], Choice) or bool(tables[0].bare) or kind.is_optional(name))
 
 
 def _lists_of_tables(kind: type[Section], prefix: str = "") -> Iterator[tuple[str, tuple[type[Section], ...]]]:
@@ -132,87 +78,76 @@ def _lists_of_tables(kind: type[Section], prefix: str = "") -> Iterator[tuple[st
             yield f"{prefix}{name}", entries
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Place:
-    """Where a fault is.
+    """Where a fault is: the tables that may hold the setting, narrowed by the file's `kind`, and all kinds that the file may say."""
 
-    Attributes:
-        parts: Names from the outermost table to the setting.
-        owners: The tables that may hold the setting: those of one kind, where the file says which.
-        alternatives: All kinds that the file could have said there.
-    """
-
-    parts: tuple[str, ...]
+    parts: list[str]
     owners: tuple[type[Section], ...]
     alternatives: tuple[type[Section], ...]
+    field: FieldInfo | None = None
 
     @property
     def key(self) -> str:
         return ".".join(self.parts)
 
     @property
+    def tables(self) -> tuple[type[Section], ...]:
+        return () if self.field is None else sections_in(self.field.annotation)
+
+    @property
     def default(self) -> Any:
-        fields = [owner.model_fields[name] for owner in self.owners for name in self.parts[-1:] if name in owner.model_fields]
-        found = None if not fields or fields[0].is_required() else fields[0].default
-        return None if isinstance(found, Section) else found
+        default = None if self.field is None or self.field.is_required() else self.field.default
+        return None if isinstance(default, Section) else default
 
 
 def _place(kind: type[Section], loc: Sequence[str | int]) -> _Place:
     """Follow a place of pydantic's, which has the kind of a table behind its name, and the number of a table in a list."""
-    parts: list[str] = []
-    owners: tuple[type[Section], ...] = ()
-    alternatives: tuple[type[Section], ...] = ()
+    place = _Place([], (), ())
     tables: tuple[type[Section], ...] = (kind,)
-    every = tables
     for part in loc:
         if isinstance(part, int):
             continue
         if len(tables) > 1 and part in (kinds := by_kind(tables)):
             tables = (kinds[part],)
             continue
-        parts.append(part)
-        owners, alternatives = tables, every
-        field = next((owner.model_fields[part] for owner in owners if part in owner.model_fields), None)
-        tables = every = sections_in(field.annotation) if field else ()
-    return _Place(tuple(parts), owners, alternatives)
+        field = next((owner.model_fields[part] for owner in tables if part in owner.model_fields), None)
+        place = _Place([*place.parts, part], tables, place.tables or (kind,), field)
+        tables = place.tables
+    return place
 
 
 def _phrases(fault: Any, kind: type[Section], table: Any = None, *, advised: int = ADVISED) -> list[str]:
     """One fault of pydantic's in our own form; `table` is what was checked, to say which table of a list is meant."""
-    place = _place(kind, fault["loc"])
+    place, value = _place(kind, fault["loc"]), fault["input"]
     key, entry = place.key, _entry(fault["loc"], table)
-    if fault["type"] == "extra_forbidden":
-        return _unknown(place, fault["input"], kind, fault["loc"], advised=advised)
-    if fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        given = fault["input"] if isinstance(fault["input"], Mapping) else {}
-        name = key if given.keys() == {"kind"} and not entry else f"{key}.kind{entry}"
-        return [unknown_kind_phrase(name, given.get("kind"), list(by_kind(_tables_at(kind, place))))]
-    if fault["type"] == "missing":
-        return [f"{key}{entry} must be given, got none"]
-    if fault["type"] == "value_error":
-        error = fault["ctx"]["error"]
-        if isinstance(error, PlacedError):
-            return [f"{key}.{error.name}{entry} {error.phrase}"]
-        if not isinstance(error, MisfitError):
-            return [] if isinstance(error, IdleError) else [str(error)]
-        fault = {**fault, "msg": error, "ctx": {}}
-    if fault["type"] == "tuple_type" and isinstance(fault["input"], Mapping) and key in dict(_lists_of_tables(kind)):
-        return [single_table_phrase(key)]
+    match fault["type"]:
+        case "extra_forbidden":
+            return _unknown(place, value, kind, fault["loc"], advised=advised)
+        case "union_tag_invalid" | "union_tag_not_found":
+            given = value if isinstance(value, Mapping) else {}
+            name = key if given.keys() == {"kind"} and not entry else f"{key}.kind{entry}"
+            return [unknown_kind_phrase(name, given.get("kind"), list(by_kind(place.tables)))]
+        case "missing":
+            return [f"{key}{entry} must be given, got none"]
+        case "tuple_type" if isinstance(value, Mapping) and key in dict(_lists_of_tables(kind)):
+            return [single_table_phrase(key)]
+        case "value_error":
+            error = fault["ctx"]["error"]
+            if isinstance(error, PlacedError):
+                return [f"{'.'.join(filter(None, (key, name)))}{entry} {phrase}" for name, phrase in error.faults]
+            if not isinstance(error, MisfitError):
+                return [str(error)]
+            fault = {**fault, "msg": error, "ctx": {}}
     return [misfit_phrase(f"{key}{entry}", fault, place.default)]
-
-
-def _tables_at(kind: type[Section], place: _Place) -> tuple[type[Section], ...]:
-    field = next((owner.model_fields[place.parts[-1]] for owner in place.owners if place.parts[-1] in owner.model_fields), None)
-    return () if field is None else sections_in(field.annotation)
 
 
 def _unknown(place: _Place, value: Any, kind: type[Section], loc: Sequence[str | int], *, advised: int) -> list[str]:
     """The faults of a key that its table does not know, but perhaps the same table of another kind."""
     name, others = place.parts[-1], by_kind(place.alternatives)
     if len(others) > 1 and (homes := [word for word, table in others.items() if name in table.model_fields]):
-        own = next(word for word, table in others.items() if table in place.owners)
-        told = next((part for part in loc if part in others and others[str(part)] in place.owners), own)
-        return [f"{place.key} belongs to {', '.join(homes)}; kind is {told}"]
+        words = [word for word, table in others.items() if table in place.owners]
+        return [f"{place.key} belongs to {', '.join(homes)}; kind is {next((part for part in loc if part in words), words[0])}"]
     # Where the file says which kind a table in a list is, keys of the others are no advice.
     in_list = any(isinstance(part, int) for part in loc)
     known = [*keys_of(kind)] if advised else []
@@ -232,24 +167,18 @@ def _entry(path: Sequence[str | int], table: Any) -> str:
     return ""
 
 
-def _idle(kind: type[Section], table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Settings without effect in a table and the tables in it, which may be faulty otherwise."""
-    yield from idle_phrases(kind.needs, table, defaults_of(kind), prefix)
-    for name in kind.model_fields:
-        inner = table.get(name)
-        if len(tables := kind.tables_at(name)) == 1 and isinstance(inner, Mapping):
-            yield from _idle(tables[0], inner, f"{prefix}{name}.")
-
-
 def read_table(path: Path, kind: type[Section]) -> dict[str, Any]:
     """Read the nested tables of a TOML file of settings, unchecked."""
     text = _read_text(path)
     try:
-        return tomllib.loads(text)
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
         # Of two such tables TOML says that the key is declared twice, which is no help to who wanted two.
         single = [single_table_phrase(key) for key, _ in _lists_of_tables(kind) if re.search(rf"^\s*\[{re.escape(key)}\]", text, re.M)]
         raise ConfigError(f"{path}: {single[0]}" if single else f"{path} must be TOML: {fault}") from fault
+    if (former := former_phrase(table)) is not None:
+        raise ConfigError(f"{path} {former}")
+    return table
 
 
 def _read_text(path: Path) -> str:

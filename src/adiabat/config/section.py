@@ -3,7 +3,7 @@
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import (
@@ -17,8 +17,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-
-from adiabat.config.validation import Need, idle_phrases
 
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[tuple[Text, ...], Field(strict=False)]
@@ -54,17 +52,13 @@ class MisfitError(ValueError):
     """A value is of no kind that the setting takes; the text says what it takes."""
 
 
-class IdleError(ValueError):
-    """A setting would have no effect."""
-
-
 class PlacedError(ValueError):
-    """A setting is wrong in a section that several others hold, so that whoever reads them knows the whole of its key."""
+    """Settings of a table are wrong; the reader knows the whole of their keys."""
 
-    def __init__(self, name: str, phrase: str) -> None:
-        """Say what is wrong."""
-        super().__init__(f"{name} {phrase}")
-        self.name, self.phrase = name, phrase
+    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
+        """Take the name of each setting, and what is wrong with it."""
+        super().__init__("; ".join(f"{name} {phrase}" for name, phrase in faults))
+        self.faults = faults
 
 
 def each_once(kind: str) -> AfterValidator:
@@ -92,7 +86,6 @@ class Section(BaseModel):
     """A table of settings; unknown keys are refused, values are taken as they are, and no setting changes after it was read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
-    needs: ClassVar[Mapping[str, Need]] = {}
     bare: ClassVar[str] = ""
     """Setting that a value in place of the table stands for; "" takes no such value."""
 
@@ -103,19 +96,16 @@ class Section(BaseModel):
 
     @classmethod
     def long_form(cls, name: str, value: Any, *, fill: bool = True) -> Any:
-        """The table that a setting's short form stands for.
+        """The table that a setting's short form stands for; `fill` lays a table without `kind` over the default.
 
         Short forms are a word for a table of that kind, a value for a table with its main setting, and true or false for an optional
         table with its defaults or without it.
-
-        Args:
-            fill: Also lay a table without `kind` over the default.
         """
         kinds = cls.tables_at(name)
         if not kinds or value is None or isinstance(value, Section):
             return value
         default = cls.model_fields[name].default
-        if isinstance(value, bool) and default is None:
+        if isinstance(value, bool) and cls.is_optional(name):
             return {} if value else None
         if not issubclass(kinds[0], Choice):
             return {kinds[0].bare: value} if kinds[0].bare and not isinstance(value, Mapping) else value
@@ -134,11 +124,25 @@ class Section(BaseModel):
         field = cls.model_fields.get(name)
         return () if field is None or get_origin(field.annotation) is tuple else sections_in(field.annotation)
 
+    @classmethod
+    def is_optional(cls, name: str) -> bool:
+        """Whether a setting may be None, as a table that is switched off."""
+        return type(None) in get_args(cls.model_fields[name].annotation)
+
+    def ignored(self) -> Iterator[tuple[str, str]]:
+        """Each setting that another one makes meaningless, with the reason; to be overridden."""
+        yield from ()
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Each setting that does not fit others of the table, with what is wrong; to be overridden."""
+        yield from ()
+
     @model_validator(mode="after")
-    def _nothing_ignored(self) -> Self:
-        """Refuse a setting that another one makes meaningless."""
-        if faults := list(idle_phrases(self.needs, vars(self), defaults_of(type(self)), "")):
-            raise IdleError("; ".join(faults))
+    def _fits_together(self) -> Self:
+        fields = type(self).model_fields
+        idle = [(name, reason) for name, reason in self.ignored() if getattr(self, name) != fields[name].default]
+        if wrong := [*((name, f"has no effect {reason}; leave it out") for name, reason in idle), *self.faults()]:
+            raise PlacedError(wrong)
         return self
 
 
@@ -181,20 +185,19 @@ def nest(parts: Sequence[str], value: Any) -> dict[str, Any]:
 
 
 def overlaid(kind: type[Section] | None, below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay settings over others: tables merge, unless the upper one has another `kind`; that one, as any value, replaces the lower one.
-
-    Args:
-        kind: What both are tables of; None where nothing is known of it.
-        below: Nested tables as a TOML file holds them.
-        above: Likewise.
-    """
+    """Lay settings over others: tables merge, unless the upper one has another `kind`; that one, as any value, replaces the lower one."""
     table = dict(below)
     for name, value in above.items():
         tables = kind.tables_at(name) if kind else ()
         lower, upper = table.get(name), value
         if kind and tables:
             lower, upper = kind.long_form(name, lower), kind.long_form(name, value, fill=False)
-        if isinstance(lower, Mapping) and isinstance(upper, Mapping):
+        if isinstance(lower, Section):
+            lower = lower.model_dump(exclude_unset=True)
+        if tables and isinstance(upper, Mapping) and "kind" not in upper and not isinstance(lower, Mapping | None):
+            # A value that is no table of this setting is left to be refused.
+            table[name] = lower
+        elif isinstance(lower, Mapping) and isinstance(upper, Mapping):
             choices = by_kind(tables) if tables and issubclass(tables[0], Choice) else {}
             lower_kind = lower.get("kind")
             if choices and upper.get("kind", lower_kind) != lower_kind:
@@ -209,57 +212,46 @@ def overlaid(kind: type[Section] | None, below: Mapping[str, Any], above: Mappin
 
 
 MOST_VALUES = 1_000
-"""Of a range: each is a run."""
-
-ValueCount = Annotated[int, Field(ge=2, le=MOST_VALUES)]
-"""How many values a range has."""
+"""Largest number of values in a range, each of which is a run."""
 
 
-class RangeValues(Section):
-    """Values between two ends, in place of a list: ``{ low = 1e-8, high = 1e-5, count = 8 }``."""
+class SpacedValues(Section):
+    """Evenly spaced values of three digits, both ends among them."""
 
     low: PositiveFloat
     high: PositiveFloat
-    count: ValueCount = 8
-    """Of evenly spaced values, both ends among them."""
-    scale: Literal["log", "linear"] = "log"
+    count: Annotated[int, Field(ge=2, le=MOST_VALUES)] = 8
+    """Number of values, both ends among them."""
 
-    @model_validator(mode="after")
-    def _ascends(self) -> Self:
+    @property
+    def is_linear(self) -> bool:
+        """Whether the values are evenly spaced, rather than their logarithms."""
+        return False
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Ends ascend, and values differ in three digits."""
         if not self.low < self.high:
-            raise ValueError(f"low must be below high, got {self.low:g} and {self.high:g}; exchange them")
-        if told := repeated(self.values(), self.low, self.high):
-            raise ValueError(f"count {told}")
-        return self
+            yield "low", f"must be below high, got {self.low:g} and {self.high:g}; exchange them"
+        elif len(set(values := self.values())) < len(values):
+            yield "count", f"must leave values that differ in three digits, got {len(values)} from {self.low:g} to {self.high:g}"
 
     def values(self) -> tuple[float, ...]:
-        """All of them."""
-        return spaced(self.low, self.high, self.count, scale=self.scale)
+        """All of them, ascending."""
+        first, last = (self.low, self.high) if self.is_linear else (math.log(self.low), math.log(self.high))
+        points = (first + step / (self.count - 1) * (last - first) for step in range(self.count))
+        return tuple(float(f"{point if self.is_linear else math.exp(point):.3g}") for point in points)
 
 
-def spaced(low: float, high: float, count: int, *, scale: Literal["log", "linear"] = "log") -> tuple[float, ...]:
-    """Evenly spaced values, both ends among them."""
-    shares = [step / (count - 1) for step in range(count)]
-    if scale == "linear":
-        return tuple(float(f"{low + share * (high - low):.3g}") for share in shares)
-    first, last = math.log(low), math.log(high)
-    return tuple(float(f"{math.exp(first + share * (last - first)):.3g}") for share in shares)
+class RangeValues(SpacedValues):
+    """Values between two ends, in place of a list: ``{ low = 1e-8, high = 1e-5, count = 8 }``."""
 
+    scale: Literal["log", "linear"] = "log"
+    """Whether the logarithms of the values, or the values themselves, are evenly spaced."""
 
-def repeated(values: Sequence[float], low: float, high: float) -> str | None:
-    """What is wrong with a range of values that are so near that two are one.
-
-    Returns:
-        What is wrong with their number, in words; None where nothing is.
-    """
-    if len(set(values)) == len(values):
-        return None
-    return f"must leave values that differ in three digits, got {len(values)} from {low:g} to {high:g}"
-
-
-def defaults_of(kind: type[Section]) -> dict[str, Any]:
-    """What every setting of a section is where nobody says anything."""
-    return {name: field.default for name, field in kind.model_fields.items()}
+    @property
+    def is_linear(self) -> bool:
+        """Whether the values are evenly spaced, rather than their logarithms."""
+        return self.scale == "linear"
 
 
 BYTES = {unit: base**power for power, letter in enumerate("KMGT", 1) for unit, base in ((f"{letter}B", 1000), (f"{letter}iB", 1024))}

@@ -19,7 +19,7 @@ _BOUNDS: Mapping[str, str] = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 _HEAD = "# Keys have their defaults; a key without a value is left out of a file, which is what None means here."
 
-_OWN_NAME = re.compile(r"^`\[+[\w.]+\]+`: ")
+_OWN_NAME = re.compile(r"^`\[+[\w.]+\]+`: (.)")
 """How the description of a table begins, which stands below its name here."""
 
 
@@ -49,7 +49,7 @@ def _tables(kind: type[Section], prefix: str, given: Section | None = None) -> I
         usual = type(default) if isinstance(default, Section) else tables[0]
         yield from ["", f"{'#' if field.default is None else ''}[{prefix}{name}]", *_comment(field.description or usual.__doc__)]
         if has_short_form(kind, name):
-            yield from _comment(_short_form(name, field, tables))
+            yield from _comment(_short_form(kind, name, field, tables))
         inner = [*_keys(usual, default), *_tables(usual, f"{prefix}{name}.", default)]
         yield from (re.sub(r"^\[", "#[", line) for line in inner) if field.default is None else inner
         for one in tables:
@@ -57,11 +57,16 @@ def _tables(kind: type[Section], prefix: str, given: Section | None = None) -> I
                 yield from _other_kind(one, usual)
 
 
-def _short_form(name: str, field: FieldInfo, tables: tuple[type[Section], ...]) -> str:
-    if field.default is None:
-        bare = f"`{name} = VALUE` gives `{tables[0].bare}` alone; " if tables[0].bare else ""
-        return f"Left out by default; {bare}`{name} = true` takes all of its defaults."
-    words = ", ".join(map(_inline, by_kind(tables)))
+def _short_form(kind: type[Section], name: str, field: FieldInfo, tables: tuple[type[Section], ...]) -> str:
+    if kind.is_optional(name):
+        if field.default is not None:
+            return f"`{name} = false` switches it off."
+        bare = f"`{name} = VALUE` gives `{tables[0].bare}` alone" if tables[0].bare else ""
+        every = (
+            "" if any(inner.is_required() for inner in tables[0].model_fields.values()) else f"`{name} = true` takes all of its defaults"
+        )
+        return f"Off by default; {'; '.join(filter(None, (bare, every)))}."
+    words = ", ".join(map(inline, by_kind(tables)))
     bare = next((f" or, in place of {table.bare} alone, a number" for table in tables if table.bare), "")
     return f"`{name} = VALUE` may stand in place of the table, where VALUE is one of {words}{bare}."
 
@@ -75,7 +80,7 @@ def _other_kind(kind: type[Section], usual: type[Section]) -> Iterator[str]:
     }
     without = [name for name in usual.model_fields if name not in kind.model_fields]
     yield ""
-    yield from _comment(f"kind = {' or '.join(map(_inline, _words(kind.model_fields['kind'].annotation)))}: {kind.__doc__}")
+    yield from _comment(f"kind = {' or '.join(map(inline, _words(kind.model_fields['kind'].annotation)))}: {kind.__doc__}")
     if without:
         yield from _comment(f"It has no {', '.join(without)}.", indent="  ")
     for name, field in kind.model_fields.items():
@@ -94,24 +99,24 @@ def _assigned(name: str, value: Any) -> str:
     if isinstance(value, FieldInfo):
         words = _words(value.annotation)
         value = (words[0] if words and name == "kind" else None) if value.is_required() else value.get_default()
-    return f"{name} =" if value is None else f"{name} = {_inline(value)}"
+    return f"{name} =" if value is None else f"{name} = {inline(value)}"
 
 
-def _inline(value: Any) -> str:
+def inline(value: Any) -> str:
     """A value on one line."""
     if isinstance(value, Section):
         value = value.model_dump(exclude_none=True)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_inline(own)}" for key, own in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {inline(own)}" for key, own in value.items()) + "}"
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
+        return "[" + ", ".join(map(inline, value)) + "]"
     return tomli_w.dumps({"value": value}).strip().removeprefix("value = ")
 
 
 def _takes(field: FieldInfo) -> str:
     """What a setting may be, where its kind says it."""
     every = _words(field.annotation)
-    words = ", ".join(map(_inline, every)) if len(every) > 1 or not _is_choice(field.annotation) else ""
+    words = ", ".join(map(inline, every)) if len(every) > 1 or not _is_choice(field.annotation) else ""
     limits = [(sign, getattr(one, name, None)) for one in field.metadata for name, sign in _BOUNDS.items()]
     bounds = [f"{sign} {limit:g}" for sign, limit in limits if limit is not None]
     named = "" if not words else f"One of {words}." if _is_choice(field.annotation) else f"A number, or {words}."
@@ -131,5 +136,5 @@ def _words(annotation: Any) -> list[Any]:
 
 
 def _comment(text: str | None, *, indent: str = "") -> list[str]:
-    plain = _OWN_NAME.sub("", " ".join((text or "").replace("``", "`").split()))
+    plain = _OWN_NAME.sub(lambda name: name[1].upper(), " ".join((text or "").replace("``", "`").split()))
     return [f"# {indent}{line}" for line in textwrap.wrap(plain, WIDTH - 2 - len(indent))]

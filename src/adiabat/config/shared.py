@@ -1,38 +1,38 @@
 """Sections that several verbs have, such as the encoder and where a job runs; and the settings of verbs that have no others."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 from itertools import combinations
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt
 
-from adiabat.config.section import DropSameId, PlacedError, Section, SeedNumber, Text, Texts, each_once
-from adiabat.config.validation import Need, shown
+from adiabat.config.section import DropSameId, Section, SeedNumber, Text, Texts, each_once
+from adiabat.config.validation import shown
 from adiabat.core.errors import ConfigError
 
 
 class EncoderSection(Section):
-    """``[encoder]``: what overrides the model's own files; a setting left out is taken from them."""
+    """``[encoder]``: overrides of the model's own files; a setting left out is taken from them."""
 
     pooling: Literal["mean", "cls", "last", "max", "weighted_mean"] | None = None
-    """Which token states make the vector."""
+    """How token states become one vector."""
     normalize: bool | None = None
-    """Whether vectors get unit length. On unit vectors cosine, dot product and Euclidean distance rank alike."""
+    """Scale vectors to unit length, where cosine, dot product and Euclidean distance rank alike."""
     max_tokens: Annotated[int, Field(ge=3)] | None = None
-    """Where texts are cut, in tokens."""
+    """Longest text in tokens; longer ones are cut."""
     query_prompt: str | None = None
-    """Put before every query."""
+    """Text before every query."""
     document_prompt: str | None = None
-    """Put before every document."""
+    """Text before every document."""
     blocks: PositiveInt | None = None
-    """Keep only the first so many transformer blocks."""
+    """Number of leading transformer blocks to keep."""
     pad_token: Text | None = None
-    """What a tokenizer that has no padding token, as those of many decoders, pads with: one of its special tokens. Others keep theirs."""
+    """Special token that a tokenizer without a padding token, as of many decoders, pads with; other tokenizers keep theirs."""
     trust_remote_code: Text | None = None
     """Name of the one model whose own Python code may run while loading."""
     allow_pickles: bool = False
-    """Whether weights may come from a pickle file, which can run code when read."""
+    """Load weights from pickle files, which can run code when they are read."""
 
     def overrides(self) -> dict[str, str | bool | int]:
         """The settings that were given, by their name in `EncoderSettings`."""
@@ -40,7 +40,7 @@ class EncoderSection(Section):
         return dict(given)
 
     def of_saved(self, name: str) -> "EncoderSection":
-        """What a model is loaded with that was trained from one of these settings: they are in it, but for what code may run."""
+        """Settings to load a model with that was trained from these; the model holds all but the permission to run code."""
         return EncoderSection(trust_remote_code=None if self.trust_remote_code is None else name)
 
 
@@ -48,11 +48,11 @@ class RankingEncoderSection(EncoderSection):
     """``[encoder]`` where query and document vectors are compared."""
 
     similarity: Literal["cosine", "dot", "euclidean"] | None = None
-    """What they are compared by; a model that states none (``similarity_fn_name``) is compared by cosine."""
+    """Similarity of query and document vectors; None takes that of the model (``similarity_fn_name``), or cosine."""
 
 
 class ColumnsSection(Section):
-    """``[data.columns]``: names of columns in the user's files, where no alias of ours fits."""
+    """``[data.columns]``: names of columns in your files, where no alias of ours fits."""
 
     query: Text | None = None
     query_id: Text | None = None
@@ -62,15 +62,14 @@ class ColumnsSection(Section):
     text: Text | None = None
     title: Text | None = None
     label: str | None = None
-    """0 or 1: whether the documents of a row answer; "" reads no labels, so that all of them do."""
+    """Column of 0 or 1: whether the documents of a row answer the query; "" reads no labels, so that all do."""
 
-    @model_validator(mode="after")
-    def _sides_differ(self) -> Self:
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Each side has a column of its own."""
         for one, other in combinations(("query", "positive", "negative"), 2):
             column = getattr(self, one)
             if column is not None and column == getattr(self, other):
-                raise PlacedError(one, f"must be another column than {other}, got {shown(column)} for both; name the column of each")
-        return self
+                yield one, f"must be another column than {other}, got {shown(column)} for both; name the column of each"
 
     def given(self) -> dict[str, str]:
         """The columns that were named."""
@@ -82,49 +81,52 @@ class ExamplesSection(Section):
     """``[data]``: how examples are read."""
 
     split: Text | None = None
-    """Of a BEIR folder (``qrels/SPLIT.tsv``; of several, ``train`` is trained on and ``test`` measured) or a hub data set."""
+    """Split of a BEIR folder (``qrels/SPLIT.tsv``; by default ``train`` for training and ``test`` for measuring) or of a hub data set."""
     columns: ColumnsSection = ColumnsSection()
-    """Of an evaluation, the target's alone: retention sets go by the names that are known."""
+    """In an evaluation, columns of the target alone; retention sets use the known names."""
 
 
 class DataSection(ExamplesSection):
     """``[data]`` where documents are those of a store."""
 
     missing: Literal["error", "drop"] = "error"
-    """What to do with documents that are not in the store: stop and name them, or leave them out and say how many."""
+    """Documents that the store lacks: stop and name them (error), or leave them out and count them (drop)."""
 
 
 class HeldOutSection(ExamplesSection):
-    """``[data]`` of a run that validates: also where validation comes from."""
+    """``[data]`` of a run with validation."""
 
-    needs: ClassVar[Mapping[str, Need]] = {
-        "validation_split": Need("validation"),
-        "validation_fraction": Need("validation", (None,)),
-        "max_validation": Need("validation", (None,)),
-    }
     validation: Text | None = None
-    """A file or folder of examples to validate on; None holds out `validation_fraction` of the data."""
+    """File or folder of examples to validate on; None holds out `validation_fraction` of the data."""
     validation_split: Text | None = None
-    """Split of `validation`; None means as `split`, or ``dev`` of a BEIR folder that has several."""
+    """Split of `validation`; None takes `split`, or ``dev`` of a BEIR folder with several."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of the queries held out, chosen by a hash of the query's text, so that it stays the same when data is added."""
+    """Share of the queries held out, by a hash of their texts: adding data moves no query from one side to the other."""
     max_validation: PositiveInt = 4_200
-    """Most queries held out; the source's number."""
+    """Maximum number of queries held out; that of Vasilyev et al. 2024."""
+
+    def ignored(self) -> Iterator[tuple[str, str]]:
+        """Validation data are held out, or have a file of their own."""
+        if self.validation is None:
+            yield "validation_split", "without data.validation"
+        else:
+            yield "validation_fraction", "with data.validation"
+            yield "max_validation", "with data.validation"
 
 
 class EmbedDataSection(Section):
     """``[data]`` of an embedding run."""
 
     split: Text | None = None
-    """Of a hub data set, or of one saved by the ``datasets`` library, that has several."""
+    """Split of a hub data set, or of one saved by the ``datasets`` library."""
     columns: ColumnsSection = ColumnsSection()
     blank: Literal["error", "drop"] = "error"
-    """What to do with documents that have neither title nor text, or of which a static model knows no token: stop and name them, or leave
-    them out and say how many."""
+    """Documents without title and text, or without a token that a static model knows: stop and name them (error), or leave them out and
+    count them (drop)."""
 
 
 class DeviceSection(Section):
-    """``[run]`` of what chooses nothing at random."""
+    """``[run]`` of verbs that draw nothing."""
 
     device: Text = "auto"
     """``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
@@ -134,20 +136,20 @@ class RunSection(DeviceSection):
     """``[run]``: where and how a job runs."""
 
     seed: SeedNumber = 0
-    """Of every random choice; of an embedding run, of the documents that are encoded to check imported vectors."""
+    """Seed of every random choice; when vectors are imported, of the documents that are encoded to check them."""
 
 
 class StepsRunSection(RunSection):
-    """``[run]`` of what takes optimiser steps."""
+    """``[run]`` of verbs that take optimizer steps."""
 
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Of forward and backward pass (weights stay float32). Tuning at its default rate changes less than bfloat16 resolves."""
+    """Precision of forward and backward pass; weights stay float32. Tuning at its default rate changes less than bfloat16 resolves."""
     log_every: PositiveInt = 50
-    """Steps per row of ``log.jsonl``."""
+    """Optimizer steps per row of ``log.jsonl``."""
     checkpoint_seconds: PositiveFloat = 60.0
-    """Time between checkpoints; one is also made at each epoch's end."""
+    """Seconds between checkpoints; the end of each epoch has one too."""
     keep_checkpoints: Annotated[int, Field(ge=2)] | None = None
-    """How many checkpoints are kept, after the run too; None keeps two during the run, and the newest after it, to extend the run from."""
+    """Number of newest checkpoints to keep; None keeps two during the run, and one after it, from which the run can be extended."""
     tensorboard: bool = False
     """Also write curves for TensorBoard (extra ``tensorboard``)."""
 
@@ -157,33 +159,35 @@ class StoreSection(Section):
 
     dtype: Literal["float16", "float32"] = "float16"
     keep_texts: bool = True
-    """Whether the texts are kept beside the vectors, for search results and reports."""
+    """Keep the texts beside the vectors, for search results and reports."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """``auto`` encodes in bfloat16 where the device has it and the vectors stay at cosine >= 0.9999."""
 
 
 class RankingMeasureSection(Section):
-    """What is measured on rankings, and how surely."""
+    """Measures of rankings."""
 
     measures: Annotated[Texts, Field(min_length=1), each_once("measure")] = ("nDCG@10", "RR", "AP", "P@1")
-    """Beside PND; names of the ir-measures grammar. Where the whole store is ranked, the first carries the verdict."""
+    """Measures beside PND, in the grammar of ir-measures. Where the whole store is ranked, the first decides the verdict."""
     depth: PositiveInt = 100
-    """Documents retrieved per query where the whole store is ranked, more for a measure of a larger cutoff; measures see no further."""
+    """Documents retrieved per query where the whole store is ranked; a measure with a larger cutoff retrieves more."""
     drop_same_id: DropSameId = "auto"
-    """Leave out the document that has the query's id: if their texts are equal too (auto), whatever its text (true), or never (false)."""
+    """Leave out the document with the query's id: if their texts are equal too (auto), always (true), or never (false)."""
     resamples: Annotated[int, Field(ge=100)] = 10_000
-    """Of the paired bootstrap, at the least: a language grid takes as many as its cells need."""
+    """Resamples of the paired bootstrap; a language grid takes more where its cells need them."""
 
 
 class MeasureSection(RankingMeasureSection):
-    """``[measure]``: the same, and what positives are compared with."""
+    """``[measure]``: measures of rankings, and the documents that positives are compared with."""
 
-    needs: ClassVar[Mapping[str, Need]] = {
-        "depth": Need("negatives", ("auto", "store")),
-        "drop_same_id": Need("negatives", ("auto", "store")),
-    }
     negatives: Literal["auto", "listed", "store"] = "auto"
-    """Compare positives with listed negatives, with the rest of the store, or (auto) with listed ones where half the queries list some."""
+    """What positives are compared with: listed negatives, the rest of the store, or (auto) listed ones if half the queries have some."""
+
+    def ignored(self) -> Iterator[tuple[str, str]]:
+        """Listed negatives are all scored, without a ranking of the store."""
+        if self.negatives == "listed":
+            yield "depth", 'with measure.negatives = "listed"'
+            yield "drop_same_id", 'with measure.negatives = "listed"'
 
 
 class EmbedSettings(Section):

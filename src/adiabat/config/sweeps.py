@@ -5,74 +5,70 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
-from adiabat.config.dual_training import MemorySection, TowersSection, TrainRunSection, TrainSection, TrainSettings
-from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
-from adiabat.config.reader import TRAIN_TABLES, _idle, _phrases, keys_of, leaves, with_values
+from adiabat.config.dual_training import TrainRunSection, TrainSection, TrainSettings, TrainTables
+from adiabat.config.reader import TRAIN_TABLES, _phrases, keys_of, leaves, with_values
 from adiabat.config.section import RangeValues, Section, SeedNumbers, Text, Texts, each_once, overlaid, value_at
-from adiabat.config.shared import EncoderSection, RankingEncoderSection, RankingMeasureSection, StepsRunSection
-from adiabat.config.tasks import AnyTask, require_names
+from adiabat.config.shared import RankingEncoderSection, RankingMeasureSection, StepsRunSection
+from adiabat.config.tasks import AnyTask, repeated_names
 from adiabat.config.tuning import GuardSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
-from adiabat.config.validation import Need, shown, unknown_phrases
+from adiabat.config.validation import shown, unknown_phrases
 
 STEPS, BATCH_SIZE = 2_000, 256
-"""Of the standard short training run, by Reimers 2021."""
+"""Length and batch size of the standard short training run of Reimers 2021."""
 
 
 class SweepSection(Section):
-    """``[sweep]``: where the sweep goes, how often and how each combination is run."""
+    """``[sweep]``: the output directory, and how each combination is run."""
 
     out: Text | None = None
     """Directory of the sweep. Required."""
     name: Text = "sweep"
-    """For the head of the page."""
+    """Title of the page."""
     verb: Literal["tune", "train"] = "tune"
-    """Verb that makes each run. It decides which tables the file has: those of ``adiabat tune`` or those of ``adiabat train``."""
+    """Verb of each run, whose tables the file has beside those of the sweep."""
     seeds: SeedNumbers = (0,)
-    """One run of each combination with each of them; with one, nothing tells how much differs from run to run."""
+    """Seeds; each combination has a run with each. One seed does not show how much runs differ."""
     sample: PositiveInt | None = None
-    """So many combinations, drawn at random; None runs all of them."""
+    """Number of combinations drawn at random; None runs all."""
     targets: Annotated[Texts, each_once("task")] = ()
-    """Names of the tasks that training is for, each once; the others must not get worse. None named takes the first task of a sweep over
-    ``tune``, and all tasks of one over ``train``."""
+    """Names of the tasks that training should improve; the others must not get worse. Empty takes the first task in a sweep over ``tune``,
+    and all in one over ``train``."""
     stores: Text | None = None
-    """Directory where vectors of the tasks' corpora are kept, for other sweeps too; None keeps them in the directory of the sweep."""
+    """Directory of the vectors of the tasks' corpora, which sweeps may share; None takes one inside the directory of the sweep."""
     keep_models: bool = False
-    """Whether models stay once they are measured. Checkpoints do not in any case."""
+    """Keep the models once they are measured; checkpoints are always removed."""
     engine: Literal["process", "ray"] = "process"
     """``ray`` spreads runs over a Ray cluster (extra ``ray``), whose machines must share the directory of the sweep."""
 
 
 class TuneSweepJobSection(Section):
-    """``[job]`` of a sweep over ``tune``: the start of all runs. All three are required."""
+    """``[job]`` of a sweep over ``tune``: the inputs of all runs. All three are required."""
 
     model: Text | None = None
     store: Text | None = None
     """Document vectors of the model."""
     data: Text | None = None
-    """What is tuned on."""
+    """Training data."""
 
 
 class ProbesSection(Section):
-    """``[probes]``: unlabelled texts of other languages and fields, to see how far a tuned tower's answers drift."""
+    """``[probes]``: unlabelled texts of other languages and fields, which show how far the results of tuned towers drift."""
 
-    needs: ClassVar[Mapping[str, Need]] = {name: Need("use", (True,)) for name in ("data", "store", "depth")}
     data: Text = "default"
-    """A file of texts, or ``default``: those that come with adiabat."""
+    """File of probe texts, or ``default``: those that come with adiabat."""
     store: Text | None = None
-    """Where they are looked for; None takes that of the sweep."""
+    """Store that is searched for them; None takes the store of the sweep."""
     depth: Annotated[int, Field(ge=2)] = 100
-    """Documents whose order is compared."""
-    use: bool = True
-    """Whether drift is measured at all."""
+    """Documents per probe whose order is compared."""
 
 
 class TrainSweepJobSection(Section):
     """``[job]`` of a sweep over ``train``: model and data of the runs whose variant names none."""
 
     model: Text | None = None
-    """Where training starts. Variants that compare backbones have their own."""
+    """Model to start from. Variants that compare backbones have their own."""
     data: Text | None = None
     """Training data. Variants that compare data sets have their own."""
 
@@ -84,12 +80,12 @@ class ShortTrainSection(TrainSection):
 
 
 class SpeedSection(Section):
-    """``[speed]``: how the encoding of documents is timed where runs start from several models."""
+    """``[speed]``: timing of the encoding of documents, where runs start from several models."""
 
     texts: PositiveInt = 512
-    """Documents of the tasks, drawn at random, that are encoded in a round."""
+    """Documents of the tasks, drawn at random, that a round encodes."""
     rounds: Annotated[int, Field(ge=3)] = 5
-    """Timed rounds; the median counts. In each of them the models take turns."""
+    """Timed rounds, in which the models take turns; the median counts."""
 
 
 class VariantSection(Section):
@@ -98,7 +94,7 @@ class VariantSection(Section):
     model_config = ConfigDict(extra="allow")
     name: Text
     grid: Mapping[str, Any] = {}
-    """Its own, beside that of the sweep: for settings that this variant alone has, or whose range is another one here."""
+    """Grid of this variant, beside that of the sweep."""
 
     @property
     def own(self) -> dict[str, Any]:
@@ -110,8 +106,8 @@ class TuneVariantSection(VariantSection):
     """One of ``[[variants]]`` of a sweep over ``tune``."""
 
     towers: Literal["query", "both"] = "query"
-    """What is tuned: the query tower against stored vectors, or both towers from the same start. With both, each run embeds the corpora of
-    the tasks, and drift is not measured, since it compares answers among untuned document vectors."""
+    """Tune the query tower against stored vectors, or both towers from the same start. With both, each run embeds the corpora of the tasks,
+    and drift, which compares results among untuned document vectors, is not measured."""
 
 
 class SweepSettings(Section):
@@ -126,20 +122,18 @@ class SweepSettings(Section):
 
     sweep: SweepSection = SweepSection()
     grid: Mapping[str, Any] = {}
-    """Every combination of these values is run: ``[grid.tune]`` with ``learning_rate = [1e-8, 1e-7]``, or a `RangeValues`."""
+    """Every combination of these values is run: ``[grid.tune]`` with ``learning_rate = [1e-8, 1e-7]``, or a range of values."""
     variants: Annotated[tuple[VariantSection, ...], Field(strict=False)] = ()
-    """Each is run with every combination; for settings that go together, such as an optimizer and its rate, a data set or a model."""
+    """Each runs with every combination: settings that belong together, such as an optimizer and its rate, a data set or a model."""
     tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
     measure: RankingMeasureSection = RankingMeasureSection()
-    """Of the tasks; the first of its measures ranks the variants on retrieval tasks."""
+    """Measures of the tasks; the first ranks the variants on retrieval tasks."""
     run: StepsRunSection = StepsRunSection()
-    """Its seed is that of draws and statistics; runs have theirs from `SweepSection.seeds`."""
+    """Its seed is that of draws and statistics; `sweep.seeds` has those of runs."""
 
-    @field_validator("tasks")
-    @classmethod
-    def _tasks_are_told_apart(cls, tasks: tuple[AnyTask, ...]) -> tuple[AnyTask, ...]:
-        require_names("tasks", [task.name for task in tasks])
-        return tasks
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Names are unique."""
+        yield from repeated_names("tasks", [task.name for task in self.tasks])
 
     @model_validator(mode="wrap")
     @classmethod
@@ -150,7 +144,7 @@ class SweepSettings(Section):
             settings: Self = handler(table)
         except ValidationError as fault:
             found = fault.errors()
-        told = {*(phrase for one in found for phrase in _phrases(one, cls)), *(_idle(cls, table) if found else ())}
+        told = {phrase for one in found for phrase in _phrases(one, cls)}
         wrong = [phrase for phrase in _Checks(cls, table).faults() if phrase not in told]
         if not found and not wrong:
             return settings
@@ -170,7 +164,8 @@ class SweepSettings(Section):
 
     def common(self) -> dict[str, Any]:
         """What all runs share."""
-        return {name: getattr(self, name).model_dump(exclude_unset=True) for name in self.shared}
+        tables = ((name, getattr(self, name)) for name in self.shared)
+        return {name: table.model_dump(exclude_unset=True) for name, table in tables if table is not None}
 
     @classmethod
     def completed(cls, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,13 +185,13 @@ class TuneSweepSettings(SweepSettings):
     encoder: RankingEncoderSection = RankingEncoderSection()
     data: TuneDataSection = TuneDataSection()
     tune: TuneSection = TuneSection()
-    guard: GuardSection = GuardSection()
-    rehearsal: RehearsalSection = RehearsalSection()
+    guard: GuardSection | None = None
+    rehearsal: RehearsalSection | None = None
     variants: Annotated[tuple[TuneVariantSection, ...], Field(strict=False)] = ()
-    probes: ProbesSection = ProbesSection()
+    probes: ProbesSection | None = ProbesSection()
 
 
-class TrainSweepSettings(SweepSettings):
+class TrainSweepSettings(TrainTables, SweepSettings):
     """Everything that ``adiabat sweep`` over ``train`` may be told (Reimers 2021)."""
 
     run_kind = TrainSettings
@@ -204,15 +199,9 @@ class TrainSweepSettings(SweepSettings):
     varying = tuple(name for name in TRAIN_TABLES if name != "run")
 
     job: TrainSweepJobSection = TrainSweepJobSection()
-    encoder: EncoderSection = EncoderSection()
-    data: TrainDataSection = TrainDataSection()
-    towers: TowersSection = TowersSection()
-    mixture: MixtureSection = MixtureSection()
-    batches: BatchesSection = BatchesSection()
     train: ShortTrainSection = ShortTrainSection()
-    memory: MemorySection = MemorySection()
     run: TrainRunSection = TrainRunSection()
-    """Its seed is that of draws and statistics; runs have theirs from `SweepSection.seeds`."""
+    """Its seed is that of draws and statistics; `sweep.seeds` has those of runs."""
     speed: SpeedSection = SpeedSection()
 
     @classmethod
@@ -241,21 +230,9 @@ def _values(value: Any) -> tuple[Any, ...]:
     return tuple(tuple(one) if isinstance(one, list) else one for one in value)
 
 
-class _Placeless(RangeValues):
-    """A `RangeValues` with a default for every key, which phrases of faults look at."""
-
-    low: PositiveFloat = 1e-8
-    high: PositiveFloat = 1e-5
-
-
 @dataclass(frozen=True)
 class _Checks:
-    """What is wrong with grid and variants of a table that may be faulty otherwise.
-
-    Attributes:
-        kind: Of the settings.
-        table: As it was read.
-    """
+    """Checks of grid and variants, in a table that may be faulty otherwise."""
 
     kind: type[SweepSettings]
     table: Any
@@ -276,7 +253,7 @@ class _Checks:
             yield f"variants must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
         pairs = [(one["name"], other["name"]) for one, other in combinations(variants, 2) if {**one, "name": ""} == {**other, "name": ""}]
         yield from (f"variants must differ, got {shown(one)} and {shown(other)}, which set the same; leave one out" for one, other in pairs)
-        common = {name: self.table[name] for name in self.kind.shared if isinstance(self.table.get(name), Mapping)}
+        common = {name: self.table[name] for name in self.kind.shared if isinstance(self.table.get(name), Mapping | bool)}
         yield from self._without_effect(common, values, variants)
         if not wrong:
             for one in variants or [{}]:
@@ -337,7 +314,6 @@ class _Checks:
                 settings = self.kind.run_kind.model_validate(run)
             except ValidationError as fault:
                 told |= {phrase for one in fault.errors() for phrase in _phrases(one, self.kind.run_kind)}
-                told |= {*_idle(self.kind.run_kind, run)}
                 continue
             if isinstance(settings, TuneSettings) and settings.tune.learning_rate == "safe":
                 told.add("tune.learning_rate must be a number in a sweep, got safe; adiabat safe-rate finds it")
@@ -353,7 +329,7 @@ def _of_values(place: str, value: Any) -> str | None:
         try:
             RangeValues.model_validate(value)
         except ValidationError as fault:
-            phrases = dict.fromkeys(phrase for one in fault.errors() for phrase in _phrases(one, _Placeless))
+            phrases = dict.fromkeys(phrase for one in fault.errors() for phrase in _phrases(one, RangeValues))
             return f"{place}: {'; '.join(phrases)}"
         return None
     if not isinstance(value, list | tuple) or not value:

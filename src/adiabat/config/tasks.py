@@ -2,51 +2,48 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt
 
-from adiabat.config.section import DropSameId, PlacedError, Section, Text, Texts
+from adiabat.config.section import DropSameId, Section, Text, Texts
 from adiabat.config.shared import ColumnsSection, DataSection, EncoderSection, RankingEncoderSection, RankingMeasureSection, RunSection
-from adiabat.config.validation import Need, shown
+from adiabat.config.validation import shown
 from adiabat.core.errors import ConfigError
 
 Towers = Literal["query", "document"]
 
 
 class NamedTask(Section):
-    """What every task has."""
+    """Settings of every task."""
 
     name: Text | None = None
-    """For tables; None takes that of the data."""
+    """Name in tables; None takes that of the data."""
 
 
-class TaskSection(Section):
-    """One of ``[[tasks]]``: queries, and the corpus that every trained model embeds to be measured on them."""
+class TaskSection(NamedTask):
+    """One of ``[[tasks]]``: queries, and the corpus that each model embeds."""
 
     data: Text
-    """Queries with positives: a BEIR folder, a file, or a data set of the hub."""
-    name: Text | None = None
-    """For tables; None takes that of the data."""
+    """Queries with positives: BEIR folder, file, or data set of the hub."""
     corpus: Text | None = None
-    """Documents; None takes a BEIR folder's own, and otherwise the documents that the examples list as texts."""
+    """Documents; None takes those of a BEIR folder, and otherwise the documents that the examples list as texts."""
     split: Text | None = None
     corpus_split: Text | None = None
-    """Of a corpus of the hub that has several."""
+    """Split of a corpus of the hub."""
     columns: ColumnsSection = ColumnsSection()
     missing: Literal["error", "drop"] = "error"
-    """What to do with documents that are not in the corpus."""
+    """Documents that the corpus lacks: stop (error), or leave them out (drop)."""
     blank: Literal["error", "drop"] = "error"
-    """What to do with documents of the corpus that have neither title nor text."""
+    """Documents of the corpus without title and text: stop (error), or leave them out (drop)."""
 
-    @model_validator(mode="after")
-    def _split_is_of_something(self) -> Self:
-        if self.corpus_split is not None and self.corpus is None:
-            raise ValueError("tasks.corpus_split has no effect without tasks.corpus; leave it out, or set tasks.corpus too")
-        return self
+    def ignored(self) -> Iterator[tuple[str, str]]:
+        """Only a corpus of its own has a split."""
+        if self.corpus is None:
+            yield "corpus_split", "without a corpus"
 
 
 class RetrievalTask(TaskSection):
@@ -54,18 +51,17 @@ class RetrievalTask(TaskSection):
 
     kind: Literal["retrieval", "triplets"]
     measures: Annotated[Texts, Field(min_length=1)] | None = None
-    """None takes ``measure.measures``. The first carries the verdict of a retrieval task, PND that of triplets."""
+    """Measures; None takes ``measure.measures``. The first decides the verdict of a retrieval task, PND that of triplets."""
     stores: Texts = ()
-    """Directories of stores of the same corpus: one that a model's document tower made is read, and nothing is embedded for that model."""
+    """Stores of the same corpus; a model whose document tower made one reads it and embeds nothing."""
     drop_same_id: DropSameId | None = None
-    """Whether a document of the query's own id is left out; None takes ``measure.drop_same_id``. Triplets have no such document."""
+    """Leave out the document with the query's id; None takes ``measure.drop_same_id``."""
 
-    @model_validator(mode="after")
-    def _a_corpus_is_ranked(self) -> Self:
-        if self.kind == "triplets" and self.drop_same_id is not None:
-            fault = "must be left out with kind = triplets, whose queries rank what they list"
-            raise PlacedError("drop_same_id", f"{fault}, got {shown(self.drop_same_id)}; leave it out")
-        return self
+    def ignored(self) -> Iterator[tuple[str, str]]:
+        """Triplets rank what they list."""
+        yield from super().ignored()
+        if self.kind == "triplets":
+            yield "drop_same_id", "with kind = triplets, whose queries rank what they list"
 
 
 class NliGridTask(NamedTask):
@@ -74,7 +70,7 @@ class NliGridTask(NamedTask):
     kind: Literal["nli_grid"]
     data: Text
     languages: Texts = ()
-    """Empty takes all that every pair has."""
+    """Languages; empty takes those that every pair has."""
 
 
 class QuestionGridTask(NamedTask):
@@ -82,61 +78,62 @@ class QuestionGridTask(NamedTask):
 
     kind: Literal["question_grid"]
     data: Text
-    """Questions: a text for each language, and in `key` the paragraph that answers them."""
+    """Questions: a text for each language, and in the column `key` the name of the paragraph that answers them."""
     corpus: Text
-    """Paragraphs: a text for each language, and in `key` their name."""
+    """Paragraphs: a text for each language, and in the column `key` their name."""
     key: Text = "para"
-    """Column that the two files share."""
+    """Column that both files share."""
     languages: Texts = ()
-    """Empty takes all that both files have."""
+    """Languages; empty takes those that both files have."""
 
 
 class FilteredTask(NamedTask):
-    """A task whose data is a table, of which only some rows may be wanted."""
+    """A task whose data is a table."""
 
     data: Text
     split: Text | None = None
-    """Of a hub data set that has several."""
+    """Split of a hub data set."""
     where: Mapping[str, str] = {}
-    """Only rows of `data` with these values in these columns, such as ``{ lang = "de", split = "test" }``."""
+    """Values of columns; other rows of `data` are left out, such as by ``{ lang = "de", split = "test" }``."""
 
 
 class TextsTask(FilteredTask):
-    """A task of texts on an equal footing: no side asks, none answers."""
+    """A task of texts on an equal footing, without queries and documents."""
 
     side: Towers = "query"
-    """Whose tower and prompt embeds them."""
+    """Tower and prompt that embed them."""
 
 
-class StsTask(TextsTask):
+class PairsTask(TextsTask):
+    """Pairs of texts, in the columns `a` and `b`."""
+
+    a: Text = "a"
+    b: Text = "b"
+
+
+class StsTask(PairsTask):
     """Pairs of texts with a similarity that people gave: Spearman's rank correlation."""
 
     kind: Literal["sts"]
-    a: Text = "a"
-    b: Text = "b"
     score: Text = "score"
 
 
-class WordsTask(TextsTask):
+class WordsTask(PairsTask):
     """Pairs of words with a similarity that people gave, in one set or several: the mean of the sets' rank correlations."""
 
     kind: Literal["words"]
-    a: Text = "a"
-    b: Text = "b"
     score: Text = "score"
     set: Text | None = "set"
-    """Column that tells the sets apart; none means one set."""
+    """Column with the name of the set; None has one set."""
 
 
-class PairClassificationTask(TextsTask):
+class PairClassificationTask(PairsTask):
     """Pairs of texts that belong together, or do not: average precision of the similarity."""
 
     kind: Literal["pair_classification"]
-    a: Text = "a"
-    b: Text = "b"
     label: Text = "label"
     positive: Text = "1"
-    """The label of pairs that belong together; all others do not."""
+    """Label of the pairs that belong together."""
 
 
 class BitextTask(TextsTask):
@@ -154,22 +151,21 @@ class ClassificationTask(TextsTask):
     test: Text
     test_split: Text | None = None
     test_where: Mapping[str, str] = {}
-    """Likewise of `test`: `where` is of `data` alone. Rows of one table are told apart by a column that both give, with other values."""
+    """As `where`, for the rows of `test`. Where both are one table, give a column of `where` another value here."""
     text: Text = "text"
     label: Text = "label"
     per_label: PositiveInt | None = None
-    """Training texts of each label, drawn at random; None takes all."""
+    """Training texts per label, drawn at random; None takes all."""
     regularization: PositiveFloat = 1.0
-    """C of the regression."""
+    """C of the logistic regression."""
 
-    @model_validator(mode="after")
-    def _tests_on_other_rows(self) -> Self:
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """The rows of the test differ from those of the training."""
         told_apart = any(self.test_where.get(column, value) != value for column, value in self.where.items())
         if (self.data, self.split) == (self.test, self.test_split) and not told_apart:
             fault = "must keep the rows of test apart from those of data, which are of the same table"
             advice = "give a column of where another value here, or name test_split"
-            raise PlacedError("test_where", f"{fault}, got {shown(self.test_where)} beside where = {shown(self.where)}; {advice}")
-        return self
+            yield "test_where", f"{fault}, got {shown(self.test_where)} beside where = {shown(self.where)}; {advice}"
 
 
 class ClusteringTask(TextsTask):
@@ -179,9 +175,9 @@ class ClusteringTask(TextsTask):
     text: Text = "text"
     label: Text = "label"
     restarts: PositiveInt = 10
-    """Of k-means; the tightest counts."""
+    """Restarts of k-means; the tightest clustering counts."""
     most: PositiveInt | None = None
-    """Texts, drawn at random; None takes all."""
+    """Maximum number of texts, drawn at random; None takes all."""
 
 
 class MtebTask(NamedTask):
@@ -207,40 +203,40 @@ AnyTask = Annotated[
 
 
 class ModelSection(Section):
-    """One of ``[[models]]``: a model by a name of its own, with overrides of its own."""
+    """One of ``[[models]]``: a model with a name and overrides."""
 
     name: Text
     model: Text
     """As on the command line: a hub name, a directory, a job, ``demo``, ``bm25`` or ``bm25:LANGUAGE`` (words cut to their stems)."""
     runs: Texts = ()
-    """Further models that differ from `model` by their seed alone: values are means over all of them, intervals over seeds and units."""
+    """Further models that differ from `model` in their seed alone; values are means over all, intervals cover seeds and units."""
     encoder: RankingEncoderSection = RankingEncoderSection()
 
 
 class SuiteSection(Section):
-    """``[suite]``: what the tables are called, and what every model is compared with."""
+    """``[suite]``: title, baseline and stores."""
 
     name: Text = "suite"
     baseline: Text | None = None
-    """Name of the model that the others are compared with; None compares each with the best of every task."""
+    """Name of the model that others are compared with; None compares each with the best model of every task."""
     stores: Text | None = None
-    """Directory where vectors of corpora are kept, for later suites too; None keeps them in the directory of the result."""
+    """Directory of the vectors of corpora, which suites may share; None takes one inside the directory of the result."""
 
 
 class RunsMeasureSection(Section):
-    """``[measure]`` of two runs: the scores are there, and only what is said of them is open."""
+    """``[measure]`` of two runs."""
 
     measures: Annotated[Texts, Field(min_length=1)] = ("nDCG@10", "RR", "AP", "P@1")
-    """Of runs in the format of TREC, which hold no measures; names of the ir-measures grammar, the first carries the verdict."""
+    """Measures of runs in the format of TREC, in the grammar of ir-measures; the first decides the verdict."""
     ties: Literal["relevant_last", "trec_eval"] = "relevant_last"
     """Order of documents with equal scores in such a run: relevant ones last, or as trec_eval sorts them, by descending document id, with
     scores compared in 32 bits."""
     task: Text | None = None
-    """What such a run was measured on, to be found beside kept scores; None takes the name of the judgements' file."""
+    """Name of the task of such a run, as score files have it; None takes the name of the file of judgements."""
     units: Literal["same", "common"] = "same"
-    """What to do where one of the two lacks queries of the other: stop and count them, or compare on those that both have."""
+    """Where one run lacks queries of the other: stop and count them (same), or compare on those of both (common)."""
     resamples: Annotated[int, Field(ge=100)] = 10_000
-    """Of the bootstrap; signs are flipped as often."""
+    """Resamples of the bootstrap, and number of sign flips."""
 
 
 class CompareSettings(Section):
@@ -255,28 +251,23 @@ class SuiteSettings(Section):
 
     suite: SuiteSection = SuiteSection()
     encoder: RankingEncoderSection = RankingEncoderSection()
-    """Of models that are named on the command line; those of ``[[models]]`` have their own."""
+    """Encoder settings of models on the command line; those of ``[[models]]`` have their own."""
     measure: RankingMeasureSection = RankingMeasureSection()
-    """Common to all tasks, whose kind says what is compared; `depth` and `drop_same_id` are of retrieval."""
+    """Measures of all tasks; `depth` and `drop_same_id` apply to retrieval."""
     run: RunSection = RunSection()
     tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
     models: Annotated[tuple[ModelSection, ...], Field(strict=False)] = ()
 
-    @model_validator(mode="after")
-    def _names_are_unique(self) -> Self:
-        require_names("tasks", [task.name for task in self.tasks])
-        require_names("models", [model.name for model in self.models])
-        return self
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Names are unique."""
+        yield from repeated_names("tasks", [task.name for task in self.tasks])
+        yield from repeated_names("models", [model.name for model in self.models])
 
 
-def require_names(key: str, names: Sequence[str | None]) -> None:
-    """Refuse what cannot be told apart in tables.
-
-    Args:
-        names: Of its members; None is no name.
-    """
+def repeated_names(key: str, names: Sequence[str | None]) -> Iterator[tuple[str, str]]:
+    """The fault of names that occur twice, which tables cannot tell apart; None is no name."""
     if again := [name for name, count in Counter(filter(None, names)).items() if count > 1]:
-        raise ValueError(f"{key} must have names of their own, got {', '.join(map(shown, again))} more than once; rename them")
+        yield key, f"must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
 
 
 ENDING = ".toml"
@@ -295,11 +286,7 @@ def suite_file(name: str) -> Path:
 
 
 def named_suites() -> dict[str, Path]:
-    """The suites that come with adiabat.
-
-    Returns:
-        Name to file, sorted.
-    """
+    """The suites that come with adiabat, by name."""
     folder = Path(str(resources.files("adiabat.config") / "suites"))
     return {path.stem: path for path in sorted(folder.glob(f"*{ENDING}"))}
 
@@ -308,28 +295,32 @@ Sampled = Annotated[int, Field(ge=20, le=5_000)]
 """Tables of all pairs of a sample are held in memory: 200 MB at the most."""
 
 
+class MapSection(Section):
+    """``[space.map]``: a map of both towers by t-SNE."""
+
+    queries: PositiveInt = 500
+    """Queries of the map, each with its positive, drawn from those of the sample."""
+    perplexity: Annotated[PositiveFloat, Field(ge=2)] = 30.0
+    """About how many neighbours of a point count."""
+
+
 class SpaceSection(Section):
     """``[space]``: sizes of the samples, and the map."""
 
-    needs: ClassVar[Mapping[str, Need]] = {"map_queries": Need("map", (True,)), "perplexity": Need("map", (True,))}
     queries: Sampled = 2_000
-    """Queries looked at, each with one positive, drawn at random where there are more."""
+    """Maximum number of queries, each with one positive, drawn at random."""
     documents: Sampled = 2_000
-    """Documents of the store that speak for the document tower, drawn likewise."""
+    """Maximum number of documents of the store, drawn at random."""
     pairs: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
-    """Pairs of a query and another one, or the other one's positive, drawn at random."""
+    """Random pairs of a query with another query, or with the positive of another."""
     folds: Annotated[int, Field(ge=2, le=20)] = 5
-    """Of the cross-validated probe that tells query vectors from document vectors."""
+    """Folds of the cross-validated probe that separates query vectors from document vectors."""
     resamples: Annotated[int, Field(ge=100, le=100_000)] = 2_000
-    """Of the bootstrap."""
+    """Resamples of the bootstrap."""
     drop_same_id: DropSameId = "auto"
-    """Pass over the document that has the query's id: if their texts are equal too (auto), whatever its text (true), or never (false)."""
-    map: bool = False
-    """Whether both towers are drawn as a map (extra ``maps``)."""
-    map_queries: PositiveInt = 500
-    """Queries of the map, each with its positive; of those that are looked at."""
-    perplexity: Annotated[PositiveFloat, Field(ge=2)] = 30.0
-    """Of the map: about how many neighbours of a point count."""
+    """Leave out the document with the query's id: if their texts are equal too (auto), always (true), or never (false)."""
+    map: MapSection | None = None
+    """Draw both towers as a map (extra ``maps``)."""
 
 
 class SpaceSettings(Section):

@@ -1,10 +1,11 @@
 """What training and tuning choose among: losses, methods, schedules and so on, each a table that its `kind` names."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt
 
-from adiabat.config.section import Amount, Choice, Fraction, PlacedError, Section, Text
+from adiabat.config.section import Amount, Choice, Fraction, Section, Text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from adiabat.losses.log_denominator import Temperature as LossTemperature
 
 HIGHEST = 1e6
-"""Of settings that beyond it leave nothing finite in float32."""
+"""Bound of settings that make float32 overflow beyond it."""
 
 # --- Temperatures of the softmax losses of training ---
 
@@ -64,11 +65,10 @@ class GuideSection(Section):
     relative: bool = False
     """Whether the margin is a share of the positive's score."""
 
-    @model_validator(mode="after")
-    def _margin_means_something(self) -> Self:
-        if self.relative and not self.margin:
-            raise PlacedError("relative", "has no effect without a margin; leave it out, or set guide.margin")
-        return self
+    def ignored(self) -> Iterator[tuple[str, str]]:
+        """Only a margin can be relative."""
+        if not self.margin:
+            yield "relative", "without a margin"
 
 
 class InBatchLoss(Choice):
@@ -96,11 +96,10 @@ class InBatchLoss(Choice):
         """How validation ranks documents."""
         return self.similarity
 
-    @model_validator(mode="after")
-    def _own_negatives_are_some(self) -> Self:
-        if not self.negatives_shared and not self.negatives_per_query:
-            raise PlacedError("negatives_shared", "has no effect with negatives_per_query = 0; leave it out")
-        return self
+    def ignored(self) -> Iterator[tuple[str, str]]:
+        """Only listed negatives can be shared."""
+        if not self.negatives_per_query:
+            yield "negatives_shared", "with negatives_per_query = 0"
 
 
 class InBatchSoftmax(InBatchLoss):
@@ -122,11 +121,10 @@ class SamToNe(InBatchLoss):
     same_tower: Literal["query", "document", "both"] = "query"
     """Towers whose own texts are added to the denominators."""
 
-    @model_validator(mode="after")
-    def _sides_have_directions(self) -> Self:
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Texts of the document tower need the direction from documents to queries."""
         if self.same_tower != "query" and not self.symmetric:
-            raise PlacedError("same_tower", f'must be "query" where symmetric is false, got "{self.same_tower}"; set symmetric = true')
-        return self
+            yield "same_tower", f'must be "query" where symmetric is false, got "{self.same_tower}"; set symmetric = true'
 
     def criterion(self, tile: int | None) -> "Criterion":
         """The loss of a batch."""
@@ -194,39 +192,22 @@ class Triplet(PairwiseLoss):
 
 
 class RegressionLoss(PairwiseLoss):
-    """What the losses share that bring each query to its document's vector, which must be frozen or stored (Reimers 2021)."""
+    """Mean squared difference (mse), or 1 - cosine, of a query and its document's vector, which must be frozen or stored (Reimers 2021)."""
 
+    kind: Literal["mse", "cosine_distance"]
     negatives_per_query: ClassVar[int] = 0
     ranks_by: ClassVar[Literal["cosine"]] = "cosine"
 
-
-class MeanSquaredError(RegressionLoss):
-    """Mean squared difference between a query and its document's vector, which must be frozen or stored (Reimers 2021)."""
-
-    kind: Literal["mse"] = "mse"
-
     def criterion(self, tile: int | None) -> "Criterion":
         """The loss of a batch."""
-        from adiabat.losses.in_batch import mean_squared_error
+        from adiabat.losses.in_batch import cosine_distance, mean_squared_error
 
         del tile
-        return lambda pairs, t: mean_squared_error(pairs.query[pairs.rows], pairs.positive[pairs.rows])
+        loss = mean_squared_error if self.kind == "mse" else cosine_distance
+        return lambda pairs, t: loss(pairs.query[pairs.rows], pairs.positive[pairs.rows])
 
 
-class CosineDistance(RegressionLoss):
-    """1 - cosine between a query and its document's vector, which must be frozen or stored (Reimers 2021)."""
-
-    kind: Literal["cosine_distance"] = "cosine_distance"
-
-    def criterion(self, tile: int | None) -> "Criterion":
-        """The loss of a batch."""
-        from adiabat.losses.in_batch import cosine_distance
-
-        del tile
-        return lambda pairs, t: cosine_distance(pairs.query[pairs.rows], pairs.positive[pairs.rows])
-
-
-TrainLoss = Annotated[InBatchSoftmax | SamToNe | Pair | Triplet | MeanSquaredError | CosineDistance, Field(discriminator="kind")]
+TrainLoss = Annotated[InBatchSoftmax | SamToNe | Pair | Triplet | RegressionLoss, Field(discriminator="kind")]
 
 # --- Losses of tuning: a query tower, documents of a store ---
 
@@ -244,61 +225,40 @@ class TripletTuning(Choice):
 
 
 class SoftmaxTuning(Choice):
-    """What the softmax losses of tuning share."""
+    """Cross-entropy of the positive among the documents of the batch, or of the store without known answers (store_softmax)."""
 
+    kind: Literal["in_batch_softmax", "store_softmax"]
     temperature: TunedTemperature = 0.05
     """Similarities are divided by it."""
     distance: Literal["cosine", "dot"] | None = None
     """How loss and validation compare vectors; None takes the model's own similarity (`encoder.similarity`)."""
 
 
-class InBatchTuning(SoftmaxTuning):
-    """Cross-entropy of the positive among all documents of the batch."""
-
-    kind: Literal["in_batch_softmax"] = "in_batch_softmax"
-
-
-class StoreTuning(SoftmaxTuning):
-    """Cross-entropy of the positive among all documents of the store that are not known to answer the query."""
-
-    kind: Literal["store_softmax"] = "store_softmax"
-
-
-TuneLoss = Annotated[TripletTuning | InBatchTuning | StoreTuning, Field(discriminator="kind")]
+TuneLoss = Annotated[TripletTuning | SoftmaxTuning, Field(discriminator="kind")]
 
 # --- Negatives of tuning ---
 
 
-class NegativesSection(Choice):
-    """How many negatives each query has."""
-
-    per_query: PositiveInt = 1
-    """Negatives of each query in a step."""
-
-
-class ListedNegatives(NegativesSection):
+class ListedNegatives(Choice):
     """Negatives that the examples list; under the triplet loss, queries that list none take the store's hardest."""
 
     kind: Literal["examples"] = "examples"
+    per_query: PositiveInt = 1
+    """Negatives of each query in a step."""
     difficulty: PositiveInt = 1
     """Number of the first negative in each list; of arxiv-negatives, 1 is the nearest paper and 21 a random one."""
 
 
-class RandomNegatives(NegativesSection):
-    """Documents of the store, drawn at random."""
+class StoreNegatives(Choice):
+    """Documents of the store: drawn at random, or (hardest) the nearest by the query tower of the step."""
 
-    kind: Literal["random"] = "random"
+    kind: Literal["random", "hardest"]
+    per_query: PositiveInt = 1
+    """Negatives of each query in a step."""
     difficulty: ClassVar[int] = 1
 
 
-class HardestNegatives(NegativesSection):
-    """The store's nearest documents by the query tower of the step."""
-
-    kind: Literal["hardest"] = "hardest"
-    difficulty: ClassVar[int] = 1
-
-
-Negatives = Annotated[ListedNegatives | RandomNegatives | HardestNegatives, Field(discriminator="kind")]
+Negatives = Annotated[ListedNegatives | StoreNegatives, Field(discriminator="kind")]
 
 # --- What is trained ---
 

@@ -1,23 +1,11 @@
 """Settings of ``adiabat tune``; the defaults are the source's regime (Vasilyev et al. 2024)."""
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt
 
-from adiabat.config.section import (
-    Amount,
-    OptimizerName,
-    PlacedError,
-    Section,
-    Text,
-    Texts,
-    ValueCount,
-    defaults_of,
-    positive_or,
-    repeated,
-    spaced,
-)
+from adiabat.config.section import MOST_VALUES, Amount, OptimizerName, Section, SpacedValues, Text, Texts, positive_or
 from adiabat.config.shared import DataSection, HeldOutSection, RankingEncoderSection, StepsRunSection
 from adiabat.config.training_choices import (
     HIGHEST,
@@ -32,7 +20,6 @@ from adiabat.config.training_choices import (
     TuneLoss,
     UnscaledRate,
 )
-from adiabat.config.validation import Need
 
 
 class TuneDataSection(DataSection, HeldOutSection):
@@ -42,13 +29,10 @@ class TuneDataSection(DataSection, HeldOutSection):
 class TuneSection(Section):
     """``[tune]``: the regime; the defaults are the source's (Vasilyev et al. 2024)."""
 
-    needs: ClassVar[Mapping[str, Need]] = {
-        "idle_epochs": Need("keep", ("both",)),
-    }
     learning_rate: Annotated[float | Literal["safe"], PlainValidator(positive_or("safe"))] = 5e-8
-    """``safe``: the largest one whose drift stays within the guard's limit, found by `RateSearchSection` before the run."""
+    """Peak learning rate; ``safe`` searches for the largest rate whose drift stays within the guard's limit (`[rate_search]`)."""
     batch_size: PositiveInt = 14
-    """Queries per optimiser step."""
+    """Queries per optimizer step."""
     loss: TuneLoss = TripletTuning()
     """What is minimised."""
     negatives: Negatives = ListedNegatives()
@@ -56,107 +40,92 @@ class TuneSection(Section):
     method: Method = FullTraining()
     """Which weights are tuned."""
     freeze: Texts = ("embeddings",)
-    """Names as in `adiabat.models.freezing` (Vasilyev et al. 2024)."""
+    """Weights that stay as they are, by names as in `adiabat.models.freezing`."""
     optimizer: OptimizerName = "adamw"
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     schedule: Schedule = ConstantSchedule()
-    """How the learning rate changes behind the warm-up."""
+    """How the learning rate changes after the warm-up."""
     warmup_steps: Amount = 0
+    """Steps over which the learning rate rises to its peak."""
     batch_scaling: RateScaling = UnscaledRate()
     """How the learning rate follows the batch size."""
     batches_per_epoch: PositiveInt = 1_000
+    """Optimizer steps between validations."""
     max_epochs: PositiveInt = 1_000
-    """Upper limit; also the length that linear, quadratic and cosine schedules run over."""
+    """Maximum number of epochs, over which linear, quadratic and cosine schedules run."""
     idle_epochs: PositiveInt = 10
-    """Stop after so many epochs without improvement of both validation loss and validation errors."""
+    """Stop after this many epochs without an improvement of both validation loss and validation errors."""
     keep: Literal["both", "last"] = "both"
-    """Which weights are the result: those of the best epoch, whose validation loss and errors are both the lowest, or the last ones, which
-    come after `max_epochs`, whatever validation says."""
+    """Weights of the result: those of the best epoch, with the lowest validation loss and errors (both), or those after `max_epochs`."""
     dropout: bool = False
-    pull: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.0
-    """L2 to the start: this times ``w - w_0`` is added to the gradient of every weight
-    (`adiabat.adiabatic.regularization.pull_to_start`)."""
+    """Keep the model's dropout on."""
+    l2_to_start: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.0
+    """L2 regularization towards the start: this times ``w - w_0`` is added to the gradient of each weight."""
 
-    @model_validator(mode="after")
-    def _negatives_are_used(self) -> Self:
-        if self.loss.kind == "store_softmax" and self.negatives != ListedNegatives():
-            raise ValueError(
-                "tune.negatives has no effect with tune.loss = store_softmax, whose negatives are the whole store; leave it out"
-            )
-        return self
+    def ignored(self) -> Iterator[tuple[str, str]]:
+        """Validation ends a run that keeps its best weights; the softmax over the store has fixed negatives."""
+        if self.keep == "last":
+            yield "idle_epochs", 'with keep = "last"'
+        if self.loss.kind == "store_softmax":
+            yield "negatives", "with loss = store_softmax, whose negatives are the whole store"
 
-    @model_validator(mode="after")
-    def _warm_up_ends(self) -> Self:
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """The warm-up ends within the run."""
         steps = self.max_epochs * self.batches_per_epoch
         if self.warmup_steps > steps:
-            raise ValueError(f"tune.warmup_steps must be at most max_epochs x batches_per_epoch = {steps}, got {self.warmup_steps}")
-        return self
+            yield "warmup_steps", f"must be at most max_epochs x batches_per_epoch = {steps}, got {self.warmup_steps}"
 
 
 class GuardSection(Section):
-    """``[guard]``: how far the answers to unlabelled probe texts may drift while a tower is tuned."""
+    """``[guard]``: measure at every validation how far the results of unlabelled probe texts drift."""
 
-    needs: ClassVar[Mapping[str, Need]] = {name: Need("use", (True,)) for name in ("probes", "store", "depth", "measure", "most", "then")}
-    use: bool = False
-    """Whether drift is measured at every validation."""
     probes: Text = "default"
-    """A file of texts, or ``default``: those that come with adiabat."""
+    """A file of probe texts, or ``default``: those that come with adiabat."""
     store: Text | None = None
-    """Where they are looked for; None takes that of the job."""
+    """Store that is searched for them; None takes the store of the job."""
     depth: Annotated[int, Field(ge=2)] = 100
-    """Documents whose order is compared."""
+    """Documents per probe whose order is compared."""
     measure: Literal["overlap loss", "margins", "turn"] = "overlap loss"
-    """What `most` is of; `adiabat.adiabatic.drift` has the formulas. All are written to the log."""
-    most: Annotated[float | Literal["noise"], PlainValidator(positive_or("noise"))] | None = None
-    """An epoch that drifts further is never the result; None only watches. ``noise``: a limit made of the drift of the untuned tower when
-    nothing but the end of the probes is written otherwise (`adiabat.results.drift_judgement.limits_of`)."""
-    then: Literal["stop", "back", "soften"] = "stop"
-    """What follows: the run ends; it goes on from the best epoch so far at half the rate; or it goes on as if nothing were, and the
-    result is taken back towards the start until its drift is within the limit (`adiabat.adiabatic.regularization.soften`)."""
+    """Measure of drift that `limit` applies to (`adiabat.adiabatic.drift`). All are written to the log."""
+    limit: Annotated[float | Literal["noise"], PlainValidator(positive_or("noise"))] | None = None
+    """Largest drift of an epoch that may be the result; None sets no limit. ``noise`` derives it from the drift of the untuned tower when
+    only the punctuation at the end of the probes changes (`adiabat.results.drift_judgement.limits_of`)."""
+    action: Literal["stop", "back", "soften"] = "stop"
+    """What happens beyond the limit: the run stops; it continues from its best epoch at half the rate; or it continues, and its final
+    weights are moved back towards the start until their drift is within the limit (`adiabat.adiabatic.regularization.soften`)."""
 
 
 class RehearsalSection(Section):
-    """``[rehearsal]``: texts whose vectors are to stay where the untuned tower puts them."""
+    """``[rehearsal]``: keep the vectors of unlabelled texts near those of the untuned tower."""
 
-    needs: ClassVar[Mapping[str, Need]] = {name: Need("use", (True,)) for name in ("texts", "weight", "texts_per_step")}
-    use: bool = False
     texts: Text = "rehearsal"
-    """A file of them, as of probes, or ``rehearsal``: those that come with adiabat, of the languages and fields of its probes. None may be
-    among those that drift is measured on, which would no longer tell anything."""
+    """A file of texts, or ``rehearsal``: those that come with adiabat, of the languages and fields of its probes. Probes that drift is
+    measured on may not be among them."""
     weight: PositiveFloat = 10.0
-    """Of ``1 - cos`` between their vectors and those of the start, beside the loss."""
+    """Weight of ``1 - cos`` between their vectors and those of the start, which is added to the loss."""
     texts_per_step: PositiveInt = 14
+    """Texts drawn in each step."""
 
 
-class RateSearchSection(Section):
+class RateSearchSection(SpacedValues):
     """``[rate_search]``: short runs that find the largest rate whose drift stays within the guard's limit.
 
-    The highest rate comes first; a run ends as soon as it leaves the band, and the first rate that stays inside to its end is the answer.
+    Rates are tried from the highest down; a run stops at its first drift beyond the limit, and the first rate that stays within it to the
+    end is the result.
     """
 
     low: PositiveFloat = 1e-8
+    """Lowest rate."""
     high: PositiveFloat = 1e-5
-    count: ValueCount = 10
-    """Rates, evenly spaced on a logarithmic scale from one end to the other, of three digits each."""
+    """Highest rate."""
+    count: Annotated[int, Field(ge=2, le=MOST_VALUES)] = 10
+    """Number of rates, evenly spaced on a logarithmic scale from low to high."""
     steps: PositiveInt = 1_000
-    """Optimiser steps for which a rate must stay inside."""
-    looks: PositiveInt = 20
-    """Most looks at the drift, evenly spaced over the steps."""
+    """Optimizer steps of each run."""
+    checks: PositiveInt = 20
+    """Measurements of drift per run at most, evenly spaced over its steps."""
     seeds: PositiveInt = 1
-    """Runs of a rate, with the seed of the run and those that follow it; it is safe if all stay inside."""
-
-    @model_validator(mode="after")
-    def _ascends(self) -> Self:
-        if not self.low < self.high:
-            raise PlacedError("low", f"must be below rate_search.high, got {self.low:g} and {self.high:g}; exchange them")
-        if told := repeated(self.rates, self.low, self.high):
-            raise PlacedError("count", told)
-        return self
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        """All of them, ascending."""
-        return spaced(self.low, self.high, self.count)
+    """Runs of each rate, with consecutive seeds from that of the run; all must stay within the limit."""
 
 
 class TuneSettings(Section):
@@ -165,37 +134,30 @@ class TuneSettings(Section):
     encoder: RankingEncoderSection = RankingEncoderSection()
     data: TuneDataSection = TuneDataSection()
     tune: TuneSection = TuneSection()
-    guard: GuardSection = GuardSection()
-    rehearsal: RehearsalSection = RehearsalSection()
+    guard: GuardSection | None = None
+    rehearsal: RehearsalSection | None = None
     rate_search: RateSearchSection = RateSearchSection()
     run: StepsRunSection = StepsRunSection()
 
-    @model_validator(mode="after")
-    def _a_limit_comes_before_what_follows(self) -> Self:
-        then = self.guard.then
-        if then != "stop" and self.watched.most is None:
-            raise ValueError(f'guard.then has no effect without guard.most, got "{then}"; set guard.most too, or leave it out')
-        return self
-
     @property
-    def watched(self) -> GuardSection:
-        """The guard as it is used: a safe rate is found by one, and has one beside it afterwards."""
+    def watched(self) -> GuardSection | None:
+        """The guard of the run; a run at a safe rate always has one with a limit."""
         if self.tune.learning_rate != "safe":
             return self.guard
-        return self.guard.model_copy(update={"use": True, "most": self.guard.most or "noise"})
+        guard = self.guard or GuardSection()
+        return guard.model_copy(update={"limit": guard.limit or "noise"})
 
-    @model_validator(mode="after")
-    def _rates_are_searched(self) -> Self:
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """An action needs a limit, and the warm-up ends within the runs of the search."""
         rate, warmup, steps = self.tune.learning_rate, self.tune.warmup_steps, self.rate_search.steps
+        if self.watched is not None and self.watched.limit is None and self.watched.action != "stop":
+            action = self.watched.action
+            yield "guard.action", f'has no effect without guard.limit, got "{action}"; set guard.limit too, or leave it out'
         if rate == "safe" and warmup >= steps:
-            raise ValueError(
-                f"tune.warmup_steps must be below rate_search.steps = {steps}, got {warmup}: no run would come to its rate; "
-                "take more rate_search.steps"
-            )
-        idle = [
-            name for name, value in defaults_of(RateSearchSection).items() if rate != "safe" and getattr(self.rate_search, name) != value
-        ]
-        if idle:
-            told = [f"rate_search.{name} has no effect with tune.learning_rate = {rate:g}" for name in idle]
-            raise ValueError(f"{'; '.join(told)}; leave it out, or set tune.learning_rate to safe")
-        return self
+            told = f"must be below rate_search.steps = {steps}, got {warmup}: no run would come to its rate"
+            yield "tune.warmup_steps", f"{told}; take more rate_search.steps"
+
+    def ignored(self) -> Iterator[tuple[str, str]]:
+        """The search runs for a safe rate alone."""
+        if self.tune.learning_rate != "safe":
+            yield "rate_search", f"with tune.learning_rate = {self.tune.learning_rate:g}"

@@ -1,8 +1,7 @@
-"""What is wrong with settings, in plain words: unknown keys with the nearest known one, values that do not fit, settings without effect."""
+"""What is wrong with settings, in plain words: unknown keys with the nearest known one, and values that do not fit."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 WANTED = {
@@ -25,6 +24,32 @@ WANTED = {
 }
 """What pydantic's kinds of faults ask for, in words."""
 
+FORMER_KEYS = {
+    "ladder": "rate_search",
+    "lessons": "data",
+    "distil": "distill",
+    "study": "sweep",
+    "compare": "sweep",
+    "candidates": "variants",
+    "sweep.budgets": "scaling.budgets",
+    "guard.use": "guard = true",
+    "guard.most": "guard.limit",
+    "guard.then": "guard.action",
+    "rehearsal.use": "rehearsal = true",
+    "probes.use": "probes = false",
+    "tune.pull": "tune.l2_to_start",
+    "tune.difficulty": "tune.negatives.difficulty",
+    "train.negatives_seen_by": "train.loss.negatives_shared",
+    "train.temperature_schedule": "train.loss.temperature",
+    "train.pair_weight": "train.loss.weight",
+    "data.window": "data.stream.shard_size",
+    "space.map_queries": "space.map.queries",
+    "static.dims": "static.reduction.dims",
+    "static.sif": "static.weighting.a",
+    "static.corpus": "static.weighting.corpus",
+}
+"""Keys that only settings of adiabat 0.1 have, with what stands for them now; other keys are answered one by one."""
+
 LONGEST_VALUE = 80
 
 MOST_KEYS, NEAREST_KEYS = 10, 3
@@ -37,78 +62,26 @@ SHORTEST_BEGINNING = 3
 """Letters that are taken for the beginning of a key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What a setting takes to have an effect.
-
-    Attributes:
-        other: Another setting of the same section.
-        among: Values of it with which there is an effect; empty for any but None.
-    """
-
-    other: str
-    among: tuple[object, ...] = ()
-
-    def met_by(self, value: object) -> bool:
-        """Whether there is an effect."""
-        return value in self.among if self.among else value is not None
+def former_phrase(table: Mapping[str, Any]) -> str | None:
+    """The fault of settings that are written for adiabat 0.1; None where no key tells so."""
+    renamed = [f"{key} is now {now}" for key, now in FORMER_KEYS.items() if _holds(table, key)]
+    return f"is written for adiabat 0.1: {', '.join(renamed)}; `adiabat settings VERB` lists the keys of today" if renamed else None
 
 
-def unmet_need(name: str, needs: Mapping[str, Need], values: Mapping[str, Any]) -> Need | None:
-    """Why a setting has no effect: it, or what it needs, needs another value somewhere.
-
-    Returns:
-        The first need that is not met, from the setting on; None where it has an effect.
-    """
-    need = needs.get(name)
-    if need is None or not need.met_by(values[need.other]):
-        return need
-    return unmet_need(need.other, needs, values)
-
-
-def idle_phrases(needs: Mapping[str, Need], given: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    """Find settings that others make meaningless.
-
-    Args:
-        prefix: Name of the section with a dot behind it, or "".
-
-    Yields:
-        One phrase per setting without effect.
-    """
-    values = {**defaults, **given}
-    for name in needs:
-        need = unmet_need(name, needs, values)
-        if need is not None and values[name] != defaults[name]:
-            other, value = f"{prefix}{need.other}", values[need.other]
-            remedy = f"set {other} too" if not need.among else f"set {other} to {' or '.join(_typed(one) for one in need.among)}"
-            if need.among == (None,):
-                remedy = f"leave out {other}"
-            why = f"without {other}" if value is None else f"with {other} = {shown(value)}"
-            yield f"{prefix}{name} has no effect {why}; leave it out, or {remedy}"
-
-
-def _typed(value: object) -> str:
-    """As one would write it behind ``--set key=``."""
-    return shown(value) if isinstance(value, bool) else str(value)
+def _holds(table: object, key: str) -> bool:
+    name, _, rest = key.partition(".")
+    return isinstance(table, Mapping) and name in table and (not rest or _holds(table[name], rest))
 
 
 def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:
-    """One fault of a value.
-
-    Args:
-        default: Of the setting; None where it has none.
-    """
+    """The fault of a value, with the default of its setting."""
     wanted = WANTED.get(fault["type"], "").format(**fault.get("ctx", {})) or str(fault["msg"])
     advice = "" if default is None else f"; the default is {shown(default)}"
     return f"{key} must be {wanted}, got {shown(fault['input'])}{advice}"
 
 
 def unknown_phrases(key: str, value: object, known: Sequence[str], *, advised: int = ADVISED) -> list[str]:
-    """The faults of an unknown key; an unknown table counts as each of its keys.
-
-    Returns:
-        One phrase per key.
-    """
+    """The faults of an unknown key; an unknown table counts as each of its keys."""
     keys = _leaves(key, value)
     return [_unknown_phrase(one, known) if place < advised else f"unknown key {one}" for place, one in enumerate(keys)]
 

@@ -277,6 +277,4 @@ class _OpenSource:
 def require_streamable(source: str) -> None:
     """Refuse a source that cannot be read row by row."""
     if is_beir_examples(source):
-        raise DataError(
-            f"{source} must hold one example a row where data.stream is true, got a BEIR folder; leave data.stream out, or write a file"
-        )
+        raise DataError(f"{source} must hold one example a row with data.stream, got a BEIR folder; leave data.stream out, or write a file")

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adiabat.config.dataset_settings import MsmarcoSection, MsmarcoSettings
-from adiabat.config.section import defaults_of
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.columns import Table, text_value
@@ -49,9 +48,11 @@ def make_msmarco(source: Path, out: Path, settings: MsmarcoSettings, *, watch: W
 
 def _refuse_unused_settings(section: MsmarcoSection, source: Path) -> None:
     unused = ("train", "dev", "test") if source.is_dir() else ("most_negatives",)
-    defaults = defaults_of(MsmarcoSection)
+    usual = MsmarcoSection()
     kind = "a folder of the publisher's files" if source.is_dir() else "a file of triplets"
-    faults = [f"msmarco.{name} has no effect with {kind}; leave it out" for name in unused if getattr(section, name) != defaults[name]]
+    faults = [
+        f"msmarco.{name} has no effect with {kind}; leave it out" for name in unused if getattr(section, name) != getattr(usual, name)
+    ]
     if source.is_dir() and section.documents == "texts":
         faults.append('msmarco.documents must be "ids" with a folder of the publisher\'s files, got "texts"; their passages have ids')
     if faults:

@@ -72,15 +72,15 @@ def distill_ablate(
     folder = Path(str(section.out))
     steps = list(_steps(teacher, settings, folder, command, watch))
     suite = _suite(teacher, settings, steps)
-    counted = {} if settings.static.corpus is None else {"corpus": settings.static.corpus}
+    corpus = settings.static.weighting.corpus
     examples = [*section.queries, *([section.pairs] if section.pairs else [])]
-    require_inputs(examples, corpora=[*section.texts, *counted.values()])
+    require_inputs(examples, corpora=[*section.texts, *filter(None, [corpus])])
     begun = is_described(folder, "ablate")
     if note := require_begun(folder, "static ablation", begun=begun, resume=resume):
         watch.note(note)
     # Faults of its data, or of what the models are made of, must not come to light after some were trained.
     load_tasks(suite, watch)
-    inputs = inputs_of(teacher, _static(settings, counted))
+    inputs = inputs_of(teacher, _static(settings, {"weighting": settings.static.weighting.model_dump()}))
     if learned := [*section.texts, *examples]:
         inputs["learned"] = {"files_sha256": hashlib.sha256("".join(contents_of(learned).values()).encode()).hexdigest()}
     wanted = {"teacher": {"name": teacher}, "inputs": inputs, **settings.model_dump()}
@@ -129,8 +129,8 @@ def _steps(teacher: str, settings: AblateSettings, folder: Path, command: str, w
 
     for name, changes in STEPS.items():
         yield static(last := name, changes)
-    if settings.static.corpus is not None:
-        yield static(last := COUNTED, {**changes, "corpus": settings.static.corpus})
+    if settings.static.weighting.corpus is not None:
+        yield static(last := COUNTED, {**changes, "weighting": settings.static.weighting.model_dump()})
     student = folder / "models" / last.replace(" ", "-")
     if section.texts or section.queries:
         fitted = _fit(teacher, settings, student, folder / "models" / FITTED)
@@ -143,10 +143,11 @@ def _steps(teacher: str, settings: AblateSettings, folder: Path, command: str, w
 
 def _static(settings: AblateSettings, section: Mapping[str, Any]) -> DistillStaticSettings:
     """What all steps share, and what one has of its own."""
-    usual = settings.static.model_dump(exclude_unset=True, exclude={"sif", "corpus"})
-    sif = {"sif": settings.static.sif} if section.get("weighting") == "sif" else {}
+    usual = settings.static.model_dump(exclude_unset=True)
+    sif = settings.static.weighting.model_dump(exclude={"corpus"})
+    weighting = sif if section["weighting"] == "sif" else section["weighting"]
     tables = {
-        "static": {**usual, **sif, **section},
+        "static": {**usual, **section, "weighting": weighting},
         "encoder": settings.encoder.model_dump(exclude_unset=True),
         "run": settings.run.model_dump(),
     }
@@ -163,7 +164,7 @@ def _fit(teacher: str, settings: AblateSettings, student: Path, out: Path) -> Fi
     tables = {
         "distill": {"teachers": [teacher], "student": str(student), "out": str(out)},
         "teacher": settings.encoder.model_dump(exclude_unset=True),
-        "lessons": {"texts": section.texts, "queries": section.queries},
+        "data": {"texts": section.texts, "queries": section.queries},
         "train": train,
         "run": settings.run.model_dump(),
     }

@@ -148,9 +148,9 @@ def distill(
         # It says nothing: model2vec leaves it out of a text, and sentence-transformers would count it.
         weights[unknown] = 0.0
     vectors = token_vectors(teacher, vocabulary.sequences, pooling=section.pooling, folder=folder, watch=watch)
-    if section.reduction == "none":
+    if section.reduction.kind == "none":
         return Distilled(vocabulary, vectors, weights, 1.0, texts_counted)
-    directions, variance = reduced(vectors, dims, how=section.reduction, seed=seed, watch=watch)
+    directions, variance = reduced(vectors, dims, how=section.reduction.kind, seed=seed, watch=watch)
     return Distilled(vocabulary, directions, weights, variance, texts_counted)
 
 
@@ -159,24 +159,27 @@ def rows_and_dims(teacher: Encoder, section: StaticSection, words: Sequence[Word
     if not isinstance(teacher.tokenizer, PreTrainedTokenizerFast):
         raise ModelError(f"a teacher must have a fast tokenizer, got a {type(teacher.tokenizer).__name__}; take another model")
     vocabulary = vocabulary_of(teacher.tokenizer, words=words, without=section.without)
-    dims = section.dims if section.dims is not None else min(USUAL_DIMS, teacher.width)
-    if section.reduction != "none":
+    dims = section.reduction.dims if section.reduction.dims is not None else min(USUAL_DIMS, teacher.width)
+    if section.reduction.kind != "none":
         require_dims(dims, len(vocabulary.tokens), teacher.width)
     return vocabulary, dims
 
 
 def _weights(vocabulary: Vocabulary, section: StaticSection, texts: Texts | None, watch: Watch) -> tuple[Weights, int]:
-    rows = len(vocabulary.tokens)
+    rows, weighting = len(vocabulary.tokens), section.weighting
+    if weighting.kind == "none":
+        return np.ones(rows), 0
     if texts is None:
-        return {"none": np.ones(rows), "zipf": by_rank(rows), "sif": sif(zipf(rows), section.sif)}[section.weighting], 0
+        return sif(zipf(rows), weighting.a) if weighting.kind == "sif" else by_rank(rows), 0
     counts = count_tokens(vocabulary.tokenizer, texts(), watch=watch)
     if not counts.times.any():
-        raise DataError(f"static.corpus must hold texts with tokens, got {counts.texts:,} texts without; give another, or leave it out")
-    if section.weighting == "zipf":
+        told = f"static.weighting.corpus must hold texts with tokens, got {counts.texts:,} texts without"
+        raise DataError(f"{told}; give another, or leave it out")
+    if weighting.kind == "zipf":
         return by_count(counts.times), counts.texts
-    if section.weighting == "tfidf":
-        return inverse_documents(counts.containing, counts.texts), counts.texts
-    return sif(counted(counts.times), section.sif), counts.texts
+    if weighting.kind == "sif":
+        return sif(counted(counts.times), weighting.a), counts.texts
+    return inverse_documents(counts.containing, counts.texts), counts.texts
 
 
 LONGEST = 1_000_000
@@ -224,8 +227,8 @@ def _config(distilled: Distilled, section: StaticSection, teacher: str) -> dict[
         "model_type": "model2vec",
         "architectures": ["StaticModel"],
         "tokenizer_name": teacher,
-        "apply_pca": None if section.reduction == "none" else distilled.vectors.shape[1],
-        "sif_coefficient": section.sif if section.weighting == "sif" else None,
+        "apply_pca": None if section.reduction.kind == "none" else distilled.vectors.shape[1],
+        "sif_coefficient": section.weighting.a if section.weighting.kind == "sif" else None,
         "hidden_dim": distilled.vectors.shape[1],
         "seq_length": LONGEST,
         # Without it, model2vec alone would cut texts, at 512 tokens.
@@ -266,9 +269,9 @@ def distill_static(
     section, notes = settings.static, list[str]()
     _require_place(folder)
     words = _words(section)
-    if section.corpus is not None:
+    if section.weighting.corpus is not None:
         # Looks at the first row, so that its faults come before the model is loaded.
-        training_texts(section.corpus)
+        training_texts(section.weighting.corpus)
 
     def note(sentence: str) -> None:
         notes.append(sentence)
@@ -276,7 +279,7 @@ def distill_static(
 
     with _directory(folder), sole_writer(folder):
         tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
-        corpus = section.corpus
+        corpus = section.weighting.corpus
         distilled = distill(
             tower,
             section,
@@ -372,9 +375,9 @@ def _words(section: StaticSection) -> list[Word]:
 
 def _inputs(tower: Encoder, section: StaticSection, words: Sequence[Word]) -> dict[str, dict[str, str]]:
     inputs = {"teacher": {"weights_sha256": tower.weights_digest()}}
-    if section.corpus is not None:
-        files = json.dumps(contents_of([section.corpus]))
-        inputs["corpus"] = {"path": section.corpus, "files_sha256": hashlib.sha256(files.encode()).hexdigest()}
+    if section.weighting.corpus is not None:
+        files = json.dumps(contents_of([section.weighting.corpus]))
+        inputs["corpus"] = {"path": section.weighting.corpus, "files_sha256": hashlib.sha256(files.encode()).hexdigest()}
     if section.vocabulary is not None:
         text = "\n".join(word.text for word in words)
         inputs["vocabulary"] = {"path": section.vocabulary, "words_sha256": hashlib.sha256(text.encode()).hexdigest()}

@@ -108,13 +108,13 @@ class _Material:
 def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
     """Bring a student's vectors of the user's own texts close to those of its teachers."""
     _require_names(settings)
-    lessons = settings.lessons
-    if not (lessons.texts or lessons.queries):
-        raise ConfigError("lessons.texts must be given, got none; write it into the file, or add --texts or --queries")
+    data = settings.data
+    if not (data.texts or data.queries):
+        raise ConfigError("data.texts must be given, got none; write it into the file, or add --texts or --queries")
     material = _Material(
-        lambda: [*map(training_texts, lessons.texts), *map(stream_examples, lessons.queries)],
-        partial(_own_texts, lessons.texts, lessons.queries),
-        (*lessons.texts, *lessons.queries),
+        lambda: [*map(training_texts, data.texts), *map(stream_examples, data.queries)],
+        partial(_own_texts, data.texts, data.queries),
+        (*data.texts, *data.queries),
         OWN_TEXTS,
     )
     return _trained(settings, material, resume=resume, command=command, watch=watch)
@@ -123,13 +123,13 @@ def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch
 def multilingual(settings: MultilingualSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
     """Bring a student's vectors of texts, and of their translations, close to its teachers' vectors of the texts."""
     _require_names(settings)
-    lessons = settings.lessons
-    if not lessons.parallel:
-        raise ConfigError("lessons.parallel must be given, got none; write it into the file, or add --parallel")
-    sources = parallel_sources(lessons.parallel, source=lessons.source, languages=lessons.languages)
+    data = settings.data
+    if not data.parallel:
+        raise ConfigError("data.parallel must be given, got none; write it into the file, or add --parallel")
+    sources = parallel_sources(data.parallel, source=data.source, languages=data.languages)
     paths = tuple(path for parallel in sources for path in (parallel.path, parallel.translation) if path is not None)
-    read = partial(_translations, sources, lessons.languages)
-    material = _Material(lambda: list(map(read_parallel, sources)), read, paths, lessons.source, lessons.passages)
+    read = partial(_translations, sources, data.languages)
+    material = _Material(lambda: list(map(read_parallel, sources)), read, paths, data.source, data.passages)
     return _trained(settings, material, resume=resume, command=command, watch=watch)
 
 
@@ -190,7 +190,7 @@ def _lessons(folder: Path, settings: TeachSettings, material: _Material, watch: 
     lessons = write_lessons(
         material.read,
         folder,
-        settings=settings.lessons,
+        settings=settings.data,
         sources=material.sources,
         own=material.own,
         passages=material.passages,
@@ -257,6 +257,6 @@ def _tables(settings: TeachSettings, lessons: Lessons, targets: Path, layer: Pat
         "job": {"model": section.student, "out": section.out} | ({} if several_files else {"data": files[0]}),
         "data": {"validation": str(lessons.path(VALIDATION))} | ({"sources": [{"path": path} for path in files]} if several_files else {}),
         "towers": {"targets": str(targets)} | ({} if layer is None else {"projection_start": str(layer)}),
-        "mixture": {"rule": settings.mixture.rule, "exhausted": settings.mixture.exhausted} if several_files else {},
+        "mixture": {"rule": settings.mixture.rule.model_dump(), "exhausted": settings.mixture.exhausted} if several_files else {},
         "train": {"learning_rate": STATIC_RATE} if static and "learning_rate" not in settings.train.model_fields_set else {},
     }

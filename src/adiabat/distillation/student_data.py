@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from adiabat.config.distillation import HeldOutLessons
+from adiabat.config.distillation import StudentDataSection
 from adiabat.config.section import Section
 from adiabat.core.checksums import read_array, require_seal, write_array
 from adiabat.core.errors import DataError, JobError, several
@@ -108,7 +108,7 @@ def write_lessons(
     read: Callable[[], Iterable[Translation]],
     folder: Path,
     *,
-    settings: HeldOutLessons,
+    settings: StudentDataSection,
     sources: Iterable[str],
     own: str,
     passages: int = 1,
@@ -149,7 +149,7 @@ def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
 
 def _others(before: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[str]:
     """Settings and files that are not what they were."""
-    for kind, prefix in (("settings", "lessons."), ("files", "")):
+    for kind, prefix in (("settings", "data."), ("files", "")):
         was, now = before[kind], inputs[kind]
         yield from (f"{prefix}{name}" for name in sorted({*was, *now}) if was.get(name) != now.get(name))
 
@@ -160,7 +160,7 @@ def _trimmed(read: Callable[[], Iterable[Translation]]) -> Iterator[Translation]
         yield replace(translation, source=translation.source.strip(), text=translation.text.strip())
 
 
-def _held_out(read: Callable[[], Iterable[Translation]], settings: HeldOutLessons, least: int, watch: Watch) -> set[int]:
+def _held_out(read: Callable[[], Iterable[Translation]], settings: StudentDataSection, least: int, watch: Watch) -> set[int]:
     """Hashes of the teachers' texts that are held out."""
     fraction, limit = settings.validation_fraction, settings.max_validation
     known, distinct = HashSet(), list[int]()
@@ -177,7 +177,7 @@ def _held_out(read: Callable[[], Iterable[Translation]], settings: HeldOutLesson
     if not least <= len(chosen) < len(distinct):
         requirement = "texts on both sides" if least == 1 else f"{least} texts to tell apart on one side, and some on the other"
         raise DataError(
-            f"lessons.validation_fraction = {fraction} and lessons.max_validation = {limit} must leave {requirement}, got "
+            f"data.validation_fraction = {fraction} and data.max_validation = {limit} must leave {requirement}, got "
             f"{len(chosen):,} of {len(distinct):,} held out; choose others, or add texts"
         )
     return {distinct[index] for index in chosen.tolist()}

@@ -125,9 +125,9 @@ def reduced(
 def require_dims(dims: int, rows: int, width: int) -> None:
     """Refuse more directions than there can be."""
     if dims > width:
-        raise ConfigError(f"static.dims must be at most the {width} numbers of a token's vector, got {dims}; lower it, or leave it out")
+        raise ConfigError(f"static.reduction.dims must be at most {width}, the width of the teacher, got {dims}; lower it, or leave it out")
     if dims >= rows:
-        raise ConfigError(f"static.dims must be below the {rows} tokens of the vocabulary, got {dims}; lower it")
+        raise ConfigError(f"static.reduction.dims must be below the {rows} tokens of the vocabulary, got {dims}; lower it")
 
 
 def _independent(table: Float[np.ndarray, "v e"], dims: int, seed: int, watch: Watch) -> Float[np.ndarray, "v k"]:

@@ -79,8 +79,8 @@ def sampler_of(
     rules = Rules(
         batch_size=size,
         levels=_levels(pairs, settings, of_shard=shard is not None),
-        random_share=section.random_share,
-        curriculum_steps=section.curriculum_steps,
+        random_share=section.group.random_share,
+        curriculum_steps=section.group.curriculum_steps,
         keys=_keys(pairs) if section.no_duplicates else None,
         tokens=tokens,
         token_budget=section.token_budget,
@@ -94,14 +94,14 @@ def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
     sizes = np.bincount(pairs.sources)
     counted = np.minimum(sizes, section.cap or sizes.max()).tolist()
     asked_weights = [source.weight for source in settings.data.sources]
-    weights = source_weights(counted, rule=section.rule, temperature=section.temperature, weights=asked_weights)
+    weights = source_weights(counted, rule=section.rule.kind, temperature=section.rule.temperature, weights=asked_weights)
     counts = pass_counts(counted, weights, exhausted=section.exhausted)
     return Mixture(tuple(sizes.tolist()), weights, counts, settings.run.seed)
 
 
 def _levels(pairs: PairSet, settings: TrainSettings, *, of_shard: bool = False) -> list[Int[np.ndarray, " pairs"]]:
     """Numbers of tag, topic and source, as far as batches go by them; finer ones are told apart by the coarser."""
-    group = settings.batches.group
+    group = settings.batches.group.kind
     apart = pairs.sources if settings.mixture.one_source_per_batch else np.zeros(len(pairs), dtype=np.int64)
     topics = _within(apart, pairs.topics)
     levels = {"none": [], "topic": [topics], "tag": [_within(topics, pairs.tags), topics]}[group]
@@ -124,7 +124,7 @@ def in_small_groups(pairs: PairSet, settings: TrainSettings) -> int:
     Returns:
         How many; 0 where batches are not grouped.
     """
-    if settings.batches.group == "none":
+    if settings.batches.group.kind == "none":
         return 0
     sizes = np.bincount(_levels(pairs, settings)[0])
     return int(sizes[sizes < settings.train.batch_size].sum())
@@ -136,7 +136,7 @@ def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
     Returns:
         A sentence, or None where each has one, or batches are not grouped.
     """
-    group = settings.batches.group
+    group = settings.batches.group.kind
     if group == "none":
         return None
     # Number 0 is that of no name.

@@ -74,12 +74,13 @@ class Stream:
             folder: Of a job that goes on; None keeps windows in memory, until `keep_in` names one.
         """
         listed = settings.data.listed(settings.job.data)
-        rule: MixtureRule = settings.mixture.rule if settings.data.sources else "equal"
+        rule: MixtureRule = settings.mixture.rule.kind if settings.data.sources else "equal"
         weights = source_weights([1] * len(listed), rule=rule, weights=[source.weight for source in listed])
         tapes = [ExampleReader(source.path, split=source.split, columns=source.columns.given()) for source in listed]
         self.name = " + ".join(tape.name for tape in tapes)
         self.paths = [source.path for source in listed]
-        self._sources = Sources(tapes, weights, settings.data.window, settings.mixture.exhausted)
+        assert settings.data.stream is not None
+        self._sources = Sources(tapes, weights, settings.data.stream.shard_size, settings.mixture.exhausted)
         self._validation = hash_texts(list(validation))
         self._settings = settings
         self._store = store
@@ -200,7 +201,7 @@ class Stream:
         if not steps and (before is None or not before.steps) and not self._sources.is_last(parts):
             raise DataError(
                 f"{self.name}: a window must make a batch of {self._settings.train.batch_size} by the rules of [batches], got none of "
-                f"{len(pairs):,} pairs; raise data.window, lower train.batch_size, or loosen the rules"
+                f"{len(pairs):,} pairs; raise data.stream.shard_size, lower train.batch_size, or loosen the rules"
             )
         drawn = np.zeros(len(parts), dtype=np.int64)
         if plan is not None and steps:

@@ -101,7 +101,7 @@ def prepared(
     store = None if settings.towers.vectors is None else Store.open(settings.towers.vectors)
     cache = cache_folder(settings.data.cache)
     training: PairSet | Stream
-    if settings.data.stream:
+    if settings.data.stream is not None:
         before = stream_folder if stream_folder is not None and (stream_folder / ROWS).exists() else None
         validation = read_validation(settings.data, cache=cache, watch=watch)
         _check_validation(validation, settings)

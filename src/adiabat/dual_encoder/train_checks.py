@@ -159,7 +159,7 @@ def _require_named(settings: TrainSettings, *names: str) -> None:
 def _require_inputs(settings: TrainSettings) -> None:
     data = settings.data
     sources = data.listed(settings.job.data)
-    if data.stream:
+    if data.stream is not None:
         for source in sources:
             require_streamable(source.path)
     require_inputs(

@@ -36,8 +36,8 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
         notes.append(nameless)
     if small := in_small_groups(objective.train, settings):
         notes.append(
-            f"{small:,} of {len(objective.train):,} pairs are of a {settings.batches.group} with fewer pairs than a batch, "
-            f"so that their batches are not of one {settings.batches.group}"
+            f"{small:,} of {len(objective.train):,} pairs are of a {settings.batches.group.kind} with fewer pairs than a batch, "
+            f"so that their batches are not of one {settings.batches.group.kind}"
         )
     if settings.mixture.cap is not None and settings.mixture.cap >= np.bincount(objective.train.sources).max():
         notes.append(f"mixture.cap = {settings.mixture.cap:,} has no effect: no source has more pairs")

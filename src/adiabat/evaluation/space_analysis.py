@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from adiabat.config.tasks import SpaceSection, SpaceSettings
+from adiabat.config.tasks import MapSection, SpaceSection, SpaceSettings
 from adiabat.core.errors import DataError, MissingDependencyError
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
@@ -87,7 +87,7 @@ def analyse_space(
     sample, spaces, zeros = _embedded(systems, examples, section, seed=seed, watch=watch)
     sizes = {"pairs": section.pairs, "folds": section.folds, "resamples": section.resamples}
     plan = SpaceResampling.of(sample.clusters, len(sample.documents), **sizes, seed=seed)
-    space_map, map_notes = _mapped(spaces, section, seed=seed, watch=watch) if section.map else (None, [])
+    space_map, map_notes = _mapped(spaces, section.map, seed=seed, watch=watch) if section.map else (None, [])
     numbers = space_numbers(spaces[0], spaces[1] if before else None, plan)
     return SpaceResult(
         title=title,
@@ -207,10 +207,10 @@ def _distribution(
     return Distribution(name, edges.tolist(), histograms[0], histograms[1] if len(histograms) > 1 else None)
 
 
-def _mapped(spaces: Sequence[Space], section: SpaceSection, *, seed: int, watch: Watch) -> tuple[SpaceMap, list[str]]:
+def _mapped(spaces: Sequence[Space], section: MapSection, *, seed: int, watch: Watch) -> tuple[SpaceMap, list[str]]:
     """Maps of the same queries and positives for both models, from the baseline's principal components."""
     count = len(spaces[0].queries)
-    rows = _drawn(count, section.map_queries, np.random.default_rng(seed))
+    rows = _drawn(count, section.queries, np.random.default_rng(seed))
     vectors = [np.concatenate([space.queries[rows], space.positives[rows]]) for space in spaces]
     perplexity = fit_perplexity(section.perplexity, len(vectors[0]))
     first = initial_map(vectors[-1], seed=seed)

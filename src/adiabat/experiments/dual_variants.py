@@ -29,9 +29,7 @@ from adiabat.store.vector_store import Store
 SIDES_APART: Mapping[str, Any] = {
     "tune.loss.kind": "triplet",
     "tune.negatives.kind": "examples",
-    "tune.pull": 0.0,
-    "guard.use": False,
-    "rehearsal.use": False,
+    "tune.l2_to_start": 0.0,
 }
 """Settings that have one value where both towers are tuned: the others need documents that stay."""
 
@@ -39,7 +37,8 @@ SIDES_APART: Mapping[str, Any] = {
 def require_possible(run: SweepTrial) -> None:
     """Refuse settings that tuning both towers does not know."""
     given = {name: value_at(run.tuned, name) for name in SIDES_APART}
-    faults = [
+    faults = [f"{name} must be left out" for name in ("guard", "rehearsal") if getattr(run.tuned, name) is not None]
+    faults += [
         f"{name.removesuffix('.kind')} must be {json.dumps(value)}, got {json.dumps(given[name])}"
         for name, value in SIDES_APART.items()
         if given[name] != value

@@ -15,7 +15,6 @@ from adiabat.config.reader import checked, with_values
 from adiabat.config.section import Section, overlaid, value_at
 from adiabat.config.sweeps import SweepSettings, TuneVariantSection, VariantSection
 from adiabat.config.tuning import TuneSettings
-from adiabat.config.validation import unmet_need
 from adiabat.core.errors import ConfigError, several
 from adiabat.results.sweep_result import Value
 
@@ -123,11 +122,11 @@ def _planned(settings: SweepSettings, variant: VariantSection | None, varied: Ma
 def _taken(run: TuneSettings | TrainSettings, key: str) -> Value:
     """Of a setting; None where it has no effect."""
     table, _, name = key.rpartition(".")
-    section, value = value_at(run, table), value_at(run, key)
-    if section is None or unmet_need(name, section.needs, vars(section)) is not None:
+    section, value = value_at(run, table) if table else run, value_at(run, key)
+    if section is None or name in dict(section.ignored()):
         return None
     if isinstance(value, Section):
-        return _shown(value.model_dump(exclude_defaults=True))
+        return _shown(value.model_dump(exclude_defaults=True)) or "on"
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -24,8 +24,8 @@ def read_checked(trial: SweepTrial, trials: Sequence[SweepTrial], watch: Watch) 
     """
     settings = trial.trained
     try:
-        if settings.data.stream:
-            raise ConfigError("data.stream must be false in a sweep, which reads all pairs first, got true; leave it out")
+        if settings.data.stream is not None:
+            raise ConfigError("data.stream must be left out of a sweep, which reads all pairs first; leave it out")
         cache = cache_folder(settings.data.cache)
         training, validation = read_pairs(settings.job.data, settings.data, stored=settings.reads_ids, cache=cache, watch=watch)
     except AdiabatError as fault:

@@ -10,7 +10,6 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import TRAIN_TABLES, checked
 from adiabat.config.section import overlaid
 from adiabat.config.training_choices import InBatchLoss
-from adiabat.config.validation import unmet_need
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import duration, flop
@@ -192,7 +191,12 @@ def _run_settings(best: Candidate, own: ScalingRun, runs: Path) -> dict[str, Any
     if not is_described(job.folder, "scaling"):
         return dict(without_none(told))
     before = description_of(job, {"scaling": {}, "common": {name: {} for name in TRAIN_TABLES}}, of="a scaling experiment")
-    common = {name: _with_effect(name, table) for name, table in before.get("common", {}).items() if name in TRAIN_TABLES}
+    plain = TrainSettings().model_dump(mode="json")
+    common = {
+        name: {key: value for key, value in table.items() if value != plain[name].get(key)}
+        for name, table in before.get("common", {}).items()
+        if name in TRAIN_TABLES
+    }
     data = before.get("scaling", {}).get("data")
     whole = overlaid(TrainSettings, common, overlaid(TrainSettings, {"job": {} if data is None else {"data": data}}, told))
     try:
@@ -211,13 +215,6 @@ def _temperature(told: Mapping[str, Any]) -> float | None:
     """The fixed temperature that the advice names."""
     found: float | None = told["train"].get("loss", {}).get("temperature", {}).get("value")
     return found
-
-
-def _with_effect(name: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """A table of a description, which has every setting, without those that others make meaningless."""
-    plain = getattr(TrainSettings(), name)
-    values = {**plain.model_dump(), **table}
-    return {key: value for key, value in table.items() if unmet_need(key, plain.needs, values) is None}
 
 
 def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advice:

@@ -83,11 +83,11 @@ def clear_trial(planned: PlannedTrial, search: Path) -> None:
 
 def _loop(planned: PlannedTrial, objective: StoredDocuments, settings: TuneSettings, search: Path, watch: Watch) -> Loop:
     steps, folder = settings.rate_search.steps, planned.folder(search)
-    every = -(-steps // settings.rate_search.looks)
+    every = -(-steps // settings.rate_search.checks)
     # No model is left, so that no weights are kept to come back to.
     limits = Limits(every, None, None, max_steps=steps, keep="last", **writing(settings))
 
-    limit = objective.guard.most if objective.guard else None
+    limit = objective.guard.limit if objective.guard else None
     assert limit is not None, "a search has a guard with a limit"
 
     def show(position: Position) -> None:
@@ -154,6 +154,7 @@ def safe_rate(
 def search_rates(context: TuningContext, folder: Path, *, settings: TuneSettings, command: str = "", watch: Watch = SILENT) -> SafeRate:
     """Make the runs of a search that are still to be made."""
     folder.mkdir(exist_ok=True)
+    assert settings.watched is not None
     with sole_writer(folder):
         rows = _rows_at(folder / "trials.parquet", settings.watched.measure)
         rate = _Search(context, settings, folder, rows, watch).find()
@@ -203,10 +204,11 @@ def at_safe_rate(settings: TuneSettings, found: SafeRate) -> TuneSettings:
     if found.rate is None:
         raise JobError(
             f"one rate of the search must stay within the band (drift {found.limit:.3g}), got none: the lowest, {found.rates[0]:g}, leaves "
-            "it; lower rate_search.low, take fewer rate_search.steps, or give a larger guard.most, and start anew"
+            "it; lower rate_search.low, take fewer rate_search.steps, or give a larger guard.limit, and start anew"
         )
     tune = settings.tune.model_copy(update={"learning_rate": found.rate})
-    guard = settings.watched.model_copy(update={"most": found.limit})
+    assert settings.watched is not None
+    guard = settings.watched.model_copy(update={"limit": found.limit})
     return settings.model_copy(update={"tune": tune, "guard": guard, "rate_search": RateSearchSection()})
 
 
@@ -222,7 +224,7 @@ class _Search:
         """Down from the highest rate to the first that is safe."""
         for done in self.rows.every:
             clear_trial(PlannedTrial(done.rate, done.seed), self.folder)
-        downwards = sorted({*self.settings.rate_search.rates, *(trial.rate for trial in self.rows.every)}, reverse=True)
+        downwards = sorted({*self.settings.rate_search.values(), *(trial.rate for trial in self.rows.every)}, reverse=True)
         return next(filter(self._is_safe, downwards), None)
 
     def _is_safe(self, rate: float) -> bool:
@@ -247,8 +249,9 @@ class _Search:
 
 def _result(context: TuningContext, settings: TuneSettings, trials: list[RateTrial], rate: float | None, command: str) -> SafeRate:
     guard, section, inputs = context.guard(settings), settings.rate_search, context.inputs
-    rates = sorted({*section.rates, *(one.rate for one in trials)})
-    assert guard.most is not None
+    rates = sorted({*section.values(), *(one.rate for one in trials)})
+    assert guard is not None
+    assert guard.limit is not None
     return SafeRate(
         title=f"The largest safe rate for tuning {inputs['model']} on {context.examples(settings.data)[0].name}",
         command=command,
@@ -258,7 +261,7 @@ def _result(context: TuningContext, settings: TuneSettings, trials: list[RateTri
         versions=versions(device_name(device_of(settings.run.device))),
         model=inputs["model"],
         measure=guard.section.measure,
-        limit=guard.most,
+        limit=guard.limit,
         noise=dict(guard.noise),
         probes=guard.probes,
         steps=section.steps,

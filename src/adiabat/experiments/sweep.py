@@ -131,14 +131,14 @@ def _tune_digests(runner: TuneSweepRunner) -> dict[str, Any]:
     settings = [trial.tuned for trial in runner.trials]
     examples = {_key_of(one): examples_digest(*runner.context.examples(one)) for one in dict.fromkeys(run.data for run in settings)}
     store, probes = runner.context.store.manifest.sha256, runner.context.probes
-    rehearsed = {_key_of(one): probes(one.texts).sha256 for one in (run.rehearsal for run in settings) if one.use}
-    guards = {_key_of(one): probes(one.probes).sha256 for one in (run.watched for run in settings) if one.use}
+    rehearsed = {_key_of(one): probes(one.texts).sha256 for one in (run.rehearsal for run in settings) if one}
+    guards = {_key_of(one): probes(one.probes).sha256 for one in (run.watched for run in settings) if one}
     digests = {"query_tower": runner.context.digest, "store_vectors": store, "examples": examples, "rehearsed": rehearsed, "guards": guards}
     runner.context.require_possible(settings)
     if any(trial.both for trial in runner.trials):
         both.require_texts(runner.context.store)
     # Drift is not measured on what any run rehearses.
-    for texts in dict.fromkeys(run.rehearsal.texts for run in settings if run.rehearsal.use):
+    for texts in dict.fromkeys(run.rehearsal.texts for run in settings if run.rehearsal):
         if runner.probes is not None:
             require_apart(runner.context.probes(texts), runner.probes)
     return digests
@@ -174,8 +174,7 @@ def _description(runner: TuneSweepRunner | TrainSweepRunner) -> dict[str, Any]:
     settings = runner.settings
     start = _tune_digests(runner) if isinstance(runner, TuneSweepRunner) else _train_digests(runner)
     probes: dict[str, Any] = {}
-    if isinstance(runner, TuneSweepRunner) and runner.probes is not None:
-        section = runner.settings.probes
+    if isinstance(runner, TuneSweepRunner) and runner.probes is not None and (section := runner.settings.probes) is not None:
         store = None if section.store is None else runner.context.store_at(section.store).manifest.sha256
         probes = {"sha256": runner.probes.sha256, "depth": section.depth, "store": store}
     variants = {one.name: {**one.own, **({"towers": "both"} if getattr(one, "towers", "") == "both" else {})} for one in settings.variants}

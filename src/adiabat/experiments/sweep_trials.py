@@ -239,14 +239,14 @@ class TuneSweepRunner(SweepRunner):
     def probes(self) -> ProbeSet | None:
         """Texts to measure drift on."""
         section = self.settings.probes
-        return self.context.probes(section.data) if section.use else None
+        return None if section is None else self.context.probes(section.data)
 
     @cached_property
     def drift_evaluator(self) -> DriftEvaluator | None:
         """Measures drift on the probes; None where there are none."""
-        if self.probes is None:
-            return None
         section = self.settings.probes
+        if self.probes is None or section is None:
+            return None
         store = self.context.store_at(section.store)
         return DriftEvaluator(self.folder, section.depth, lambda: self.start_model(self.trials[0]), self.probes, store, self.watch)
 

@@ -110,7 +110,8 @@ def mine(
     with sole_writer(folder), sole_writer(corpus_folder) if index else nullcontext():
         try:
             ranker = _vectors(model, store, settings.encoder, load)
-            judge = _vectors(settings.judge.model, settings.judge.store, EncoderSection(), load)
+            section = settings.judge
+            judge = None if section is None else _vectors(section.model, section.store, EncoderSection(), load)
             documents = _documents(corpus, corpus_folder, settings.corpus, replaceable=index is None)
             ranker, judge = (vectors and _with_rows(vectors, documents, corpus) for vectors in (ranker, judge))
             miner = _miner(examples, documents, ranker, judge, corpus_folder, corpus, settings, watch)

@@ -79,7 +79,7 @@ class Miner:
     settings: MineSection
     seed: int = 0
     judge: Vectors | None = None
-    judge_settings: JudgeSection = field(default_factory=JudgeSection)
+    judge_settings: JudgeSection | None = None
     _shingles: dict[str, UInt64[np.ndarray, " s"]] = field(default_factory=dict)
     _shingle_count: int = 0
 
@@ -183,6 +183,7 @@ class Miner:
     def _decide(self, mined: MinedQuery, candidate: int, score: np.float32, positives: Float32[np.ndarray, " p"]) -> None:
         mined.judged += 1
         scores = np.array([score], dtype=np.float32)
+        assert self.judge_settings is not None
         if too_close(scores, positives, self.judge_settings.margin, relative=self.judge_settings.relative)[0]:
             mined.codes[candidate] = code_of("judge")
         else:

@@ -3,6 +3,7 @@
 import hashlib
 import tomllib
 from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,8 @@ def is_described(folder: Path, table: str) -> bool:
 def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STRICT, unknown: Collection[str] = ()) -> None:
     """Refuse to go on with a job as another one."""
     before_tables = read_description(job)
-    _require_verb(job, before_tables, without_none(description))
+    optional = {name for name, table in rules.defaults.items() if table is None}
+    _require_verb(job, before_tables.keys() - optional, without_none(description).keys() - optional)
     wanted = flat_settings(description)
     # Settings that may not have existed when the job was begun; a job that said nothing of them meant their defaults.
     unsaid = {key: value for key, value in flat_settings(rules.defaults).items() if wanted.get(key) == value}
@@ -139,11 +141,9 @@ def _bound(settings: Mapping[str, Any], key: str, rules: Rules) -> Any:
     return [{name: item for name, item in row.items() if name not in free} if isinstance(row, Mapping) else row for row in value]
 
 
-def _require_verb(job: Job, before: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def _require_verb(job: Job, before: AbstractSet[str], wanted: AbstractSet[str]) -> None:
     """Refuse a job with tables that this one has not, which lacks tables that this one has: nobody wants all their differences."""
-    extra, missing = (
-        " and ".join(f"[{name}]" for name in sorted(names)) for names in (before.keys() - wanted.keys(), wanted.keys() - before.keys())
-    )
+    extra, missing = (" and ".join(f"[{name}]" for name in sorted(names)) for names in (before - wanted, wanted - before))
     if extra and missing:
         raise JobError(
             f"{job.folder} must hold a job of the same verb, got one with {extra} and without {missing} in its config.toml; "

@@ -85,10 +85,10 @@ def test_train_with_a_document_tower_that_stays_is_tune(world: Path) -> None:
     [
         ({"tune": {"loss": "in_batch_softmax"}}, 'tune.loss must be "triplet", got "in_batch_softmax"'),
         ({"tune": {"negatives": "hardest"}}, 'tune.negatives must be "examples", got "hardest"'),
-        ({"tune": {"pull": 0.1}}, "tune.pull must be 0.0, got 0.1"),
+        ({"tune": {"l2_to_start": 0.1}}, "tune.l2_to_start must be 0.0, got 0.1"),
         ({"tune": {"schedule": "exponential"}}, 'tune.schedule must go by steps, got "exponential"'),
-        ({"guard": {"use": True}}, "guard.use must be false, got true"),
-        ({"rehearsal": {"use": True}}, "rehearsal.use must be false, got true"),
+        ({"guard": True}, "guard must be left out"),
+        ({"rehearsal": True}, "rehearsal must be left out"),
     ],
 )
 def test_what_needs_documents_that_stay_is_refused_before_anything_is_written(world: Path, tables: dict[str, Any], told: str) -> None:

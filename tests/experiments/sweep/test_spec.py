@@ -113,23 +113,23 @@ def test_a_combination_that_makes_no_run_is_named() -> None:
 def test_a_variant_has_a_grid_of_its_own_and_every_run_says_what_it_took_of_what_any_varies() -> None:
     variants = [
         {"name": "full", "grid": {"tune": {"learning_rate": [1e-7, 1e-6]}}},
-        {"name": "pulled", "tune": {"learning_rate": 1e-6}, "grid": {"tune": {"pull": [0.1, 1.0]}}},
+        {"name": "pulled", "tune": {"learning_rate": 1e-6}, "grid": {"tune": {"l2_to_start": [0.1, 1.0]}}},
     ]
     runs = plan_runs(sweep_of(variants=variants, grid={"tune": {"loss": {"margin": [0.2]}}}))
     assert [run.name for run in runs] == [
         "full, margin=0.2, learning_rate=1e-07, seed=0",
         "full, margin=0.2, learning_rate=1e-06, seed=0",
-        "pulled, margin=0.2, pull=0.1, seed=0",
-        "pulled, margin=0.2, pull=1, seed=0",
+        "pulled, margin=0.2, l2_to_start=0.1, seed=0",
+        "pulled, margin=0.2, l2_to_start=1, seed=0",
     ]
     assert [run.varied for run in runs[1:3]] == [
-        {"tune.loss.margin": 0.2, "tune.learning_rate": 1e-6, "tune.pull": 0.0},
-        {"tune.loss.margin": 0.2, "tune.learning_rate": 1e-6, "tune.pull": 0.1},
+        {"tune.loss.margin": 0.2, "tune.learning_rate": 1e-6, "tune.l2_to_start": 0.0},
+        {"tune.loss.margin": 0.2, "tune.learning_rate": 1e-6, "tune.l2_to_start": 0.1},
     ]
 
 
 def test_what_has_no_effect_on_a_run_is_no_value_of_it() -> None:
-    taught = {"rehearsal": {"use": True, "texts": "a.txt"}, "grid": {"rehearsal": {"weight": [1.0]}}}
+    taught = {"rehearsal": {"texts": "a.txt"}, "grid": {"rehearsal": {"weight": [1.0]}}}
     runs = plan_runs(sweep_of(variants=[{"name": "plain"}, {"name": "taught", **taught}]))
     assert [run.varied["rehearsal.weight"] for run in runs] == [None, 1.0]
 

@@ -167,9 +167,9 @@ RATES_ALONE = {"name": "rate alone", "grid": {"tune": {"learning_rate": [1e-4, 3
 def held(world: Path, **more: Any) -> dict[str, Any]:
     """A rehearsal, and a limit that the result is taken back to."""
     lines(world / "others.jsonl", [{"text": f"another text of {number} words"} for number in range(25)])
-    guard = {"use": True, "then": "soften", "depth": 10, "probes": str(world / "probes.txt")}
-    own = {"rehearsal": {"use": True, "texts": str(world / "others.jsonl")}, "guard": guard, "tune": {"learning_rate": 3e-3}}
-    return {"name": "held", **own, "grid": {"guard": {"most": [0.01, 0.02]}}, **more}
+    guard = {"action": "soften", "depth": 10, "probes": str(world / "probes.txt")}
+    own = {"rehearsal": {"texts": str(world / "others.jsonl")}, "guard": guard, "tune": {"learning_rate": 3e-3}}
+    return {"name": "held", **own, "grid": {"guard": {"limit": [0.01, 0.02]}}, **more}
 
 
 def test_variants_with_grids_of_their_own_may_be_added_later(world: Path) -> None:
@@ -177,24 +177,24 @@ def test_variants_with_grids_of_their_own_may_be_added_later(world: Path) -> Non
     assert [one.varied for one in first.runs] == [{"tune.learning_rate": 1e-4}, {"tune.learning_rate": 3e-3}]
     second = run(settings_of(world, grid={"tune": {}}, variants=[RATES_ALONE, held(world)]), resume=True)
     assert [one.varied for one in second.runs] == [
-        {"tune.learning_rate": 1e-4, "guard.most": None},
-        {"tune.learning_rate": 3e-3, "guard.most": None},
-        {"tune.learning_rate": 3e-3, "guard.most": 0.01},
-        {"tune.learning_rate": 3e-3, "guard.most": 0.02},
+        {"tune.learning_rate": 1e-4, "guard.limit": None},
+        {"tune.learning_rate": 3e-3, "guard.limit": None},
+        {"tune.learning_rate": 3e-3, "guard.limit": 0.01},
+        {"tune.learning_rate": 3e-3, "guard.limit": 0.02},
     ]
     assert rows_at(world / "out" / "runs.parquet").every == second.runs
     assert [replace(one, varied={}) for one in second.runs[:2]] == [replace(one, varied={}) for one in first.runs]
     assert all("; softened: " in one.reason for one in second.runs[2:])
     # More values of its grid are other runs.
     third = run(
-        settings_of(world, grid={"tune": {}}, variants=[RATES_ALONE, held(world, grid={"guard": {"most": [0.01, 0.02, 0.03]}})]),
+        settings_of(world, grid={"tune": {}}, variants=[RATES_ALONE, held(world, grid={"guard": {"limit": [0.01, 0.02, 0.03]}})]),
         resume=True,
     )
     assert third.runs[:4] == second.runs
 
 
 def test_a_sweep_goes_on_with_the_same_rehearsed_texts_and_probes_of_a_guard_alone(world: Path) -> None:
-    settings = settings_of(world, grid={"tune": {}}, variants=[held(world, grid={"guard": {"most": [0.01]}})])
+    settings = settings_of(world, grid={"tune": {}}, variants=[held(world, grid={"guard": {"limit": [0.01]}})])
     run(settings)
     lines(world / "others.jsonl", [{"text": f"yet another text of {number} words"} for number in range(25)])
     with pytest.raises(JobError, match=r"a difference: start\.rehearsed\."):
@@ -203,9 +203,9 @@ def test_a_sweep_goes_on_with_the_same_rehearsed_texts_and_probes_of_a_guard_alo
 
 def test_what_is_rehearsed_or_looked_at_is_told_before_the_first_run(world: Path) -> None:
     wrong = (
-        ({"rehearsal": {"use": True, "texts": str(world / "probes.txt")}}, "rehearsal.texts must be others than the probes"),
-        ({"rehearsal": {"use": True, "texts": str(world / "none.txt")}}, "none.txt must exist"),
-        ({"guard": {"use": True, "probes": str(world / "none.txt")}}, "none.txt must exist"),
+        ({"rehearsal": {"texts": str(world / "probes.txt")}}, "rehearsal.texts must be others than the probes"),
+        ({"rehearsal": {"texts": str(world / "none.txt")}}, "none.txt must exist"),
+        ({"guard": {"probes": str(world / "none.txt")}}, "none.txt must exist"),
         ({"tune": {"method": {"kind": "lora", "rank": 1000}}}, "rank must be <= "),
     )
     for own, told in wrong:
@@ -295,7 +295,7 @@ def test_a_sweep_of_before_settings_existed_goes_on_with_their_defaults_alone(do
     shutil.copytree(done[0] / "out", tmp_path / "out")
     settings, job = settings_of(done[0], sweep={"out": str(tmp_path / "out")}), Job(tmp_path / "out")
     whole = read_description(job)
-    forget(job, "common.tune.negatives.difficulty", "common.guard", "measure.depth")
+    forget(job, "common.tune.negatives.difficulty", "measure.depth")
     assert run(settings, resume=True).runs == done[1].runs
     assert read_description(job) == whole
     forget(job, "common.tune.loss.margin", "common.tune.negatives.difficulty")
@@ -317,7 +317,7 @@ def test_a_run_that_diverges_is_kept_with_its_reason_and_the_others_go_on(world:
 
 
 def test_without_probes_there_is_no_drift(world: Path) -> None:
-    found = run(settings_of(world, probes={"use": False, "data": "default", "depth": 100}, grid={"tune": {"learning_rate": [3e-3]}}))
+    found = run(settings_of(world, probes=False, grid={"tune": {"learning_rate": [3e-3]}}))
     assert found.runs[0].drift is None
 
 

@@ -217,7 +217,7 @@ def test_errors_of_all_training_data_come_before_any_model(here: Path) -> None:
     [
         ({"train": {"loss": "triplet"}}, "negative"),
         ({"batches": {"group": "topic"}}, "pairs must be of several topics where batches.group is topic, got one"),
-        ({"data": {"stream": True, "validation_fraction": 0.1}}, "data.stream must be"),
+        ({"data": {"stream": True, "validation_fraction": 0.1}}, "data.stream must be left out"),
     ],
 )
 def test_data_that_do_not_suit_the_run_are_told_for_every_variant(tables: dict[str, Any], said: str, here: Path) -> None:

@@ -1,0 +1,121 @@
+"""A setting that another one makes meaningless is refused by its name, in every settings class."""
+
+from typing import Any
+
+import pytest
+
+from adiabat.config.budgets import PlanSettings
+from adiabat.config.dataset_settings import MineSettings
+from adiabat.config.distillation import DistillStaticSettings, MultilingualSettings
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import checked, read_settings, with_values
+from adiabat.config.section import Section, value_at
+from adiabat.config.shared import EvaluateSettings
+from adiabat.config.sweeps import TuneSweepSettings
+from adiabat.config.tasks import SpaceSettings
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.errors import ConfigError
+
+VALUES: dict[str, Any] = {
+    "data.validation_split": "dev",
+    "data.validation_fraction": 0.2,
+    "data.max_validation": 7,
+    "measure.depth": 7,
+    "measure.drop_same_id": True,
+    "tune.idle_epochs": 3,
+    "train.idle_epochs": 3,
+    "train.warmup_fraction": 0.2,
+    "train.epochs": 2.0,
+    "train.steps": 5,
+    "towers.document_model": "other",
+    "towers.frozen": "document",
+    "towers.store": "store",
+    "towers.targets": "store",
+    "towers.projection_width": 8,
+    "plan.budget_seconds": 60.0,
+    "plan.loss": "training",
+    "plan.least_steps": 3,
+    "plan.resamples": 7,
+    "plan.measure": False,
+    "judge.store": "store",
+    "judge.margin": 0.1,
+    "static.reduction.dims": 8,
+    "static.weighting.a": 1e-3,
+    "static.weighting.corpus": "corpus.jsonl",
+    "mixture.rule.temperature": 3.0,
+    "batches.group.random_share": 0.3,
+    "batches.group.curriculum_steps": 5,
+    "rate_search.low": 1e-7,
+}
+"""Settings with a value other than the default."""
+
+IDLE: list[tuple[type[Section], dict[str, Any], tuple[str, ...]]] = [
+    (TrainSettings, {}, ("data.validation_split", "towers.document_model", "towers.frozen", "towers.store")),
+    (TrainSettings, {}, ("mixture.rule.temperature", "batches.group.random_share", "batches.group.curriculum_steps", "train.idle_epochs")),
+    (TrainSettings, {"data": {"validation": "dev.jsonl"}}, ("data.validation_fraction", "data.max_validation")),
+    (TrainSettings, {"towers": {"kind": "asymmetric"}}, ("towers.store", "towers.targets")),
+    (TrainSettings, {"towers": {"kind": "asymmetric", "frozen": "query"}}, ("towers.store",)),
+    (TrainSettings, {"towers": {"kind": "shared_projection"}}, ("towers.frozen", "towers.store", "towers.targets")),
+    (TrainSettings, {"towers": {"projection_start": "start.npy"}}, ("towers.projection_width",)),
+    (TrainSettings, {"train": {"warmup_steps": 3}}, ("train.warmup_fraction",)),
+    (TrainSettings, {"train": {"steps": 9}}, ("train.epochs",)),
+    (TrainSettings, {"train": {"budget_flops": 1e9}}, ("train.epochs", "train.steps")),
+    (TrainSettings, {"train": {"budget_seconds": 9.0}}, ("train.epochs",)),
+    (TuneSettings, {}, ("data.validation_split", "rate_search.low")),
+    (TuneSettings, {"data": {"validation": "dev.jsonl"}}, ("data.validation_fraction", "data.max_validation")),
+    (TuneSettings, {"tune": {"keep": "last"}}, ("tune.idle_epochs",)),
+    (EvaluateSettings, {"measure": {"negatives": "listed"}}, ("measure.depth", "measure.drop_same_id")),
+    (PlanSettings, {}, ("plan.budget_seconds", "plan.loss", "plan.least_steps", "plan.resamples", "plan.measure")),
+    (MineSettings, {}, ("judge.store", "judge.margin")),
+    (DistillStaticSettings, {"static": {"reduction": "none"}}, ("static.reduction.dims",)),
+    (DistillStaticSettings, {"static": {"weighting": "none"}}, ("static.weighting.a", "static.weighting.corpus")),
+    (DistillStaticSettings, {"static": {"weighting": "zipf"}}, ("static.weighting.a",)),
+    (MultilingualSettings, {"mixture": {"rule": "equal"}}, ("mixture.rule.temperature",)),
+]
+
+
+@pytest.mark.parametrize(("kind", "table", "key"), [(kind, table, key) for kind, table, keys in IDLE for key in keys])
+def test_a_setting_without_effect_is_refused_by_name(kind: type[Section], table: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError, match=key.rpartition(".")[0]):
+        checked(kind, with_values(kind, table, [(key, VALUES[key])]))
+    checked(kind, table)
+
+
+def test_every_setting_is_tried() -> None:
+    assert {key for _, _, keys in IDLE for key in keys} == set(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        (TuneSettings, "guard.use"),
+        (TuneSettings, "rehearsal.use"),
+        (TuneSweepSettings, "probes.use"),
+        (TrainSettings, "data.window"),
+        (SpaceSettings, "space.map_queries"),
+        (SpaceSettings, "space.perplexity"),
+    ],
+)
+def test_switches_inside_a_table_are_gone(kind: type[Section], key: str) -> None:
+    section, _, name = key.partition(".")
+    with pytest.raises(ConfigError, match=rf"unknown key {key}; "):
+        checked(kind, {section: {name: 40}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "key"),
+    [
+        (TuneSettings, "guard", "depth"),
+        (TuneSettings, "rehearsal", "weight"),
+        (TuneSweepSettings, "probes", "depth"),
+        (TrainSettings, "data.stream", "shard_size"),
+        (SpaceSettings, "space.map", "queries"),
+    ],
+)
+def test_a_setting_of_an_optional_table_switches_it_on(kind: type[Section], section: str, key: str) -> None:
+    more = ["train.steps=3", "data.validation=dev.jsonl"] if kind is TrainSettings else []
+    switched, given, off = (
+        value_at(read_settings(kind, None, [*more, line]), section)
+        for line in (f"{section}=true", f"{section}.{key}=200", f"{section}=false")
+    )
+    assert (getattr(switched, key) == 200, getattr(given, key), off) == (False, 200, None)
