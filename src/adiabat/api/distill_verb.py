@@ -88,8 +88,8 @@ def distill_fit(
         >>> student.training.steps
         2
     """
-    lessons = {"texts": sources_of(texts, "texts"), "queries": sources_of(queries, "queries")}
-    options |= _tables(teachers, student, out, lessons, options)
+    data = {"texts": sources_of(texts, "texts"), "queries": sources_of(queries, "queries")}
+    options |= _tables(teachers, student, out, data, options)
     chosen = settings_of(FitSettings, settings, options, section="train", function="distill_fit")
     with called("distill_fit", progress) as call:
         result = student_jobs.fit(chosen, resume=resume, command=call.command, watch=call.watch)
@@ -214,7 +214,7 @@ def distill_ablate(
     return replace(result, folder=Path(str(chosen.ablate.out)) / "suite")
 
 
-def _tables(teachers: Any, student: Any, out: Any, lessons: Mapping[str, Sequence[str]], options: Mapping[str, Any]) -> dict[str, Any]:
+def _tables(teachers: Any, student: Any, out: Any, data: Mapping[str, Sequence[str]], options: Mapping[str, Any]) -> dict[str, Any]:
     """The sections of settings that arguments fill, laid over the same sections among the options."""
     distill = {
         "teachers": sources_of(teachers, "teachers"),
@@ -223,6 +223,6 @@ def _tables(teachers: Any, student: Any, out: Any, lessons: Mapping[str, Sequenc
     }
     return {
         section: table
-        for section, values in {"distill": distill, "data": lessons}.items()
+        for section, values in {"distill": distill, "data": data}.items()
         if (table := {**table_of(options.get(section), section), **{key: value for key, value in values.items() if value}})
     }
