@@ -5,9 +5,16 @@ import numpy as np
 import pytest
 
 from adiabat.evaluation.language_grid_measures import measure_grid
-from adiabat.stats.language_grid_stats import cell_values, compare_grids, flips_for
 from adiabat.stats.samples import GridSample
-from adiabat.stats.significance import Z_CRITICAL, benjamini_hochberg, sign_flip_p_values, two_proportion_z
+from adiabat.stats.significance import (
+    Z_CRITICAL,
+    benjamini_hochberg,
+    cell_values,
+    compare_grids,
+    flips_for,
+    sign_flip_p_values,
+    two_proportion_z,
+)
 
 LABELS = ("entailment", "neutral", "contradiction")
 

@@ -107,13 +107,9 @@ def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: Comp
 def scores_of_run(
     run: Run, qrels: Qrels, measures: Sequence[str], *, task: str, name: str = "the run", ties: Ties = "relevant_last"
 ) -> TaskScores:
-    """Measure a TREC run against judgements; tied documents are counted, and their order is stated.
+    """Measure every query of a TREC run that has a relevant document in the judgements; 0 where the run has nothing for it.
 
-    Args:
-        qrels: Grades of documents by query; a query without a grade above 0 is left out.
-
-    Returns:
-        Values of every query with a relevant document; 0 where the run has nothing for it.
+    Tied documents are counted, and their order is stated in the notes.
     """
     relevant = {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
     if not set(relevant) & set(run):

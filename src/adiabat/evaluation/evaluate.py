@@ -54,16 +54,7 @@ SaveScores = Callable[[tuple[str, TaskScores]], None]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A data set with its store, read and checked.
-
-    Attributes:
-        store: Document vectors.
-        examples: Queries by rows, or a language grid.
-        role: ``target`` or ``retain``.
-        source: Path or name, as the user wrote it.
-        split: Of the source, if one was named.
-        baseline_stores: Stores of the same documents by a baseline's document tower.
-    """
+    """A data set, read and checked, with its store; `baseline_stores` hold the same documents by a baseline's document tower."""
 
     store: Store
     examples: AddressedSet | LanguageGridSet

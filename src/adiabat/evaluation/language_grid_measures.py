@@ -37,12 +37,7 @@ _BLOCK_PAIRS = 64
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """Placement of each pair of one comparison among its opponents, in every cell.
-
-    Attributes:
-        positive: For each entailment pair, how many of the others score at least as high.
-        negative: For each of the others, how many entailment pairs score at most as high.
-    """
+    """For each pair of one comparison, how many of its opponents beat it or tie with it, in every cell."""
 
     positive: Int[np.ndarray, "a b p"]
     negative: Int[np.ndarray, "a b m"]
@@ -207,11 +202,7 @@ def pseudo_values(
 ) -> Float[np.ndarray, "a b c"]:
     """Pseudo-values ``U (1 - C share) + C lost / total`` of every cluster, for ``U = errors / total`` of every cell; their mean is U.
 
-    Args:
-        errors: Comparisons lost.
-        total: Comparisons in each cell.
-        lost: Lost comparisons of each cluster, once for each of the two sides.
-        shares: Share of each cluster in the comparisons, likewise; they add up to 2.
+    `lost` and `shares` count each comparison once for each of its two sides, so all shares add up to 2.
     """
     clusters = lost.shape[-1]
     level = (errors / total)[:, :, None]
@@ -232,12 +223,9 @@ MEASURE = "PND retrieval"
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Candidates of one label.
+    """Candidates of one label: their sentence pairs, and which of them belong to another premise than each entailment pair.
 
-    Attributes:
-        rows: Sentence pairs of the hypotheses.
-        others: True where a candidate belongs to another premise than the entailment pair.
-        shares: Share of each cluster in all comparisons, as query and as owner; the shares add up to 2.
+    `shares` are those of each cluster in all comparisons, as query and as owner.
     """
 
     rows: Int[np.ndarray, " m"]

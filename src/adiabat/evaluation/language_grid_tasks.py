@@ -15,9 +15,9 @@ from adiabat.evaluation.systems import Role, ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import DatasetResult
-from adiabat.stats.language_grid_stats import compare_grids, flips_notes
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import SHARE, GridSample, Sample, TaskScores, TrainingOverlap
+from adiabat.stats.significance import compare_grids, flips_notes
 from adiabat.store.scoring import FixedPoint, exact_table
 from adiabat.store.text_vectors import embed_texts, zero_rows
 from adiabat.store.vector_store import Store

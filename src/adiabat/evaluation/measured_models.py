@@ -68,14 +68,9 @@ def _stemmer(model: str) -> str | None:
 
 @dataclass(frozen=True)
 class MeasuredModel:
-    """One run of a model.
+    """One run of a model: `model` is loaded by `loader` with the overrides in `encoder`.
 
-    Attributes:
-        name: Of the model, for tables.
-        model: Name or path to load.
-        encoder: Overrides of its settings.
-        loader: Loads it.
-        recorder: Reads the training data of its job.
+    `recorder` reads the training data of its job.
     """
 
     name: str
@@ -209,14 +204,10 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class TaskCorpus:
-    """A corpus that was read once and checked.
+    """A corpus that was read once and checked; `sha256` is of ids and texts.
 
-    Attributes:
-        name: For folders and messages.
-        sha256: Of ids and texts.
-        documents: Reads it from the beginning.
-        stores: Directories of the user that may hold its vectors.
-        blank: Whether documents without a token that a static model knows are faults, or are left out.
+    `stores` are directories of the user that may hold its vectors. `blank` says whether documents without a token that a static model knows
+    are faults.
     """
 
     name: str
@@ -228,12 +219,9 @@ class TaskCorpus:
 
 @dataclass(frozen=True, slots=True)
 class CorpusStores:
-    """Vectors and BM25 indexes of corpora on disk.
+    """Vectors and BM25 indexes of corpora in a folder.
 
-    Attributes:
-        folder: Of all of them.
-        watch: Progress of embedding.
-        matching: Whether a store of the user holds a corpus, by the checksum of the corpus and the store's path.
+    `matching` says whether a store of the user holds a corpus, by the checksum of the corpus and the path of the store.
     """
 
     folder: Path
@@ -278,11 +266,7 @@ class CorpusStores:
             shutil.rmtree(path, ignore_errors=True)
 
     def bm25(self, corpus: TaskCorpus, *, stemmer: str | None) -> BM25System:
-        """BM25 over a corpus: its index at hand, or built now and kept.
-
-        Args:
-            stemmer: Language whose words are cut to stems; None leaves them whole.
-        """
+        """BM25 over a corpus: its index at hand, or built now and kept."""
         with without_skip_warnings():
             known = [(document.doc_id, text_id(document.text)) for document in corpus.documents()]
 

@@ -34,15 +34,9 @@ SCORES: Mapping[str, tuple[str, str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """One data set of a task, a split of a subset such as a language; mteb averages them.
+    """One data set of a task, a split of a subset such as a language (``default`` where there is one); mteb averages them.
 
-    Attributes:
-        task: mteb's, with its data.
-        split: Such as ``test``.
-        subset: Such as a language; ``default`` where there is one.
-        scores: By mteb.
-        predicted: Stored answers of the model; None where mteb stored none.
-        similarity: Of the model.
+    `scores` are mteb's; `predicted` are the stored answers of the model, None where mteb stored none.
     """
 
     task: Any
@@ -71,15 +65,7 @@ class Subset:
 
 @dataclass(frozen=True, slots=True)
 class UnitScores:
-    """Scores of every unit of a task.
-
-    Attributes:
-        unit: Name of a unit, in the singular.
-        ids: Of the units.
-        sample: Their scores.
-        texts: For readers; empty where a unit is no text.
-        documents: Size of the corpus; 0 without one.
-    """
+    """Scores of every unit of a task; `texts` are empty where a unit is no text, and `documents` is 0 without a corpus."""
 
     unit: str
     ids: Sequence[str]

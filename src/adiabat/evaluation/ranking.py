@@ -119,12 +119,9 @@ QUERIES_PER_BLOCK = 4096
 
 @dataclass(frozen=True, slots=True)
 class PositiveRanks:
-    """Ranks of the positives of each query.
+    """Ranks of the positives of each query, from 0; a rank from `retrieved`, the length of the ranking, on is in none.
 
-    Attributes:
-        counts: Pairs of a positive and another document, and those in which the positive is not strictly closer.
-        ranks: Of each positive, from 0, in step with the positives.
-        retrieved: Length of each query's ranking; a rank from there on is in none.
+    `counts` are of pairs of a positive and another document.
     """
 
     counts: PairCounts

@@ -59,11 +59,7 @@ def score_retrieval(
 class _Plan:
     """Choice of the documents that positives are ranked against.
 
-    Attributes:
-        examples: Queries to measure.
-        left_out: Rows that a query is not compared with, beside its positives; None ranks listed negatives alone.
-        depth: Ranks of the corpus that rank measures look at.
-        notes: The choice in sentences.
+    Rows in `left_out` are not compared with their query; None ranks listed negatives alone. Rank measures look at the first `depth`.
     """
 
     examples: AddressedSet

@@ -34,11 +34,7 @@ Rows = Float[np.ndarray, "_ _"]
 class SpaceSample:
     """Queries and documents that the analysis looks at; the same for both models.
 
-    Attributes:
-        query_ids: Of the queries.
-        queries: Texts.
-        positives: Row of one positive of each query: the first of those of the highest grade.
-        documents: Rows at random.
+    The positive of a query is the first of those of the highest grade.
     """
 
     query_ids: list[str]

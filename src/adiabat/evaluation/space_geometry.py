@@ -125,13 +125,7 @@ def median_of_pairs(values: Float[np.ndarray, " k"], pairs: Pairs) -> Statistic:
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """Similarities of the first query of a pair: to the second query, and to the second query's positive.
-
-    Attributes:
-        queries: ``q_i . q_j``.
-        positives: ``q_i . p_j``.
-        pairs: Of queries, (i, j).
-    """
+    """Similarities of the first query of a pair (i, j): ``q_i . q_j`` to the second query, and ``q_i . p_j`` to that query's positive."""
 
     queries: Float[np.ndarray, " k"]
     positives: Float[np.ndarray, " k"]

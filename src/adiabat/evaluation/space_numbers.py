@@ -55,14 +55,7 @@ FORMULAS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Unit vectors of one model.
-
-    Attributes:
-        queries: Of the sample.
-        positives: Of each query.
-        documents: Of the store, at random.
-        nearest: Cosine of each query to its nearest document in the whole store.
-    """
+    """Unit vectors of one model; `nearest` is the cosine of each query to its nearest document in the whole store."""
 
     queries: Float[np.ndarray, "n e"]
     positives: Float[np.ndarray, "n e"]
@@ -76,16 +69,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class SpaceResampling:
-    """Random choices that both models share.
-
-    Attributes:
-        clusters: Of each query and its positive, from 0; queries of one cluster are drawn together.
-        documents: Number of documents, each drawn by itself.
-        pairs: Of queries, at random.
-        folds: Of each query and its positive.
-        resamples: Number of resamples.
-        seed: Of the draws.
-    """
+    """Random choices that both models share; queries of one cluster are drawn together, and documents each alone."""
 
     clusters: Int[np.ndarray, " n"]
     documents: int

@@ -73,15 +73,7 @@ def evaluate_suite(
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """Scoring of models on tasks, one after the other.
-
-    Attributes:
-        tasks: To score.
-        corpora: Document vectors.
-        counts: Scores computed and reused.
-        versions: Of packages and the device, stored with scores.
-        watch: Progress.
-    """
+    """Scoring of models on tasks, one after the other; `versions` are stored with the scores."""
 
     tasks: Sequence[LoadedTask]
     corpora: CorpusStores

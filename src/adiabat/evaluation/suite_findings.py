@@ -34,10 +34,9 @@ from adiabat.results.suite_result import (
     by_kind,
     equal_values,
 )
-from adiabat.stats.language_grid_stats import compare_grids
 from adiabat.stats.paired import changes_over_runs
 from adiabat.stats.samples import GridSample, Sample, TaskScores
-from adiabat.stats.significance import benjamini_hochberg
+from adiabat.stats.significance import benjamini_hochberg, compare_grids
 from adiabat.stats.statistics import value_of
 
 UNITS_SHOWN = 40
@@ -51,12 +50,7 @@ VERDICTS: tuple[Verdict, ...] = ("better", "no evidence", "worse")
 
 @dataclass(frozen=True, slots=True)
 class ModelScores:
-    """Scores of one model in its runs, which differ in their seed alone.
-
-    Attributes:
-        model: The model.
-        runs: For each run, its scores by the name of the task.
-    """
+    """Scores of one model by the name of the task, for each of its runs, which differ in their seed alone."""
 
     model: SuiteModel
     runs: Sequence[Mapping[str, TaskScores]]

@@ -61,11 +61,7 @@ class System:
 class BM25System:
     """BM25 over a corpus, with its documents by id and by text as in a store.
 
-    Attributes:
-        index: Of the corpus.
-        doc_ids: By row.
-        text_ids: `text_id` of each document, by row; empty where documents are named by id alone.
-        read: Reads the corpus again, because the index keeps no texts; None where that is impossible.
+    `text_ids` are empty where documents are named by id alone. `read` reads the corpus again, because the index keeps no texts.
     """
 
     index: BM25Index
@@ -175,12 +171,7 @@ def _misfit(other: Store, store: Store, fits: bool, baseline: DualEncoder) -> st
 
 @dataclass(frozen=True, slots=True)
 class IdenticalDocuments:
-    """Documents that are queries themselves, left out of the ranking of that query.
-
-    Attributes:
-        rows: Of each query, at most one.
-        notes: How many, and how many share an id with a query but not its text.
-    """
+    """Documents that are queries themselves, at most one row for each query; they are left out of the ranking of that query."""
 
     rows: Ragged
     notes: list[str]

@@ -62,15 +62,7 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class LoadedTask:
-    """One task, read and checked.
-
-    Attributes:
-        name: Unique among the tasks.
-        source: Path or name of its data.
-        sha256: Of its data and settings.
-        score: Scores a model on it.
-        lexical: Whether BM25 can do it.
-    """
+    """One task, read and checked; `sha256` is of its data and settings, and BM25 can do it where `lexical` is true."""
 
     name: str
     source: str

@@ -25,9 +25,9 @@ from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
 from adiabat.results.drift_judgement import Drift
 from adiabat.results.sweep_result import TaskOutcome
-from adiabat.stats.language_grid_stats import compare_grids
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import TaskScores
+from adiabat.stats.significance import compare_grids
 from adiabat.store.vector_store import Store
 
 OTHERWISE = "untuned, written otherwise"

@@ -13,12 +13,9 @@ from adiabat.stats.statistics import members_of, value_of
 
 @dataclass(frozen=True, slots=True)
 class Replicates:
-    """Values of both models: as they are, on resamples, or without single units.
+    """Values of both models, of each run: as they are, on resamples, or without single units.
 
-    Attributes:
-        after: Of each run of the model under test.
-        before: Of each run of the other; without a column where there is no other.
-        difference: Mean of the runs after, less that of the runs before; 0 where there is no other.
+    `before` has no column, and `difference` of the means over runs is 0, where there is no other model.
     """
 
     after: Float[np.ndarray, "r s"]
@@ -33,12 +30,7 @@ class Replicates:
 
 @dataclass(frozen=True, slots=True)
 class PairedMeasure:
-    """One measure of a model and of its baseline, on the same units.
-
-    Attributes:
-        after: Of the model under test, one sample for each run.
-        before: Of the baseline, one for each run; empty without a baseline.
-    """
+    """One measure of a model and of its baseline on the same units, one sample for each run; `before` is empty without a baseline."""
 
     after: tuple[Sample, ...]
     before: tuple[Sample, ...]

@@ -57,15 +57,7 @@ def discordant_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndar
 def pnd_shares(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> Float[np.ndarray, " q"]:
     """Each query's discrepancy, ``errors / pairs``; 0 for a query that has no pairs (which no mean may count).
 
-    Args:
-        errors: Pairs whose positive is not strictly closer, per query.
-        pairs: Pairs compared, per query.
-
-    Returns:
-        One share per query, in [0, 1].
-
-    Raises:
-        ValueError: If a query has fewer pairs than errors.
+    A query with fewer pairs than errors is a `ValueError`.
     """
     impossible = np.flatnonzero((errors < 0) | (errors > pairs))
     if impossible.size:
@@ -76,12 +68,7 @@ def pnd_shares(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> F
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """Pairs of a positive and another document of every query.
-
-    Attributes:
-        errors: Pairs whose positive is not strictly closer.
-        pairs: Pairs compared.
-    """
+    """Pairs of a positive and another document of every query, and those whose positive is not strictly closer (`errors`)."""
 
     errors: Int[np.ndarray, " q"]
     pairs: Int[np.ndarray, " q"]
@@ -109,22 +96,9 @@ def improvement(before: float, after: float, *, lower_is_better: bool) -> float 
 
 
 def pessimistic_run(run: Mapping[str, Mapping[str, float]], qrels: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float]]:
-    """Replace scores by strictly decreasing ones that rank tied documents from the least to the most relevant.
+    """Replace scores by ``n, n - 1, ..., 1`` that rank tied documents from the least to the most relevant; a NaN is a `ValueError`.
 
-    Evaluation programs break ties by document id and compare 32-bit floats; such a run leaves them no tie.
-
-    Args:
-        run: Score of each retrieved document, per query id; higher is closer.
-        qrels: Grade of each judged document, per query id; an unjudged document has grade 0.
-
-    Returns:
-        For each query of `run`, the same documents, best first, scored ``n, n - 1, ..., 1``.
-
-    Raises:
-        ValueError: If a score is NaN.
-
-    Reference:
-        Vasilyev et al. 2024; ties count as errors.
+    Evaluation programs break ties by document id and compare 32-bit floats; such a run leaves them no tie. Unjudged documents have grade 0.
     """
     ranked: dict[str, dict[str, float]] = {}
     for query_id, scores in run.items():
@@ -137,16 +111,9 @@ def pessimistic_run(run: Mapping[str, Mapping[str, float]], qrels: Mapping[str, 
 
 
 def trec_eval_run(run: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Replace scores by strictly decreasing ones in trec_eval's order: by score in 32 bits, of equal scores the later id first.
+    """Replace scores by ``n, n - 1, ..., 1`` in trec_eval's order: by score in 32 bits, of equal scores the later id first.
 
-    Args:
-        run: Score of each retrieved document, per query id; higher is closer, none NaN.
-
-    Returns:
-        As `pessimistic_run`.
-
-    Reference:
-        ``comp_sim_docno`` in ``form_res_rels.c`` of trec_eval 9.
+    Reference: ``comp_sim_docno`` in ``form_res_rels.c`` of trec_eval 9.
     """
     ranked: dict[str, dict[str, float]] = {}
     for query_id, scores in run.items():
@@ -234,15 +201,9 @@ def largest_cutoff(measures: Sequence[str]) -> int:
 
 
 def require_relevant_only(measures: Sequence[str]) -> None:
-    """Refuse unknown measures, and those that depend on more than the ranks of relevant documents.
+    """Refuse, all in one `ConfigError`, unknown measures and those that depend on more than the ranks of relevant documents.
 
     ``Bpref``, ``infAP``, ``Judged`` and measures with ``judged_only=True`` or a gain for grade 0 depend on documents judged not relevant.
-
-    Args:
-        measures: Names as for `ranking_measures`.
-
-    Raises:
-        ConfigError: If there are any; all of them are listed.
     """
     known, faults = _told_apart(measures)
     faults += [

@@ -90,17 +90,10 @@ def _draw(generator: np.random.Generator, rows: int, units: int, members: list[I
 
 
 def jackknife(sample: Sample) -> Float[np.ndarray, " m"]:
-    """The sample's value without each of its units.
+    """The sample's value without each of its units, in the order of `jackknife_groups`; NaN where the rest has no value.
 
     Where that would take more than `MAX_JACKKNIFE` evaluations, several units of one group are left out at a time. The acceleration stays
-    the
-    same: third and second moments of the influences of independent units add up.
-
-    Args:
-        sample: With its units.
-
-    Returns:
-        Values in the order of `jackknife_groups`; NaN where the rest has no value.
+    the same: third and second moments of the influences of independent units add up.
     """
     if sample.statistic == "mean":
         return _means_without(sample)
@@ -274,11 +267,10 @@ def student_quantile(level: float, freedom: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RunEffect:
-    """How other runs would move the mean over the runs of a model, or a difference of two such means.
+    """How other runs would move the mean over the runs of a model, or a difference of two such means, in each resample.
 
-    Attributes:
-        shift: Movement in each resample, without `RunResamples.widening`.
-        variance: Share of the variance over unit resamples that comes from runs being better on other units.
+    `shift` is without `RunResamples.widening`. `variance` is the part of the variance over unit resamples that comes from runs being better
+    on other units.
     """
 
     shift: Float[np.ndarray, " r"]
@@ -293,10 +285,8 @@ class RunEffect:
 class RunResamples:
     """Runs drawn for each resample; measures of the same models share them.
 
-    Attributes:
-        runs: Number of runs of each model.
-        indices: Drawn deviations of the pool, as many as there are runs of models with several, the first model's first.
-        widening: Factor on what was drawn, ``sqrt(f / chi2_f)``.
+    `indices` are drawn deviations of the pool, as many as there are runs of models with several, the first model's first. `widening` is the
+    factor on what was drawn, ``sqrt(f / chi2_f)``.
     """
 
     runs: tuple[int, ...]
@@ -320,14 +310,9 @@ class RunResamples:
         return replace(unvaried, indices=indices, widening=widening)
 
     def effects(self, values: Sequence[Float[np.ndarray, "1 _"]], draws: Sequence[Float[np.ndarray, "r _"]]) -> list[RunEffect]:
-        """Effects of runs on one measure, one for each model.
+        """Effects of runs on one measure, one for each model; zero for a model of one run.
 
-        Args:
-            values: Value of each run, for each model.
-            draws: The same on each resample of the units.
-
-        Returns:
-            One effect for each model; zero for a model of one run.
+        `values` and `draws` hold, for each model, the value of each run on the data and on each resample of the units.
         """
         several = [i for i, count in enumerate(self.runs) if count > 1]
         effects = [RunEffect(np.zeros(len(self.widening)), 0.0) for _ in self.runs]

@@ -90,18 +90,10 @@ def ranking_bounds(measure: str) -> Bounds | None:
 
 @dataclass(frozen=True, slots=True)
 class GridSample:
-    """One comparison of a language grid, unit by unit in every cell; the value of a cell is the mean over its units.
+    """One comparison of a language grid, such as ``entailment-neutral`` or ``P@1``; the value of a cell is the mean over its units.
 
-    Attributes:
-        comparison: Such as ``entailment-neutral`` or ``P@1``.
-        similarity: As in `Sample.similarity`.
-        rows: Languages of the queries.
-        columns: Languages of the documents.
-        values: Scores; for a discrepancy over pairs of units its pseudo-values, whose mean it is.
-        lower_is_better: As in `Sample`.
-        errors: Where the values are of errors among as many trials in every cell: how many, so that the value of a cell is exactly
-            ``errors / total``.
-        total: Trials in each cell; 0 where `errors` is None.
+    `rows` are the languages of the queries, `columns` those of the documents. A discrepancy over pairs of units has its pseudo-values.
+    Where the values are of errors among `total` trials in every cell, `errors` counts them: the value of a cell is ``errors / total``.
     """
 
     comparison: str
@@ -125,8 +117,7 @@ class TrainingOverlap:
     Attributes:
         queries: Whether the job trained or validated on the unit's query, or for a language grid on one of its premises.
         relevant: Number of relevant documents of each unit.
-        documents: Number of them that answered a query of the job; None where the job knows texts and the store ids, or the other way
-            round.
+        documents: Number of them that answered a query of the job; None where one side knows texts and the other ids.
         unknown: Why there may be more; "" where there are none.
     """
 
@@ -157,18 +148,14 @@ class TaskScores:
     """One model on one task.
 
     Attributes:
-        task: Its name.
-        kind: What was asked.
         unit: What the units are, in the singular: ``query``, ``pair``.
         units: Their ids, each once; models measured on the same task have the same ones in the same order.
         samples: All over the same units; the first carries the verdict.
-        texts: Of each unit, for people to look at: a query, a pair with a line end between its texts; empty where there is none.
+        texts: Of each unit: a query, a pair with a line end between its texts; empty where there is none.
         documents: How many the queries were compared with; 0 where there is no corpus.
-        grids: Only for a grid, over the same units.
         facts: Further figures, such as ``out-of-vocabulary words``, by name.
-        notes: Plain sentences: what was left out, or needs saying.
-        trained: What of the units the job of the model was trained on; None where the model is of no job, or that is not counted.
-        ladder: Errors against the first listed negative of each unit, the second, ..., where all list as many; not kept on disk.
+        trained: Training data of the model's job among the units; None where the model is of no job, or that is not counted.
+        ladder: Errors against the first listed negative of each unit, the second, ..., where all list as many; not stored on disk.
     """
 
     task: str

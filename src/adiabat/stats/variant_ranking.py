@@ -29,12 +29,7 @@ Scores = Sequence[Float[np.ndarray, "_ _ _"]]
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Scores in each resample.
-
-    Attributes:
-        tasks: Of each candidate on each task.
-        plain: The same without the factor on deviations of runs; standard errors come from it.
-    """
+    """Scores of each candidate on each task in each resample; `plain` is without the factor on deviations of runs, for standard errors."""
 
     tasks: Float[np.ndarray, "r c t"]
     plain: Float[np.ndarray, "r c t"]
@@ -46,13 +41,9 @@ class Draws:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Differences of pairs with simultaneous intervals.
+    """Differences of pairs, the first less the second, with simultaneous intervals.
 
-    Attributes:
-        values: First of the pair less the second.
-        low: Lower ends.
-        high: Upper ends.
-        distinct: Where the interval lies beside zero, and enough queries differ.
+    `distinct` is true where the interval lies beside zero, and enough queries differ.
     """
 
     values: Float[np.ndarray, " p"]
@@ -131,13 +122,9 @@ def overall(scores: Scores) -> Float[np.ndarray, "c s"]:
 
 
 def run_deviation(scores: Scores) -> float | None:
-    """How much runs differ: ``sqrt(sum (x_cs - mean_c)^2 / (C (S - 1)))`` of overall scores.
+    """How much runs of trained candidates differ; None with one run of each.
 
-    Args:
-        scores: As for `draw`, of trained candidates alone.
-
-    Returns:
-        The pooled standard deviation of a run; None with one run of each.
+    ``sqrt(sum (x_cs - mean_c)^2 / (C (S - 1)))`` of the overall scores.
     """
     runs = overall(scores)
     candidates, seeds = runs.shape
