@@ -132,8 +132,8 @@ def test_rehearsed_texts_are_read_and_embedded_once(problem: Problem, monkeypatc
     context = TuningContext(problem.fresh, problem.store, str(problem.data))
     runs = [settings(problem, rehearsal={"weight": weight}) for weight in (1.0, 2.0)]
     context.require_possible(runs)
-    monkeypatch.setattr("adiabat.adiabatic.tuning_context.at_start", None)
-    monkeypatch.setattr("adiabat.adiabatic.tuning_context.read_probes", None)
+    monkeypatch.setattr("adiabat.adiabatic.regularization.at_start", None)
+    monkeypatch.setattr("adiabat.adiabatic.probes.read_probes", None)
     for one in runs:
         tower, _ = prepared_tower(context.model.query, one)
         assert context.objective(tower, one).rehearsal

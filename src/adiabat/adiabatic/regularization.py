@@ -3,10 +3,10 @@
 None of it is in the source, which has the rate and freezing alone; `adiabat sweep` compares them all (LOG.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -109,6 +109,9 @@ class Guard:
     limit: float | None = None
     noise: Mapping[str, float] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
+
+    measures: ClassVar[Sequence[str]] = MEASURES
+    """Of drift, in a look."""
 
     @classmethod
     def of(cls, section: GuardSection, probes: ProbeSet, model: DualEncoder, store: Store) -> Self:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from adiabat.adiabatic.negatives import Chooser, listed_negatives
-from adiabat.adiabatic.regularization import Guard, Look, Rehearsal
 from adiabat.config.training_choices import TripletTuning
 from adiabat.config.tuning import TuneSection
 from adiabat.core.ragged import Ragged
@@ -28,6 +27,9 @@ from adiabat.store.vector_store import Store
 from adiabat.training.flop_count import passed_parameters
 from adiabat.training.limits import Validation
 from adiabat.training.passes import Group, Passes
+
+if TYPE_CHECKING:
+    from adiabat.adiabatic.regularization import Guard, Rehearsal
 
 BLOCK_ROWS = 4_096
 """Documents that are scored at once."""
@@ -155,11 +157,11 @@ class StoredDocuments:
     choose: Chooser
     seed: int
     precision: Precision = "fp32"
-    rehearsal: Rehearsal | None = None
+    rehearsal: "Rehearsal | None" = None
     validation: AddressedSet
     validation_tokens: TokenTable
     loss_negatives: Ragged | None = None
-    guard: Guard | None = None
+    guard: "Guard | None" = None
 
     def __post_init__(self) -> None:
         self.passes = Passes(self.encoder, precision=self.precision)
@@ -226,10 +228,10 @@ class StoredDocuments:
         training = [module for module in self.encoder.modules() if module.training]
         self.encoder.eval()
         try:
-            drifted = self.guard.look(self.encoder) if self.guard else Look()
-            if not len(self.validation) and self.guard is not None:
-                drift = drifted.measures[self.guard.section.measure]
-                return Validation(loss=drift, errors=0, pairs=self.guard.probes, measures=drifted.measures, outside=drifted.outside)
+            look = self.guard.look(self.encoder) if self.guard else None
+            if not len(self.validation) and self.guard is not None and look is not None:
+                drift = look.measures[self.guard.section.measure]
+                return Validation(loss=drift, errors=0, pairs=self.guard.probes, measures=look.measures, outside=look.outside)
             queries = embed_all(self.encoder, self.validation_tokens, token_budget=VALIDATION_TOKENS)
         finally:
             for module in training:
@@ -241,9 +243,9 @@ class StoredDocuments:
                 for start in range(0, len(queries), VALIDATION_QUERIES)
             ),
             pairs=pairs_of(self.validation),
-            measures=drifted.measures,
+            measures=look.measures if look else {},
             # What is softened in the end may go where it will until then.
-            outside=None if self.guard and self.guard.section.action == "soften" else drifted.outside,
+            outside=look.outside if look and self.guard and self.guard.section.action != "soften" else None,
         )
 
     def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:

@@ -10,9 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adiabat.adiabatic.drift import MEASURES
 from adiabat.adiabatic.negatives import mined_negatives_note, short_lists_note
-from adiabat.adiabatic.regularization import l2_to_start, soften
 from adiabat.adiabatic.stored_loss import StoredDocuments, pairs_of
 from adiabat.adiabatic.tune_checks import RULES, require_ready
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower, trained_too
@@ -159,6 +157,8 @@ class TuningRun:
         guard, tower = self.objective.guard, self.objective.encoder
         if guard is None or guard.section.action != "soften":
             return merged_tower(tower), ""
+        from adiabat.adiabatic.regularization import soften
+
         softened = soften(tower, self.context.model.query.to(tower.device), guard)
         share = f"{softened.share:.1%}" if softened.share < 1 else "all"
         drift = f"a drift ({guard.section.measure}) of {softened.drift:.3g}"
@@ -230,6 +230,8 @@ def make_loop(
     trainable = [weights for weights in objective.module.parameters() if weights.requires_grad]
     optimizer = make_optimizer(section.optimizer, trainable, learning_rate=rate, weight_decay=section.weight_decay)
     if section.l2_to_start:
+        from adiabat.adiabatic.regularization import l2_to_start
+
         l2_to_start(optimizer, section.l2_to_start)
     return Loop(
         objective=objective,
@@ -291,7 +293,7 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
         layers=_layers(run, tower),
         notes=(*notes, *_notes(objective, run.settings)),
         total=run.settings.tune.max_epochs * run.settings.tune.batches_per_epoch,
-        measures=MEASURES if run.settings.guard is not None else (),
+        measures=() if objective.guard is None else objective.guard.measures,
     )
     return result_of(
         run.job,

@@ -6,14 +6,12 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 import torch
 
 from adiabat.adiabatic.negatives import negative_chooser
-from adiabat.adiabatic.probes import ProbeSet, read_probes
-from adiabat.adiabatic.regularization import Guard, Rehearsal, at_start, require_apart
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tune_checks import inputs_of
 from adiabat.config.training_choices import Method
@@ -29,11 +27,15 @@ from adiabat.models.device import device_of
 from adiabat.models.embedding_head import NAMES, STATED, Similarity
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import FreezeReport, freeze, frozen_parameters
+from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder, trainable_copy
 from adiabat.store.addressing import AddressedSet, address, sharing_answers
 from adiabat.store.search import search
-from adiabat.store.text_vectors import wordless
 from adiabat.store.vector_store import Store
+
+if TYPE_CHECKING:
+    from adiabat.adiabatic.probes import ProbeSet
+    from adiabat.adiabatic.regularization import Guard, Rehearsal
 
 Validated = tuple[AddressedSet, TokenTable]
 T = TypeVar("T")
@@ -109,8 +111,11 @@ class TuningContext:
         loss = section.loss.model_copy(update={"distance": self.distance(section)})
         return section.model_copy(update={"loss": loss})
 
-    def probes(self, source: str) -> ProbeSet:
+    def probes(self, source: str) -> "ProbeSet":
         """Texts that are rehearsed, or looked at."""
+        # Runs that neither watch drift nor rehearse texts load none of what does.
+        from adiabat.adiabatic.probes import read_probes
+
         return self._once(("probes", source), lambda: read_probes(source))
 
     def examples(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
@@ -132,6 +137,10 @@ class TuningContext:
 
     def _with_words(self, examples: AddressedSet) -> AddressedSet:
         """Queries of which the model knows a token: those of which a static one knows none have a vector of zeros, whatever is tuned."""
+        if not isinstance(self.model.query.backbone, StaticBackbone):
+            return examples
+        from adiabat.store.text_vectors import wordless
+
         left_out = wordless(self.model.query, examples.queries, side="query")
         if not left_out.any():
             return examples
@@ -181,22 +190,25 @@ class TuningContext:
             guard=self.guard(settings),
         )
 
-    def guard(self, settings: TuneSettings) -> Guard | None:
+    def guard(self, settings: TuneSettings) -> "Guard | None":
         """A watch over drift, where settings have one; equal sections share it."""
         section = settings.watched
         if section is None:
             return None
+        from adiabat.adiabatic.regularization import Guard
 
-        def look_at_start() -> Guard:
+        def look_at_start() -> "Guard":
             self.model.query.to(device_of(settings.run.device))
             return Guard.of(section, self.probes(section.probes), self.model, self.store_at(section.store))
 
         return self._once(("guard", section), look_at_start)
 
-    def _rehearsal(self, settings: TuneSettings) -> Rehearsal | None:
+    def _rehearsal(self, settings: TuneSettings) -> "Rehearsal | None":
         section = settings.rehearsal
         if section is None:
             return None
+        from adiabat.adiabatic.regularization import Rehearsal, at_start, require_apart
+
         source = section.texts
         texts = self.probes(source)
         if settings.watched is not None:
