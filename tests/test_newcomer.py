@@ -91,7 +91,8 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.package = folder / "src" / "adiabat"
         self.touched: list[str] = []
-        shutil.copytree(ROOT / "src" / "adiabat", self.package, ignore=shutil.ignore_patterns("__pycache__"))
+        # With what is compiled already: to compile all of the package takes longer than the commands.
+        shutil.copytree(ROOT / "src" / "adiabat", self.package)
 
     def append(self, module: str, code: str) -> None:
         """Add code at the end of a module."""
