@@ -13,10 +13,16 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, SparseEncoder
 from tokenizers.processors import TemplateProcessing
 from transformers import (
+    BartConfig,
+    BartModel,
     BertConfig,
     BertForMaskedLM,
     BertForSequenceClassification,
     BertForTokenClassification,
+    FNetConfig,
+    FNetModel,
+    ViTConfig,
+    ViTModel,
 )
 
 from adiabat.core.errors import AdiabatError
@@ -124,6 +130,7 @@ def route_outside(folder: Path) -> None:
     write(folder, "router_config.json", record)
 
 
+HALVES = {f"{half}_{size}": 4 for half in ("encoder", "decoder") for size in ("attention_heads", "ffn_dim")}
 WEIGHTS_OUTSIDE: dict[str, dict[str, object]] = {
     "model.safetensors.index.json": {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": "../elsewhere.safetensors"}},
     "config.json": {"model_type": "bert", "transformers_weights": "/etc/elsewhere.safetensors"},
@@ -139,6 +146,18 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a tagger": (
         lambda folder: saved(BertForTokenClassification(BertConfig(**SIZES)), folder),
         r"got BertForTokenClassification, a tagger",
+    ),
+    "a model that mixes padding in": (
+        lambda folder: saved(FNetModel(FNetConfig(**SIZES)), folder),
+        "type fnet, whose vectors change with padding",
+    ),
+    "a model of images": (
+        lambda folder: saved(ViTModel(ViTConfig(**SIZES)), folder),
+        "turns token ids into token states, got one of type vit",
+    ),
+    "both halves": (
+        lambda folder: saved(BartModel(BartConfig(vocab_size=300, d_model=32, **HALVES)), folder),
+        "got both halves of type bart",
     ),
     "a cross-encoder": (cross_encoder, r"one vector, got a reranker \(cross-encoder\), which scores pairs of texts; choose another"),
     "a sparse encoder": (sparse_encoder, r"got a sparse encoder \(SPLADE\), which weighs the words"),

@@ -51,13 +51,6 @@ def test_a_text_is_the_mean_of_its_tokens():
     np.testing.assert_allclose(encode(static_encoder(table), ["cat cat dog"]), [[0.948683, 0.316228]], atol=1e-6)
 
 
-def test_a_text_alone_has_the_vector_that_it_has_among_others():
-    encoder = static_encoder()
-    together = encode(encoder, CORNERS)
-    for text, vector in zip(CORNERS, together, strict=True):
-        np.testing.assert_allclose(encode(encoder, [text])[0], vector, atol=1e-6)
-
-
 def test_a_text_without_tokens_is_zero_and_no_special_token_is_added():
     encoder = static_encoder()
     assert encoder.tokenize(["", "cat"], side="query") == [[len(WORDS)], [CAT]]

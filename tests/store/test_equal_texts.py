@@ -15,7 +15,7 @@ from adiabat.models.embedding_head import Similarity
 from adiabat.store import corpus_files as texts_module
 from adiabat.store.append import append_documents
 from adiabat.store.build import build_store
-from adiabat.store.corpus_files import DuplicateTexts, first_rows
+from adiabat.store.corpus_files import duplicate_texts, first_rows
 from adiabat.store.manifest import StoreDtype
 from adiabat.store.scoring import SIMILARITIES
 from adiabat.store.search import count_at_least, score_rows
@@ -92,16 +92,16 @@ def test_first_rows_are_those_of_a_list(tmp_path: Path, at_once: int, monkeypatc
     asked = ["c", "nowhere", "a", "a", "g"]
     assert first_rows(tmp_path / "hashes", hash_texts(asked)).tolist() == [TEXTS.index(text) if text in TEXTS else -1 for text in asked]
     assert first_rows(tmp_path / "hashes", hash_texts([])).tolist() == []
-    copies = DuplicateTexts.of(tmp_path / "hashes", after=None, offset=100)
+    rows, originals = duplicate_texts(tmp_path / "hashes", after=None, offset=100)
     again = [row for row, text in enumerate(TEXTS) if TEXTS.index(text) < row]
-    assert copies.rows.tolist() == [100 + row for row in again]
-    assert copies.originals.tolist() == [100 + TEXTS.index(TEXTS[row]) for row in again]
+    assert rows.tolist() == [100 + row for row in again]
+    assert originals.tolist() == [100 + TEXTS.index(TEXTS[row]) for row in again]
 
 
 def test_texts_whose_hashes_share_a_half_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "hashes").write_bytes(b"".join(half * 8 + other * 8 for half, other in ((b"x", b"1"), (b"x", b"2"), (b"x", b"1"))))
-    copies = DuplicateTexts.of(tmp_path / "hashes", after=None, offset=0)
-    assert (copies.rows.tolist(), copies.originals.tolist()) == ([2], [0])
+    rows, originals = duplicate_texts(tmp_path / "hashes", after=None, offset=0)
+    assert (rows.tolist(), originals.tolist()) == ([2], [0])
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)

@@ -1,9 +1,9 @@
 """Imports of each format, each way in which one can be faulty, and imports that were killed or ran out of disk."""
 
+import errno
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -190,7 +190,11 @@ def many(value: float) -> np.ndarray:
 ENCODED: dict[str, Any] = {"documents": DOCUMENTS, "encoder": FakeEncoder()}
 REFUSED: list[tuple[np.ndarray | None, dict[str, Any], str]] = [
     (None, {"documents": DOCUMENTS[:4] + DOCUMENTS[6:]}, 'got none for 2 ids: "e"; "f"; add them, or import without texts'),
-    (None, {"documents": DOCUMENTS * 3}, 'got 14 repeats: "a" again; "ב" again;.* and 4 more; remove the repeats'),
+    (
+        None,
+        {"documents": DOCUMENTS * 3},
+        'documents: .* must be unique, got 7 ids: "a" 3 times; "ב" 3 times;.*; remove or rename the repeats',
+    ),
     (fifth_times(-1), ENCODED, 'got -1.0000 for "e"'),
     (fifth_times(0.98), ENCODED, r'got 0.9[78]\d* instead of 1 for "e".*encoder\.normalize=false'),
     (fifth_times(1.02), ENCODED, r'got 1.0[12]\d* instead of 1 for "e".*encoder\.normalize=false'),
@@ -369,14 +373,10 @@ def test_a_killed_import_can_be_run_again_as_advised(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_with_texts_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    connect = sqlite3.connect
+    def full(*unused: object, **also_unused: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    def small(path: Path) -> sqlite3.Connection:
-        base = connect(path)
-        base.execute("PRAGMA max_page_count = 3")
-        return base
-
-    monkeypatch.setattr(imports_module.sqlite3, "connect", small)
+    monkeypatch.setattr(imports_module, "write_corpus", full)
     with pytest.raises(StoreError, match="the disk must have room for the store, it is full; free some and run the same command"):
-        imported(tmp_path, documents=[Document(doc_id, "x" * 4000) for doc_id in IDS])
+        imported(tmp_path, documents=DOCUMENTS)
     assert names(tmp_path) == ["v.npy"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adiabat.store.embedding_cache import EmbeddingCache
+from adiabat.store.text_vectors import EmbeddingCache
 
 
 def kept_at(place: Path, *, rows: int = 4) -> EmbeddingCache:

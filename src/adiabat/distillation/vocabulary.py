@@ -28,7 +28,7 @@ from adiabat.models.device import Precision
 from adiabat.models.embedding_head import Pooling
 from adiabat.models.encoder import Encoder
 from adiabat.store.analysers import SPACELESS
-from adiabat.store.embedding_cache import EmbeddingCache
+from adiabat.store.text_vectors import EmbeddingCache
 
 TokenPooling = Literal["mean", "token", "first", "last"]
 """``mean``: over the token and the special tokens around it; ``token``: over the token's own states; ``first`` and ``last``: the state of

@@ -21,7 +21,7 @@ from adiabat.models.device import Precision
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder
 from adiabat.store.addressing import rows_of_entries
-from adiabat.store.embedding_cache import EmbeddingCache
+from adiabat.store.text_vectors import EmbeddingCache
 from adiabat.store.vector_store import Store
 from adiabat.training.flop_count import operations_of
 from adiabat.training.passes import Group, Passes

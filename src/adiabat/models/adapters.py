@@ -10,7 +10,6 @@ Reference:
 import copy
 import math
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -67,7 +66,16 @@ def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None
     if hasattr(backbone, "peft_config"):
         raise ModelError("backbone must be without adapters, got one that has some; merge them first")
     layers = _require_layers(backbone)
-    _check_lora(rank, alpha, layers)
+    if rank < 1:
+        raise ConfigError(f"rank must be >= 1, got {rank}; 32 to 128 is right nearly everywhere")
+    if alpha is not None and not 0 < alpha < math.inf:
+        raise ConfigError(f"alpha must be > 0, got {alpha}; leave it out for one that equals the rank")
+    narrowest = min(layers, key=lambda name: min(layers[name].weight.shape))
+    widths = tuple(layers[narrowest].weight.shape)
+    if rank > min(widths):
+        raise ConfigError(
+            f"rank must be <= {min(widths)}, the smaller width of {narrowest} ({widths[0]} by {widths[1]}), got {rank}; lower it"
+        )
     from peft import LoraConfig, inject_adapter_in_model  # takes 0.4 s
 
     transposed = any(isinstance(layer, Conv1D) for layer in layers.values())
@@ -137,16 +145,3 @@ def _require_layers(backbone: PreTrainedModel) -> dict[str, nn.Linear | Conv1D]:
         kind = backbone.config.model_type
         raise ModelError(f"method must be full for a backbone without dense layers, got one of type {kind}; train the whole of it")
     return layers
-
-
-def _check_lora(rank: int, alpha: float | None, layers: Mapping[str, nn.Linear | Conv1D]) -> None:
-    if rank < 1:
-        raise ConfigError(f"rank must be >= 1, got {rank}; 32 to 128 is right nearly everywhere")
-    if alpha is not None and not 0 < alpha < math.inf:
-        raise ConfigError(f"alpha must be > 0, got {alpha}; leave it out for one that equals the rank")
-    narrowest = min(layers, key=lambda name: min(layers[name].weight.shape))
-    widths = tuple(layers[narrowest].weight.shape)
-    if rank > min(widths):
-        raise ConfigError(
-            f"rank must be <= {min(widths)}, the smaller width of {narrowest} ({widths[0]} by {widths[1]}), got {rank}; lower it"
-        )

@@ -164,10 +164,7 @@ class Encoder(nn.Module):
         """Embed texts, in their order, without gradients and with dropout off.
 
         Each distinct text is embedded once, because the last bits of a vector depend on the batch. Texts are sorted by length, so that
-        batches of about `token_budget` tokens hold little padding.
-
-        Args:
-            token_budget: Tokens per forward pass, padding counted; None chooses by device.
+        batches of about `token_budget` tokens, padding counted, hold little of it; None chooses by device.
         """
         distinct, rows = distinct_texts(texts)
         return self._embedded(self._source(distinct, side), precision, token_budget, on_progress)[rows]

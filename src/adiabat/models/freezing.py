@@ -108,11 +108,7 @@ _BlockPattern = tuple[int | slice, Part | None]
 
 
 def frozen_parameters(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) -> list[str]:
-    """Names, in the model's order, of the parameters that any of the patterns matches; changes nothing.
-
-    Args:
-        alone: Whether something must be left to train: ModelError where nothing is.
-    """
+    """Names, in the model's order, of the parameters that any of the patterns matches; with `alone`, something must be left to train."""
     check_patterns(patterns)
     first: dict[int, str] = {}
     # Every name of every parameter to its first name: a tied table has several.

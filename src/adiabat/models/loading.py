@@ -197,11 +197,7 @@ def _overridden(encoder: Encoder, settings: Overrides, pad_token: str | None) ->
 
 
 def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
-    """The directory of a model; any other name is fetched from the hub (configuration, tokenizer and safetensors only).
-
-    Args:
-        trust: Whether pickled weights and Python files are fetched too; None fetches neither.
-    """
+    """The directory of a model; any other name is fetched from the hub: configuration, tokenizer, safetensors, and what is trusted."""
     folder = Path(name)
     if folder.is_dir():
         return folder

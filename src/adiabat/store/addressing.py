@@ -1,6 +1,6 @@
 """From examples to rows of a store: the stored vector of each positive and negative, and the documents that are missing."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -102,17 +102,19 @@ def address(
         missing: Whether a document that the store lacks is an error, or is dropped with a note.
         merge_equal: Whether entries of equal query text become one query.
     """
-    rows = _rows_of(examples, store)
-    absent = _absent(examples, rows)
+    entries = list(dict.fromkeys(chain.from_iterable((*example.positives, *example.negatives) for example in examples.examples)))
+    rows = rows_of_entries(entries, store, ids_alone=examples.holds_texts is False)
+    row_of = dict(zip(entries, rows.tolist(), strict=True))
+    absent = _absent(examples, row_of)
     if absent and missing == "error":
         raise DataError(
             f"{examples.name}: every document must be in the store {store.path}, it lacks {several(absent, of='documents')}; "
             "embed them (adiabat embed, or --append to the store), or set data.missing = drop"
         )
-    addressed = _pack(examples, rows, absent)
+    addressed = _pack(examples, row_of, absent)
     addressed = _merged(addressed) if merge_equal else sharing_answers(addressed)[0]
     if merge_equal and not absent and len(addressed) == len(examples):
-        addressed = replace(addressed, negative_columns=_negative_columns(examples, rows))
+        addressed = replace(addressed, negative_columns=_negative_columns(examples, row_of))
     if not len(addressed):
         raise DataError(
             f"{examples.name}: at least one query must have a positive document in the store {store.path}, got none; "
@@ -174,15 +176,6 @@ def _joined(lists: Ragged, rows: Sequence[int]) -> list[int]:
     return [entry for row in rows for entry in lists[row].tolist()]
 
 
-def _rows_of(examples: ExampleSet, store: Addresses) -> Int[np.ndarray, " documents"]:
-    """Rows of all positives and negatives, example by example; -1 for a missing document."""
-    entries = list(chain.from_iterable((*example.positives, *example.negatives) for example in examples.examples))
-    distinct = list(dict.fromkeys(entries))
-    rows = rows_of_entries(distinct, store, ids_alone=examples.holds_texts is False)
-    row_of = dict(zip(distinct, rows.tolist(), strict=True))
-    return np.fromiter((row_of[entry] for entry in entries), dtype=np.int64, count=len(entries))
-
-
 def rows_of_entries(entries: list[str], store: Addresses, *, ids_alone: bool = False) -> Int[np.ndarray, " entries"]:
     """Find documents in a store by their id, by the hash of their text, or by their text; -1 for a missing document."""
     rows = store.rows(entries)
@@ -198,35 +191,29 @@ def rows_of_entries(entries: list[str], store: Addresses, *, ids_alone: bool = F
     return rows
 
 
-def _absent(examples: ExampleSet, rows: Int[np.ndarray, " documents"]) -> list[str]:
+def _absent(examples: ExampleSet, row_of: Mapping[str, int]) -> list[str]:
     """Each missing document once, with the line that first names it."""
     phrases: dict[str, str] = {}
-    position = 0
-    for example in examples.examples:
+    for example in examples.examples if min(row_of.values(), default=0) < 0 else ():
         for entry in (*example.positives, *example.negatives):
-            if rows[position] < 0 and entry not in phrases:
-                phrases[entry] = f"{example.location or examples.name}: {cut(entry, limit=SHOWN_CHARACTERS)!r}"
-            position += 1
+            if row_of[entry] < 0:
+                phrases.setdefault(entry, f"{example.location or examples.name}: {cut(entry, limit=SHOWN_CHARACTERS)!r}")
     return list(phrases.values())
 
 
-def _pack(examples: ExampleSet, rows: Int[np.ndarray, " documents"], absent: Sequence[str]) -> AddressedSet:
-    """Cut the flat rows into positives and negatives per query, without missing documents, and queries without a positive."""
+def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: Sequence[str]) -> AddressedSet:
+    """Rows of positives and negatives per query, without missing documents, and without queries that have no positive."""
     ids, queries, positives, grades, negatives = [], [], [], [], []
-    position = 0
-    flat = rows.tolist()
     for example in examples.examples:
-        middle, end = position + len(example.positives), position + len(example.positives) + len(example.negatives)
-        graded = _graded(flat[position:middle], example.grades or (1,) * len(example.positives))
-        irrelevant = [row for row in dict.fromkeys(flat[middle:end]) if row >= 0 and row not in graded]
-        position = end
+        graded = _graded([row_of[entry] for entry in example.positives], example.grades or (1,) * len(example.positives))
         if not graded:
             continue
         ids.append(example.query_id)
         queries.append(example.query)
         positives.append(list(graded))
         grades.append(list(graded.values()))
-        negatives.append(irrelevant)
+        irrelevant = dict.fromkeys(row_of[entry] for entry in example.negatives)
+        negatives.append([row for row in irrelevant if row >= 0 and row not in graded])
     notes: tuple[str, ...] = ()
     if absent:
         documents, dropped = f"{len(absent):,} document{'' if len(absent) == 1 else 's'}", len(examples) - len(queries)
@@ -236,14 +223,13 @@ def _pack(examples: ExampleSet, rows: Int[np.ndarray, " documents"], absent: Seq
     return replace(addressed, is_judged=examples.is_judged)
 
 
-def _negative_columns(examples: ExampleSet, rows: Int[np.ndarray, " documents"]) -> Int[np.ndarray, "q d"] | None:
-    """Rows of the listed negatives, where all queries list as many."""
+def _negative_columns(examples: ExampleSet, row_of: Mapping[str, int]) -> Int[np.ndarray, "q d"] | None:
+    """Rows of the listed negatives, where all queries have one positive and list as many."""
     sizes = {(len(example.positives), len(example.negatives)) for example in examples.examples}
-    if examples.is_judged or len(sizes) > 1:
+    positives, negatives = next(iter(sizes))
+    if examples.is_judged or len(sizes) > 1 or positives != 1 or not 2 <= negatives <= MAX_NEGATIVE_COLUMNS:
         return None
-    positives, negatives = sizes.pop()
-    # Each example has one positive, then its negatives.
-    return rows.reshape(len(examples), -1)[:, 1:] if positives == 1 and 2 <= negatives <= MAX_NEGATIVE_COLUMNS else None
+    return np.array([[row_of[entry] for entry in example.negatives] for example in examples.examples])
 
 
 def _graded(rows: Sequence[int], grades: Sequence[int]) -> dict[int, int]:

@@ -70,8 +70,6 @@ def append_documents(
     store until this function or `finish_append` has completed it.
     """
     folder = Path(path)
-    if chunk_size < 1:
-        raise StoreError(f"chunk_size must be at least 1, got {chunk_size}")
     completed = finish_append(folder)
     # Outside of the lock, because hashing the weights of a large model takes seconds.
     fingerprint = encoder.fingerprint("document")
@@ -149,11 +147,13 @@ def _merge(store: Store, staging: Staging, source: str) -> None:
     """Write the longer ids, texts, hashes, index and manifest into the staging folder."""
     merged = staging.folder / MERGED
     merged.mkdir()
-    ids, hashes = _merge_column(store.path, staging.folder, merged, ID_FILE, "doc_id", ID_BATCH)
-    files = {ID_FILE: ids, INDEX_FILE: IdIndex.write(merged / INDEX_FILE, hashes), HASH_FILE: _merge_hashes(store, staging, merged)}
+    folders = store.path, staging.folder, merged
+    ids = _merge_column(*folders, ID_FILE, "doc_id", ID_BATCH)
+    index = IdIndex.write(merged / INDEX_FILE, np.concatenate([hash_ids(names) for names in StringColumn(merged / ID_FILE).slices()]))
+    files = {ID_FILE: ids, INDEX_FILE: index, HASH_FILE: _merge_hashes(*folders)}
     corpus = None
     if store.has_texts:
-        files[TEXT_FILE], _ = _merge_column(store.path, staging.folder, merged, TEXT_FILE, "text", TEXT_BATCH)
+        files[TEXT_FILE] = _merge_column(*folders, TEXT_FILE, "text", TEXT_BATCH)
         ids_and_texts = zip(StringColumn(merged / ID_FILE), StringColumn(merged / TEXT_FILE), strict=True)
         corpus = digest_documents(Document(doc_id, text) for doc_id, text in ids_and_texts)
     old = hash_of_vectors(store.path / VECTOR_FILE, store.count * store.manifest.row_bytes)
@@ -169,22 +169,19 @@ def _merge(store: Store, staging: Staging, source: str) -> None:
     ).write(merged)
 
 
-def _merge_column(store: Path, staging: Path, merged: Path, file: str, name: str, batch_rows: int) -> tuple[Digest, np.ndarray]:
-    """Write old strings, then new ones; the digest of the file, and the hashes of the strings (of use for ids only)."""
-    hashes = []
+def _merge_column(store: Path, staging: Path, merged: Path, file: str, name: str, batch_rows: int) -> Digest:
+    """Write old strings, then new ones."""
     with StringColumnWriter(merged / file, name=name, batch_rows=batch_rows) as writer:
         for strings in chain(StringColumn(store / file).slices(), StringColumn(staging / file).slices()):
             writer.extend(strings)
-            hashes.append(hash_ids(strings))
-    return writer.digest, np.concatenate(hashes)
+    return writer.digest
 
 
-def _merge_hashes(store: Store, staging: Staging, merged: Path) -> Digest:
+def _merge_hashes(store: Path, staging: Path, merged: Path) -> Digest:
     with DigestedFile(merged / HASH_FILE) as writer:
-        for folder in (store.path, staging.folder):
+        for folder in (store, staging):
             with (folder / HASH_FILE).open("rb") as file:
-                while block := file.read(COPY_BYTES):
-                    writer.write(block)
+                shutil.copyfileobj(file, writer, COPY_BYTES)
         writer.sync()
     return writer.digest
 

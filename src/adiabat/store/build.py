@@ -16,10 +16,9 @@ from adiabat.core.files import is_store, read_json, sole_writer, write_json
 from adiabat.core.provenance import now
 from adiabat.data.records import Document, Side
 from adiabat.models.fingerprint import Fingerprint
-from adiabat.store.corpus_files import DuplicateTexts, StringColumn, digest_documents, write_corpus
+from adiabat.store.corpus_files import StringColumn, digest_documents, duplicate_texts, write_corpus
 from adiabat.store.manifest import (
     DISK_FULL,
-    DTYPES,
     HASH_FILE,
     ID_FILE,
     LONGEST,
@@ -155,7 +154,7 @@ class Staging:
         file = self.folder / VECTOR_FILE
         with VectorFile(file, dtype=state.dtype, width=encoder.width, rows=state.encoded, sha256=state.sha256) as vectors:
             before, offset = (None, 0) if store is None else (store.path / HASH_FILE, store.count)
-            duplicates = DuplicateTexts.of(self.folder / HASH_FILE, after=before, offset=offset)
+            duplicates = duplicate_texts(self.folder / HASH_FILE, after=before, offset=offset)
             for texts in _chunks(StringColumn(self.folder / TEXT_FILE), state.encoded, state.chunk_size):
                 vectors.append(self._next_rows(texts, encoder, vectors, store, duplicates))
                 # Vectors are on disk before the state counts them.
@@ -165,12 +164,18 @@ class Staging:
         return self.state.encoded - state.encoded
 
     def _next_rows(
-        self, texts: list[str], encoder: DocumentEncoder, vectors: VectorFile, store: Store | None, duplicates: DuplicateTexts
+        self,
+        texts: list[str],
+        encoder: DocumentEncoder,
+        vectors: VectorFile,
+        store: Store | None,
+        duplicates: tuple[Int64[np.ndarray, " d"], Int64[np.ndarray, " d"]],
     ) -> Float[np.ndarray, "n e"]:
         """Vectors of the next documents, as they are to be stored: encoded, or copied from an earlier row of equal text."""
         offset = 0 if store is None else store.count
         start = offset + vectors.rows
-        rows, originals = duplicates.between(start, start + len(texts))
+        inside = slice(*np.searchsorted(duplicates[0], [start, start + len(texts)]))
+        rows, originals = duplicates[0][inside], duplicates[1][inside]
         new = np.setdiff1d(np.arange(len(texts)), rows - start)
         block = np.empty((len(texts), encoder.width), dtype=self.state.dtype)
         if len(new):
@@ -272,15 +277,8 @@ def build_store(
     """Encode a corpus into a store.
 
     An interrupted call leaves ``<out>.building``. The same call resumes from its last whole chunk, and writes the bytes of a call that ran
-    through. A finished store of the same encoder and corpus is returned as it is.
-
-    Args:
-        out: Directory of the store; must not exist, be empty, or be the store of an earlier call.
+    through. A finished store of the same encoder and corpus is returned as it is; any other content of `out` is refused.
     """
-    if dtype not in DTYPES:
-        raise StoreError(f"dtype must be float16 or float32, got {dtype}")
-    if chunk_size < 1:
-        raise StoreError(f"chunk_size must be at least 1, got {chunk_size}")
     target, fingerprint = Path(out), encoder.fingerprint("document")
     if is_store(target):
         return _finished(target, fingerprint, dtype, documents, keep_texts, source)

@@ -86,46 +86,31 @@ def write_corpus(documents: Iterable[Document], folder: Path, *, source: str) ->
     return CorpusFiles(digest.hexdigest(), len(hashes), files)
 
 
-@dataclass(frozen=True, slots=True)
-class DuplicateTexts:
-    """Documents whose text an earlier document has.
+def duplicate_texts(path: Path, *, after: Path | None, offset: int) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
+    """Documents of a corpus whose text stands before them, in the corpus or in the store that it is to follow.
 
-    Attributes:
-        rows: Of them, ascending.
-        originals: For each, the first row with its text.
+    Memory is 16 bytes a text of the corpus, and as much again while they are sorted.
+
+    Args:
+        path: Hashes of the texts of the corpus.
+        after: Hashes of the texts of the store; None for none.
+        offset: Documents of the store, which come before those of the corpus.
+
+    Returns:
+        Their rows, ascending, and for each the first row with its text.
     """
-
-    rows: Int64[np.ndarray, " copies"]
-    originals: Int64[np.ndarray, " copies"]
-
-    @classmethod
-    def of(cls, path: Path, *, after: Path | None, offset: int) -> "DuplicateTexts":
-        """Find the documents of a corpus whose text stands before them: in the corpus, or in the store that it is to follow.
-
-        Memory is 16 bytes a text of the corpus, and as much again while they are sorted.
-
-        Args:
-            path: Hashes of the texts of the corpus.
-            after: Hashes of the texts of the store; None for none.
-            offset: Documents of the store, which come before those of the corpus.
-        """
-        hashes = np.fromfile(path, dtype=f"S{HASH_BYTES}")
-        # Texts that differ rarely share 64 bits, and numbers sort sooner than bytes: the other half decides among few.
-        suspects = repeated_rows(hashes.view("<u8")[::2])
-        _, first, inverse = np.unique(hashes[suspects], return_index=True, return_inverse=True)
-        originals = np.full(len(hashes), -1, dtype=np.int64)
-        originals[suspects] = offset + suspects[first][inverse]
-        originals[originals == offset + np.arange(len(hashes))] = -1
-        if after is not None:
-            stored = first_rows(after, hashes)
-            originals = np.where(stored >= 0, stored, originals)
-        rows = np.flatnonzero(originals >= 0)
-        return cls(offset + rows, originals[rows])
-
-    def between(self, start: int, end: int) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
-        """Rows and originals of those among consecutive rows."""
-        inside = slice(*np.searchsorted(self.rows, [start, end]))
-        return self.rows[inside], self.originals[inside]
+    hashes = np.fromfile(path, dtype=f"S{HASH_BYTES}")
+    # Texts that differ rarely share 64 bits, and numbers sort sooner than bytes: the other half decides among few.
+    suspects = repeated_rows(hashes.view("<u8")[::2])
+    _, first, inverse = np.unique(hashes[suspects], return_index=True, return_inverse=True)
+    originals = np.full(len(hashes), -1, dtype=np.int64)
+    originals[suspects] = offset + suspects[first][inverse]
+    originals[originals == offset + np.arange(len(hashes))] = -1
+    if after is not None:
+        stored = first_rows(after, hashes)
+        originals = np.where(stored >= 0, stored, originals)
+    rows = np.flatnonzero(originals >= 0)
+    return offset + rows, originals[rows]
 
 
 def first_rows(path: Path, hashes: Hashes) -> Int64[np.ndarray, " n"]:

@@ -1,11 +1,8 @@
 """Stores from vectors that another program made."""
 
-import errno
 import os
 import shutil
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -17,9 +14,8 @@ from adiabat.core.provenance import now
 from adiabat.data.records import Document
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.store.build import DocumentEncoder, begin, finish, to_dtype, unusable_rows
-from adiabat.store.corpus_files import ID_BATCH, CorpusFiles, StringColumn, StringColumnWriter, invalid_unicode, write_corpus
+from adiabat.store.corpus_files import ID_BATCH, CorpusFiles, IdIndex, StringColumn, StringColumnWriter, invalid_unicode, write_corpus
 from adiabat.store.manifest import (
-    DTYPES,
     HASH_FILE,
     ID_FILE,
     INDEX_FILE,
@@ -39,7 +35,7 @@ NEEDED_COSINE = 0.999
 """Between an imported vector and the encoder's own: rounding to float16 or bfloat16 stays above it, another prompt or pooling does not."""
 LENGTH_TOLERANCE = 0.01
 """Of an imported vector's length, relative to the encoder's: rounding stays within it, vectors that were not normalised do not."""
-TEXT_TABLE = "texts.sqlite"
+TEXT_FOLDER = "documents"
 INCOMING_FILE = "ids.incoming"
 
 
@@ -69,10 +65,6 @@ def import_vectors(
         source: Name of the corpus, for the manifest; None takes the file's.
     """
     target = Path(out)
-    if dtype not in DTYPES:
-        raise StoreError(f"dtype must be float16 or float32, got {dtype}")
-    if sample < 1:
-        raise StoreError(f"sample must be at least 1, got {sample}")
     if is_store(target):
         raise StoreError(f"{target} must be empty, it is a store; choose another --out")
     opened = open_vectors(Path(vectors), block_rows=BLOCK_ROWS)
@@ -108,8 +100,9 @@ def _start_over(building: Path) -> None:
     """Clear the files of a killed import; refuse a folder of anything else."""
     state = building / STATE_FILE
     if state.exists() and "import" in read_json(state, remedy=f"remove the folder {building}", error=StoreError):
+        shutil.rmtree(building / TEXT_FOLDER, ignore_errors=True)
         # The state goes last: until then the folder says what it is.
-        for name in (VECTOR_FILE, ID_FILE, INCOMING_FILE, TEXT_FILE, HASH_FILE, INDEX_FILE, TEXT_TABLE, MANIFEST_FILE, STATE_FILE):
+        for name in (VECTOR_FILE, ID_FILE, INCOMING_FILE, TEXT_FILE, HASH_FILE, INDEX_FILE, MANIFEST_FILE, STATE_FILE):
             (building / name).unlink(missing_ok=True)
     strangers = [child.name for child in building.iterdir() if not child.name.startswith(f".{STATE_FILE}")]
     if strangers:
@@ -131,15 +124,30 @@ def _copy(
         raise StoreError(f"{name}: must hold at least one vector, got none")
     # The ids were first written unchecked; they are read from a file of another name while they are checked, written again and indexed.
     incoming = (building / ID_FILE).replace(building / INCOMING_FILE)
-    written = iter(StringColumn(incoming))
-    if documents is None:
-        corpus = write_corpus((Document(doc_id, "") for doc_id in written), building, source=name)
-    else:
-        with _TextTable(building / TEXT_TABLE) as table:
-            table.fill(documents)
-            corpus = write_corpus(table.documents(written), building, source=name)
+    column = StringColumn(incoming)
+    without_texts = (Document(doc_id, "") for doc_id in column)
+    imported = without_texts if documents is None else _with_texts(column, documents, building / TEXT_FOLDER)
+    corpus = write_corpus(imported, building, source=name)
     incoming.unlink()
+    shutil.rmtree(building / TEXT_FOLDER, ignore_errors=True)
     return sha256, corpus
+
+
+def _with_texts(ids: StringColumn, documents: Iterable[Document], folder: Path) -> Iterator[Document]:
+    """The documents of some ids, in their order; all documents go to the disk: they may come in any order, and not fit into memory."""
+    folder.mkdir()
+    write_corpus(documents, folder, source="documents")
+    texts, index = StringColumn(folder / TEXT_FILE), IdIndex(folder / INDEX_FILE, StringColumn(folder / ID_FILE))
+    missing = Faults()
+    for block in ids.slices():
+        rows = index.rows(block)
+        missing.extend(f'"{doc_id}"' for doc_id, row in zip(block, rows, strict=True) if row < 0)
+        if not missing.count:
+            yield from map(Document, block, texts.take(rows))
+    if missing.count:
+        raise StoreError(
+            f"documents must hold the text of every vector, got none for {missing.told('ids')}; add them, or import without texts"
+        )
 
 
 def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str] | None, dtype: StoreDtype, name: str) -> tuple[str, int]:
@@ -170,59 +178,6 @@ def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str]
             )
         file.commit()
         return file.sha256, file.rows
-
-
-_encoded = partial(str.encode, encoding="utf-8", errors="surrogatepass")
-
-
-class _TextTable:
-    """Texts by id, on disk: documents may come in another order than vectors, and need not fit into memory."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> "_TextTable":
-        self._path.unlink(missing_ok=True)
-        self._base = sqlite3.connect(self._path)
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self._base.close()
-        self._path.unlink(missing_ok=True)
-
-    def fill(self, documents: Iterable[Document]) -> None:
-        # The table is deleted after a crash, so it needs no journal.
-        self._execute("PRAGMA journal_mode = OFF")
-        self._execute("CREATE TABLE texts (doc_id BLOB PRIMARY KEY, text BLOB) WITHOUT ROWID")
-        repeated = Faults()
-        for document in documents:
-            values = _encoded(document.doc_id), _encoded(document.text)
-            if not self._execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", *values).rowcount:
-                repeated.add(f'"{document.doc_id}" again')
-        if repeated.count:
-            raise StoreError(f"documents: ids must be unique, got {repeated.told('repeats')}; remove the repeats")
-
-    def documents(self, ids: Iterator[str]) -> Iterator[Document]:
-        missing = Faults()
-        for doc_id in ids:
-            row = self._execute("SELECT text FROM texts WHERE doc_id = ?", _encoded(doc_id)).fetchone()
-            if row is None:
-                missing.add(f'"{doc_id}"')
-            else:
-                yield Document(doc_id, row[0].decode("utf-8", "surrogatepass"))
-        if missing.count:
-            raise StoreError(
-                f"documents must hold the text of every vector, got none for {missing.told('ids')}; add them, or import without texts"
-            )
-
-    def _execute(self, statement: str, *values: bytes) -> sqlite3.Cursor:
-        try:
-            return self._base.execute(statement, values)
-        except sqlite3.OperationalError as error:
-            # `plain_disk_errors` knows a full disk by its OSError.
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-                raise
-            raise OSError(errno.ENOSPC, str(error)) from error
 
 
 def _verified(encoder: DocumentEncoder, building: Path, sample: int, seed: int) -> Fingerprint:

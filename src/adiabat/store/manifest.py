@@ -41,7 +41,6 @@ SHORTEST, LONGEST = 1e-15, 1e15
 """Lengths of vectors whose squares and products neither vanish nor overflow in float32 (1e-38 to 3e38)."""
 
 StoreDtype = Literal["float16", "float32"]
-DTYPES: tuple[StoreDtype, ...] = ("float16", "float32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +166,7 @@ class VectorFile:
     """The vector file while it is written: rows are appended, and count once `commit` has returned."""
 
     def __init__(self, path: Path, *, dtype: StoreDtype, width: int, rows: int = 0, sha256: str | None = None) -> None:
-        """Open or create the file and cut it to its first `rows` rows.
-
-        Args:
-            sha256: That these rows must have; None where the caller has compared them.
-        """
+        """Open or create the file and cut it to its first `rows` rows, of this SHA-256; None where the caller has compared them."""
         self.rows = rows
         self._dtype, self._width = dtype, width
         self._row_bytes = width * np.dtype(dtype).itemsize

@@ -338,11 +338,7 @@ def hits_of(
     similarity: Similarity,
     characters: int | None = None,
 ) -> list[Hit]:
-    """The results of one query with ids and texts, best first; a text is "" where the store keeps none.
-
-    Args:
-        characters: Maximum of each text; None takes all.
-    """
+    """The results of one query with ids and the beginnings of texts, best first; a text is "" where the store keeps none."""
     rows = hits.rows[query][hits.rows[query] >= 0]
     texts = [text[:characters] for text in store.texts(rows)] if store.has_texts else [""] * len(rows)
     relevant: Bool[np.ndarray, " k"] = np.isin(rows, positives)
