@@ -52,7 +52,7 @@ def tune(
     data_path: str,
     out: Path,
     *,
-    settings: TuneSettings | None = None,
+    settings: TuneSettings,
     model_name: str,
     find_rate: RateSearch | None = None,
     resume: bool = False,
@@ -62,10 +62,8 @@ def tune(
     """Tune a query tower against a store, and leave a job directory: configuration, log, checkpoints, model, result and report.
 
     Args:
-        settings: None takes the default regime.
         find_rate: None where the rate is a number.
     """
-    settings = settings or TuneSettings()
     check_settings(settings)
     context = TuningContext(load_model, store_path, data_path, model_name)
     if note := require_ready(context.inputs, out, settings=settings, resume=resume):

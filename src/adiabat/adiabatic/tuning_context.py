@@ -172,8 +172,10 @@ class TuningContext:
     def objective(self, tower: Encoder, settings: TuneSettings, *, validated: bool = True) -> StoredDocuments:
         """What a run minimises; one that is not validated only shows how far it drifts."""
         (train, listed), section = self._usable(settings.data), self.compared(settings.tune)
-        empty = train.take(np.empty(0, dtype=np.int64)), TokenTable.of(tower, (), side="query")
-        validation, validation_tokens = self._validation(tower, settings) if validated else empty
+        if validated:
+            validation, validation_tokens = self._validation(tower, settings)
+        else:
+            validation, validation_tokens = train.take(np.empty(0, dtype=np.int64)), TokenTable.of(tower, (), side="query")
         return StoredDocuments(
             encoder=tower,
             store=self.store,
@@ -268,7 +270,10 @@ def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[Addre
     if settings.validation:
         listed = _read(settings.validation, settings.validation_split or settings.split, settings, store, usual="dev")
         train, validation = sharing_answers(everything, listed)
-        return train, _with_overlap_noted(validation, train)
+        if shared := trained_too(validation, train):
+            note = f"{shared:,} of {len(validation):,} validation queries are also trained on, so validation looks better than it is"
+            validation = replace(validation, notes=(*validation.notes, note))
+        return train, validation
     held_out = held_out_queries(everything.queries, settings.validation_fraction, settings.max_validation)
     trained_rows = np.setdiff1d(np.arange(len(everything)), held_out)
     if not len(held_out) or not len(trained_rows):
@@ -277,14 +282,6 @@ def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[Addre
             f"{len(everything)} held out; choose another fraction, or name a data.validation file"
         )
     return everything.take(trained_rows), everything.take(held_out)
-
-
-def _with_overlap_noted(validation: AddressedSet, train: AddressedSet) -> AddressedSet:
-    shared = trained_too(validation, train)
-    if not shared:
-        return validation
-    note = f"{shared:,} of {len(validation):,} validation queries are also trained on, so validation looks better than it is"
-    return replace(validation, notes=(*validation.notes, note))
 
 
 def trained_too(validation: AddressedSet, train: AddressedSet) -> int:
