@@ -38,7 +38,7 @@ IMPORTS = (
     ("datasets", "sentence_transformers", "sentence_transformers.sentence_transformer.losses"),
     (
         "transformers.models.bert.modeling_bert",
-        "adiabat.dual_encoder.batch_plan",
+        "adiabat.dual_encoder.batches",
         "adiabat.dual_encoder.pair_data",
         "adiabat.models.bulk",
     ),
@@ -57,8 +57,7 @@ def our_batches(options: argparse.Namespace) -> tuple[Batches, TextsOf, int]:
     from adiabat.config.dual_training import TrainSettings
     from adiabat.config.reader import checked
     from adiabat.data.records import Side
-    from adiabat.dual_encoder.batch_plan import sampler_of
-    from adiabat.dual_encoder.batches import draw_batch
+    from adiabat.dual_encoder.batches import draw_batch, sampler_of
     from adiabat.dual_encoder.pair_data import read_pairs
     from adiabat.models.bulk import TokenTable
 

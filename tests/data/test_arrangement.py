@@ -234,6 +234,18 @@ def test_rules_that_leave_no_batch_are_refused() -> None:
         stream(rules, 10).rows(0)
 
 
+@pytest.mark.parametrize("empty", [0, 1])
+def test_a_pass_without_a_batch_ends_the_steps_whoever_planned_it(empty: int) -> None:
+    rules = Rules(batch_size=2, levels=of_one(10))
+    made = ArrangedBatches(lambda number: np.arange(1 if number == empty else 10), rules, pairs=10, seed=0)
+    # As a note on what a run left out plans all its passes.
+    assert [made.batches(number) for number in range(3)] == [0 if number == empty else 5 for number in range(3)]
+    for _ in range(2):
+        with pytest.raises(DataError, match="^1 examples must make a batch of 2"):
+            made.rows(5 * empty)
+    assert all(len(made.rows(step)) == 2 for step in range(5 * empty))
+
+
 def test_steps_cross_passes_without_a_gap() -> None:
     one = stream(Rules(batch_size=25, levels=of_one(100)), 100)
     rows = [one.rows(step) for step in range(12)]

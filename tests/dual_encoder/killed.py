@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,19 +26,7 @@ from tests.dual_encoder.streamed import stream_settings
 from tests.pages import without_pages
 
 SEQUENCE = "sequence.jsonl"
-JOBS: dict[str, dict[str, Any]] = {
-    "topics, each source in its batches, a checkpoint at every step": {
-        "mixture": {"exhausted": "cycle", "one_source_per_batch": True},
-        "batches": {"group": {"kind": "topic", "curriculum_steps": 20}, "no_duplicates": True},
-        "run": {"checkpoint_seconds": 1e-6},
-    },
-    "a frozen tower and a guide, few checkpoints": {
-        "mixture": {"exhausted": "drop"},
-        "towers": {"kind": "asymmetric", "frozen": "document"},
-        "train": {"loss": {"guide": "other"}, "keep": "best"},
-        "run": {"checkpoint_seconds": 1e6},
-    },
-}
+Moment = Callable[[pytest.MonkeyPatch], None]
 
 
 def die() -> NoReturn:
@@ -45,41 +34,40 @@ def die() -> NoReturn:
     raise AssertionError("alive")
 
 
-def in_step(step: int) -> None:
-    loss = PairContrast.loss
+def in_step(step: int) -> Moment:
+    def moment(patch: pytest.MonkeyPatch) -> None:
+        loss = PairContrast.loss
+        patch.setattr(PairContrast, "loss", lambda self, now: die() if now == step else loss(self, now))
 
-    def dying(self: PairContrast, now: int) -> Tensor:
-        return die() if now == step else loss(self, now)
-
-    vars_of(PairContrast, "loss", dying)
+    return moment
 
 
-def while_reading(window: int) -> None:
+def while_reading(window: int) -> Moment:
     read = Sources.read
 
     def dying(self: Sources, number: int, starts: Any, take: Any) -> Any:
         return read(self, number, starts, lambda examples, place: die() if number == window and place == 1 else take(examples, place))
 
-    vars_of(Sources, "read", dying)
+    return lambda patch: patch.setattr(Sources, "read", dying)
 
 
-def noting(window: int, *, before: bool, part: float) -> None:
-    append = append_row
+def noting(window: int, *, part: float) -> Moment:
+    """Where a part of a row reached the disk, or all of it."""
 
     def dying(path: Path, row: Row) -> None:
-        if row.window == window and before:
-            line = json.dumps(row.to_json())
+        if row.window == window and part < 1:
+            line = json.dumps(asdict(row))
             with path.open("a") as file:
                 file.write(line[: int(part * len(line))])
             die()
-        append(path, row)
+        append_row(path, row)
         if row.window == window:
             die()
 
-    vars(streams)["append_row"] = dying
+    return lambda patch: patch.setattr(streams, "append_row", dying)
 
 
-def forgetting(step: int) -> None:
+def forgetting(step: int) -> Moment:
     forget = streams.Stream.forget
 
     def dying(self: streams.Stream, number: int, *others: Path) -> None:
@@ -87,27 +75,34 @@ def forgetting(step: int) -> None:
         if self.rows[-1].first + self.rows[-1].steps > step:
             die()
 
-    vars_of(streams.Stream, "forget", dying)
+    return lambda patch: patch.setattr(streams.Stream, "forget", dying)
 
 
-def vars_of(kind: type, name: str, function: Callable[..., Any]) -> None:
-    setattr(kind, name, function)
+JOBS: dict[str, tuple[dict[str, Any], tuple[Moment, ...]]] = {
+    "topics, each source in its batches, a checkpoint at every step": (
+        {
+            "mixture": {"exhausted": "cycle", "one_source_per_batch": True},
+            "batches": {"group": {"kind": "topic", "curriculum_steps": 20}, "no_duplicates": True},
+            "run": {"checkpoint_seconds": 1e-6},
+        },
+        (
+            *(in_step(3), while_reading(1), noting(2, part=0.0), noting(2, part=0.6)),
+            *(in_step(15), noting(4, part=1.0), in_step(21), forgetting(19)),
+        ),
+    ),
+    "a frozen tower and a guide, few checkpoints": (
+        {
+            "mixture": {"exhausted": "drop"},
+            "towers": {"kind": "asymmetric", "frozen": "document"},
+            "train": {"loss": {"guide": "other"}, "keep": "best"},
+            "run": {"checkpoint_seconds": 1e6},
+        },
+        (in_step(3), noting(2, part=0.6), noting(4, part=1.0), in_step(21)),
+    ),
+}
 
 
-MOMENTS: tuple[Callable[[], None], ...] = (
-    lambda: in_step(3),
-    lambda: while_reading(1),
-    lambda: noting(2, before=True, part=0.0),
-    lambda: noting(2, before=True, part=0.6),
-    lambda: in_step(15),
-    lambda: noting(4, before=False, part=1.0),
-    lambda: in_step(21),
-    # Where a checkpoint is made at every step; elsewhere the run ends without another.
-    lambda: forgetting(19),
-)
-
-
-def note_sequence(path: Path) -> None:
+def note_sequence(patch: pytest.MonkeyPatch, path: Path) -> None:
     """Write down what each step learns from."""
     loss = PairContrast.loss
 
@@ -118,17 +113,18 @@ def note_sequence(path: Path) -> None:
             file.write(json.dumps(line) + "\n")
         return loss(self, step)
 
-    vars_of(PairContrast, "loss", noted)
+    patch.setattr(PairContrast, "loss", noted)
 
 
-def begin(settings: TrainSettings, moment: Callable[[], None] | None, *, resume: bool) -> int:
+def begin(settings: TrainSettings, moment: Moment | None, *, resume: bool) -> int:
     """Train in a process of its own; returns its exit status, the number of the signal where one ended it."""
     child = os.fork()
     if not child:
         try:
-            note_sequence(Path(str(settings.job.out) + SEQUENCE))
+            patch = pytest.MonkeyPatch()
+            note_sequence(patch, Path(str(settings.job.out) + SEQUENCE))
             if moment is not None:
-                moment()
+                moment(patch)
             train(from_memory, settings, resume=resume)
         finally:
             os._exit(sys.exc_info()[0] is not None)
@@ -139,12 +135,11 @@ def main(folder: Path) -> None:
     """Each job without interruption, and killed at every moment."""
     torch.set_num_threads(1)
     without_pages(pytest.MonkeyPatch())
-    for number, (name, tables) in enumerate(JOBS.items()):
+    for number, (tables, moments) in enumerate(JOBS.values()):
         whole, cut = (stream_settings(folder, folder / f"{kind}-{number}", **tables) for kind in ("whole", "cut"))
         statuses = [begin(whole, None, resume=False)]
-        statuses += [begin(cut, moment, resume=place > 0) for place, moment in enumerate(MOMENTS)]
-        statuses.append(begin(cut, None, resume=True))
-        print(json.dumps({"job": name, "statuses": statuses}), flush=True)
+        statuses += [begin(cut, moment, resume=place > 0) for place, moment in enumerate((*moments, None))]
+        print(json.dumps(statuses), flush=True)
 
 
 if __name__ == "__main__":

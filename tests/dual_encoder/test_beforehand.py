@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import adiabat
+from adiabat.cli.options import rank as rank_of_process
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError, StoreError
@@ -100,6 +101,14 @@ def test_python_users_are_told_the_same(world: Path, tables: dict[str, Any], err
         with pytest.raises(error, match=told):
             begin(settings(**tables))
     assert not (world / "new").exists()
+
+
+@pytest.mark.parametrize(("ranked", "rank"), [({}, 0), ({"RANK": "0"}, 0), ({"RANK": "3"}, 3), ({"RANK": "x"}, 0)])
+def test_the_rank_is_what_the_launcher_says(monkeypatch: pytest.MonkeyPatch, ranked: dict[str, str], rank: int) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    for name, value in ranked.items():
+        monkeypatch.setenv(name, value)
+    assert rank_of_process() == rank
 
 
 def test_an_estimate_needs_no_directory_and_may_be_of_a_job_that_stands_there(world: Path) -> None:

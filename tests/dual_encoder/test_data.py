@@ -1,7 +1,6 @@
 """Pairs of texts out of examples: numbering, answers, negatives, and the parting of training from validation."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ def told(pairs: PairSet) -> list[tuple[str, str]]:
     return [(texts.queries[query], texts.documents[document]) for query, document in zip(pairs.query, pairs.positive, strict=True)]
 
 
-def with_id_warning(lists: Ragged, pairs: PairSet, query: str) -> list[str]:
+def listed_texts(lists: Ragged, pairs: PairSet, query: str) -> list[str]:
     return [pairs.texts.documents[row] for row in lists[pairs.texts.queries.index(query)]]
 
 
@@ -62,15 +61,9 @@ def test_pairs_answers_and_negatives_equal_plain_loops_over_the_rows() -> None:
     for query in train.texts.queries:
         answers = {near for asked, positives, _ in (*ROWS, *HELD_OUT) if asked == query for near in positives}
         listed = {far for asked, _, negatives in (*ROWS, *HELD_OUT) if asked == query for far in negatives}
-        assert set(with_id_warning(train.answers, train, query)) == answers
-        assert set(with_id_warning(train.negatives, train, query)) == listed - answers
+        assert set(listed_texts(train.answers, train, query)) == answers
+        assert set(listed_texts(train.negatives, train, query)) == listed - answers
     assert train.texts is validation.texts
-
-
-def test_rows_of_one_query_share_answers_across_sets_too() -> None:
-    train, validation = both_sets()
-    for pairs in (train, validation):
-        assert with_id_warning(pairs.answers, pairs, "what barks") == ["a dog", "a dog in the yard", "a hound"]
 
 
 def test_a_pair_that_is_given_twice_counts_once() -> None:
@@ -85,11 +78,11 @@ def test_a_pair_that_is_given_twice_counts_once() -> None:
 def test_negatives_that_another_row_lists_as_positive_are_left_out_and_counted_in_one_note() -> None:
     rows = examples([("a", ["x"], ["y", "z", "x"]), ("a", ["y"], ["z", "u"]), ("b", ["z"], ["x"])])
     (pairs,) = pair_sets(rows)
-    assert with_id_warning(pairs.negatives, pairs, "a") == ["z", "u"]
-    assert with_id_warning(pairs.negatives, pairs, "b") == ["x"]
+    assert listed_texts(pairs.negatives, pairs, "a") == ["z", "u"]
+    assert listed_texts(pairs.negatives, pairs, "b") == ["x"]
     assert pairs.notes == ("2 of 5 listed negatives left out, because they are listed as positives of the same query",)
     train, validation = pair_sets(examples([("a", ["x"], ["y"])]), examples([("a", ["y"], ["z"])]))
-    assert with_id_warning(train.negatives, train, "a") == ["z"]
+    assert listed_texts(train.negatives, train, "a") == ["z"]
     assert (len(train.notes), len(validation.notes)) == (1, 0)
 
 
@@ -98,6 +91,8 @@ def test_what_is_asked_and_what_is_ranked_are_each_once() -> None:
     assert pairs.query_rows.tolist() == [0, 1]
     assert [pairs.texts.documents[row] for row in pairs.candidates] == ["x", "y", "z"]
     _, validation = both_sets()
+    _, nothing = pair_sets(examples(ROWS), examples([]))
+    assert (len(nothing), nothing.candidates.tolist(), nothing.query_rows.tolist()) == (0, [], [])
     listed = {text for _, near, far in HELD_OUT for text in (*near, *far)}
     # "what barks" is asked in training too, and what it lists there is ranked with the rest.
     assert {validation.texts.documents[row] for row in validation.candidates} == listed | {"a cat", "rain"}
@@ -120,8 +115,8 @@ def test_sources_stand_one_after_another_and_share_what_they_know() -> None:
     )
     assert (both.name, told(both)) == ("one + two", [("a", "x"), ("b", "z"), ("a", "y")])
     assert both.sources.tolist() == [0, 0, 1]
-    assert with_id_warning(both.answers, both, "a") == ["x", "y"]
-    assert with_id_warning(both.negatives, both, "a") == ["z"]
+    assert listed_texts(both.answers, both, "a") == ["x", "y"]
+    assert listed_texts(both.negatives, both, "a") == ["z"]
     assert both.notes == ("2 of 3 listed negatives left out, because they are listed as positives of the same query",)
 
 
@@ -131,12 +126,6 @@ def test_texts_are_numbered_over_both_sides() -> None:
     numbers = dict(zip([*pairs.texts.queries, *pairs.texts.documents], [*queries.tolist(), *documents.tolist()], strict=True))
     assert sorted(numbers.values()) == [0, 1, 2, 3, 4]
     assert queries[1] == documents[pairs.texts.documents.index("b")]
-
-
-def test_no_pairs_make_an_empty_set_of_the_right_shape() -> None:
-    _, nothing = pair_sets(examples(ROWS), examples([]))
-    assert len(nothing) == 0
-    assert nothing.candidates.tolist() == nothing.query_rows.tolist() == []
 
 
 # --- The digest ---
@@ -189,7 +178,6 @@ def test_validation_is_held_out_by_the_hash_of_the_query_and_no_query_is_on_both
     assert validation.query_rows.tolist() == held_out_queries(queries, 0.3, 1000).tolist()
     assert set(train.query_rows.tolist()) | set(validation.query_rows.tolist()) == set(range(25))
     assert not set(train.query_rows.tolist()) & set(validation.query_rows.tolist())
-    assert len(train) + len(validation) == 30
     assert sorted(told(train) + told(validation)) == sorted((f"question {n % 25}", f"answer {n}") for n in range(30))
 
 
@@ -203,23 +191,15 @@ def test_adding_data_moves_no_query_to_the_other_side(data: Path) -> None:
     assert not held_out & {train.texts.queries[row] for row in train.query_rows}
 
 
-def test_no_more_than_the_limit_are_held_out(data: Path) -> None:
+def test_no_more_than_the_limit_are_held_out_and_a_share_that_leaves_a_side_empty_is_refused(data: Path) -> None:
     _, validation = read_pairs(str(data), data_section(validation_fraction=0.9, max_validation=3))
     assert len(validation.query_rows) == 3
-
-
-@pytest.mark.parametrize(("fraction", "count"), [(1e-9, 0), (0.999999, 25)])
-def test_a_share_that_leaves_a_side_empty_is_refused(data: Path, fraction: float, count: int) -> None:
-    with pytest.raises(
-        DataError, match=f"data.validation_fraction = {fraction} must leave queries on both sides, got {count} of 25 held out"
-    ):
-        read_pairs(str(data), data_section(validation_fraction=fraction))
-
-
-def test_a_single_query_cannot_be_parted(tmp_path: Path) -> None:
-    write_rows(tmp_path / "one.jsonl", [{"query": "a", "positive": ["x", "y"]}])
-    with pytest.raises(DataError, match=r"one.jsonl: .* of 1 held out; choose another fraction, or name a data.validation file"):
-        read_pairs(str(tmp_path / "one.jsonl"), data_section())
+    for fraction, count in ((1e-9, 0), (0.999999, 25)):
+        with pytest.raises(DataError, match=f"= {fraction} must leave queries on both sides, got {count} of 25 held out"):
+            read_pairs(str(data), data_section(validation_fraction=fraction))
+    write_rows(data, [{"query": "a", "positive": ["x", "y"]}])
+    with pytest.raises(DataError, match=r"pairs.jsonl: .* of 1 held out; choose another fraction, or name a data.validation file"):
+        read_pairs(str(data), data_section())
 
 
 def test_a_validation_file_is_taken_whole_and_an_overlap_is_told(data: Path, tmp_path: Path) -> None:
@@ -229,7 +209,7 @@ def test_a_validation_file_is_taken_whole_and_an_overlap_is_told(data: Path, tmp
     assert len(train) == 30
     assert told(validation) == [("question 3", "answer 99"), ("new", "answer 1"), ("newer", "b")]
     assert validation.notes == ("1 of 3 validation queries are also trained on, so validation looks better than it is",)
-    assert "answer 99" in with_id_warning(train.answers, train, "question 3")
+    assert "answer 99" in listed_texts(train.answers, train, "question 3")
     write_rows(tmp_path / "dev.jsonl", dev[1:])
     assert read_pairs(str(data), data_section(validation=str(tmp_path / "dev.jsonl")))[1].notes == ()
     (note,) = read_pairs(str(data), data_section(validation=str(data)))[1].notes
@@ -241,20 +221,24 @@ def test_a_beir_folder_brings_its_own_texts_and_trains_on_its_train_split(tmp_pa
     train, validation = read_pairs(str(tmp_path / "set"), data_section(validation=str(tmp_path / "set")))
     texts = [f"Title {number}. Text {number}." for number in range(6)]
     assert told(train) == [("question 0", texts[0]), ("question 1", texts[1]), ("question 2", texts[2]), ("question 2", texts[3])]
-    assert with_id_warning(train.negatives, train, "question 0") == [texts[1]]
+    assert listed_texts(train.negatives, train, "question 0") == [texts[1]]
     assert told(validation) == [("question 3", texts[4])]
     train, _ = read_pairs(str(tmp_path / "set"), data_section(split="dev", validation=str(tmp_path / "set"), validation_split="train"))
     assert told(train) == [("question 3", texts[4])]
 
 
-def test_ids_are_looked_up_in_the_corpus_that_is_named(tmp_path: Path) -> None:
-    write_rows(tmp_path / "corpus.jsonl", [{"_id": f"d{number}", "text": f"text {number}"} for number in range(9)])
-    rows = [{"query": f"q {number}", "pos": [f"d{number}"], "neg": [f"d{number + 1}"]} for number in range(8)]
+@pytest.mark.parametrize(
+    "columns", [{}, {"query": "frage", "positive": "antwort", "negative": "falsch", "doc_id": "number", "text": "words"}], ids=str
+)
+def test_ids_are_looked_up_in_the_corpus_that_is_named_whose_columns_may_be_too(tmp_path: Path, columns: dict[str, str]) -> None:
+    query, positive, negative, key, text = columns.values() or ("query", "pos", "neg", "_id", "text")
+    write_rows(tmp_path / "corpus.jsonl", [{key: f"d{number}", text: f"text {number}"} for number in range(9)])
+    rows = [{query: f"q {number}", positive: [f"d{number}"], negative: [f"d{number + 1}"]} for number in range(8)]
     write_rows(tmp_path / "pairs.jsonl", rows)
-    settings = data_section(corpus=str(tmp_path / "corpus.jsonl"), validation=str(tmp_path / "pairs.jsonl"))
+    settings = data_section(corpus=str(tmp_path / "corpus.jsonl"), validation=str(tmp_path / "pairs.jsonl"), columns=columns)
     train, _ = read_pairs(str(tmp_path / "pairs.jsonl"), settings)
     assert told(train) == [(f"q {number}", f"text {number}") for number in range(8)]
-    assert with_id_warning(train.negatives, train, "q 3") == ["text 4"]
+    assert listed_texts(train.negatives, train, "q 3") == ["text 4"]
 
 
 def test_ids_that_are_taken_for_texts_are_warned_of(tmp_path: Path) -> None:
@@ -269,15 +253,6 @@ def test_ids_that_are_taken_for_texts_are_warned_of(tmp_path: Path) -> None:
     # Ids are what is wanted beside a store, and one text among them shows that they are none.
     read_pairs(path, data_section(), stored=True)
     read_pairs(str(tmp_path / "texts.jsonl"), data_section())
-
-
-def test_columns_of_the_corpus_can_be_named_beside_those_of_the_examples(tmp_path: Path) -> None:
-    write_rows(tmp_path / "corpus.jsonl", [{"number": f"d{number}", "words": f"text {number}"} for number in range(3)])
-    write_rows(tmp_path / "pairs.jsonl", [{"frage": f"q {number}", "antwort": f"d{number}"} for number in range(3)])
-    columns = {"query": "frage", "positive": "antwort", "doc_id": "number", "text": "words"}
-    here = {"corpus": str(tmp_path / "corpus.jsonl"), "validation": str(tmp_path / "pairs.jsonl"), "columns": columns}
-    train, _ = read_pairs(str(tmp_path / "pairs.jsonl"), data_section(**here))
-    assert told(train) == [("q 0", "text 0"), ("q 1", "text 1"), ("q 2", "text 2")]
 
 
 def test_documents_that_the_corpus_lacks_are_all_named_with_their_lines(tmp_path: Path) -> None:
@@ -305,16 +280,7 @@ def test_a_blank_document_that_no_example_names_does_no_harm(tmp_path: Path) -> 
 @pytest.mark.parametrize("place", ["data", "validation"])
 def test_a_language_grid_is_refused(data: Path, tmp_path: Path, place: str) -> None:
     write_rows(tmp_path / "grid.jsonl", [{"premise": {"en": "a", "de": "b"}, "hypothesis": {"en": "c", "de": "d"}, "label": 0}])
-    source, section = (
-        (data, data_section(validation=str(tmp_path / "grid.jsonl"))) if place == "validation" else (tmp_path / "grid.jsonl", None)
-    )
+    grid = str(tmp_path / "grid.jsonl")
+    source, section = (str(data), {"validation": grid}) if place == "validation" else (grid, {})
     with pytest.raises(DataError, match="grid.jsonl must hold queries with positives, got a language grid; use it with adiabat evaluate"):
-        read_pairs(str(source), section or data_section())
-
-
-def test_the_rows_of_a_part_are_those_of_the_whole(data: Path) -> None:
-    rows: Sequence[dict[str, str]] = [json.loads(line) for line in data.read_text().splitlines()]
-    train, validation = read_pairs(str(data), data_section(validation_fraction=0.3))
-    for pairs in (train, validation):
-        for query in {pairs.texts.queries[row] for row in pairs.query_rows}:
-            assert with_id_warning(pairs.answers, pairs, query) == [row["positive"] for row in rows if row["query"] == query]
+        read_pairs(source, data_section(**section))

@@ -1,6 +1,5 @@
-"""A tower that does not change embeds each text once."""
+"""A tower that does not change embeds each text once; `tests/store/test_kept.py` has what its files hold."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ def rows(*numbers: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("in_files", [False, True])
-def test_embeddings_are_those_of_the_tower_row_by_row(in_files: bool, tmp_path: Path) -> None:
+def test_embeddings_are_those_of_the_tower_row_by_row_whoever_asked_for_them(in_files: bool, tmp_path: Path) -> None:
     tower = model().query
     frozen = frozen_tower(tower)
     if in_files:
@@ -50,26 +49,8 @@ def test_embeddings_are_those_of_the_tower_row_by_row(in_files: bool, tmp_path: 
         found = frozen.embed(asked)
         expected = tower.encode([TEXTS[row] for row in asked], side="query", precision="fp32")
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
-        assert found.dtype == torch.float32
-        assert not found.requires_grad
-
-
-def test_a_text_is_embedded_once_when_it_is_first_asked_for(encoded: list[tuple[Encoder, str]]) -> None:
-    frozen = frozen_tower(model().query)
-    assert encoded == []
-    frozen.embed(rows(1))
-    assert [text for _, text in encoded] == ["two words"]
-    frozen.embed(rows(1, 0, 0))
-    frozen.embed(rows(0, 1))
-    assert [text for _, text in encoded] == ["two words", "one"]
-
-
-def test_what_was_embedded_is_not_changed_by_who_asked_for_it() -> None:
-    frozen = frozen_tower(model().query)
-    first = frozen.embed(rows(1))
-    kept = first.clone()
-    first.zero_()
-    assert torch.equal(frozen.embed(rows(1)), kept)
+        assert (found.dtype, found.requires_grad) == (torch.float32, False)
+        found.zero_()
 
 
 def test_side_and_precision_are_handed_on() -> None:
@@ -82,53 +63,29 @@ def test_side_and_precision_are_handed_on() -> None:
     torch.testing.assert_close(query, rounded, atol=0.1, rtol=0.1)
 
 
-def test_vectors_in_files_are_read_again_to_the_last_bit_and_not_embedded_twice(encoded: list[tuple[Encoder, str]], tmp_path: Path) -> None:
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_text_is_embedded_once_and_again_after_a_resume_only_where_no_checkpoint_noted_it(
+    encoded: list[tuple[Encoder, str]], tmp_path: Path, resume: bool
+) -> None:
     first = frozen_tower(model().query)
     first.vectors.keep_in(tmp_path / "one-0", resume=False)
-    kept = first.embed(rows(1, 3))
-    first.vectors.save()
-    again = frozen_tower(model().query)
-    again.vectors.keep_in(tmp_path / "one-0", resume=True)
-    encoded.clear()
-    assert torch.equal(again.embed(rows(1, 3)), kept)
-    assert encoded == []
-    again.embed(rows(0))
-    assert [text for _, text in encoded] == ["one"]
-
-
-def test_what_was_embedded_after_the_last_checkpoint_is_embedded_again(encoded: list[tuple[Encoder, str]], tmp_path: Path) -> None:
-    first = frozen_tower(model().query)
-    first.vectors.keep_in(tmp_path / "one-0", resume=False)
-    first.embed(rows(1))
+    kept = first.embed(rows(1))
+    assert torch.equal(first.embed(rows(1, 1, 0))[:1], kept)
     first.vectors.save()
     first.embed(rows(2))
-    again = frozen_tower(model().query)
-    again.vectors.keep_in(tmp_path / "one-0", resume=True)
+    assert [text for _, text in encoded] == ["two words", "one", "three words here"]
     encoded.clear()
-    again.embed(rows(1, 2))
-    assert [text for _, text in encoded] == ["three words here"]
-
-
-def test_a_run_begun_anew_and_files_of_another_size_keep_nothing(encoded: list[tuple[Encoder, str]], tmp_path: Path) -> None:
-    first = frozen_tower(model().query)
-    first.vectors.keep_in(tmp_path / "one-0", resume=False)
-    first.embed(rows(1))
-    first.vectors.save()
-    for resume, size in ((False, None), (True, 7)):
-        if size is not None:
-            (tmp_path / "one-0.f32").write_bytes(b"x" * size)
-        encoded.clear()
-        again = frozen_tower(model().query)
-        again.vectors.keep_in(tmp_path / "one-0", resume=resume)
-        again.embed(rows(1))
-        assert [text for _, text in encoded] == ["two words"]
+    again = frozen_tower(model().query)
+    again.vectors.keep_in(tmp_path / "one-0", resume=resume)
+    assert torch.equal(again.embed(rows(0, 1, 2))[1:2], kept) or not resume
+    assert [text for _, text in encoded] == (["three words here"] if resume else ["one", "two words", "three words here"])
 
 
 def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*given: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr("os.posix_fallocate", full)
     with pytest.raises(JobError, match=r"one-0\.f32 must hold 320 bytes, got: No space left on device; free some space"):
         frozen_tower(model().query).vectors.keep_in(tmp_path / "one-0", resume=False)
 
@@ -138,14 +95,13 @@ def test_over_many_steps_and_validations_a_frozen_tower_and_a_guide_see_no_text_
         towers={"kind": "asymmetric", "frozen": "document"},
         train={"loss": {"negatives_per_query": 2, "guide": {"model": "other", "margin": 0.1}}},
     )
-    assert objective.guide is not None
     for step in range(6):
         torch.autograd.backward(objective.loss(step))
         if step % 3 == 2:
             objective.validate()
-    texts = objective.train.texts
-    seen = {tower: sorted(text for by, text in encoded if by is tower) for tower in (objective.towers.document, objective.guide.query)}
-    assert seen == {objective.towers.document: sorted(texts.documents), objective.guide.query: sorted([*texts.queries, *texts.documents])}
+    texts, document, guide = objective.train.texts, objective.towers.document, objective.guide.query
+    seen = {tower: sorted(text for by, text in encoded if by is tower) for tower in (document, guide)}
+    assert seen == {document: sorted(texts.documents), guide: sorted([*texts.queries, *texts.documents])}
     # A tower that changes is asked again at each validation.
     asked = [text for by, text in encoded if by is objective.towers.query]
     assert asked == 2 * [texts.queries[row] for row in objective.validation.query_rows]

@@ -16,127 +16,122 @@ from adiabat.dual_encoder.pair_data import read_pairs
 from tests.dual_encoder.problem import settings_of, write_problem, write_rows
 
 
-def same(one: PairSet, other: PairSet) -> bool:
-    """Whether pairs are equal in every part, texts and notes among it."""
-    parts = ("query", "positive", "sources", "topics", "tags")
-    lists = [(one.answers, other.answers), (one.negatives, other.negatives)]
-    texts = [(getattr(one.texts, name), getattr(other.texts, name)) for name in ("queries", "documents", "query_ids")]
-    return (
-        all(np.array_equal(getattr(one, name), getattr(other, name)) for name in parts)
-        and all(np.array_equal(a.values, b.values) and np.array_equal(a.offsets, b.offsets) for a, b in lists)
-        and all(list(a) == list(b) for a, b in texts)
-        and (one.name, one.notes, one.digest()) == (other.name, other.notes, other.digest())
-    )
+def contents(pairs: PairSet) -> list[Any]:
+    """Every part, texts and notes among it."""
+    each = [getattr(pairs, name).tolist() for name in ("query", "positive", "sources", "topics", "tags")]
+    lists = [numbers.tolist() for ragged in (pairs.answers, pairs.negatives) for numbers in (ragged.values, ragged.offsets)]
+    texts = [list(getattr(pairs.texts, name)) for name in ("queries", "documents", "query_ids")]
+    return [*each, *lists, *texts, pairs.name, pairs.notes, pairs.digest()]
 
 
-def read(folder: Path, *, cache: Path | None, **data: Any) -> tuple[PairSet, PairSet]:
-    section = settings_of(data={"validation_fraction": 0.3, **data}).data
-    return read_pairs(str(folder / "pairs.jsonl"), section, cache=cache)
+def read(folder: Path, *, cached: bool = True, **data: Any) -> tuple[PairSet, PairSet]:
+    section = settings_of(data=data if "validation" in data else {"validation_fraction": 0.3, **data}).data
+    return read_pairs(str(folder / "pairs.jsonl"), section, cache=folder / "cache" if cached else None)
+
+
+def check_as_in_memory(folder: Path) -> None:
+    assert list(map(contents, read(folder))) == list(map(contents, read(folder, cached=False)))
+
+
+def first_query(folder: Path) -> str:
+    return next(iter(read(folder)[0].texts.queries))
 
 
 @pytest.fixture
-def never_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    def refuse() -> None:
-        monkeypatch.setattr(reading, "stream_examples", lambda *_, **__: pytest.fail("the file was read again"))
-
-    return refuse
+def here(tmp_path: Path) -> Path:
+    write_problem(tmp_path)
+    return tmp_path
 
 
-def test_what_is_kept_equals_what_is_in_memory(tmp_path: Path) -> None:
-    write_problem(tmp_path, queries=3_000)
-    for one, other in zip(read(tmp_path, cache=None), read(tmp_path, cache=tmp_path / "cache"), strict=True):
-        assert same(one, other)
-        assert other.texts.folder is not None
+@pytest.mark.parametrize("queries", [40, 3_000])
+def test_what_is_kept_equals_what_is_in_memory_and_is_read_once(tmp_path: Path, queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_problem(tmp_path, queries=queries)
+    check_as_in_memory(tmp_path)
+    before = read(tmp_path)
+    monkeypatch.setattr(reading, "stream_examples", lambda *_, **__: pytest.fail("the file was read again"))
+    assert list(map(contents, read(tmp_path))) == list(map(contents, before))
+    # How they are parted is not kept, so that it may change.
+    assert len(read(tmp_path, validation_fraction=0.6)[0]) < len(before[0])
 
 
 def test_texts_of_any_script_come_back_as_they_were(tmp_path: Path) -> None:
     texts = ("שלום", "a\u2028b", "\U0001f600", "e\u0301", "x" * 10_000)
     write_rows(tmp_path / "pairs.jsonl", [{"query": f"{text} {n}", "positive": f"{text} \u0301"} for text in texts for n in range(4)])
-    for one, other in zip(read(tmp_path, cache=None), read(tmp_path, cache=tmp_path / "cache"), strict=True):
-        assert same(one, other)
+    check_as_in_memory(tmp_path)
 
 
-def test_a_file_is_read_once(tmp_path: Path, never_read: Callable[[], None]) -> None:
-    write_problem(tmp_path)
-    before = read(tmp_path, cache=tmp_path / "cache")
-    never_read()
-    after = read(tmp_path, cache=tmp_path / "cache")
-    assert all(same(one, other) for one, other in zip(before, after, strict=True))
-    # How they are parted is not kept, so that it may change.
-    assert len(read(tmp_path, cache=tmp_path / "cache", validation_fraction=0.6)[0]) < len(before[0])
-
-
-def test_a_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
-    write_problem(tmp_path)
-    before, _ = read(tmp_path, cache=tmp_path / "cache")
-    file = tmp_path / "pairs.jsonl"
-    rows = file.read_text().splitlines()
-    file.write_text("\n".join(rows[:30]) + "\n")
-    after, _ = read(tmp_path, cache=tmp_path / "cache")
-    assert len(after) < len(before)
+def test_a_file_that_was_changed_is_read_again(here: Path) -> None:
+    before, file = read(here)[0], here / "pairs.jsonl"
+    content = file.read_text()
+    # Another size; another date; and the same size and date, but other content.
+    file.write_text("".join(content.splitlines(keepends=True)[:30]))
+    assert len(read(here)[0]) < len(before)
     status = file.stat()
-    file.write_text("\n".join(row.replace("about", "ABOUT") for row in rows[:30]) + "\n")
+    file.write_text(file.read_text().replace("about", "ABOUT"))
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    assert next(iter(read(tmp_path, cache=tmp_path / "cache")[0].texts.queries)).startswith("ABOUT")
+    assert first_query(here).startswith("ABOUT")
+    status = file.stat()
+    file.write_text(file.read_text().replace("ABOUT", "AbOuT"))
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (status.st_size, status.st_mtime_ns)
+    assert first_query(here).startswith("AbOuT")
 
 
-@pytest.mark.parametrize("other", [{"columns": {"positive": "negative", "negative": "positive"}}, {"validation": "VALIDATION"}])
-def test_other_columns_and_another_validation_are_other_pairs(tmp_path: Path, other: dict[str, Any]) -> None:
-    write_problem(tmp_path)
-    (tmp_path / "dev").mkdir()
-    write_problem(tmp_path / "dev", queries=10)
-    if "validation" in other:
-        other = {"validation": str(tmp_path / "dev" / "pairs.jsonl")}
-    before, _ = read(tmp_path, cache=tmp_path / "cache")
-    section = settings_of(data=other).data
-    after, _ = read_pairs(str(tmp_path / "pairs.jsonl"), section, cache=tmp_path / "cache")
-    assert after.texts.folder != before.texts.folder
+def test_other_columns_and_another_validation_are_other_pairs(here: Path) -> None:
+    write_rows(here / "dev.jsonl", [{"query": "new", "positive": "p"}])
+    others = ({}, {"columns": {"positive": "negative", "negative": "positive"}}, {"validation": str(here / "dev.jsonl")})
+    assert len({read(here, **other)[0].texts.folder for other in others}) == 3
 
 
-def test_a_faulty_file_keeps_nothing(tmp_path: Path) -> None:
-    write_rows(tmp_path / "pairs.jsonl", [{"query": "a", "positive": "b"}, {"query": "", "positive": "b"}])
+@pytest.mark.parametrize("size", [0, 1, 70_000, 3_000_000])
+def test_a_change_of_the_first_or_last_byte_shows_in_the_digest_of_blocks(tmp_path: Path, size: int) -> None:
+    file, digests = tmp_path / "rows.jsonl", set()
+    for place in (None, 0, size - 1):
+        content = bytearray(size)
+        if place is not None and size:
+            content[place] = 1
+        file.write_bytes(content)
+        digests.add(files_of(str(file))[0][-1])
+    assert len(digests) == min(3, size + 1)
+
+
+def full(*_: object, **__: object) -> NoReturn:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_faulty_file_and_a_full_disk_keep_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", full)
+        with pytest.raises(DataError, match=r"cache must have room for the pairs, got: No space left on device; free some space, or name"):
+            read(here)
+    write_rows(here / "pairs.jsonl", [{"query": "a", "positive": "b"}, {"query": "", "positive": "b"}])
     with pytest.raises(DataError, match=r'pairs.jsonl:2: "query" must not be empty'):
-        read(tmp_path, cache=tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == []
+        read(here)
+    assert list((here / "cache").iterdir()) == []
 
 
-def test_a_full_disk_keeps_nothing_and_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_problem(tmp_path)
-
-    def full(*_: object, **__: object) -> NoReturn:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(DataError, match=r"cache must have room for the pairs, got: No space left on device; free some space, or name"):
-        read(tmp_path, cache=tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_what_a_killed_process_left_is_cleared_after_a_day_and_not_before(tmp_path: Path) -> None:
-    write_problem(tmp_path)
+def test_what_a_killed_process_left_is_cleared_after_a_day_and_not_before(here: Path) -> None:
     for name, age in (("old", ABANDONED_SECONDS + 60), ("new", 60)):
-        folder = tmp_path / "cache" / f".making-{name}"
+        folder = here / "cache" / f".making-{name}"
         folder.mkdir(parents=True)
         status = folder.stat()
         os.utime(folder, (status.st_atime - age, status.st_mtime - age))
-    read(tmp_path, cache=tmp_path / "cache")
-    assert [folder.name for folder in (tmp_path / "cache").glob(".making-*")] == [".making-new"]
+    read(here)
+    assert [folder.name for folder in (here / "cache").glob(".making-*")] == [".making-new"]
 
 
-def test_two_processes_that_read_at_once_end_with_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_problem(tmp_path)
+def test_two_processes_that_read_at_once_end_with_one_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = reading.stream_examples
     inner: list[PairSet] = []
 
     def other_process_first(*given: Any, **options: Any) -> Any:
         monkeypatch.setattr(reading, "stream_examples", stream)
-        inner.extend(read(tmp_path, cache=tmp_path / "cache"))
+        inner.extend(read(here))
         return stream(*given, **options)
 
     monkeypatch.setattr(reading, "stream_examples", other_process_first)
-    outer = read(tmp_path, cache=tmp_path / "cache")
-    assert all(same(one, other) for one, other in zip(inner, outer, strict=True))
-    assert len(list((tmp_path / "cache").iterdir())) == 1
+    assert list(map(contents, read(here))) == list(map(contents, inner))
+    assert len(list((here / "cache").iterdir())) == 1
 
 
 def test_the_cache_is_where_it_is_asked_for_or_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,59 +142,27 @@ def test_the_cache_is_where_it_is_asked_for_or_where_the_user_keeps_caches(monke
     assert cache_folder(None) == Path.home() / ".cache" / "adiabat"
 
 
-def altered(path: Path, how: str, other: Path) -> None:
-    content = bytearray(path.read_bytes())
-    if how == "flip":
-        content[len(content) // 2] ^= 4
-    elif how == "cut":
-        content = content[: len(content) // 2]
-    elif how == "empty":
-        content = bytearray()
-    elif how == "swap":
-        content = bytearray(other.read_bytes())
-    path.write_bytes(content)
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]
 
 
-@pytest.mark.parametrize("how", ["flip", "cut", "empty", "swap"])
-@pytest.mark.parametrize(
-    "name", ["about.json", "checksums.json", "documents.arrow", "equal.npz", "numbers.npz", "queries.arrow", "query_ids.arrow"]
-)
-def test_pairs_that_were_damaged_are_read_again_and_it_is_said(tmp_path: Path, name: str, how: str) -> None:
-    write_problem(tmp_path)
-    before = read(tmp_path, cache=tmp_path / "cache")
-    folder = before[0].texts.folder
-    assert folder is not None
-    assert sorted(path.name for path in folder.iterdir() if path.name != ".checked.json") == [
-        "about.json", "checksums.json", "documents.arrow", "equal.npz", "numbers.npz", "queries.arrow", "query_ids.arrow",
-    ]  # fmt: skip
-    fresh = read(tmp_path, cache=None)
-    altered(folder / name, how, folder / ("queries.arrow" if name != "queries.arrow" else "documents.arrow"))
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "flip": flipped,
+    "cut": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "swap": lambda content: b"",
+}
+FILES = ["about.json", "checksums.json", "documents.arrow", "equal.npz", "numbers.npz", "queries.arrow", "query_ids.arrow"]
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("name", FILES)
+def test_pairs_that_were_damaged_are_read_again_and_it_is_said(here: Path, name: str, how: str) -> None:
+    folder = read(here)[0].texts.folder
+    assert sorted(path.name for path in folder.iterdir() if path.name != ".checked.json") == FILES
+    other = folder / ("queries.arrow" if name != "queries.arrow" else "documents.arrow")
+    (folder / name).write_bytes(other.read_bytes() if how == "swap" else DAMAGE[how]((folder / name).read_bytes()))
     with pytest.warns(UserWarning, match=rf"{folder / name} must be undamaged, got .*; the pairs are read again"):
-        after = read(tmp_path, cache=tmp_path / "cache")
-    assert all(same(one, other) for one, other in zip(fresh, after, strict=True))
-
-
-def test_a_file_of_equal_size_and_date_but_other_content_is_read_again(tmp_path: Path) -> None:
-    write_problem(tmp_path)
-    before, _ = read(tmp_path, cache=tmp_path / "cache")
-    file = tmp_path / "pairs.jsonl"
-    status, content = file.stat(), file.read_text()
-    file.write_text(content.replace("about", "ABOUT"))
-    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert (file.stat().st_size, file.stat().st_mtime_ns) == (status.st_size, status.st_mtime_ns)
-    after, _ = read(tmp_path, cache=tmp_path / "cache")
-    assert next(iter(after.texts.queries)).startswith("ABOUT")
-    assert after.texts.folder != before.texts.folder
-
-
-@pytest.mark.parametrize("size", [0, 1, 70_000, 3_000_000])
-def test_a_change_of_the_first_or_last_byte_shows_in_the_digest_of_blocks(tmp_path: Path, size: int) -> None:
-    file = tmp_path / "rows.jsonl"
-    digests = set()
-    for place in (None, 0, size - 1):
-        content = bytearray(size)
-        if place is not None and size:
-            content[place] = 1
-        file.write_bytes(content)
-        digests.add(files_of(str(file))[0][-1])
-    assert len(digests) == min(3, size + 1)
+        read(here)
+    check_as_in_memory(here)

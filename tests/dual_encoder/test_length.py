@@ -6,17 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError
 from adiabat.core.progress import SILENT
-from adiabat.dual_encoder import timing
-from adiabat.dual_encoder.estimate import estimate
-from adiabat.dual_encoder.train import prepared
+from adiabat.dual_encoder.train import estimate, prepared, step_seconds
 from adiabat.dual_encoder.train_checks import steps_within
 from adiabat.models.encoder import Encoder
 from adiabat.models.tokens import TokenBatch
-from adiabat.scaling_laws.flops import training_flops
+from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.training.distributed import ALONE
 from adiabat.training.flop_count import operations_of, passed_parameters
 from tests.dual_encoder.problem import Problem, from_memory, job_settings, run
@@ -38,23 +34,13 @@ def test_a_run_spends_its_budget_to_within_a_step_and_says_so(problem: Problem, 
     objective, _ = prepared(from_memory, job_settings(problem, tmp_path / "none"), ALONE)
     costs = [objective.flops_of(step) for step in range(8)]
     budget = sum(costs[:6]) + costs[6] / 2
-    result = run(job_settings(problem, tmp_path / "job", train={"budget_flops": budget, "epochs": 1.0, "schedule": "cosine"}))
-    record = result.training
-    assert record is not None
+    record = run(job_settings(problem, tmp_path / "job", train={"budget_flops": budget, "epochs": 1.0, "schedule": "cosine"})).training
     assert record.steps == 6
     assert record.stop_reason == "the limit of 6 steps was reached"
     assert record.flops == pytest.approx(sum(costs[:6]))
     assert record.planned == pytest.approx(budget)
     with objective.passing():
         assert record.operations == pytest.approx(sum(objective.cost(step).operations for step in range(6)))
-
-
-def test_a_step_costs_what_its_tokens_do(problem: Problem, tmp_path: Path) -> None:
-    objective, _ = prepared(from_memory, job_settings(problem, tmp_path / "none"), ALONE)
-    parameters = passed_parameters(objective.towers.query)
-    tokens = sum(objective.tokens_of(0).values())
-    assert objective.flops_of(0) == pytest.approx(training_flops(parameters, float(tokens)))
-    assert objective.flops_of(0) == pytest.approx(6 * parameters.forward * tokens)
 
 
 def test_a_run_reads_as_many_tokens_as_it_says(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,24 +58,22 @@ def test_a_run_reads_as_many_tokens_as_it_says(problem: Problem, tmp_path: Path,
     operations_of(objective.towers.query)
     monkeypatch.setattr(Encoder, "forward", counted)
     result = run(job_settings(problem, tmp_path / "job", train={"steps": 5, "schedule": "constant"}))
-    assert result.training is not None
     assert sum(read) == sum(sum(objective.tokens_of(step).values()) for step in range(5))
     assert result.training.flops == pytest.approx(6 * passed_parameters(objective.towers.query).forward * sum(read))
 
 
 @pytest.mark.parametrize("frozen", [{}, {"kind": "asymmetric", "frozen": "document"}], ids=["none", "document"])
 def test_a_resumed_run_has_spent_what_one_that_never_stopped_has(problem: Problem, tmp_path: Path, frozen: dict[str, str]) -> None:
-    constant = {"schedule": "constant", "warmup_fraction": 0.0}
-    whole = run(job_settings(problem, tmp_path / "whole", train={"steps": 8, **constant}, towers=frozen))
-    run(job_settings(problem, tmp_path / "job", train={"steps": 3, **constant}, towers=frozen))
-    resumed = run(job_settings(problem, tmp_path / "job", train={"steps": 8, **constant}, towers=frozen), resume=True)
-    assert whole.training is not None
-    assert resumed.training is not None
-    assert resumed.training.flops == pytest.approx(whole.training.flops)
-    assert resumed.training.operations == whole.training.operations
-    assert whole.training.flops > 0
+    def spent(name: str, steps: int, *, resume: bool = False) -> TrainingRecord:
+        train = {"steps": steps, "schedule": "constant", "warmup_fraction": 0.0}
+        return run(job_settings(problem, tmp_path / name, train=train, towers=frozen), resume=resume).training
+
+    whole = spent("whole", 8)
+    spent("job", 3)
+    resumed = spent("job", 8, resume=True)
+    assert (resumed.flops, resumed.operations) == (pytest.approx(whole.flops), whole.operations)
     # Without a budget it is what all its steps take.
-    assert whole.training.planned == pytest.approx(whole.training.flops)
+    assert 0 < whole.flops == pytest.approx(whole.planned)
 
 
 def test_a_second_pass_is_counted_and_is_none_of_the_budget(problem: Problem, tmp_path: Path) -> None:
@@ -126,11 +110,6 @@ def test_texts_of_a_frozen_tower_are_counted_once_at_the_step_that_needs_them(pr
     assert len(seen) > 10
 
 
-def test_a_budget_of_a_stream_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"train.budget_flops must be left out with data.stream, since tokens yet to be "):
-        checked(TrainSettings, {"data": {"stream": True, "validation": "dev.jsonl"}, "train": {"budget_flops": 1e12}})
-
-
 def clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Every look at the clock comes so many seconds after the last."""
     now = [0.0]
@@ -143,65 +122,59 @@ def clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 def test_time_alone_gives_the_steps_that_fit_into_it(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adiabat.dual_encoder.timing.step_seconds", lambda objective, watch: 2.0)
-    monkeypatch.setattr("adiabat.dual_encoder.timing._validation_seconds", lambda objective: 8.0)
+    monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
+    monkeypatch.setattr("adiabat.dual_encoder.train._validation_seconds", lambda objective: 8.0)
     notes: list[str] = []
     # Each step takes 2 s and a quarter of a validation.
     settings = job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": 41.0, "validate_every": 4})
     result = run(settings, notes=notes)
     assert "41 s are enough for about 10 steps of 4 s, validations among them" in notes
-    assert result.training is not None
     assert (result.training.steps, result.training.stop_reason) == (10, "the limit of 10 steps was reached")
     assert result.settings["train"]["steps"] == 10
     # What was found is not measured again: the schedule of the steps taken depends on it.
-    monkeypatch.setattr("adiabat.dual_encoder.timing.step_seconds", lambda objective, watch: pytest.fail("measured again"))
+    monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: pytest.fail("measured again"))
     again = run(settings, resume=True)
-    assert again.training is not None
     assert again.training.steps == 10
 
 
 def test_measuring_steps_changes_no_number_of_the_run(problem: Problem, tmp_path: Path) -> None:
-    plain = run(job_settings(problem, tmp_path / "plain", train={"steps": 5}))
     timed = job_settings(problem, tmp_path / "timed", train={"steps": 5})
     objective, _ = prepared(from_memory, timed, ALONE)
     before = {name: weights.detach().clone() for name, weights in objective.module.named_parameters()}
     state = torch.get_rng_state()
-    assert timing.step_seconds(objective, SILENT) > 0
+    assert step_seconds(objective, SILENT) > 0
     assert all(weights.equal(before[name]) for name, weights in objective.module.named_parameters())
     assert all(weights.grad is None for weights in objective.module.parameters())
     assert torch.equal(state, torch.get_rng_state())
-    assert plain.training is not None
 
 
 def test_a_run_ends_with_the_first_step_past_its_time(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = job_settings(problem, tmp_path / "job", train={"steps": 1000, "budget_seconds": 50.0, "schedule": "constant"})
-    with monkeypatch.context() as patched:
-        clock(patched, 1.0)
-        record = run(settings).training
-    assert record is not None
+    def run_for(seconds: float, *, resume: bool = False) -> TrainingRecord:
+        settings = job_settings(problem, tmp_path / "job", train={"steps": 1000, "budget_seconds": seconds, "schedule": "constant"})
+        with monkeypatch.context() as patched:
+            clock(patched, 1.0)
+            return run(settings, resume=resume).training
+
+    record = run_for(50.0)
     assert record.stop_reason == "the limit of 50 seconds was reached"
     assert 5 < record.steps < 50
     # Its last weights were validated and kept.
     assert record.validation_loss[-1][0] == record.epochs == record.best_epoch
-    longer = job_settings(problem, tmp_path / "job", train={"steps": 1000, "budget_seconds": 90.0, "schedule": "constant"})
-    with monkeypatch.context() as patched:
-        clock(patched, 1.0)
-        again = run(longer, resume=True).training
-    assert again is not None
+    again = run_for(90.0, resume=True)
     assert again.steps > record.steps
     assert again.stop_reason == "the limit of 90 seconds was reached"
 
 
-def test_time_below_a_step_is_refused(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adiabat.dual_encoder.timing.step_seconds", lambda objective, watch: 2.0)
+def test_time_below_a_step_and_passes_beside_it_are_refused(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
     with pytest.raises(ConfigError, match=r"^train.budget_seconds must pay for a step, which takes 2.* s, got 1; raise it, or lower train"):
         run(job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": 1.0}))
     assert not (tmp_path / "job").exists()
 
 
 def test_an_estimate_of_a_run_by_time_says_its_steps(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adiabat.dual_encoder.timing.step_seconds", lambda objective, watch: 2.0)
-    monkeypatch.setattr("adiabat.dual_encoder.timing._validation_seconds", lambda objective: 0.0)
+    monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
+    monkeypatch.setattr("adiabat.dual_encoder.train._validation_seconds", lambda objective: 0.0)
     settings = job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": 30.0})
     found = estimate(from_memory, settings, watch=SILENT)
     assert found.steps == 15

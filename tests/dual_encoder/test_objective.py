@@ -1,7 +1,7 @@
 """The loss and the gradient of a step against plain passes, and validation against loops."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from adiabat.data.batch_sampler import ShuffledBatches
 from adiabat.data.pair_sets import PairSet
 from adiabat.dual_encoder.batches import Batch, draw_batch
 from adiabat.dual_encoder.contrastive_objective import PairContrast
-from adiabat.losses.embedded_pairs import Guide, Pairs
+from adiabat.losses.embedded_pairs import Guide, Pairs, unit_rows
 from adiabat.losses.in_batch import in_batch_softmax, pair, samtone, triplet_margin
 from adiabat.losses.log_denominator import COLDEST
 from adiabat.models.encoder import Encoder
@@ -49,18 +49,13 @@ LOSSES: dict[str, tuple[dict[str, Any], Callable[[Pairs], Tensor]]] = {
 }
 
 
-def loss_table(given: dict[str, Any]) -> dict[str, Any]:
-    loss = given.get("loss", {})
-    return loss if isinstance(loss, dict) else {"kind": loss}
-
-
 def is_triplet(given: dict[str, Any]) -> bool:
-    return loss_table(given).get("kind") == "triplet"
+    return "triplet" in given.get("loss", {}).get("kind", "")
 
 
 def objective_with(train: dict[str, Any] | None = None, **tables: Any) -> PairContrast:
     given = train or {}
-    warm = {} if is_triplet(given) or "temperature" in {**given, **loss_table(given)} else {"temperature": T}
+    warm = {} if is_triplet(given) or "temperature" in {**given, **given.get("loss", {})} else {"temperature": T}
     return objective_of(train={**warm, **given}, **tables)
 
 
@@ -102,8 +97,8 @@ def pairs_by_hand(objective: PairContrast, batch: Batch) -> Pairs:
     )
 
 
-def by_hand(objective: PairContrast, step: int, loss: Callable[[Pairs], Tensor] = SOFTMAX) -> Tensor:
-    return loss(pairs_by_hand(objective, drawn(objective, step)).unit())
+def of_unit(loss: Callable[[Pairs], Tensor]) -> Callable[[Pairs], Tensor]:
+    return lambda pairs: loss(pairs.unit())
 
 
 def gradients(objective: PairContrast, loss: Tensor) -> dict[str, Tensor]:
@@ -122,41 +117,33 @@ def require_close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
         torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, name))
 
 
-@contextmanager
-def passing_in_two_threads(objective: PairContrast) -> Iterator[None]:
-    torch.set_num_threads(2)
-    with objective.passing():
-        yield
-    torch.set_num_threads(1)
-
-
 # --- One step ---
+
+
+def check_step(objective: PairContrast, step: int, loss: Callable[[Pairs], Tensor], *, threads: int = 1) -> None:
+    """Loss and gradient are those of plain passes."""
+    expected = loss(pairs_by_hand(objective, drawn(objective, step)))
+    wanted = gradients(objective, expected)
+    torch.set_num_threads(threads)
+    with objective.passing():
+        found = objective.loss(step)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        require_close(gradients(objective, found), wanted)
+    torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_loss_and_gradient_of_a_step_are_those_of_plain_passes(architecture: str) -> None:
     objective = objective_with(towers=ARCHITECTURES[architecture])
     for step in range(2):
-        expected = by_hand(objective, step)
-        wanted = gradients(objective, expected)
-        found = objective.loss(step)
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-        require_close(gradients(objective, found), wanted)
-        with passing_in_two_threads(objective):
-            require_close(gradients(objective, objective.loss(step)), wanted)
+        check_step(objective, step, of_unit(SOFTMAX), threads=1 + step)
 
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("architecture", ["SDE", "ADE-SPL"])
 def test_every_loss_is_that_of_plain_passes(name: str, architecture: str) -> None:
     settings, loss = LOSSES[name]
-    objective = objective_with(settings, towers=ARCHITECTURES[architecture])
-    for step in (0, 3):
-        expected = by_hand(objective, step, loss)
-        wanted = gradients(objective, expected)
-        found = objective.loss(step)
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-        require_close(gradients(objective, found), wanted)
+    check_step(objective_with(settings, towers=ARCHITECTURES[architecture]), 3, of_unit(loss))
 
 
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
@@ -164,13 +151,7 @@ def test_triplets_are_those_of_plain_passes(distance: Any) -> None:
     settings = {"loss": {"kind": "triplet", "distance": distance, "margin": 0.4, "negatives_per_query": 3}, "batch_size": 4}
     train, validation = (listing_negatives(pairs) for pairs in both_sets())
     objective = objective_with(settings, towers=ARCHITECTURES["ADE"], sets=(train, validation))
-    expected_pairs = pairs_by_hand(objective, drawn(objective, 1))
-    assert expected_pairs.own is not None
-    expected = triplet_margin(expected_pairs.query, expected_pairs.positive, expected_pairs.own, margin=0.4, distance=distance)
-    wanted = gradients(objective, expected)
-    found = objective.loss(1)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    require_close(gradients(objective, found), wanted)
+    check_step(objective, 1, lambda pairs: triplet_margin(pairs.query, pairs.positive, pairs.own, margin=0.4, distance=distance))
 
 
 def listing_negatives(pairs: PairSet) -> PairSet:
@@ -180,50 +161,36 @@ def listing_negatives(pairs: PairSet) -> PairSet:
 
 def test_products_are_of_the_vectors_as_they_are() -> None:
     objective = objective_with({"similarity": "dot", "temperature": 4.0})
-    expected = in_batch_softmax(pairs_by_hand(objective, drawn(objective, 0)), temperature=4.0, symmetric=True)
-    torch.testing.assert_close(objective.loss(0), expected, rtol=1e-5, atol=1e-6)
+    check_step(objective, 0, partial(in_batch_softmax, temperature=4.0, symmetric=True))
 
 
 @pytest.mark.parametrize("seen_by", ["all", "own"])
 def test_another_model_judges_by_the_cosine_of_its_own_vectors(seen_by: str) -> None:
     settings = {"loss": {"negatives_shared": seen_by == "all", "negatives_per_query": 2, "guide": {"model": "other", "margin": 0.05}}}
     objective = objective_with(settings)
-    assert objective.guide is not None
-    batch = drawn(objective, 2)
-    pairs = pairs_by_hand(objective, batch).unit()
-    query, positive, shared, own = named(objective, batch)
-    judge = objective.guide
-    vectors = [torch.from_numpy(judge.encode(texts, side="document")) for texts in (positive, shared, own) if texts]
-    near, far = (part / part.norm(dim=1, keepdim=True) for part in vectors)
-    asked = torch.from_numpy(judge.encode(query, side="query"))
-    opinion = Guide(
-        asked / asked.norm(dim=1, keepdim=True),
-        near,
-        shared=far if seen_by == "all" else None,
-        own=far.reshape(len(query), 2, -1) if seen_by == "own" else None,
-        margin=0.05,
-    )
-    guided = Pairs(**{**{name: getattr(pairs, name) for name in pairs.__slots__}, "guide": opinion})
-    expected = SOFTMAX(guided)
-    torch.testing.assert_close(objective.loss(2), expected, rtol=1e-5, atol=1e-6)
-    assert float(expected.detach()) != pytest.approx(float(SOFTMAX(pairs).detach()), rel=1e-4)
+    query, positive, shared, own = named(objective, drawn(objective, 2))
+
+    def judged(texts: list[str], side: Any) -> Tensor:
+        return unit_rows(torch.from_numpy(objective.guide.encode(texts, side=side)))
+
+    far = judged([*shared, *own], "document")
+    further = {"shared": far} if seen_by == "all" else {"own": far.reshape(len(query), 2, -1)}
+    opinion = Guide(judged(query, "query"), judged(positive, "document"), margin=0.05, **further)
+    check_step(objective, 2, lambda pairs: SOFTMAX(replace(pairs.unit(), guide=opinion)))
+    unguided = SOFTMAX(pairs_by_hand(objective, drawn(objective, 2)).unit())
+    assert float(objective.loss(2).detach()) != pytest.approx(float(unguided.detach()), rel=1e-4)
 
 
-def test_a_step_follows_from_its_number_whatever_came_before() -> None:
+def test_a_step_follows_from_its_number_and_dropout_from_the_global_random_numbers_alone() -> None:
     first, second = (objective_with({"negatives_per_query": 2}) for _ in range(2))
     forward = [float(first.loss(step).detach()) for step in range(6)]
     assert [float(second.loss(step).detach()) for step in reversed(range(6))] == forward[::-1]
     assert len(set(forward)) == 6
-
-
-def test_dropout_draws_from_the_global_random_numbers_and_from_nothing_else() -> None:
-    objective = objective_with({"dropout": True})
-    losses = []
+    dropping, losses = objective_with({"dropout": True}), []
     for seed in (5, 6, 5):
         torch.manual_seed(seed)
-        losses.append(float(objective.loss(0).detach()))
-    assert losses[0] == losses[2]
-    assert losses[0] != losses[1]
+        losses.append(float(dropping.loss(0).detach()))
+    assert losses[0] == losses[2] != losses[1]
 
 
 def test_a_text_that_stands_in_the_batch_twice_passes_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,21 +273,13 @@ def test_a_temperature_is_fixed_scheduled_or_learned() -> None:
     scheduled = objective_with({"loss": {"temperature": {"kind": "scheduled", "first": 1.0, "steps": 6, "last": 0.25}}})
     # The inverse grows from 1 to 4.
     assert [scheduled.temperature(step) for step in (0, 2, 6, 9)] == pytest.approx([1.0, 1 / 2, 1 / 4, 1 / 4])
-    learned = objective_with({"temperature": {"kind": "learned", "first": T}})
-    temperature = learned.temperature(0)
-    assert isinstance(temperature, Tensor)
-    assert float(temperature.detach()) == pytest.approx(T)
-    assert "temperature.log_factor" in dict(learned.module.named_parameters())
-
-
-def test_the_loss_divides_by_the_temperature_of_the_step() -> None:
-    settings = {"loss": {"temperature": {"kind": "scheduled", "first": 1.0, "steps": 6, "last": 0.25}}}
-    scheduled, fixed = objective_with(settings), objective_with({"temperature": 0.5})
+    fixed = objective_with({"temperature": 0.5})
     assert float(scheduled.loss(2).detach()) == pytest.approx(float(fixed.loss(2).detach()), rel=1e-6)
 
 
 def test_a_learned_temperature_is_told_to_the_log_within_its_range() -> None:
     objective = objective_with({"temperature": {"kind": "learned", "first": T}})
+    assert float(objective.temperature(0).detach()) == pytest.approx(T)
     assert objective.figures() == {"temperature": pytest.approx(T)}
     log_factor = dict(objective.module.named_parameters())["temperature.log_factor"]
     with torch.no_grad():

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import checked
-from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.errors import DataError
 from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches
 from adiabat.data.pair_sets import PairSet
-from adiabat.dual_encoder.batch_plan import in_small_groups, left_out_note, mixture_note, mixture_of, sampler_of, unnamed
+from adiabat.dual_encoder.batches import in_small_groups, left_out_note, mixture_note, mixture_of, sampler_of, unnamed
 from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.dual_encoder.train import train
 from tests.dual_encoder.problem import from_memory, settings_of, write_rows
@@ -63,12 +62,35 @@ def test_without_mixture_and_rules_all_pairs_come_shuffled_without_a_gap(tmp_pat
     assert left_out_note(order(pairs, settings), steps=30) is None
 
 
-def test_a_pass_over_sources_is_as_long_as_they_are_together(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_task_pairs_and_parallel_sentences_take_turns_or_stand_in_every_batch_in_equal_parts(tmp_path: Path, in_turn: bool) -> None:
+    """Translation bridging in one run (Reimers 2021)."""
+    write_rows(tmp_path / "task.jsonl", [{"query": f"question {n}", "positive": f"answer {n}"} for n in range(200)])
+    write_rows(tmp_path / "parallel.jsonl", [{"en": f"sentence {n}", "de": f"Satz {n}"} for n in range(60)])
+    parallel = {"path": str(tmp_path / "parallel.jsonl"), "columns": {"query": "de", "positive": "en"}}
+    settings = settings_of(
+        data={"sources": [{"path": str(tmp_path / "task.jsonl")}, parallel]},
+        mixture={"rule": "equal", "exhausted": "cycle", "one_source_per_batch": in_turn},
+        train={"batch_size": 10},
+    )
     pairs = pairs_of(settings)
-    assert order(pairs, settings).pairs == len(pairs)
-    drawn = Counter(row for batch in batches(pairs, settings, len(pairs) // 5) for row in batch)
-    assert max(drawn.values()) == 1
+    shares = [int(pairs.sources[batch].sum()) for batch in batches(pairs, settings, 30)]
+    if in_turn:
+        assert all(sorted(shares[place : place + 2]) == [0, 10] for place in range(0, 30, 2))
+    else:
+        assert all(abs(share - 5) <= 2 for share in shares)
+
+
+def test_a_pass_over_sources_is_as_long_as_they_are_together_and_a_cap_takes_other_pairs_in_each(tmp_path: Path) -> None:
+    for mixture, longest in (({}, 48), ({"cap": 10}, 10)):
+        settings = settings_for(tmp_path, mixture=mixture)
+        pairs = pairs_of(settings)
+        made = order(pairs, settings)
+        assert made.pairs == np.minimum(np.bincount(pairs.sources), longest).sum()
+        steps = made.pairs // 5
+        drawn = np.concatenate([made.rows(step) for step in range(3 * steps)])
+        assert len(np.unique(drawn[: 5 * steps])) == 5 * steps
+        assert len(np.unique(drawn[pairs.sources[drawn] == 2])) > 20
 
 
 @pytest.mark.parametrize("rule", ["equal", "temperature", "weights", "proportional"])
@@ -82,17 +104,6 @@ def test_batches_of_one_source_keep_the_ratio_of_the_mixture(tmp_path: Path, rul
     assert all(len(one) == 1 for one in sources)
     wanted = mixture_of(pairs, settings).weights
     assert np.bincount([source for one in sources for source in one], minlength=3) / 30 == pytest.approx(wanted, abs=0.07)
-
-
-def test_a_cap_takes_other_pairs_in_each_pass(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path, mixture={"cap": 10}, train={"batch_size": 5})
-    pairs = pairs_of(settings)
-    one = order(pairs, settings)
-    counts = np.minimum(np.bincount(pairs.sources), 10)
-    assert one.pairs == counts.sum()
-    steps = one.pairs // 5
-    rows = np.concatenate([one.rows(step) for step in range(3 * steps)])
-    assert len(np.unique(rows[pairs.sources[rows] == 2])) > 20
 
 
 @pytest.mark.parametrize("group", ["topic", "tag"])
@@ -130,44 +141,13 @@ def test_what_was_in_no_batch_is_told(tmp_path: Path) -> None:
     assert f"of {len(pairs)} pairs of a pass were in no batch" in str(left_out_note(made, steps=1))
 
 
-@pytest.mark.parametrize("group", ["topic", "tag"])
-def test_one_topic_for_all_is_refused(tmp_path: Path, group: str) -> None:
-    write_rows(tmp_path / "one.jsonl", [{"query": f"q {n}", "positive": f"p {n}", group: "same"} for n in range(40)])
+@pytest.mark.parametrize(("group", "columns"), [("topic", {"topic": "same"}), ("tag", {"tag": "same"}), ("tag", {"topic": "chess"})])
+def test_one_topic_or_tag_for_all_is_refused(tmp_path: Path, group: str, columns: dict[str, str]) -> None:
+    write_rows(tmp_path / "one.jsonl", [{"query": f"q {n}", "positive": f"p {n}", **columns} for n in range(40)])
     settings = settings_of(batches={"group": group})
     pairs, _ = read_pairs(str(tmp_path / "one.jsonl"), settings.data)
     with pytest.raises(DataError, match=f"one: pairs must be of several {group}s where batches.group is {group}, got one;"):
         order(pairs, settings)
-
-
-@pytest.mark.parametrize(
-    ("tables", "message"),
-    [
-        ({"job": {"data": "a.jsonl"}, "data": {"sources": [{"path": "b"}]}}, "data.sources must be left out where job.data is given"),
-        ({"mixture": {"rule": "equal"}}, "mixture.rule has no effect with one source; list several"),
-        ({"mixture": {"exhausted": "cycle"}}, "mixture.exhausted has no effect with one source; list several"),
-        (
-            {"mixture": {"rule": "equal", "one_source_per_batch": True}},
-            "2 faults: mixture.rule has no effect with one source; list several .*; mixture.one_source_per_batch has no effect",
-        ),
-        (
-            {"data": {"sources": [{"path": "a", "weight": 2.0}, {"path": "b"}]}},
-            r"weight of number 1 \(a\) has no effect where mixture.rule is not",
-        ),
-        ({"data": {"sources": [{"path": "a", "weight": 0.0}]}}, r"data.sources.weight of number 1 \(a\) must be > 0, got 0"),
-        ({"data": {"sources": [{"path": "a", "wieght": 1.0}]}}, "unknown key data.sources.wieght; did you mean data.sources.weight?"),
-        ({"data": {"sources": [{"weight": 1.0}]}}, "data.sources.path of number 1 must be given"),
-        ({"batches": {"token_budget": 10}}, "train.steps must be given where batches.token_budget is"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(tables: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        checked(TrainSettings, tables)
-
-
-def test_tags_that_no_pair_has_are_refused_though_there_are_topics(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path, batches={"group": "tag"}, data={"columns": {}})
-    with pytest.raises(DataError, match="pairs must be of several tags where batches.group is tag, got one"):
-        order(pairs_of(settings), settings)
 
 
 def test_pairs_of_small_topics_are_counted(tmp_path: Path) -> None:

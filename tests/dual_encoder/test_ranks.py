@@ -8,7 +8,6 @@ import torch
 
 from adiabat.dual_encoder import answer_ranks as ranks
 from adiabat.dual_encoder.answer_ranks import ranks_of_answers
-from adiabat.losses.embedded_pairs import unit_rows
 
 
 def rows(*lists: list[int]) -> list[np.ndarray]:
@@ -68,13 +67,6 @@ def test_distances_of_near_texts_are_told_apart() -> None:
     query = torch.from_numpy((centre + 1e-3 * generator.standard_normal((60, 16))).astype(np.float32))
     answers = rows(*([number] for number in range(60)))
     assert ranked(query, documents, answers, distance=True) == by_loops(query, documents, answers, distance=True)
-
-
-def test_cosine_and_distance_rank_unit_vectors_alike() -> None:
-    generator = torch.Generator().manual_seed(2)
-    query, documents = (unit_rows(torch.randn(count, 6, generator=generator)) for count in (8, 30))
-    answers = rows(*([number] for number in range(8)))
-    assert ranked(query, documents, answers) == ranked(query, documents, answers, distance=True)
 
 
 def test_what_is_no_number_is_never_first() -> None:

@@ -1,61 +1,84 @@
-"""Training a query tower of any loss against the stored vectors of a frozen document tower."""
+"""Training a tower against vectors that stay: those of a frozen tower, or of a store that anybody may have made."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from sentence_transformers.sentence_transformer.losses import EmbedDistillLoss
 
 import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.shared import EmbedSettings
-from adiabat.core.errors import DataError, JobError, StoreError
+from adiabat.core.errors import ConfigError, DataError, JobError, StoreError
 from adiabat.dual_encoder.train import prepared
+from adiabat.losses.embedded_pairs import unit_rows
+from adiabat.losses.in_batch import cosine_distance, mean_squared_error
 from adiabat.models.encoder import Encoder
 from adiabat.models.saving import save
+from adiabat.store.vector_store import Store
 from adiabat.training.distributed import ALONE
+from tests.dual_encoder.problem import write_rows
+from tests.jobs import log_of
+from tests.settings_by_name import by_name
 from tests.tiny import tiny_dual
 
-DOCUMENTS = {f"d{number}": f"paper {number} of {number * number} pages" for number in range(12)}
-ROWS = [{"query": f"question {number}", "positive": f"d{number}", "negative": f"d{(number + 5) % 12}"} for number in range(12)]
+DOCUMENTS = {f"d{number}": f"paper {number} of {number * number} pages" for number in range(14)}
+ROWS = [{"query": f"paper {number} again", "positive": f"d{number}", "negative": f"d{(number + 5) % 14}"} for number in range(14)]
+FROZEN = {"kind": "asymmetric", "frozen": "document"}
+REGRESSIONS = [("mse", mean_squared_error), ("cosine_distance", cosine_distance)]
+
+
+def embed(here: Path, name: str, dtype: str) -> None:
+    settings = checked(EmbedSettings, {"store": {"dtype": dtype, "precision": "fp32"}})
+    adiabat.embed(here / "model", here / "corpus.jsonl", here / name, settings=settings)
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps({"id": key, "text": text}) + "\n" for key, text in DOCUMENTS.items()))
-    texts = [{"query": row["query"], "positive": DOCUMENTS[row["positive"]], "negative": DOCUMENTS[row["negative"]]} for row in ROWS]
-    for name, rows in (("ids", ROWS), ("texts", texts)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    """A model, its store, and pairs whose documents are ids or texts."""
+    write_rows(tmp_path / "corpus.jsonl", [{"id": key, "text": text} for key, text in DOCUMENTS.items()])
+    write_rows(tmp_path / "ids.jsonl", ROWS)
+    write_rows(tmp_path / "texts.jsonl", [{**row, **{name: DOCUMENTS[row[name]] for name in ("positive", "negative")}} for row in ROWS])
     save(tiny_dual(), tmp_path / "model")
-    settings = checked(EmbedSettings, {"store": {"dtype": "float32", "precision": "fp32"}})
-    adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "store", settings=settings)
+    embed(tmp_path, "store", "float32")
     return tmp_path
 
 
-def settings_in(here: Path, data: str, **tables: Any) -> TrainSettings:
-    towers = {"kind": "asymmetric", "frozen": "document", "store": str(here / "store")}
-    base: dict[str, Any] = {
-        "job": {"model": str(here / "model"), "data": str(here / f"{data}.jsonl"), "out": str(here / "job")},
-        "towers": towers,
-        "train": {"batch_size": 4, "steps": 4, "dropout": False, "learning_rate": 1e-3},
-        "data": {"validation_fraction": 0.3},
-    }
-    return checked(TrainSettings, {name: {**base.get(name, {}), **tables.get(name, {})} for name in {*base, *tables}})
+def settings_in(here: Path, data: str = "ids", *, towers: dict[str, Any] | None = None, **tables: Any) -> TrainSettings:
+    """Of a run on stored vectors; `towers` takes the place of the store, and `train` is by the last names of its settings."""
+    usual = {"batch_size": 4, "steps": 4, "dropout": False, "learning_rate": 1e-2, **tables.pop("train", {})}
+    return checked(
+        TrainSettings,
+        {
+            "job": {"model": str(here / "model"), "data": str(here / f"{data}.jsonl"), "out": str(here / "job")},
+            "towers": {**FROZEN, "store": str(here / "store")} if towers is None else towers,
+            **by_name(TrainSettings, "train", usual),
+            "data": {"validation_fraction": 0.3},
+            **tables,
+        },
+    )
 
 
-def loss_of(settings: TrainSettings) -> torch.Tensor:
-    objective, _ = prepared(lambda name, section: adiabat.load(name, settings=section), settings, ALONE)
-    return objective.loss(0)
+def targets(here: Path, **more: Any) -> dict[str, Any]:
+    return {"targets": str(here / "store"), **more}
+
+
+def objective_of(settings: TrainSettings) -> Any:
+    return prepared(lambda name, section: adiabat.load(name, settings=section), settings, ALONE)[0]
+
+
+# --- A frozen document tower ---
 
 
 @pytest.mark.parametrize("data", ["ids", "texts"])
-@pytest.mark.parametrize("loss", ["in_batch_softmax", "samtone", "pair", "triplet"])
+@pytest.mark.parametrize("loss", ["in_batch_softmax", "samtone", "pair", "triplet", "mse", "cosine_distance"])
 def test_a_loss_against_stored_vectors_is_that_against_the_frozen_tower(here: Path, data: str, loss: str) -> None:
-    train = {"loss": {"kind": loss, "negatives_per_query": 1}, "batch_size": 4}
-    stored = loss_of(settings_in(here, data, train=train))
-    frozen = loss_of(settings_in(here, "texts", train=train, towers={"kind": "asymmetric", "frozen": "document", "store": None}))
+    train = {"loss": {"kind": loss}}
+    stored = objective_of(settings_in(here, data, train=train)).loss(0)
+    frozen = objective_of(settings_in(here, "texts", train=train, towers=FROZEN)).loss(0)
     torch.testing.assert_close(stored, frozen, atol=1e-5, rtol=1e-5)
 
 
@@ -68,31 +91,79 @@ def test_no_document_is_embedded_and_the_job_is_whole(here: Path, monkeypatch: p
         return encode(self, texts, side=side, **options)
 
     monkeypatch.setattr(Encoder, "encode", noted)
-    result = adiabat.train(settings=settings_in(here, "ids"))
+    assert adiabat.train(settings=settings_in(here)).training.steps == 4
     assert set(seen) == {"query"}
-    assert result.training is not None
-    assert result.training.steps == 4
     # The document tower that is saved is the one of the store, which serves the job from here on.
-    hits = adiabat.search(here / "store", "question 3", model=here / "job", k=2)
-    assert len(hits) == 2
+    assert len(adiabat.search(here / "store", "paper 3", model=here / "job", k=2)) == 2
 
 
-def test_a_store_of_another_model_is_refused(here: Path) -> None:
+def test_other_models_and_documents_than_those_of_the_store_are_refused(here: Path) -> None:
     with pytest.raises(StoreError, match="store was built by another encoder: prompt"):
-        loss_of(settings_in(here, "ids", encoder={"document_prompt": "passage: "}))
-
-
-def test_documents_that_the_store_lacks_are_named(here: Path) -> None:
-    with (here / "ids.jsonl").open("a") as stream:
-        stream.write(json.dumps({"query": "another", "positive": "d77"}) + "\n")
+        objective_of(settings_in(here, encoder={"document_prompt": "passage: "}))
+    write_rows(here / "ids.jsonl", [*ROWS, {"query": "another", "positive": "d77"}])
     with pytest.raises(DataError, match=r'every document must be in the store .*store, it lacks "d77"; embed them'):
-        loss_of(settings_in(here, "ids"))
+        objective_of(settings_in(here))
 
 
 def test_another_store_under_the_same_job_is_not_gone_on_with(here: Path) -> None:
-    adiabat.train(settings=settings_in(here, "ids"))
-    settings = checked(EmbedSettings, {"store": {"dtype": "float16", "precision": "fp32"}})
-    adiabat.embed(here / "model", here / "corpus.jsonl", here / "other", settings=settings)
-    towers = {"kind": "asymmetric", "frozen": "document", "store": str(here / "other")}
+    adiabat.train(settings=settings_in(here))
+    embed(here, "other", "float16")
     with pytest.raises(JobError, match=r"the pairs differ from those the job began with"):
-        adiabat.train(settings=settings_in(here, "ids", towers=towers), resume=True)
+        adiabat.train(settings=settings_in(here, towers={**FROZEN, "store": str(here / "other")}), resume=True)
+
+
+# --- Targets of a student (Reimers 2021) ---
+
+
+@pytest.mark.parametrize(("loss", "apart"), REGRESSIONS)
+def test_the_loss_is_that_of_each_query_and_its_target(here: Path, loss: str, apart: Any) -> None:
+    objective = objective_of(settings_in(here, towers=targets(here), train={"loss": loss}))
+    rows, texts = objective.rows(0), objective.train.texts
+    store = Store.open(here / "store")
+    wanted = torch.from_numpy(store.gather(store.rows(texts.documents.take(objective.train.positive[rows]))).astype(np.float32))
+    queries = texts.queries.take(objective.train.query[rows])
+    embedded = torch.from_numpy(adiabat.load(here / "model").encode(queries, side="query", precision="fp32"))
+    torch.testing.assert_close(objective.loss(0).detach(), apart(embedded, wanted), atol=1e-5, rtol=1e-5)
+
+
+def test_losses_are_those_of_sentence_transformers_and_of_unit_vectors_shares_of_one_another() -> None:
+    one, other = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64).unbind()
+    for metric, apart in (("mse", mean_squared_error), ("cosine", cosine_distance)):
+        wanted = EmbedDistillLoss(torch.nn.Identity(), distance_metric=metric).compute_loss_from_embeddings([one], [other])
+        torch.testing.assert_close(apart(one, other), wanted)
+    torch.testing.assert_close(mean_squared_error(unit_rows(one), unit_rows(other)), cosine_distance(one, other) * 2 / 8)
+
+
+def test_a_student_comes_close_to_its_targets_and_is_one_plain_model(here: Path) -> None:
+    adiabat.train(settings=settings_in(here, towers=targets(here), train={"loss": "cosine_distance", "steps": 30}))
+    validated = [row["validation_loss"] for row in log_of(here / "job") if "validation_loss" in row]
+    assert validated[-1] < 0.5 * validated[0]
+    assert adiabat.load(here / "job").shared
+    assert not (here / "job" / "model" / "router_config.json").exists()
+
+
+def test_a_regression_takes_a_batch_of_one(here: Path) -> None:
+    assert objective_of(settings_in(here, towers=targets(here), train={"loss": "mse", "batch_size": 1})).loss(0).isfinite()
+
+
+@pytest.mark.parametrize(
+    ("tables", "error", "message"),
+    [
+        ({"train": {"loss": "mse", "negatives_per_query": 3}}, ConfigError, "train.loss.negatives_per_query belongs to .*; kind is mse"),
+        (
+            {"train": {"loss": "mse"}, "towers": {"kind": "asymmetric"}},
+            ConfigError,
+            "train.loss = mse must have documents that stay, or all texts would come to one point",
+        ),
+        (
+            {"train": {"loss": "mse"}, "projection_width": 8},
+            StoreError,
+            "targets must be as wide as the student's embeddings, 8, got 32; set towers.projection_width = 32",
+        ),
+    ],
+)
+def test_what_a_regression_cannot_do_is_refused(here: Path, tables: dict[str, Any], error: type[Exception], message: str) -> None:
+    if width := tables.get("projection_width"):
+        tables = {"train": tables["train"], "towers": targets(here, projection_width=width)}
+    with pytest.raises(error, match=message):
+        objective_of(settings_in(here, **tables))

@@ -35,7 +35,6 @@ def never(name: str, section: EncoderSection) -> DualEncoder:
 def test_a_job_learns_and_leaves_all_its_files(problem: Problem, tmp_path: Path) -> None:
     result = run(job_settings(problem, tmp_path / "job", train={"steps": 20, "validate_every": 8}))
     record = result.training
-    assert record is not None
     assert (record.steps, record.epochs, record.stop_reason) == (20, 3, "the limit of 20 steps was reached")
     losses = dict(record.validation_loss)
     assert list(losses) == [0, 1, 2, 3]
@@ -74,7 +73,7 @@ def test_what_was_trained_loads_here_and_in_sentence_transformers(problem: Probl
     assert not any("lora" in name for name, _ in found.query.named_parameters())
 
 
-def test_frozen_weights_and_the_model_given_stay_as_they_were_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
+def test_frozen_weights_stay_as_they_were_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
     run(job_settings(problem, tmp_path / "job", train={"freeze": ["embeddings", "blocks[0].attention"]}))
     before, after = weights_of(model().query), weights_of(load(tmp_path / "job" / "model").query)
     frozen = {name for name in before if ".embeddings." in name or ".layer.0.attention." in name or "pooler" in name}
@@ -94,8 +93,9 @@ def test_a_job_repeats_itself_and_another_seed_gives_another_result(problem: Pro
 
 def test_the_best_weights_are_those_of_the_lowest_validation_loss(problem: Problem, tmp_path: Path) -> None:
     settings = {"learning_rate": 0.015, "steps": 12, "validate_every": 2, "schedule": "constant", "warmup_fraction": 0.0}
-    for keep in ("best", "last"):
-        run(job_settings(problem, tmp_path / keep, train={**settings, "keep": keep}))
+    kept, last = (job_settings(problem, tmp_path / keep, train={**settings, "keep": keep}) for keep in ("best", "last"))
+    for regime in (kept, last):
+        run(regime)
     assert log_of(tmp_path / "best") == log_of(tmp_path / "last")
     losses = {row["epoch"]: row["validation_loss"] for row in log_of(tmp_path / "best") if "validation_loss" in row}
     best = min(losses, key=lambda epoch: losses[epoch])
@@ -106,16 +106,8 @@ def test_the_best_weights_are_those_of_the_lowest_validation_loss(problem: Probl
     for keep, prefix in (("best", "best/"), ("last", "weights/")):
         saved = {name: weights for name, weights in found[keep]["query"].items() if "pooler" not in name}
         assert saved == {name: tensors[f"{prefix}query.{name}"] for name in saved}
-    run(job_settings(problem, tmp_path / "short", train={**settings, "steps": 2 * best}))
-    assert everything(tmp_path / "short")["query"] == found["best"]["query"]
-
-
-def test_the_saved_model_has_the_validation_that_was_kept(problem: Problem, tmp_path: Path) -> None:
-    settings = job_settings(problem, tmp_path / "job", train={"keep": "best", "learning_rate": 0.02})
-    record = run(settings).training
-    assert record is not None
-    again = PairContrast(load(tmp_path / "job" / "model"), *read_pairs(str(problem.data), settings.data), settings)
-    assert again.validate().loss == pytest.approx(dict(record.validation_loss)[record.best_epoch], rel=1e-5)
+    again = PairContrast(load(tmp_path / "best" / "model"), *read_pairs(str(problem.data), kept.data), kept)
+    assert again.validate().loss == pytest.approx(losses[best], rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -164,18 +156,6 @@ def test_a_batch_of_all_pairs_is_the_largest_there_can_be(problem: Problem, tmp_
     run(job_settings(problem, tmp_path / "job", train={"batch_size": pairs, "steps": 1}))
     with pytest.raises(DataError, match=f"pairs: train.batch_size must be at most the {pairs} pairs trained on, got {pairs + 1}; lower it"):
         run(job_settings(problem, tmp_path / "new", train={"batch_size": pairs + 1}))
-    assert not (tmp_path / "new").exists()
-
-
-def test_validation_with_nothing_to_rank_is_told_and_cannot_choose_the_best(tmp_path: Path) -> None:
-    problem = write_problem(tmp_path)
-    write_rows(tmp_path / "dev.jsonl", [{"query": "a new one", "positive": "its answer"}])
-    data = {"validation": str(tmp_path / "dev.jsonl")}
-    notes: list[str] = []
-    run(job_settings(problem, tmp_path / "job", train={"steps": 1}, data=data), notes=notes)
-    assert "validation has a single document to rank, so that its loss, P@1 and RR say nothing; hold out more, or list negatives" in notes
-    with pytest.raises(DataError, match='dev: validation must have two documents to tell apart where train.keep is "best", got one'):
-        run(job_settings(problem, tmp_path / "new", train={"keep": "best"}, data=data))
 
 
 # --- Numbers that are none ---
@@ -198,14 +178,7 @@ def test_a_loss_that_is_no_number_names_step_and_queries_and_leaves_the_weights_
 
 
 def test_a_rate_that_is_far_too_high_ends_in_one_line(problem: Problem, tmp_path: Path) -> None:
-    train = {
-        "loss": {"similarity": "dot"},
-        "learning_rate": 1e30,
-        "optimizer": "sgd",
-        "max_grad_norm": 0,
-        "dropout": False,
-        "warmup_fraction": 0.0,
-    }
+    train = {"loss": {"similarity": "dot"}, "learning_rate": 1e30, "optimizer": "sgd", "max_grad_norm": 0, "warmup_fraction": 0.0}
     with pytest.raises(JobError, match="must be a finite number, got (nan|inf)"):
         run(job_settings(problem, tmp_path / "job", train=train))
 
@@ -214,15 +187,8 @@ def test_a_rate_that_is_far_too_high_ends_in_one_line(problem: Problem, tmp_path
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no model": ({"job": {"model": None}}, r"job.model must be given, got none; write it into the file, or add --set job.model=..."),
-    "no data, no place": (
-        {"job": {"data": None, "out": None}},
-        "2 faults: job.data must be given, got none; job.out must be given, got none",
-    ),
-    "a device that is none": ({"run": {"device": "tpu"}}, "run.device must be auto, cpu, cuda or cuda:N"),
+    "no data, no place": ({"job": {"data": None, "out": None}}, "2 faults: job.data must be given, got none; job.out must be given"),
     "a pattern that is none": ({"train": {"freeze": ["blocks[a]"]}}, r"freeze must use blocks\[i\]"),
-    "data that is not there": ({"job": {"data": "nowhere.jsonl"}}, "nowhere.jsonl must exist"),
-    "validation that is not there": ({"data": {"validation": "nowhere.jsonl"}}, "nowhere.jsonl must exist"),
     "a batch that is too large": ({"train": {"batch_size": 999}}, "train.batch_size must be at most the"),
 }
 
@@ -236,21 +202,16 @@ def test_what_is_wrong_is_told_before_a_model_is_loaded_and_leaves_nothing(probl
 
 
 def test_data_that_does_not_fit_the_loss_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
-    write_rows(tmp_path / "pairs.jsonl", [{"query": f"q {number}", "positive": f"p {number}"} for number in range(20)])
-    settings = job_settings(Problem(tmp_path), tmp_path / "new", train={"loss": "triplet"})
-    with pytest.raises(DataError, match="every query must list a negative where train.loss is triplet"):
-        prepared(never, settings, ALONE)
-    with pytest.raises(DataError, match='validation must list negatives where train.error_unit is "pairs"'):
-        prepared(never, job_settings(Problem(tmp_path), tmp_path / "new", train={"error_unit": "pairs"}), ALONE)
-    write_rows(tmp_path / "dev.jsonl", [{"query": "q", "positive": "p"}])
-    here = write_problem(tmp_path)
-    settings = job_settings(here, tmp_path / "new", train={"loss": "triplet"}, data={"validation": str(tmp_path / "dev.jsonl")})
-    with pytest.raises(DataError, match="dev: every query must list a negative"):
-        prepared(never, settings, ALONE)
-
-
-def test_a_directory_that_holds_something_else_is_left_alone(problem: Problem, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(JobError, match="--out must be a new or empty directory"):
-        run(job_settings(problem, tmp_path))
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    write_problem(tmp_path)
+    write_rows(tmp_path / "dev.jsonl", [{"query": "a new one", "positive": "its answer"}])
+    write_rows(tmp_path / "bare.jsonl", [{"query": f"q {number}", "positive": f"p {number}"} for number in range(20)])
+    dev = {"validation": str(tmp_path / "dev.jsonl")}
+    for data, validation, train, message in (
+        ("bare", {}, {"loss": "triplet"}, "bare: every query must list a negative where train.loss is triplet"),
+        ("bare", {}, {"error_unit": "pairs"}, 'bare: validation must list negatives where train.error_unit is "pairs"'),
+        ("pairs", dev, {"loss": "triplet"}, "dev: every query must list a negative"),
+        ("pairs", dev, {"keep": "best"}, 'dev: validation must have two documents to tell apart where train.keep is "best", got one'),
+    ):
+        job = {"data": str(tmp_path / f"{data}.jsonl")}
+        with pytest.raises(DataError, match=message):
+            prepared(never, job_settings(Problem(tmp_path), tmp_path / "new", job=job, train=train, data=validation), ALONE)

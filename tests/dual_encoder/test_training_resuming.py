@@ -13,23 +13,12 @@ from adiabat.dual_encoder.train import train
 from adiabat.models.towers import DualEncoder
 from adiabat.runs.output_dir import open_job
 from tests.dual_encoder.problem import Problem, from_memory, job_settings, model, run, write_problem, write_rows
-from tests.jobs import everything, log_of
+from tests.jobs import log_of
 
 CONSTANT: dict[str, Any] = {"schedule": "constant", "warmup_fraction": 0.0}
 
 
 # --- A later end ---
-
-
-@pytest.mark.parametrize(
-    "train", [CONSTANT, {"schedule": "constant", "warmup_steps": 5}, {"schedule": "exponential", "warmup_steps": 3}], ids=str
-)
-def test_a_job_whose_steps_do_not_depend_on_its_end_goes_on_to_a_later_one(problem: Problem, tmp_path: Path, train: dict[str, Any]) -> None:
-    run(job_settings(problem, tmp_path / "whole", train=train))
-    run(job_settings(problem, tmp_path / "longer", train={**train, "steps": 8}))
-    run(job_settings(problem, tmp_path / "longer", train={**train, "steps": 12}), resume=True)
-    assert everything(tmp_path / "longer") == everything(tmp_path / "whole")
-    assert "steps = 12" in (tmp_path / "longer" / "config.toml").read_text()
 
 
 LINEAR, WARM = 'train.schedule = "linear"', "train.warmup_fraction = 0.1"
@@ -50,16 +39,12 @@ COOLING = {"loss": {"temperature": "scheduled"}}
 def test_a_job_whose_steps_depend_on_its_end_does_not_and_is_told_why(
     problem: Problem, tmp_path: Path, train: dict[str, Any], why: str
 ) -> None:
-    begun(tmp_path / "job", job_settings(problem, tmp_path / "job", train={**train, "steps": 4}))
+    begun = job_settings(problem, tmp_path / "job", train={**train, "steps": 4})
+    open_job(tmp_path / "job", {**begun.model_dump(), "digests": {}}, resume=False)
     with pytest.raises(JobError) as fault:
         run(job_settings(problem, tmp_path / "job", train={**train, "steps": 8}), resume=True)
     assert f"as it was begun, got a difference: train.steps was 4, is 8 ({why}" in str(fault.value)
     assert 'a job begun with train.schedule = "constant" and its warm-up in train.warmup_steps can be made longer' in str(fault.value)
-
-
-def begun(out: Path, settings: TrainSettings) -> None:
-    """A job that was asked for and has not taken a step."""
-    open_job(out, {**settings.model_dump(), "digests": {}}, resume=False)
 
 
 def test_an_end_that_the_run_has_passed_is_refused_in_steps_and_in_passes(problem: Problem, tmp_path: Path) -> None:
@@ -77,66 +62,50 @@ def test_an_end_that_the_run_has_passed_is_refused_in_steps_and_in_passes(proble
 # --- What must be the same ---
 
 
-def test_other_settings_are_refused_by_name_before_data_are_read(problem: Problem, tmp_path: Path) -> None:
-    run(job_settings(problem, tmp_path / "job", train={"steps": 1}))
-    others = job_settings(
-        problem,
-        tmp_path / "job",
-        job={"data": "nowhere"},
-        train={"loss": {"temperature": 0.1}, "steps": 1, "method": "bias"},
-        run={"seed": 4},
-    )
-    with pytest.raises(JobError) as fault:
-        run(others, resume=True)
-    said = str(fault.value)
-    assert "got 3 differences" in said
+def guided(folder: Path, here: Path | None = None, **tables: Any) -> TrainSettings:
+    """A job with a guide and a validation file; its data lie `here`."""
+    usual = {"train": {"loss": {"guide": "other"}, "steps": 2}, "data": {"validation": str((here or folder) / "dev.jsonl")}}
+    return job_settings(Problem(here or folder), folder / "job", **{**usual, **tables})
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    """The folder of that job, which is over."""
+    write_problem(tmp_path)
+    write_rows(tmp_path / "dev.jsonl", [{"query": f"new {n}", "positive": f"paper {n * n}", "negative": "memo 4"} for n in range(3)])
+    run(guided(tmp_path))
+    return tmp_path
+
+
+def test_other_settings_and_inputs_are_refused_by_name_and_others_may_lie_and_run_elsewhere(finished: Path) -> None:
+    other = {"loss": {"guide": "other", "temperature": 0.1}, "steps": 2, "method": "bias"}
+    with pytest.raises(JobError, match="got 3 differences") as fault:
+        run(guided(finished, job={"data": "nowhere"}, train=other, run={"seed": 4}), resume=True)
     for difference in ("run.seed was 0, is 4", "train.loss.temperature.value was 0.05, is 0.1", "train.method.kind was 'full', is 'bias'"):
-        assert difference in said
+        assert difference in str(fault.value)
+    for changed in ("tiny", "other"):
 
+        def load(name: str, section: EncoderSection, changed: str = changed) -> DualEncoder:
+            return model(seed=5) if name == changed else from_memory(name, section)
 
-@pytest.mark.parametrize("changed", ["a training row", "a validation row", "the model", "the guide"])
-def test_other_inputs_under_the_same_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
-    problem = write_problem(tmp_path)
-    write_rows(tmp_path / "dev.jsonl", [{"query": f"new {n}", "positive": f"paper {n * n}", "negative": "memo 4"} for n in range(3)])
-    settings = job_settings(
-        problem, tmp_path / "job", train={"loss": {"guide": "other"}, "steps": 2}, data={"validation": str(tmp_path / "dev.jsonl")}
-    )
-    run(settings)
-    for path, name in ((problem.data, "a training row"), (tmp_path / "dev.jsonl", "a validation row")):
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
-        write_rows(path, [{**rows[0], "positive": "another"}, *rows[1:]] if changed == name else rows)
-    exchanged = {"the model": {"tiny": "third"}, "the guide": {"other": "third"}}.get(changed, {})
-    what = "model differs from the one" if exchanged else "pairs differ from those"
-    with pytest.raises(JobError, match=f"as it was begun, got a difference: the {what} the job began with; "):
-        train(lambda name, section: loaded(exchanged.get(name, name), section), settings, resume=True)
-
-
-def loaded(name: str, section: EncoderSection) -> DualEncoder:
-    return model(seed=5) if name == "third" else from_memory(name, section)
-
-
-def test_a_job_goes_on_wherever_its_inputs_lie_and_however_it_runs(tmp_path: Path) -> None:
-    problem = write_problem(tmp_path)
-    write_rows(tmp_path / "dev.jsonl", [{"query": f"new {n}", "positive": f"paper {n * n}", "negative": "memo 4"} for n in range(3)])
-    run(job_settings(problem, tmp_path / "job", train={"steps": 2}, data={"validation": str(tmp_path / "dev.jsonl")}))
-    moved = tmp_path / "moved"
-    moved.mkdir()
+        with pytest.raises(JobError, match="got a difference: the model differs from the one the job began with; "):
+            train(load, guided(finished), resume=True)
     for name in ("pairs.jsonl", "dev.jsonl"):
-        (tmp_path / name).rename(moved / name)
-    settings = job_settings(
-        Problem(moved),
-        tmp_path / "job",
-        train={"steps": 2},
-        data={"validation": str(moved / "dev.jsonl")},
-        run={"device": "cpu", "checkpoint_seconds": 5.0, "keep_checkpoints": 3},
-    )
-    run(settings, resume=True)
-    assert str(moved) in (tmp_path / "job" / "config.toml").read_text()
+        before = (finished / name).read_text()
+        rows = [json.loads(line) for line in before.splitlines()]
+        write_rows(finished / name, [{**rows[0], "positive": "another"}, *rows[1:]])
+        with pytest.raises(JobError, match="got a difference: the pairs differ from those the job began with; "):
+            run(guided(finished), resume=True)
+        (finished / "moved").mkdir(exist_ok=True)
+        (finished / "moved" / name).write_text(before)
+    how = {"device": "cpu", "checkpoint_seconds": 5.0, "keep_checkpoints": 3}
+    memory = {"cached": True, "chunk_tokens": 16, "loss_tile": 2}
+    run(guided(finished, finished / "moved", run=how, memory=memory), resume=True)
+    assert str(finished / "moved") in (finished / "job" / "config.toml").read_text()
 
 
 def test_a_job_of_several_sources_goes_on_wherever_they_lie_and_not_with_others(tmp_path: Path) -> None:
-    problem = write_problem(tmp_path)
-    rows = [{"query": f"new {n}", "positive": f"paper {n * n}"} for n in range(8)]
+    problem, rows = write_problem(tmp_path), [{"query": f"new {n}", "positive": f"paper {n * n}"} for n in range(8)]
     write_rows(tmp_path / "more.jsonl", rows)
 
     def settings(*names: str, weight: float = 1.0) -> TrainSettings:
@@ -170,12 +139,8 @@ REGIME: dict[str, Any] = {
 
 def test_towers_apart_stop_after_idle_validations_of_two_signals_and_keep_the_best(problem: Problem, tmp_path: Path) -> None:
     """A rate at which validation soon gets no better: the run ends before its steps, with the weights of the best validation."""
-    settings = job_settings(
-        problem, tmp_path / "job", train={**REGIME, **CONSTANT, "learning_rate": 0.03, "idle_epochs": 2}, towers={"kind": "asymmetric"}
-    )
-    result = run(settings)
-    record = result.training
-    assert record is not None
+    train = {**REGIME, **CONSTANT, "learning_rate": 0.03, "idle_epochs": 2}
+    record = run(job_settings(problem, tmp_path / "job", train=train, towers={"kind": "asymmetric"})).training
     assert record.stop_reason in (
         "2 epochs in a row without both validation loss and errors falling",
         "validation found no errors, so that nothing could improve any more",

@@ -19,7 +19,7 @@ from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.data.records import Document
-from adiabat.dual_encoder import estimate
+from adiabat.dual_encoder import train
 from adiabat.models.bulk import TokenTable
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
@@ -141,7 +141,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_whole_jobs_end_with_a_model_of_their_own(name: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Pages and memory have tests of their own.
     without_pages(monkeypatch)
-    monkeypatch.setattr(estimate, "reset_peak_memory", lambda device: None)
+    monkeypatch.setattr(train, "reset_peak_memory", lambda device: None)
     model, pairs = saved(tmp_path / "model", name), str(texts / "pairs.jsonl")
     tables = {"data": {"validation_fraction": 0.25}, "run": {"device": "cpu", "log_every": 1}}
 

@@ -14,7 +14,7 @@ from adiabat.config.dual_training_data import TrainColumnsSection, TrainDataSect
 from adiabat.config.reader import checked
 from adiabat.core.errors import DataError
 from adiabat.data.text_hashes import TextHashes, folded, numbered
-from adiabat.dual_encoder.batch_plan import sampler_of
+from adiabat.dual_encoder.batches import sampler_of
 from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.profiling.pair_counters import (
     BATCH_SIZES,

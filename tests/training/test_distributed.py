@@ -40,43 +40,32 @@ def test_two_processes_find_what_one_finds_on_the_joined_batch(found: list[dict[
         for key, value in whole.items():
             torch.testing.assert_close(part[name][key], value, rtol=1e-5, atol=1e-6)
 
-
-@pytest.mark.parametrize("name", CASES)
-def test_both_processes_find_the_same_to_the_last_bit(found: list[dict[str, Any]], name: str) -> None:
-    one, other = (part[name] for part in found)
-    assert all(torch.equal(one[key], other[key]) for key in one)
-
-
-@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("transformer")])
-def test_the_learned_temperature_is_learned_from_all_rows(found: list[dict[str, Any]], name: str) -> None:
-    assert found[0][name]["temperature.log_factor"] != 0
+    # Both to the last bit.
+    assert all(torch.equal(value, found[1][name][key]) for key, value in found[0][name].items())
+    # A learned temperature is learned from all rows.
+    assert found[0][name].get("temperature.log_factor") != 0
 
 
-def test_rows_are_joined_in_rank_order_whatever_each_process_brings(found: list[dict[str, Any]]) -> None:
-    for part in found:
-        exchanged = part["exchanges"]
-        assert exchanged["uneven rows"].tolist() == [[0, 1, 2], [10, 11, 12], [13, 14, 15]]
-        assert exchanged["rows of one process alone"].tolist() == [[1, 2]]
-        assert exchanged["no rows"].shape == (0, 3)
-        assert exchanged["numbers"].tolist() == [0, 1, 2, 1, 2]
-
-
-def test_the_gradient_of_a_row_is_the_sum_over_processes(found: list[dict[str, Any]]) -> None:
-    # Row i counts i times in the loss of the first process and 2 i times in that of the second: 3 i.
-    assert [part["exchanges"]["summed gradient"].flatten().tolist() for part in found] == [[3, 6], [9, 12]]
-    assert [part["exchanges"]["their gradient"].tolist() for part in found] == [[[3, 3]], []]
-
-
-def test_spread_rows_stand_where_they_belong_among_zeros(found: list[dict[str, Any]]) -> None:
-    assert [part["exchanges"]["spread"].flatten().tolist() for part in found] == [[1, 1, 0, 0], [0, 0, 2, 2]]
-
-
-def test_processes_agree(found: list[dict[str, Any]]) -> None:
-    for part in found:
-        assert part["exchanges"]["mean"].item() == 1.5
-        assert part["exchanges"]["any"].tolist() == [True, True, False]
-        assert not part["exchanges"]["broadcast 0"].any()
-        assert not part["exchanges"]["broadcast 1"].any()
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        # Rows are joined in rank order, whatever each process brings.
+        ("uneven rows", [[0, 1, 2], [10, 11, 12], [13, 14, 15]], None),
+        ("rows of one process alone", [[1, 2]], None),
+        ("no rows", [], None),
+        ("numbers", [0, 1, 2, 1, 2], None),
+        # Row i counts i times in the loss of the first process and 2 i times in that of the second: 3 i.
+        ("summed gradient", [[3], [6]], [[9], [12]]),
+        ("their gradient", [[3, 3]], []),
+        ("spread", [[1], [1], [0], [0]], [[0], [0], [2], [2]]),
+        ("mean", 1.5, None),
+        ("any", [True, True, False], None),
+        ("broadcast 0", [0, 0], None),
+        ("broadcast 1", [[0, 0, 0], [0, 0, 0]], None),
+    ],
+)
+def test_exchanges_by_hand(found: list[dict[str, Any]], name: str, first: Any, second: Any) -> None:
+    assert [part["exchanges"][name].tolist() for part in found] == [first, first if second is None else second]
 
 
 def test_a_gradient_that_a_process_lacks_counts_as_zero_and_none_anywhere_stays_none(found: list[dict[str, Any]]) -> None:
@@ -85,39 +74,27 @@ def test_a_gradient_that_a_process_lacks_counts_as_zero_and_none_anywhere_stays_
         means = {name: gradient[0].item() for name, gradient in part["lopsided"].items()}
         assert {name: means[name] for name in "0124"} == {"0": (1 + 11) / 2, "1": 2 / 2, "2": 13 / 2, "4": (5 + 15) / 2}
         assert all((gradient == gradient[0]).all() for gradient in part["lopsided"].values())
-
-
-def test_frozen_weights_are_passed_over(found: list[dict[str, Any]]) -> None:
+    # Frozen weights are passed over.
     assert [part["lopsided"]["5"][0].item() for part in found] == [6, 16]
 
 
 def test_each_process_knows_itself(found: list[dict[str, Any]]) -> None:
     for rank, part in enumerate(found):
-        told = part["settings"]
-        assert (told["rank"], told["count"], told["main"], told["device"]) == (rank, 2, rank == 0, CPU)
-        assert told["share"] == (slice(0, 3), slice(3, 6))[rank]
-        assert told["refused"] == "train.batch_size must be a multiple of the 2 processes, got 5; take 4 or 6"
-        assert told["timeout"] == TIMEOUT
+        settings = part["settings"]
+        assert settings["itself"] == (rank, 2, rank == 0, CPU, (slice(0, 3), slice(3, 6))[rank])
+        assert settings["refused"] == "train.batch_size must be a multiple of the 2 processes, got 5; take 4 or 6"
+        assert settings["timeout"] == TIMEOUT
+        # A connection that is there already is used, and left.
+        assert settings["inner"]
 
 
-def test_a_connection_that_is_there_already_is_used_and_left(found: list[dict[str, Any]]) -> None:
-    assert all(part["settings"]["inner"] for part in found)
-
-
-def test_a_process_that_stays_silent_is_given_up(found: list[dict[str, Any]]) -> None:
-    assert found[0]["silence"] == (
-        "process 0 of 2 must hear from all others, got: Timed out waiting 300ms for recv operation to complete; "
-        "see how the others ended, then run the same command with --resume"
-    )
-    assert found[1]["silence"] == "given up"
-
-
-def test_a_process_that_dies_is_noticed(found: list[dict[str, Any]]) -> None:
-    said = found[0]["death"]
-    assert said.startswith("process 0 of 2 must hear from all others, got: ")
-    assert said.endswith("; see how the others ended, then run the same command with --resume")
-    assert "/" not in said
-    assert "death" not in found[1]
+def test_a_process_that_stays_silent_is_given_up_and_one_that_dies_is_noticed(found: list[dict[str, Any]]) -> None:
+    for event in ("silence", "death"):
+        assert found[0][event].startswith("process 0 of 2 must hear from all others, got: ")
+        assert found[0][event].endswith("; see how the others ended, then run the same command with --resume")
+        assert "/" not in found[0][event]
+    assert "Timed out waiting 300ms" in found[0]["silence"]
+    assert (found[1]["silence"], "death" in found[1]) == ("given up", False)
 
 
 def test_one_process_exchanges_nothing_and_copies_nothing() -> None:
@@ -169,29 +146,19 @@ def test_a_launcher_that_starts_one_process_needs_no_connection(monkeypatch: pyt
         assert together == Processes(0, 1, torch.device("meta"))
 
 
-@pytest.mark.parametrize("name", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
-def test_sharding_that_the_launcher_was_told_to_do_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    launch(monkeypatch, **{name: "true"})
-    with pytest.raises(ConfigError, match=rf"^accelerate launch must leave weights whole, got {name}=true; launch with"), processes(CPU):
-        pass
-
-
-def test_several_processes_on_one_numbered_gpu_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    launch(monkeypatch)
-    with (
-        pytest.raises(ConfigError, match=r"^run\.device must be auto, cpu or cuda where .*, got cuda:1; leave"),
-        processes(torch.device("cuda:1")),
-    ):
-        pass
-
-
-def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    launch(monkeypatch)
+@pytest.mark.parametrize(
+    ("changes", "device", "message"),
+    [
+        ({"ACCELERATE_USE_FSDP": "true"}, "cpu", "accelerate launch must leave weights whole, got ACCELERATE_USE_FSDP=true; launch with"),
+        ({"ACCELERATE_USE_DEEPSPEED": "true"}, "cpu", "accelerate launch must leave weights whole, got ACCELERATE_USE_DEEPSPEED=true;"),
+        ({}, "cuda:1", r"run\.device must be auto, cpu or cuda where .*, got cuda:1; leave"),
+        ({}, "cuda", r"run\.device must have a GPU for each of the 2 processes, got 1; start"),
+    ],
+)
+def test_a_launch_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], device: str, message: str) -> None:
+    launch(monkeypatch, **changes)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with (
-        pytest.raises(ConfigError, match=r"^run\.device must have a GPU for each of the 2 processes, got 1; start"),
-        processes(torch.device("cuda")),
-    ):
+    with pytest.raises(ConfigError, match=f"^{message}"), processes(torch.device(device)):
         pass
 
 

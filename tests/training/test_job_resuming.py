@@ -118,13 +118,14 @@ JOBS: dict[str, Job] = {
         train={"loss": {"kind": "samtone", "same_tower": "both"}, "method": {"kind": "lora", "rank": 4}, "optimizer": "adafactor"}
     ),
     "train beside frozen documents": trained(
-        train={"loss": {"guide": "self"}, "optimizer": "sgd"}, towers={"kind": "asymmetric", "frozen": "document"}
+        train={"loss": {"guide": "self"}, "optimizer": "sgd", "schedule": "exponential"},
+        towers={"kind": "asymmetric", "frozen": "document"},
     ),
     "train on a mixture": mixed,
     "train on a stream": streamed,
     **{
         f"tune by {optimizer}": tuned(optimizer=optimizer, dropout=True, loss="in_batch_softmax", negatives="hardest")
-        for optimizer in ("adamax", "adamax-no-momentum", "adadelta", "sgd")
+        for optimizer in ("adamax-no-momentum", "sgd")
     },
     "tune adapters": tuned(method={"kind": "lora", "rank": 4}, keep="last"),
     "distill": distilled,

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from adiabat.runs.run_log import read_log
 from adiabat.training import checkpoint
 from adiabat.training import loop as loop_module
 from adiabat.training.checkpoint import read_latest
-from adiabat.training.limits import InterruptionError, Limits
+from adiabat.training.distributed import Processes
+from adiabat.training.limits import InterruptionError, Keep, Limits
 from adiabat.training.loop import Loop
 from tests.training.kills import MOMENTS
 from tests.training.toy import EPOCHS, RATES, STEPS_PER_EPOCH, Regression, Scripted, Seen, position_of, regression_loop, scripted_loop
@@ -35,10 +37,13 @@ def bits(tensors: dict[str, Tensor]) -> dict[str, bytes]:
     return {name: tensor.detach().contiguous().numpy().tobytes() for name, tensor in tensors.items()}
 
 
+def checkpoints_of(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "checkpoints").iterdir())
+
+
 def everything(folder: Path, loop: Loop) -> dict[str, Any]:
     """All that a finished run leaves, but the seconds."""
     snapshot, _ = read_latest(folder / "checkpoints")
-    assert snapshot is not None
     # The log's checksum is of its seconds as well.
     record = {**snapshot.record, "position": {**snapshot.record["position"], "seconds": 0.0}, "log": ""}
     return {
@@ -50,92 +55,84 @@ def everything(folder: Path, loop: Loop) -> dict[str, Any]:
     }
 
 
-def uninterrupted(folder: Path, optimizer: OptimizerName = "adamw", seed: int = 0) -> dict[str, Any]:
-    loop = regression_loop(folder, optimizer=optimizer, seed=seed)
-    loop.run()
-    return everything(folder, loop)
-
-
-def resumed(folder: Path, optimizer: OptimizerName = "adamw", seen: Seen | None = None) -> dict[str, Any]:
-    loop = regression_loop(folder, optimizer=optimizer, seen=seen)
-    loop.run(resume=True)
+def run(folder: Path, optimizer: OptimizerName = "adamw", *, resume: bool = False, **options: Any) -> dict[str, Any]:
+    loop = regression_loop(folder, optimizer=optimizer, **options)
+    loop.run(resume=resume)
     return everything(folder, loop)
 
 
 # --- The two-signal stop ---
 
-
-def stopped(tmp_path: Path, script: list[tuple[float, int]], *, idle: int = 2, most: int = 9, seen: Seen | None = None) -> tuple[Any, ...]:
-    """Best epoch, epochs run, the weight left in the module (minus the best epoch's steps), and the reason."""
-    objective = Scripted(script)
-    outcome = scripted_loop(tmp_path, objective, limits=Limits(3, most, idle), seen=seen).run()
-    return outcome.position.best_epoch, outcome.position.epoch, objective.weight.item(), outcome.reason
-
-
 IDLE = "2 epochs in a row without both validation loss and errors falling"
+PERFECT = "validation found no errors, so that nothing could improve any more"
+STEPS = "the limit of 6 steps was reached"
+SCRIPT = [(1.0, 50), (0.9, 60), (0.8, 70), (0.85, 10)]
+USUAL = Limits(3, 9, 2)
 
 
-def test_the_weights_of_the_best_epoch_are_left_in_the_module(tmp_path: Path) -> None:
-    script = [(1.0, 50), (0.9, 40), (0.8, 40), (0.95, 30)]
-    assert stopped(tmp_path, script) == (1, 3, -3.0, IDLE)
+def short(keep: Keep) -> Limits:
+    return Limits(2, None, None, max_steps=6, keep=keep)
 
 
-def test_the_start_is_kept_if_nothing_improves(tmp_path: Path) -> None:
-    assert stopped(tmp_path, [(1.0, 50), (0.5, 50), (1.5, 1)]) == (0, 2, 0.0, IDLE)
-
-
-def test_an_improvement_sets_the_idle_count_back(tmp_path: Path) -> None:
-    script = [(1.0, 50), (2.0, 60), (0.9, 40), (2.0, 60), (0.8, 30), (2.0, 60), (2.0, 60)]
-    assert stopped(tmp_path, script) == (4, 6, -12.0, IDLE)
-
-
-def test_improvement_is_over_the_best_and_not_over_the_epoch_before(tmp_path: Path) -> None:
-    assert stopped(tmp_path, [(1.0, 50), (2.0, 80), (1.5, 60)]) == (0, 2, 0.0, IDLE)
-
-
-def test_the_limit_of_epochs_ends_a_run_that_goes_on_improving(tmp_path: Path) -> None:
-    script = [(1 / (n + 1), 100 - n) for n in range(10)]
-    assert stopped(tmp_path, script, most=4) == (4, 4, -12.0, "the limit of 4 epochs was reached")
-
-
-def test_a_start_without_errors_is_the_result_and_says_why(tmp_path: Path) -> None:
-    seen = Seen()
-    reason = "validation found no errors, so that nothing could improve any more"
-    assert stopped(tmp_path, [(1.0, 0)], seen=seen) == (0, 0, 0.0, reason)
-    assert len(seen.notes) == 1
-    assert "no error in 100 validation pairs" in seen.notes[0]
-    assert "validate on more pairs, or harder ones" in seen.notes[0]
-
-
-def test_an_epoch_without_errors_is_the_last(tmp_path: Path) -> None:
-    seen = Seen()
-    best, epochs, weight, reason = stopped(tmp_path, [(1.0, 5), (0.5, 0)], seen=seen)
-    assert (best, epochs, weight, seen.notes) == (1, 1, -3.0, [])
-    assert reason == "validation found no errors, so that nothing could improve any more"
+@pytest.mark.parametrize(
+    ("script", "limits", "best", "epochs", "reason"),
+    [
+        ([(1.0, 50), (0.9, 40), (0.8, 40), (0.95, 30)], USUAL, 1, 3, IDLE),
+        # The start is kept if nothing improves.
+        ([(1.0, 50), (0.5, 50), (1.5, 1)], USUAL, 0, 2, IDLE),
+        # An improvement sets the idle count back.
+        ([(1.0, 50), (2.0, 60), (0.9, 40), (2.0, 60), (0.8, 30), (2.0, 60), (2.0, 60)], USUAL, 4, 6, IDLE),
+        # Improvement is over the best, not over the epoch before.
+        ([(1.0, 50), (2.0, 80), (1.5, 60)], USUAL, 0, 2, IDLE),
+        ([(1 / (n + 1), 100 - n) for n in range(10)], Limits(3, 4, 2), 4, 4, "the limit of 4 epochs was reached"),
+        ([(1.0, 0)], USUAL, 0, 0, PERFECT),
+        ([(1.0, 5), (0.5, 0)], USUAL, 1, 1, PERFECT),
+        # The last epoch has the fewest errors and a loss below the start's.
+        (SCRIPT, short("both"), 3, 3, STEPS),
+        (SCRIPT, short("loss"), 2, 3, STEPS),
+        (SCRIPT, short("last"), 3, 3, STEPS),
+        # No errors are no reason to stop where errors do not count.
+        ([(1.0, 0), (0.9, 0)], short("loss"), 1, 3, STEPS),
+        ([(1.0, 0), (0.9, 0)], short("last"), 3, 3, STEPS),
+    ],
+)
+def test_a_run_stops_and_leaves_the_weights_of_the_epoch_that_counts(
+    tmp_path: Path, script: list[tuple[float, int]], limits: Limits, best: int, epochs: int, reason: str
+) -> None:
+    objective, seen = Scripted(script), Seen()
+    outcome = scripted_loop(tmp_path, objective, limits=limits, seen=seen).run()
+    # Each step moves the weight by -1.
+    found = (outcome.position.best_epoch, outcome.position.epoch, objective.weight.item(), outcome.reason)
+    assert found == (best, epochs, -best * limits.steps_per_epoch, reason)
+    assert [("no error in 100 validation pairs" in note) for note in seen.notes] == ([True] if not epochs else [])
 
 
 # --- What is written ---
 
 
-def test_the_log_holds_the_mean_loss_since_the_last_row_the_rate_and_each_validation(tmp_path: Path) -> None:
-    objective = Scripted([(1.0, 50), (0.5, 40), (0.7, 60)], losses=[1.0, 3.0, 8.0, 4.0, 6.0, 0.5])
-    scripted_loop(tmp_path, objective, limits=Limits(3, 2, 9, log_every=2)).run()
+def test_the_log_holds_the_mean_loss_since_the_last_row_the_rate_figures_and_each_validation(tmp_path: Path) -> None:
+    objective, seen = Scripted([(1.0, 50), (0.5, 40), (0.7, 60)], losses=[1.0, 3.0, 8.0, 4.0, 6.0]), Seen()
+    loop = scripted_loop(tmp_path, objective, limits=Limits(3, None, 9, max_steps=5, keep="last", log_every=2), seen=seen)
+    loop.figures = lambda: {"temperature": 0.5}
+    loop.run()
 
     def step(number: int, epoch: int, loss: float) -> dict[str, Any]:
-        return {"step": number, "epoch": epoch, "loss": loss, "learning_rate": 1.0}
+        return {"step": number, "epoch": epoch, "loss": loss, "learning_rate": 1.0, "temperature": 0.5}
 
-    def epoch(number: int, loss: float, errors: int) -> dict[str, Any]:
-        return {"step": 3 * number, "epoch": number, "validation_loss": loss, "validation_errors": errors, "validation_pairs": 100}
+    def validation(number: int, epoch: int, loss: float, errors: int) -> dict[str, Any]:
+        return {"step": number, "epoch": epoch, "validation_loss": loss, "validation_errors": errors, "validation_pairs": 100}
 
+    # The last epoch is shorter.
     assert rows_of(tmp_path) == [
-        epoch(0, 1.0, 50),
+        validation(0, 0, 1.0, 50),
         step(2, 0, 2.0),
         step(3, 0, 8.0),
-        epoch(1, 0.5, 40),
+        validation(3, 1, 0.5, 40),
         step(4, 1, 4.0),
-        step(6, 1, 3.25),
-        epoch(2, 0.7, 60),
+        step(5, 1, 6.0),
+        validation(5, 2, 0.7, 60),
     ]
+    assert seen.steps == [1, 2, 3, 3, 4, 5, 5]
 
 
 def test_the_learning_rate_follows_the_schedule(tmp_path: Path) -> None:
@@ -149,29 +146,23 @@ def test_the_learning_rate_follows_the_schedule(tmp_path: Path) -> None:
     assert rates == pytest.approx([RATES["adamw"] * (1 - step / total) for step in range(STEPS_PER_EPOCH)])
 
 
-def test_the_caller_sees_every_step_and_every_epoch(tmp_path: Path) -> None:
-    seen = Seen()
-    stopped(tmp_path, [(1.0, 50)], seen=seen)
-    assert seen.steps == [1, 2, 3, 3, 4, 5, 6, 6]
-
-
 def test_frozen_weights_and_the_random_state_of_the_process_stay_as_they_were(tmp_path: Path) -> None:
     objective = Regression()
-    frozen = bits(dict(objective.module.get_submodule("0").named_parameters()))
-    trained = bits(dict(objective.module.get_submodule("3").named_parameters()))
-    before = torch.get_rng_state()
+    before, state = bits(dict(objective.module.named_parameters())), torch.get_rng_state()
     regression_loop(tmp_path, objective=objective).run()
-    assert torch.equal(torch.get_rng_state(), before)
-    assert bits(dict(objective.module.get_submodule("0").named_parameters())) == frozen
-    after = bits(dict(objective.module.get_submodule("3").named_parameters()))
-    assert all(after[name] != trained[name] for name in trained)
+    assert torch.equal(torch.get_rng_state(), state)
+    after = bits(dict(objective.module.named_parameters()))
+    assert {name for name in before if after[name] == before[name]} == {"0.weight", "0.bias"}
+    assert objective.module.get_parameter("0.weight").grad is None
 
 
 def test_a_run_repeats_itself_and_another_seed_draws_other_dropout(tmp_path: Path) -> None:
-    first = uninterrupted(tmp_path / "first")
+    first = run(tmp_path / "first")
     torch.manual_seed(99)
-    assert uninterrupted(tmp_path / "second") == first
-    assert uninterrupted(tmp_path / "third", seed=1)["module"] != first["module"]
+    assert run(tmp_path / "second") == first
+    # Without resume it begins anew.
+    assert run(tmp_path / "first") == first
+    assert run(tmp_path / "third", seed=1)["module"] != first["module"]
 
 
 def test_each_step_draws_random_numbers_of_its_own_whatever_was_drawn_before(tmp_path: Path) -> None:
@@ -182,71 +173,128 @@ def test_each_step_draws_random_numbers_of_its_own_whatever_was_drawn_before(tmp
     assert len(set(drawn)) == STEPS_PER_EPOCH * EPOCHS
 
 
-def test_a_validation_loss_that_is_no_number_ends_the_run_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="the validation loss must be a finite number, got nan at step 3; lower the learning rate"):
-        scripted_loop(tmp_path, Scripted([(1.0, 50), (math.nan, 40)], [1.0] * 3), limits=Limits(3, 5, 5)).run()
+# --- Numbers that are none ---
+
+
+class Exploding(Scripted):
+    """Its loss is finite, its gradient is not from the second step on."""
+
+    def loss(self, step: int) -> Tensor:
+        return super().loss(step) + (torch.sqrt(self.weight - self.weight.detach()).sum() if step else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("objective", "message", "weight"),
+    [
+        (Scripted([(1.0, 50)], [1.0, 1.0, math.nan]), r"the training loss must be .* got nan at step 2 \(2 queries: q2; q3\); lower", -2),
+        (Scripted([(1.0, 50)], [1.0, 1.0, math.inf]), r"the training loss must be .* got inf at step 2 \(2 queries: q2; q3\); lower", -2),
+        (Exploding([(1.0, 50)]), r"the norm of the gradient must be a finite number, got (nan|inf) at step 1", -1),
+        (Scripted([(1.0, 50), (math.nan, 40)]), "the validation loss must be a finite number, got nan at step 3; lower the learning", -3),
+    ],
+)
+def test_a_number_that_is_none_moves_no_weight_and_leaves_a_checkpoint_of_before(
+    tmp_path: Path, objective: Scripted, message: str, weight: float
+) -> None:
+    with pytest.raises(JobError, match=rf"^{message}[^\n]*$"):
+        scripted_loop(tmp_path, objective, limits=Limits(3, None, None, max_steps=4, max_grad_norm=1.0)).run()
+    assert objective.weight.item() == pytest.approx(weight, abs=1e-5)
     assert all(math.isfinite(value) for row in rows_of(tmp_path) for value in row.values())
+    if "validation" not in message:
+        snapshot, _ = read_latest(tmp_path / "checkpoints")
+        assert (snapshot.record["position"]["step"], snapshot.tensors["weights/weight"].item()) == (-weight, objective.weight.item())
+
+
+def test_gradients_are_scaled_down_to_the_norm(tmp_path: Path) -> None:
+    objective = Scripted([(1.0, 50)])
+    scripted_loop(tmp_path, objective, limits=Limits(10, None, None, max_steps=4, keep="last", max_grad_norm=0.25)).run()
+    # Four steps of SGD at rate 1 along a gradient of 1, which is cut to 0.25 (torch divides by the norm plus 1e-6).
+    assert objective.weight.item() == pytest.approx(-1.0, abs=1e-5)
 
 
 # --- Interrupting and resuming ---
 
 
-def interrupting(step: int, number: signal.Signals = signal.SIGINT) -> Regression:
-    return Regression(before_loss=lambda now: os.kill(os.getpid(), number) if now == step else None)
+def send(*numbers: int, at: int) -> Regression:
+    return Regression(before_loss=lambda now: [os.kill(os.getpid(), number) for number in numbers if now == at])
 
 
-@pytest.mark.parametrize("optimizer", RATES)
-def test_a_run_interrupted_again_and_again_equals_the_uninterrupted_one_bit_for_bit(tmp_path: Path, optimizer: OptimizerName) -> None:
-    expected = uninterrupted(tmp_path / "whole", optimizer)
+def fail(now: int) -> None:
+    if now == 3:
+        raise RuntimeError("power cut")
+
+
+def interrupted(folder: Path, optimizer: OptimizerName = "adamw") -> None:
     # In the first step, inside an epoch between log rows, at an epoch's last step, at its first, and at the very last.
-    for place, step in enumerate([0, 2, 9, 10, 19]):
-        loop = regression_loop(tmp_path / "cut", objective=interrupting(step), optimizer=optimizer)
+    for place, (step, number) in enumerate([(0, 2), (2, 15), (9, 2), (10, 2), (19, 2)]):
         with pytest.raises(InterruptionError, match=f"^stopped at step {step + 1}; run the same command with --resume to go on$"):
-            loop.run(resume=place > 0)
-    assert resumed(tmp_path / "cut", optimizer) == expected
+            run(folder, optimizer, objective=send(number, at=step), resume=place > 0)
 
 
-def test_sigterm_leaves_a_resumable_run_too(tmp_path: Path) -> None:
-    with pytest.raises(InterruptionError, match="stopped at step 7"):
-        regression_loop(tmp_path / "cut", objective=interrupting(6, signal.SIGTERM)).run()
-    assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
-
-
-def test_a_second_ctrl_c_stops_at_once_and_the_run_is_resumed_from_the_epoch_before(tmp_path: Path) -> None:
-    def twice(now: int) -> None:
-        if now == 8:
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
-
+def ended_by_a_second_ctrl_c(folder: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        regression_loop(tmp_path / "cut", objective=Regression(before_loss=twice)).run()
-    assert [path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()] == ["step-000000005"]
-    assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
+        run(folder, objective=send(signal.SIGINT, signal.SIGINT, at=8))
+    assert checkpoints_of(folder) == ["step-000000005"]
 
 
-def test_a_run_that_fails_before_its_first_checkpoint_begins_anew(tmp_path: Path) -> None:
-    def broken(now: int) -> None:
-        if now == 3:
-            raise RuntimeError("power cut")
-
+def failed_before_a_checkpoint(folder: Path) -> None:
     with pytest.raises(RuntimeError, match="power cut"):
-        regression_loop(tmp_path / "cut", objective=Regression(before_loss=broken)).run()
-    assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
+        run(folder, objective=Regression(before_loss=fail))
 
 
-def test_a_finished_run_that_is_resumed_ends_at_once_with_the_same_result(tmp_path: Path) -> None:
-    expected = uninterrupted(tmp_path)
-    objective, seen = Regression(), Seen()
-    loop = regression_loop(tmp_path, objective=objective, seen=seen)
-    outcome = loop.run(resume=True)
-    assert (seen.steps, objective.validations) == ([], 0)
-    assert outcome.reason == f"the limit of {EPOCHS} epochs was reached"
-    assert everything(tmp_path, loop) == expected
+def ended_by_a_full_disk(folder: Path) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        objective = Regression(before_validation=lambda now: patch.setattr(checkpoint, "save_file", full) if now == 2 else None)
+        with pytest.raises(JobError, match=r"step-000000010 could not be written: .*No space left on device; free some space"):
+            run(folder, objective=objective)
+    assert checkpoints_of(folder) == ["step-000000005"]
 
 
-def test_without_resume_a_run_begins_anew(tmp_path: Path) -> None:
-    expected = uninterrupted(tmp_path)
-    assert uninterrupted(tmp_path) == expected
+def truncated(name: str) -> Callable[[Path], None]:
+    def cut(folder: Path) -> None:
+        run(folder)
+        os.truncate(folder / "checkpoints" / "step-000000020" / name, 100)
+
+    return cut
+
+
+CUTS: dict[str, tuple[Callable[[Path], None], int, int]] = {
+    "interrupted again and again": (interrupted, 20, 0),
+    "a second Ctrl-C": (ended_by_a_second_ctrl_c, 5, 0),
+    "a failure before the first checkpoint": (failed_before_a_checkpoint, 0, 0),
+    "a full disk": (ended_by_a_full_disk, 5, 0),
+    "truncated tensors": (truncated("state.safetensors"), 15, 1),
+    "a truncated record": (truncated("state.json"), 15, 1),
+    "finished": (run, 20, 0),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_a_run_that_was_cut_is_resumed_bit_for_bit_from_where_it_stood(tmp_path: Path, name: str) -> None:
+    cut, step, damaged = CUTS[name]
+    cut(tmp_path / "cut")
+    seen = Seen()
+    assert run(tmp_path / "cut", resume=True, seen=seen) == run(tmp_path / "whole")
+    assert len(set(seen.steps)) == STEPS_PER_EPOCH * EPOCHS - step
+    assert ["checkpoint step-000000020 is damaged" in note for note in seen.notes] == [True] * damaged
+
+
+@pytest.mark.parametrize("optimizer", [name for name in RATES if name != "adamw"])
+def test_every_optimizer_is_resumed_bit_for_bit(tmp_path: Path, optimizer: OptimizerName) -> None:
+    interrupted(tmp_path / "cut", optimizer)
+    assert run(tmp_path / "cut", optimizer, resume=True) == run(tmp_path / "whole", optimizer)
+
+
+def test_runs_killed_in_a_step_a_validation_a_checkpoint_and_a_log_row_are_resumed_bit_for_bit(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.training.kills", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split("\n")[:-1] == [f"{moment} {-signal.SIGKILL}" for moment in MOMENTS], done.stderr
+    expected = run(tmp_path / "whole")
+    for moment in MOMENTS:
+        assert list((tmp_path / moment / "checkpoints").glob("step-*"))
+        assert run(tmp_path / moment, resume=True) == expected
 
 
 def test_checkpoints_by_time_change_nothing_but_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,72 +306,46 @@ def test_checkpoints_by_time_change_nothing_but_their_number(tmp_path: Path, mon
         return write(folder, step, snapshot, keep=keep)
 
     monkeypatch.setattr("adiabat.training.loop.write_checkpoint", counting)
-    expected = uninterrupted(tmp_path / "epochs")
+    expected = run(tmp_path / "epochs")
     assert written == [5, 10, 15, 20]
-    loop = regression_loop(tmp_path / "steps", checkpoint_seconds=1e-9)
-    loop.run()
+    assert run(tmp_path / "steps", checkpoint_seconds=1e-9) == expected
     assert written[4:] == list(range(1, 21))
-    assert everything(tmp_path / "steps", loop) == expected
-    assert len(list((tmp_path / "steps" / "checkpoints").iterdir())) == 2
-
-
-@pytest.mark.parametrize("name", ["state.safetensors", "state.json"])
-def test_a_truncated_newest_checkpoint_falls_back_says_so_and_ends_alike(tmp_path: Path, name: str) -> None:
-    expected = uninterrupted(tmp_path / "whole")
-    uninterrupted(tmp_path / "cut")
-    os.truncate(tmp_path / "cut" / "checkpoints" / "step-000000020" / name, 100)
-    seen = Seen()
-    assert resumed(tmp_path / "cut", seen=seen) == expected
-    assert len(seen.notes) == 1
-    assert "checkpoint step-000000020 is damaged" in seen.notes[0]
-    assert seen.steps == [16, 17, 18, 19, 20, 20]
+    assert len(checkpoints_of(tmp_path / "steps")) == 2
 
 
 def test_if_every_checkpoint_is_damaged_the_run_does_not_begin_anew_on_the_quiet(tmp_path: Path) -> None:
-    uninterrupted(tmp_path)
+    run(tmp_path)
     for path in (tmp_path / "checkpoints").glob("*/state.safetensors"):
         os.truncate(path, 10)
     with pytest.raises(JobError, match="holds no whole checkpoint"):
-        regression_loop(tmp_path).run(resume=True)
+        run(tmp_path, resume=True)
     assert len(rows_of(tmp_path)) > 1
 
 
-def test_a_full_disk_is_one_line_and_the_run_goes_on_from_the_checkpoint_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(tensors: dict[str, Tensor], path: Path) -> None:
-        raise OSError(28, "No space left on device")
-
-    objective = Regression(before_validation=lambda now: monkeypatch.setattr(checkpoint, "save_file", full) if now == 2 else None)
-    with pytest.raises(JobError, match=r"step-000000010 could not be written: .*No space left on device; free some space"):
-        regression_loop(tmp_path / "cut", objective=objective).run()
-    monkeypatch.undo()
-    assert [path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()] == ["step-000000005"]
-    assert resumed(tmp_path / "cut") == uninterrupted(tmp_path / "whole")
-
-
-def test_runs_killed_in_a_step_a_validation_a_checkpoint_and_a_log_row_are_resumed_bit_for_bit(tmp_path: Path) -> None:
-    optimizer: OptimizerName = "adamw"
-    command = [sys.executable, "-m", "tests.training.kills", str(tmp_path), optimizer]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout.split("\n")[:-1] == [f"{moment} {-signal.SIGKILL}" for moment in MOMENTS], done.stderr
-    expected = uninterrupted(tmp_path / "whole", optimizer)
-    for moment in MOMENTS:
-        assert list((tmp_path / moment / "checkpoints").glob("step-*"))
-        assert resumed(tmp_path / moment, optimizer) == expected
-
-
-def test_going_on_with_other_threads_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_going_on_with_other_threads_or_processes_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = []
-    monkeypatch.setattr(loop_module, "device_name", lambda device: "CPU test, 2 threads")
-    regression_loop(tmp_path).run()
-    for name in ("CPU test, 2 threads", "CPU test, 1 threads"):
+    for name, resume in (("CPU, 2 threads", False), ("CPU, 2 threads", True), ("CPU, 1 threads", True)):
         monkeypatch.setattr(loop_module, "device_name", lambda device, name=name: name)
         seen = Seen()
-        regression_loop(tmp_path, seen=seen).run(resume=True)
-        notes.append(seen.notes)
+        run(tmp_path, resume=resume, seen=seen)
+        notes += seen.notes
     assert notes == [
-        [],
-        [
-            "the run so far was on CPU test, 2 threads, it goes on with CPU test, 1 threads: "
-            "the last digits will differ from a run that never stopped"
-        ],
+        "the run so far was on CPU, 2 threads, it goes on with CPU, 1 threads: the last digits will differ from a run that never stopped"
     ]
+    loop = regression_loop(tmp_path)
+    loop.processes = Processes(0, 2)
+    assert loop._surroundings() == "CPU, 1 threads, 2 processes"
+
+
+class Apart(Processes):
+    """Two processes of which the other one stands at another step."""
+
+    def gather_numbers(self, numbers: Tensor) -> Tensor:
+        return torch.cat([numbers, numbers + 6])
+
+
+def test_processes_at_different_steps_are_refused(tmp_path: Path) -> None:
+    loop = scripted_loop(tmp_path, Scripted([(1.0, 5)]), limits=Limits(2, None, None, max_steps=2, keep="last"))
+    loop.processes = Apart()
+    with pytest.raises(JobError, match=r"every process must begin at one step, got \[0, 6\]; put the job on a disk that all of them share"):
+        loop.run()

@@ -1,108 +1,91 @@
-"""Passes in chunks and side by side against one pass."""
+"""Passes in chunks and side by side, of one group of texts or several, against one pass for each."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import losses as peer
+from torch import Tensor
 
 from adiabat.losses.embedded_pairs import Pairs
+from adiabat.losses.in_batch import in_batch_softmax, samtone
 from adiabat.models.bulk import TokenTable
 from adiabat.models.device import Precision
-from adiabat.training.gradient_cache import Chunking
-from adiabat.training.passes import Passes, side_passes
+from adiabat.models.encoder import Encoder
+from adiabat.models.saving import save
+from adiabat.models.towers import DualEncoder
+from adiabat.training.gradient_cache import Chunking, is_packed, size_of, training_copies
+from adiabat.training.passes import Group, Passes, side_passes
 from tests.losses.test_losses import LOSSES
 from tests.tiny import KINDS, Kind, tiny_encoder
 
 TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "", "again two"]
+DOCUMENTS = ["the longest of all the texts in this batch", "one of middling length", "short", "b", "another one", "and one", "c"]
+CHUNKINGS = [Chunking(), Chunking(12), Chunking(12, cached=True), Chunking(1000, cached=True), Chunking(24, buckets=(8, 24))]
+CACHED = Chunking(12, cached=True)
+Gradients = dict[str, Tensor]
 
 
 @pytest.fixture(autouse=True)
-def two_threads():
+def two_threads() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
 
 
-def gradients(encoder, passes, table, picked, target):
+def table_of(encoder: Encoder) -> TokenTable:
+    return TokenTable.of(encoder, TEXTS, side="query")
+
+
+def gradients_of(*towers: Encoder) -> Gradients:
+    """By the tower and the name."""
+    named = [(f"{number} {name}", weights.grad) for number, tower in enumerate(towers) for name, weights in tower.named_parameters()]
+    return {name: gradient.clone() for name, gradient in named if gradient is not None}
+
+
+def passed(encoder: Encoder, passes: Passes, picked: np.ndarray) -> tuple[Tensor, Gradients]:
+    """Embeddings of some texts, and the gradients of a sum over them."""
+    target = torch.randn(len(picked), encoder.width, generator=torch.Generator().manual_seed(0))
     encoder.zero_grad()
-    embeddings = passes.embed(table, picked)
+    embeddings = passes.embed(table_of(encoder), picked)
     (embeddings * target).sum().square().backward()
-    found = {name: weights.grad.clone() for name, weights in encoder.named_parameters() if weights.grad is not None}
-    return embeddings.detach(), found
+    return embeddings.detach(), gradients_of(encoder)
 
 
-def test_gradients_add_to_what_is_there():
-    encoder = tiny_encoder().eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    weights = next(weights for name, weights in encoder.named_parameters() if name.endswith("intermediate.dense.weight"))
-    with side_passes(encoder, precision="fp32") as passes:
-        passes.embed(table, np.arange(4))[:, 0].sum().backward()
-        once = weights.grad.clone()
-        passes.embed(table, np.arange(4))[:, 0].sum().backward()
-    torch.testing.assert_close(weights.grad, 2 * once)
+def check(found: Gradients, wanted: Gradients) -> None:
+    assert found.keys() == wanted.keys()
+    for name, gradient in wanted.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6 * float(1 + gradient.abs().max()))
 
 
-def test_frozen_weights_get_no_gradient():
-    encoder = tiny_encoder().eval()
-    frozen = [weights for name, weights in encoder.named_parameters() if "embeddings" in name]
-    for weights in frozen:
-        weights.requires_grad_(False)
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    with side_passes(encoder, precision="fp32") as passes:
-        passes.embed(table, np.arange(4)).square().mean().backward()
-    assert all(weights.grad is None for weights in frozen)
+def counting(*copies: Encoder) -> list[int]:
+    """How many texts each pass through some towers has, as they come."""
+    counts: list[int] = []
+    for copy in copies:
+        copy.register_forward_hook(lambda module, given, result: counts.append(len(result)))
+    return counts
 
 
-def test_a_batch_of_one_is_one_pass():
-    encoder = tiny_encoder().eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    with side_passes(encoder, precision="fp32") as passes:
-        assert passes.embed(table, np.array([2])).shape == (1, encoder.width)
-
-
-@pytest.mark.parametrize(("kind", "threads"), [("bert", 2), ("xlm-roberta", 2), ("llama", 2), ("gpt-neox", 2), ("t5", 1)])
-def test_with_dropout_on_random_numbers_come_in_an_order_of_their_own_or_from_one_thread(kind: Kind, threads: int):
-    encoder = tiny_encoder(kind).train()
-    found = []
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    with side_passes(encoder, precision="fp32") as passes:
-        assert len(passes._copies) == threads
-        for seed in (0, 0, 1):
-            torch.manual_seed(seed)
-            encoder.zero_grad()
-            embedded = passes.embed(table, np.arange(len(TEXTS)))
-            embedded[:, 0].sum().backward()
-            found.append([embedded.detach(), *(weights.grad.clone() for weights in encoder.parameters() if weights.grad is not None)])
-    assert all(one.equal(other) for one, other in zip(found[0], found[1], strict=True))
-    # The tiny decoders have no dropout.
-    assert found[0][0].allclose(found[2][0]) == (kind in ("llama", "gpt-neox"))
-
-
-def test_an_error_in_a_pass_reaches_the_caller():
-    encoder = tiny_encoder().eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    table.ids[:] = 10**6
-    with side_passes(encoder, precision="fp32") as passes, pytest.raises(IndexError):
-        passes.embed(table, np.arange(4))
+# --- One group ---
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("tokens", [None, 1, 12, 1000])
 def test_halves_and_chunks_give_the_embeddings_and_gradients_of_one_pass(kind: Kind, cached: bool, tokens: int):
-    encoder = tiny_encoder(kind).eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    picked = np.array([3, 0, 5, 2, 1])
-    target = torch.randn(5, encoder.width, generator=torch.Generator().manual_seed(0))
-    one, plain = gradients(encoder, Passes(encoder, precision="fp32"), table, picked, target)
+    encoder, picked = tiny_encoder(kind).eval(), np.array([3, 0, 5, 2, 1])
+    one, plain = passed(encoder, Passes(encoder, precision="fp32"), picked)
     with side_passes(encoder, precision="fp32", chunking=Chunking(tokens, cached)) as passes:
-        chunked, found = gradients(encoder, passes, table, picked, target)
-        _, again = gradients(encoder, passes, table, picked, target)
+        chunked, found = passed(encoder, passes, picked)
+        _, again = passed(encoder, passes, picked)
     torch.testing.assert_close(chunked, one)
-    assert found.keys() == plain.keys()
-    for name, gradient in plain.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6 * float(1 + gradient.abs().max()))
-        assert torch.equal(found[name], again[name])
+    check(found, plain)
+    assert all(torch.equal(gradient, again[name]) for name, gradient in found.items())
 
 
 @pytest.mark.parametrize("loss", [*LOSSES])
@@ -111,108 +94,102 @@ def test_cached_gradients_equal_those_of_kept_graphs_under_every_loss_with_dropo
     found = []
     torch.set_num_threads(threads)
     for cached in (False, True):
-        encoder = tiny_encoder().train()
-        table = TokenTable.of(encoder, TEXTS, side="query")
-        temperature = torch.tensor(0.2, requires_grad=True)
+        encoder, temperature = tiny_encoder().train(), torch.tensor(0.2, requires_grad=True)
         torch.manual_seed(7)
         with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached)) as passes:
-            query, positive, shared = (passes.embed(table, np.array(rows)) for rows in ([3, 0, 5], [2, 1, 4], [0, 1]))
+            query, positive, shared = (passes.embed(table_of(encoder), np.array(rows)) for rows in ([3, 0, 5], [2, 1, 4], [0, 1]))
             value = LOSSES[loss](Pairs(query, positive, shared=shared), temperature=temperature)
             value.backward()
-        found.append({"loss": value.detach(), "temperature": temperature.grad} | {n: w.grad for n, w in encoder.named_parameters()})
-    assert found[0]["loss"] == found[1]["loss"]
-    for name, gradient in found[0].items():
-        assert (gradient is None) == (found[1][name] is None)
-        if gradient is not None:
-            torch.testing.assert_close(found[1][name], gradient)
+        found.append((value.detach(), {"temperature": temperature.grad, **gradients_of(encoder)}))
+    (kept, wanted), (value, gradients) = found
+    assert value == kept
+    torch.testing.assert_close(gradients, wanted)
 
 
-def test_a_cached_chunk_leaves_the_random_numbers_as_they_were():
-    encoder = tiny_encoder().train()
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached=True)) as passes:
-        embeddings = passes.embed(table, np.arange(5))
-        state = torch.get_rng_state()
-        embeddings.sum().backward()
-    assert torch.equal(torch.get_rng_state(), state)
+@pytest.mark.parametrize(("kind", "threads"), [("bert", 2), ("xlm-roberta", 2), ("llama", 2), ("gpt-neox", 2), ("t5", 1)])
+def test_with_dropout_on_random_numbers_come_in_an_order_of_their_own_or_from_one_thread(kind: Kind, threads: int):
+    encoder, found = tiny_encoder(kind).train(), []
+    with side_passes(encoder, precision="fp32") as passes:
+        assert len(passes._copies) == threads
+        for seed in (0, 0, 1):
+            torch.manual_seed(seed)
+            found.append(passed(encoder, passes, np.arange(len(TEXTS))))
+    assert found[0][0].equal(found[1][0])
+    assert all(gradient.equal(found[1][1][name]) for name, gradient in found[0][1].items())
+    # The tiny decoders have no dropout.
+    assert found[0][0].allclose(found[2][0]) == (kind in ("llama", "gpt-neox"))
+
+
+def test_dropout_in_a_part_alone_is_replayed_and_leaves_the_random_numbers_as_they_were():
+    found = []
+    for cached in (False, True):
+        encoder = tiny_encoder().eval()
+        encoder.backbone.train()
+        torch.manual_seed(7)
+        with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached)) as passes:
+            embeddings = passes.embed(table_of(encoder), np.arange(5))
+            state = torch.get_rng_state()
+            embeddings[:, 0].sum().backward()
+        assert torch.equal(torch.get_rng_state(), state)
+        found.append(gradients_of(encoder))
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_gradients_add_to_what_is_there_and_weights_are_frozen_and_unfrozen_between_steps():
+    encoder = tiny_encoder().eval()
+    _, plain = passed(encoder, Passes(encoder, precision="fp32"), np.arange(5))
+    first, second = (name for name, _ in encoder.named_parameters() if name.endswith("intermediate.dense.weight"))
+    encoder.get_parameter(first).requires_grad_(False)
+    with side_passes(encoder, precision="fp32") as passes:
+        encoder.get_parameter(first).requires_grad_(True)
+        encoder.get_parameter(second).requires_grad_(False)
+        _, found = passed(encoder, passes, np.arange(5))
+        passes.embed(table_of(encoder), np.arange(5))[:, 0].sum().backward()
+        added = gradients_of(encoder)
+        encoder.zero_grad()
+        passes.embed(table_of(encoder), np.arange(5))[:, 0].sum().backward()
+    assert plain.keys() - found.keys() == {f"0 {second}"}
+    check(found, {name: plain[name] for name in found})
+    check(added, {name: found[name] + gradient for name, gradient in gradients_of(encoder).items()})
 
 
 @pytest.mark.parametrize("trainable", [True, False])
 def test_a_tower_without_trainable_weights_passes_once(trainable: bool):
     encoder = tiny_encoder().eval().requires_grad_(trainable)
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    passed = []
-    with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached=True)) as passes:
-        for (copy,) in passes._copies:
-            copy.register_forward_hook(lambda module, given, result: passed.append(len(result)))
-        embeddings = passes.embed(table, np.arange(5))
+    with side_passes(encoder, precision="fp32", chunking=CACHED) as passes:
+        counts = counting(*(copy for (copy,) in passes._copies))
+        embeddings = passes.embed(table_of(encoder), np.arange(5))
         (embeddings * torch.ones(encoder.width, requires_grad=True)).sum().backward()
-    assert sum(passed) == (10 if trainable else 5)
+    assert sum(counts) == (10 if trainable else 5)
     assert embeddings.requires_grad is trainable
 
 
-def test_a_backward_that_fails_leaves_nothing_behind_for_the_next_step():
+def test_a_pass_that_fails_reaches_the_caller_and_leaves_nothing_behind_for_the_next_step():
     encoder = tiny_encoder().eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    target = torch.randn(5, encoder.width, generator=torch.Generator().manual_seed(0))
     with side_passes(encoder, precision="fp32") as passes:
-        _, wanted = gradients(encoder, passes, table, np.arange(5), target)
-        embeddings = passes.embed(table, np.arange(5))
+        _, wanted = passed(encoder, passes, np.arange(5))
+        embeddings = passes.embed(table_of(encoder), np.arange(5))
         weights = next(weights for name, weights in passes._copies[0][0].named_parameters() if name.endswith("intermediate.dense.weight"))
         hook = weights.register_hook(lambda gradient: (_ for _ in ()).throw(OSError("no")))
         with pytest.raises(OSError, match="no"):
             embeddings.sum().backward()
         hook.remove()
         assert all(twin.grad is None for _, twin in passes._twins())
-        _, found = gradients(encoder, passes, table, np.arange(5), target)
+        _, found = passed(encoder, passes, np.arange(5))
+        table = table_of(encoder)
+        table.ids[:] = 10**6
+        with pytest.raises(IndexError):
+            passes.embed(table, np.arange(4))
     assert all(torch.equal(found[name], gradient) for name, gradient in wanted.items())
 
 
-def test_what_is_frozen_and_unfrozen_between_steps_is_heeded():
-    encoder = tiny_encoder().eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    target = torch.randn(5, encoder.width, generator=torch.Generator().manual_seed(0))
-    _, plain = gradients(encoder, Passes(encoder, precision="fp32"), table, np.arange(5), target)
-    named = dict(encoder.named_parameters())
-    first, second = (name for name in named if name.endswith("intermediate.dense.weight"))
-    named[first].requires_grad_(False)
-    with side_passes(encoder, precision="fp32") as passes:
-        named[first].requires_grad_(True)
-        named[second].requires_grad_(False)
-        _, found = gradients(encoder, passes, table, np.arange(5), target)
-    assert second not in found
-    torch.testing.assert_close(found[first], plain[first], rtol=1e-4, atol=1e-6)
-
-
-def test_dropout_in_a_part_alone_is_replayed():
-    found = []
-    for cached in (False, True):
-        encoder = tiny_encoder().eval()
-        encoder.backbone.train()
-        table = TokenTable.of(encoder, TEXTS, side="query")
-        torch.manual_seed(7)
-        with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached)) as passes:
-            passes.embed(table, np.arange(5))[:, 0].sum().backward()
-        found.append({name: weights.grad for name, weights in encoder.named_parameters() if weights.grad is not None})
-    for name, gradient in found[0].items():
-        torch.testing.assert_close(found[1][name], gradient)
-
-
-def test_no_texts_give_no_embeddings():
-    encoder = tiny_encoder().eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    assert Passes(encoder, precision="fp32").embed(table, np.arange(0)).shape == (0, encoder.width)
-
-
-@pytest.mark.parametrize("cached", [False, True])
-@pytest.mark.parametrize("tokens", [None, 12])
+@pytest.mark.parametrize("chunking", [Chunking(), Chunking(cached=True), Chunking(12), CACHED], ids=str)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_second_backward_is_refused(threads: int, tokens: int | None, cached: bool):
+def test_a_second_backward_is_refused(threads: int, chunking: Chunking):
     encoder = tiny_encoder().eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
     torch.set_num_threads(threads)
-    with side_passes(encoder, precision="fp32", chunking=Chunking(tokens, cached)) as passes:
-        loss = passes.embed(table, np.arange(5)).sum()
+    with side_passes(encoder, precision="fp32", chunking=chunking) as passes:
+        loss = passes.embed(table_of(encoder), np.arange(5)).sum()
         loss.backward(retain_graph=True)
         with pytest.raises(RuntimeError, match="a batch must be differentiated once"):
             loss.backward()
@@ -221,27 +198,176 @@ def test_a_second_backward_is_refused(threads: int, tokens: int | None, cached: 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("cached", [False, True])
 def test_weights_and_gradients_are_float32_whatever_the_pass_computes_in(cached: bool, precision: Precision):
-    encoder = tiny_encoder(projection=8).eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    computed = []
+    encoder, computed = tiny_encoder(projection=8).eval(), []
+    _, wanted = passed(encoder, Passes(encoder, precision="fp32"), np.arange(5))
     with side_passes(encoder, precision=precision, chunking=Chunking(12, cached)) as passes:
         for (copy,) in passes._copies:
             copy.projections[0].linear.register_forward_hook(lambda module, given, output: computed.append(output.dtype))
-        embeddings = passes.embed(table, np.arange(5))
-        embeddings.square().sum().backward()
+        embeddings, found = passed(encoder, passes, np.arange(5))
         masters = {weights.dtype for (copy,) in passes._copies for weights in copy.parameters()}
     assert set(computed) == {torch.bfloat16 if precision == "bf16" else torch.float32}
-    assert masters == {embeddings.dtype} == {torch.float32}
-    assert {weights.grad.dtype for weights in encoder.parameters() if weights.grad is not None} == {torch.float32}
+    assert masters == {embeddings.dtype} == {gradient.dtype for gradient in found.values()} == {torch.float32}
+    direction = torch.cosine_similarity(*(torch.cat([part.flatten() for part in each.values()]) for each in (found, wanted)), dim=0)
+    assert (1 - direction < 1e-5) == (precision == "fp32")
+    assert direction > 0.99
 
 
-def test_bf16_gradients_point_where_those_of_float32_do():
-    encoder = tiny_encoder().eval()
-    table = TokenTable.of(encoder, TEXTS, side="query")
-    target = torch.randn(5, encoder.width, generator=torch.Generator().manual_seed(0))
+# --- Several groups ---
+
+
+def scores(query: Tensor, document: Tensor) -> Tensor:
+    return (query @ document.T).softmax(dim=1).square().sum()
+
+
+def groups_of(query: Encoder, document: Encoder, *, towers: tuple[int, int]) -> list[Group]:
+    return [
+        Group(table_of(query), np.array([3, 0, 2, 1]), towers[0]),
+        Group(TokenTable.of(document, DOCUMENTS, side="document"), np.array([0, 6, 2, 4, 1]), towers[1]),
+    ]
+
+
+def check_together(query: Encoder, document: Encoder, chunking: Chunking, *, towers: tuple[int, int]) -> list[Tensor]:
+    """Groups that pass together give what a pass for each gives, without any cutting."""
+    groups, distinct = groups_of(query, document, towers=towers), [query, document][: 1 + towers[1]]
     found = []
-    for precision in ("fp32", "bf16"):
-        with side_passes(encoder, precision=precision, chunking=Chunking(12, cached=True)) as passes:
-            _, named = gradients(encoder, passes, table, np.arange(5), target)
-        found.append(torch.cat([gradient.flatten() for gradient in named.values()]))
-    assert 0.99 < torch.cosine_similarity(*found, dim=0) < 1
+    for together in (False, True):
+        for tower in distinct:
+            tower.zero_grad()
+        if together:
+            with side_passes(*distinct, precision="fp32", chunking=chunking) as passes:
+                embeddings = passes.embed_all(groups)
+                scores(*embeddings).backward()
+        else:
+            pairs = zip((query, document), groups, strict=True)
+            embeddings = [Passes(tower, precision="fp32").embed(group.table, group.rows) for tower, group in pairs]
+            scores(*embeddings).backward()
+        found.append(([rows.detach() for rows in embeddings], gradients_of(query, document)))
+    (wanted, plain), (joined, gradients) = found
+    torch.testing.assert_close(joined, wanted)
+    check(gradients, plain)
+    return embeddings
+
+
+@pytest.mark.parametrize("chunking", CHUNKINGS, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_groups_of_one_tower_give_what_two_passes_give(kind: Kind, chunking: Chunking):
+    encoder = tiny_encoder(kind).eval()
+    check_together(encoder, encoder, chunking, towers=(0, 0))
+
+
+@pytest.mark.parametrize("chunking", CHUNKINGS, ids=str)
+def test_two_towers_of_different_size_and_a_tower_given_twice_pass_together(chunking: Chunking):
+    query, document = tiny_encoder("bert", layers=1, projection=32).eval(), tiny_encoder("t5", seed=1).eval()
+    check_together(query, document, chunking, towers=(0, 1))
+    check_together(query, query, chunking, towers=(0, 1))
+    frozen = check_together(query, document.requires_grad_(False), chunking, towers=(0, 1))
+    assert [rows.requires_grad for rows in frozen] == [True, False]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_group_that_the_loss_does_not_depend_on_and_one_that_is_frozen_pass_once(frozen: bool):
+    query, document = tiny_encoder().eval(), tiny_encoder(seed=1).eval().requires_grad_(not frozen)
+    with side_passes(query, document, precision="fp32", chunking=CACHED) as passes:
+        counts = [counting(*(copies[tower] for copies in passes._copies)) for tower in (0, 1)]
+        embeddings = passes.embed_all(groups_of(query, document, towers=(0, 1)))
+        (scores(*embeddings) if frozen else embeddings[0].sum()).backward()
+    assert [sum(each) for each in counts] == [2 * 4, 5]
+
+
+def test_all_groups_share_one_region_forward_and_one_backward_and_are_differentiated_together():
+    encoder, regions = tiny_encoder().eval(), []
+    with side_passes(encoder, precision="fp32", chunking=Chunking(12)) as passes:
+        run = passes._run
+
+        def counted(jobs):
+            jobs = list(jobs)
+            regions.append(len(jobs))
+            return run(jobs)
+
+        passes._run = counted
+        query, document = passes.embed_all(groups_of(encoder, encoder, towers=(0, 0)))
+        query.sum().backward()
+        assert regions == [2, 2]
+        with pytest.raises(RuntimeError, match="a batch must be differentiated once"):
+            document.sum().backward()
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_text_of_a_larger_tower_or_of_a_trained_one_counts_for_several(frozen: bool):
+    small, large = tiny_encoder(width=32 if frozen else 16).eval().requires_grad_(not frozen), tiny_encoder(width=32).eval()
+    table = TokenTable.of(small, ["abcd"] * 3, side="query")
+    with side_passes(small, large, precision="fp32", chunking=Chunking(6)) as passes:
+        groups = [Group(table, np.arange(3), 0), Group(table, np.arange(1), 1)]
+        shares = passes._shares(groups, [passes._manner(tower) for tower in (0, 1)])
+    assert [[chunk.group for chunk in share] for share in shares] == [[1], [0, 0, 0]]
+
+
+def test_groups_may_be_empty():
+    encoder = tiny_encoder().eval()
+    with side_passes(encoder, precision="fp32", chunking=CACHED) as passes:
+        assert passes.embed_all([]) == []
+        none, some = passes.embed_all([Group(table_of(encoder), np.arange(0)), Group(table_of(encoder), np.arange(2))])
+        (none.sum() + some.square().sum()).backward()
+    assert (none.shape, some.shape) == ((0, encoder.width), (2, encoder.width))
+    assert Passes(encoder, precision="fp32").embed(table_of(encoder), np.arange(0)).shape == none.shape
+
+
+# --- Copies of towers ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_copies_share_the_memory_of_weights_and_pack_where_they_can(kind: Kind):
+    encoder = tiny_encoder(kind)
+    (first,), (second,) = training_copies([encoder], 2, Chunking())
+    for own, one, other in zip(encoder.parameters(), first.parameters(), second.parameters(), strict=True):
+        assert one is own
+        assert other is not own
+        assert other.data_ptr() == own.data_ptr()
+    ((fixed,),) = training_copies([encoder], 1, Chunking(64, buckets=(8, 16)))
+    # What has a fixed shape is not packed.
+    assert [is_packed(copy) for copy in (first, fixed, encoder)] == [kind != "t5", False, False]
+
+
+def test_tables_are_left_out_of_what_a_token_costs():
+    encoder = tiny_encoder(projection=8)
+    tables = sum(weights.numel() for name, weights in encoder.named_parameters() if "_embeddings." in name)
+    assert size_of(encoder) == sum(weights.numel() for weights in encoder.parameters()) - tables
+
+
+# --- A peer ---
+
+COLUMNS = (
+    ["what rises", "who fell and why", "a", "where does the long river end", "one two"],
+    ["the tide", "rome, of many causes", "b", "in the sea, after a thousand miles and more", "three four"],
+    ["a stone", "the wall", "c", "in a lake", "five"],
+)
+DIRECTIONS: dict[str, dict[str, Any]] = {
+    "one way": {},
+    "symmetric": {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"},
+    "query_to_query": {"directions": ("query_to_doc", "query_to_query"), "partition_mode": "joint"},
+}
+
+
+@pytest.mark.parametrize("name", DIRECTIONS)
+@pytest.mark.parametrize("tokens", [1, 40, 10_000])
+def test_the_cached_loss_and_all_gradients_are_those_of_sentence_transformers(name: str, tokens: int, tmp_path: Path) -> None:
+    encoder = tiny_encoder().eval()
+    save(DualEncoder(encoder, encoder), tmp_path / "model")
+    model = SentenceTransformer(str(tmp_path / "model"), device="cpu").eval()
+    loss_of = peer.CachedMultipleNegativesRankingLoss(model, scale=10, mini_batch_size=2, **DIRECTIONS[name])
+    theirs = loss_of([dict(model.preprocess(texts)) for texts in COLUMNS], torch.empty(0))
+    theirs.backward()
+    groups = [Group(TokenTable.of(encoder, texts, side="query"), np.arange(5)) for texts in COLUMNS]
+    with side_passes(encoder, precision="fp32", chunking=Chunking(tokens, cached=True)) as passes:
+        pairs = Pairs(*passes.embed_all(groups)).unit()
+        if name == "query_to_query":
+            ours = samtone(pairs, temperature=0.1, symmetric=False)
+        else:
+            ours = in_batch_softmax(pairs, temperature=0.1, symmetric=name == "symmetric")
+        ours.backward()
+    torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
+    expected = dict(model[0].auto_model.named_parameters())
+    for weight, own in encoder.backbone.named_parameters():
+        if not weight.startswith("pooler."):
+            wanted = expected[weight].grad
+            torch.testing.assert_close(own.grad, wanted, rtol=1e-4, atol=1e-5 * float(1 + wanted.abs().max()))

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -83,21 +84,10 @@ def joined(towers: Towers, together: Processes, *, hard: bool, keyed: bool) -> P
     )
 
 
-def guided(pairs: Pairs, together: Processes) -> Guide:
-    """What the towers themselves think, without gradient."""
-    parts = [None if part is None else part.detach() for part in (pairs.query, pairs.positive, pairs.shared, pairs.own)]
-    assert parts[0] is not None
-    assert parts[1] is not None
-    return Guide(parts[0], parts[1], parts[2], parts[3], margin=0.1)
-
-
-def prefix(pairs: Pairs, width: int) -> Pairs:
-    """The first components alone, as matryoshka losses see them."""
-    parts = (None if part is None else part[..., :width] for part in (pairs.query, pairs.positive, pairs.shared, pairs.own))
-    query, positive, shared, own = parts
-    assert query is not None
-    assert positive is not None
-    return Pairs(query, positive, shared, own, pairs.rows, pairs.query_keys, pairs.positive_keys)
+def guided(pairs: Pairs) -> Pairs:
+    """Judged by the towers themselves, without gradient."""
+    opinion = Guide(*(rows.detach() for rows in (pairs.query, pairs.positive, pairs.shared, pairs.own)), margin=0.1)
+    return replace(pairs, guide=opinion)
 
 
 def step(
@@ -106,15 +96,12 @@ def step(
     """Loss and gradients of one step."""
     towers = Towers()
     pairs = joined(towers, together, hard=hard, keyed=keyed)
-    cuts = [prefix(pairs, width).unit() for width in widths]
+    cuts = [pairs.first_numbers(width).unit() for width in widths]
     if guide:
-        cuts = [Pairs(*(getattr(cut, name) for name in PARTS), guide=guided(cut, together)) for cut in cuts]
+        cuts = [guided(cut) for cut in cuts]
     value = torch.stack([loss(cut, temperature=towers.temperature()) for cut in cuts]).mean()
     value.backward()  # type: ignore[no-untyped-call]
     return averaged(together, value, towers)
-
-
-PARTS = ("query", "positive", "shared", "own", "rows", "query_keys", "positive_keys")
 
 
 def averaged(together: Processes, value: Tensor, module: nn.Module) -> Found:
@@ -123,16 +110,7 @@ def averaged(together: Processes, value: Tensor, module: nn.Module) -> Found:
     return {"loss": together.mean(value.detach()), **found}
 
 
-TEXTS = [
-    "a",
-    "two words",
-    "three short words",
-    "the longest of all the texts in this batch",
-    "",
-    "again two",
-    "yet another",
-    "and one more",
-]
+TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "", "again two", "yet another", "and more"]
 
 
 def encoder(together: Processes, *, chunking: Chunking | None) -> Found:
@@ -221,20 +199,9 @@ def settings(together: Processes) -> dict[str, object]:
         together.share(5)
     except ConfigError as fault:
         refused = str(fault)
-    return {
-        "rank": together.rank,
-        "count": together.count,
-        "main": together.is_main,
-        "device": together.device,
-        "inner": same,
-        "share": together.share(6),
-        "refused": refused,
-        "timeout": group()._timeout,
-    }
-
-
-def group() -> dist.Backend:
-    return dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu")).options  # type: ignore[no-any-return]
+    options = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu")).options
+    itself = (together.rank, together.count, together.is_main, together.device, together.share(6))
+    return {"itself": itself, "inner": same, "refused": refused, "timeout": options._timeout}
 
 
 def lost(together: Processes) -> str:

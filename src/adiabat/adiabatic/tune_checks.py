@@ -12,7 +12,7 @@ from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import read_log
 from adiabat.store.addressing import require_inputs
 from adiabat.store.vector_store import refuse_swapped
-from adiabat.training.limits import idle_counts, least_idle, validations_in
+from adiabat.training.limits import idle_counts, least_idle
 from adiabat.training.schedules import ENDING
 
 WORDS = {
@@ -33,7 +33,7 @@ LATER = frozenset(("job.probes", "job.probed_vectors", "job.rehearsed"))
 def _behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
     """What is wrong with a stop that lies behind the run: the epochs since then cannot be taken back."""
     rows = list(read_log(job.log)) if job.log.exists() else []
-    idle = idle_counts(validations_in(rows), keep="both")
+    idle = idle_counts(rows, keep="both")
     if not idle:
         return []
     least = {

@@ -11,7 +11,7 @@ from adiabat.dual_encoder.train_checks import require_estimable, require_ready
 from adiabat.results.evaluation_result import Result
 
 if TYPE_CHECKING:
-    from adiabat.dual_encoder.estimate import Estimate
+    from adiabat.dual_encoder.train_record import Estimate
 
 
 def train(
@@ -89,7 +89,7 @@ def estimate(
         2
     """
     chosen = _settings(model, data, None, settings, options, "estimate")
-    from adiabat.dual_encoder.estimate import estimate as estimate_run
+    from adiabat.dual_encoder.train import estimate as estimate_run
     from adiabat.models.model_names import load_with
 
     with called("estimate", progress) as call:

@@ -296,19 +296,21 @@ class ArrangedBatches:
         self._seed = seed
         self._starts = [first_step]
         self._left_out: list[int] = []
+        self._empty: int | None = None
+        """The first pass that has no batch."""
         self._planned = -1
         self._batches: list[Int[np.ndarray, " _"]] = []
 
     def rows(self, step: int) -> Int[np.ndarray, " b"]:
-        """Rows of one step."""
-        while self._starts[-1] <= step:
-            number = len(self._starts) - 1
-            if not self.batches(number):
-                size = self._rules.batch_size
-                raise DataError(
-                    f"{self.left_out(number):,} examples must make a batch of {size} by the rules of [batches], got none; "
-                    "lower train.batch_size, or loosen the rules"
-                )
+        """Rows of one step; a pass without a batch, whoever planned it, ends the steps."""
+        while self._starts[-1] <= step and self._empty is None:
+            self._plan(len(self._left_out))
+        if self._empty is not None and self._starts[self._empty] <= step:
+            size = self._rules.batch_size
+            raise DataError(
+                f"{self._left_out[self._empty]:,} examples must make a batch of {size} by the rules of [batches], got none; "
+                "lower train.batch_size, or loosen the rules"
+            )
         number = int(np.searchsorted(self._starts, step, side="right")) - 1
         self._plan(number)
         return self._batches[step - self._starts[number]]
@@ -335,5 +337,7 @@ class ArrangedBatches:
         self._batches, leftover = arranged(self._order(number), self._rules, random, first_step=self._starts[number])
         self._planned = number
         if number == len(self._left_out):
+            if self._empty is None and not self._batches:
+                self._empty = number
             self._left_out.append(len(leftover))
             self._starts.append(self._starts[number] + len(self._batches))

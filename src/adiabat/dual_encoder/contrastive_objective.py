@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +11,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from adiabat.config.dual_training import TrainSettings
-from adiabat.config.training_choices import FixedTemperature, InBatchLoss, TrainedTemperature
+from adiabat.config.dual_training import TrainSection, TrainSettings
+from adiabat.config.training_choices import FixedTemperature, GuideSection, InBatchLoss, TrainedTemperature
 from adiabat.data.batch_sampler import BatchSampler, validation_batches
 from adiabat.data.pair_sets import PairSet
 from adiabat.data.records import SIDES, Side
 from adiabat.dual_encoder.answer_ranks import listed_pairs, pair_errors, ranks_of_answers
-from adiabat.dual_encoder.batch_plan import BatchPlan, Shard, sampler_of
-from adiabat.dual_encoder.batches import Batch, Sides, draw_batch, pair_order, pairs_of, share_of, validation_batch
-from adiabat.dual_encoder.criterion import criterion_of
+from adiabat.dual_encoder.batches import Batch, Shard, Sides, draw_batch, pair_order, pairs_of, sampler_of, share_of, validation_batch
 from adiabat.dual_encoder.stream import Stream, window_name
-from adiabat.dual_encoder.text_cache import PairTexts
+from adiabat.dual_encoder.text_cache import BatchPlan, PairTexts
 from adiabat.dual_encoder.train_checks import steps_of, steps_within
-from adiabat.losses.embedded_pairs import unit_rows
+from adiabat.losses.embedded_pairs import Guide, Pairs, unit_rows
+from adiabat.losses.in_batch import Criterion
 from adiabat.losses.log_denominator import LearnedTemperature, Temperature, scheduled_temperature
 from adiabat.models.bulk import TokenTable
 from adiabat.models.towers import DualEncoder
@@ -69,7 +68,7 @@ class PairContrast:
         self._texts = self._cached(self.validation)
         self._folder: tuple[Path, bool] | None = None
         self._saved_shard: int | None = None
-        self._now = self._first()
+        self._now = self.examples.newest(self._planned) if isinstance(self.examples, Stream) else self._planned(self.examples)
         self._drawn: tuple[int, Batch] | None = None
         self.passes = Passes(*self._texts.trained, precision=self.settings.run.precision, chunking=self._chunking())
         self.module = nn.ModuleDict({"query": self.towers.query, "document": self.towers.document})
@@ -120,24 +119,18 @@ class PairContrast:
     def _passed(self) -> Mapping[Side, PassedParameters]:
         return {side: passed_parameters(self.towers.tower(side)) for side in self.tables}
 
-    def _first(self) -> BatchPlan:
-        if isinstance(self.examples, Stream):
-            return self.examples.newest(self._planned)
-        return BatchPlan(self.examples, self._texts, self._sampler(self.examples, self._texts))
-
-    def _planned(self, pairs: PairSet, shard: Shard) -> BatchPlan:
-        """The steps of a shard of the stream."""
-        texts = self._cached(pairs)
-        sampler = self._sampler(pairs, texts, shard)
+    def _planned(self, pairs: PairSet, shard: Shard | None = None) -> BatchPlan:
+        """The batches of all pairs, which share their texts with validation, or of a shard of the stream."""
+        texts = self._texts if shard is None else self._cached(pairs)
+        # Counting the tokens of every pair takes time and memory that only a budget has a use for.
+        tokens = texts.tokens(pairs) if self.settings.batches.token_budget is not None else None
+        sampler = sampler_of(self.settings, pairs, tokens=tokens, shard=shard)
+        if shard is None:
+            return BatchPlan(pairs, texts, sampler)
         return BatchPlan(pairs, texts, sampler, range(shard.first_step, shard.first_step + sampler.batches(0)), shard.number)
 
     def _cached(self, pairs: PairSet) -> PairTexts:
         return PairTexts.of(pairs.texts, self.towers, self.settings, guide=self.guide, store=self.store)
-
-    def _sampler(self, pairs: PairSet, texts: PairTexts, shard: Shard | None = None) -> BatchSampler:
-        # Counting the tokens of every pair takes time and memory that only a budget has a use for.
-        tokens = texts.tokens(pairs) if self.settings.batches.token_budget is not None else None
-        return sampler_of(self.settings, pairs, tokens=tokens, shard=shard)
 
     def at(self, step: int) -> BatchPlan:
         """What a step draws on; of a stream, its shard is read where it has not been."""
@@ -147,11 +140,7 @@ class PairContrast:
         return self._now
 
     def ending(self, step: int) -> str | None:
-        """Why a run ends at a step, where it is the data that end it.
-
-        Returns:
-            A phrase, or None where it goes on.
-        """
+        """Why a run ends at a step, where it is the data that end it."""
         return None if self.stream is None else self.stream.ending(step, self._planned)
 
     def keep_in(self, folder: Path, *, resume: bool) -> None:
@@ -306,3 +295,34 @@ def _places(rows: Int[np.ndarray, " n"], targets: Int[np.ndarray, " k"]) -> Int[
     positions = np.minimum(np.searchsorted(rows, targets), len(rows) - 1)
     present: Int[np.ndarray, " _"] = positions[rows[positions] == targets]
     return present
+
+
+def criterion_of(section: TrainSection, *, tile: int | None = None) -> Criterion:
+    """The loss that settings describe."""
+    loss = section.loss.criterion(tile)
+    if isinstance(section.loss, InBatchLoss):
+        loss = _compared(section.loss, loss)
+    return loss if not section.matryoshka else partial(_over_widths, loss, section.matryoshka)
+
+
+def _compared(settings: InBatchLoss, loss: Criterion) -> Criterion:
+    """The loss by cosine or by product, under the model's own opinion where it is its own guide."""
+
+    def compared(pairs: Pairs, temperature: Temperature) -> Float[Tensor, ""]:
+        alike = pairs if settings.similarity == "dot" else pairs.unit()
+        if settings.guide is not None and settings.guide.model == "self":
+            alike = replace(alike, guide=_own_opinion(alike, settings.guide))
+        return loss(alike, temperature)
+
+    return compared
+
+
+def _own_opinion(pairs: Pairs, settings: GuideSection) -> Guide:
+    shared, own = (None if rows is None else rows.detach() for rows in (pairs.shared, pairs.own))
+    return Guide(pairs.query.detach(), pairs.positive.detach(), shared, own, margin=settings.margin, relative=settings.relative)
+
+
+def _over_widths(loss: Criterion, widths: tuple[int, ...], pairs: Pairs, temperature: Temperature) -> Float[Tensor, ""]:
+    """Mean of the loss over the first numbers of the embeddings and over all of them (Kusupati et al. 2022, equal weights)."""
+    distinct = dict.fromkeys((*widths, pairs.query.shape[1]))
+    return torch.stack([loss(pairs.first_numbers(width), temperature) for width in distinct]).mean()

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -51,14 +51,17 @@ def cache_folder(setting: str | None) -> Path:
     return user_cache() if setting is None else Path(setting)
 
 
-def cached_pairs(number: Number, description: dict[str, Any], cache: Path) -> tuple[PairSet, ...]:
-    """Open pairs, or number and keep them first."""
-    key = hashlib.sha256(json.dumps({"format": FORMAT, **description}, sort_keys=True).encode()).hexdigest()[:32]
-    return pairs_in(cache / key, number, advice="name another folder (data.cache)")
+def cache_key(description: dict[str, Any]) -> str:
+    """Name of a folder of the cache."""
+    return hashlib.sha256(json.dumps({"format": FORMAT, **description}, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def pairs_in(folder: Path, number: Number, *, advice: str) -> tuple[PairSet, ...]:
-    """Open the pairs of a folder, or number them and put them there."""
+def numbered_pairs(number: Number, folder: Path | None, *, advice: str) -> tuple[PairSet, ...]:
+    """Open the pairs of a folder, or number them and put them there; without a folder they stay in memory."""
+    if folder is None:
+        columns = TextList(), TextList(), TextList()
+        builder = PairBuilder(*columns)
+        return builder.built(number(builder), Texts(*columns))
     if folder.is_dir():
         try:
             return _opened(folder)
@@ -73,17 +76,15 @@ def pairs_in(folder: Path, number: Number, *, advice: str) -> tuple[PairSet, ...
     try:
         with _plain_faults(cache, advice):
             _write(number, making)
-            _put(making, folder)
+            try:
+                making.rename(folder)
+            except OSError:
+                # Another process may have been faster.
+                if not folder.is_dir():
+                    raise
     finally:
         shutil.rmtree(making, ignore_errors=True)
     return _opened(folder)
-
-
-def pairs_in_memory(number: Number) -> tuple[PairSet, ...]:
-    """Number pairs that stay in memory."""
-    columns = TextList(), TextList(), TextList()
-    builder = PairBuilder(*columns)
-    return builder.built(number(builder), Texts(*columns))
 
 
 def files_of(source: str) -> list[tuple[str, ...]]:
@@ -92,11 +93,7 @@ def files_of(source: str) -> list[tuple[str, ...]]:
 
 
 def contents_of(sources: Iterable[str]) -> dict[str, str]:
-    """What sources hold, so that a copy with another date is the same.
-
-    Returns:
-        Path of each file to the SHA-256 of its bytes; of the hub, the name alone, to "".
-    """
+    """Path of each file to the SHA-256 of its bytes, so that a copy with another date is the same; a name of the hub to ""."""
     digests = dict[str, str]()
     for path in (path for source in sources for path in _files(source)):
         with reading(path, remedy=READABLE):
@@ -136,15 +133,6 @@ def _clear_abandoned(cache: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _put(making: Path, folder: Path) -> None:
-    """Give a folder its name, unless another process was faster."""
-    try:
-        making.rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-
-
 def _write(number: Number, folder: Path) -> None:
     with ExitStack() as stack:
         sinks = [
@@ -179,10 +167,8 @@ def _opened(folder: Path) -> tuple[PairSet, ...]:
         arrays = {name: numbers[name] for name in numbers.files}
     texts = _texts(folder, about["sha256"])
     answers, negatives = (Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"]) for name in ("answers", "negatives"))
-    return tuple(_set(number, about["sets"][number], texts, answers, negatives, arrays) for number in range(len(about["sets"])))
-
-
-def _set(number: int, about: dict[str, Any], texts: Texts, answers: Ragged, negatives: Ragged, arrays: dict[str, np.ndarray]) -> PairSet:
-    query, positive, sources, topics, tags = (arrays[f"{number}.{name}"] for name in EACH)
-    notes: Sequence[str] = about["notes"]
-    return PairSet(about["name"], texts, query, positive, answers, negatives, sources, topics, tags, tuple(notes))
+    sets = []
+    for number, each in enumerate(about["sets"]):
+        columns = {name: arrays[f"{number}.{name}"] for name in EACH}
+        sets.append(PairSet(each["name"], texts, answers=answers, negatives=negatives, notes=tuple(each["notes"]), **columns))
+    return tuple(sets)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from adiabat.data.records import Example, ExampleStream
 from adiabat.data.table_headers import OF_DOCUMENTS
 from adiabat.data.table_rows import count_rows
 from adiabat.data.text_hashes import TrainedTexts, held_out_queries, in_blocks
-from adiabat.dual_encoder.dataset_cache import cached_pairs, files_of, pairs_in_memory
+from adiabat.dual_encoder.dataset_cache import cache_key, files_of, numbered_pairs
 from adiabat.store.addressing import rows_of_entries, stored_documents
 from adiabat.store.vector_store import Store
 
@@ -43,7 +44,9 @@ def read_pairs(
         source: Of the examples; None reads `TrainDataSection.sources`.
         cache: Where pairs are kept once they were read; None keeps them in memory.
     """
-    sources = [*_sources(source, settings), *_validated(settings)]
+    # A source of several goes by the settings of all where it has none of its own.
+    listed = [_Source(entry.path, entry.split, "train", entry.columns.given(), entry.corpus) for entry in settings.listed(source)]
+    sources = [*listed, *_validated(settings)]
     sets = _numbered(sources, stored, cache, watch)
     if not settings.validation:
         return _parted(joined(sets), " + ".join(source_read.path for source_read in sources), settings)
@@ -77,40 +80,35 @@ def _numbered(sources: Sequence[_Source], stored: bool, cache: Path | None, watc
     def number(builder: PairBuilder) -> list[str]:
         names = []
         for index, source in enumerate(sources):
-            stream = _with_texts(_read(source), source, stored=stored)
-            builder.add(_watched(stream.examples, source, watch), of=index)
+            stream = _read(source, stored=stored)
+            total = None if is_beir_examples(source.path) else count_rows(source.path, split=source.split)
+            label = f"reading {cut(source.path, limit=40)}"
+            builder.add(watched(stream.examples, watch, label=label, total=total, counter=count()), of=index)
             builder.note(f"{stream.name}: {remark}" for remark in stream.remarks())
             names.append(stream.name)
         return names
 
-    if cache is None:
-        return pairs_in_memory(number)
-    read = [{**asdict(source), "files": [*files_of(source.path), *files_of(source.corpus or source.path)]} for source in sources]
-    return cached_pairs(number, {"sources": read, "stored": stored}, cache)
+    folder = None
+    if cache is not None:
+        read = [{**asdict(source), "files": [*files_of(source.path), *files_of(source.corpus or source.path)]} for source in sources]
+        folder = cache / cache_key({"sources": read, "stored": stored})
+    return numbered_pairs(number, folder, advice="name another folder (data.cache)")
 
 
-def _watched(examples: Iterator[Example], source: _Source, watch: Watch) -> Iterator[Example]:
-    """Examples as they pass by somebody who counts them."""
-    total = None if is_beir_examples(source.path) else count_rows(source.path, split=source.split)
-    for number, example in enumerate(examples):
+def watched(examples: Iterator[Example], watch: Watch, *, label: str, total: int | None, counter: Iterator[int]) -> Iterator[Example]:
+    """Examples as they pass by a progress display; nothing is shown where their total is not known."""
+    for example in examples:
+        number = next(counter)
         if total and number % 10_000 == 0:
-            watch.progress(f"reading {cut(source.path, limit=40)}", number, total)
+            watch.progress(label, number, total)
         yield example
 
 
-def _sources(source: str | None, settings: TrainDataSection) -> list[_Source]:
-    """What is read; a source of several goes by the settings of all where it has none of its own."""
-    return [_Source(listed.path, listed.split, "train", listed.columns.given(), listed.corpus) for listed in settings.listed(source)]
-
-
-def _read(source: _Source) -> ExampleStream:
+def _read(source: _Source, *, stored: bool) -> ExampleStream:
+    """Examples with texts in the place of document ids, where they hold ids; examples and the texts they name are then in memory."""
     # With a corpus of its own, those of a document are its columns, not the examples'.
     columns = {name: column for name, column in source.columns.items() if source.corpus is None or name not in OF_DOCUMENTS}
-    return stream_examples(source.path, split=source.split, columns=columns, usual_split=source.usual_split)
-
-
-def _with_texts(stream: ExampleStream, source: _Source, *, stored: bool) -> ExampleStream:
-    """Put texts in the place of document ids, where the examples hold ids; examples and the texts they name are then in memory."""
+    stream = stream_examples(source.path, split=source.split, columns=columns, usual_split=source.usual_split)
     corpus = source.corpus or (source.path if is_beir_examples(source.path) and not stored else None)
     if corpus is None:
         return stream if stored else replace(stream, examples=with_id_warning(stream.examples, source.path))
@@ -128,12 +126,12 @@ def _with_texts(stream: ExampleStream, source: _Source, *, stored: bool) -> Exam
             f"{stream.name}: every document must be in the corpus {corpus}, it lacks {several(absent, of='documents')}; "
             "name the corpus that holds them (data.corpus), or none where the examples hold texts"
         )
-    return ExampleStream(stream.name, (_with_document_texts(example, texts) for example in examples))
 
+    def named(entries: Sequence[str]) -> tuple[str, ...]:
+        return tuple(texts[entry] for entry in entries)
 
-def _with_document_texts(example: Example, texts: dict[str, str]) -> Example:
-    positives, negatives = (tuple(texts[entry] for entry in entries) for entries in (example.positives, example.negatives))
-    return replace(example, positives=positives, negatives=negatives)
+    looked_up = (replace(example, positives=named(example.positives), negatives=named(example.negatives)) for example in examples)
+    return ExampleStream(stream.name, looked_up)
 
 
 def _parted(pairs: PairSet, source: str, settings: TrainDataSection) -> tuple[PairSet, PairSet]:
@@ -148,11 +146,7 @@ def _parted(pairs: PairSet, source: str, settings: TrainDataSection) -> tuple[Pa
 
 
 def trained_pairs(pairs: PairSet, store: Store | None = None) -> TrainedTexts:
-    """Texts of the queries and answers of pairs.
-
-    Args:
-        store: Holds their documents, which are then given by id or text; None where they are texts.
-    """
+    """Texts of the queries and answers of pairs, whose documents are rows of a store where one is given."""
     queries, answers = in_blocks(pairs.texts.queries.take, pairs.query_rows), np.unique(pairs.positive)
     if store is None:
         return TrainedTexts.of(queries, documents=in_blocks(pairs.texts.documents.take, answers))

@@ -23,10 +23,9 @@ from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.pair_sets import PairBuilder, PairSet, joined
 from adiabat.data.records import Example
 from adiabat.data.text_hashes import TrainedTexts, hash_texts
-from adiabat.dual_encoder.batch_plan import BatchPlan, Shard
-from adiabat.dual_encoder.batches import check_negatives
-from adiabat.dual_encoder.dataset_cache import MAKING, pairs_in, pairs_in_memory
-from adiabat.dual_encoder.pair_data import trained_pairs
+from adiabat.dual_encoder.batches import Shard, check_negatives
+from adiabat.dual_encoder.dataset_cache import MAKING, Number, numbered_pairs
+from adiabat.dual_encoder.pair_data import trained_pairs, watched
 from adiabat.dual_encoder.stream_shards import (
     ROWS,
     Part,
@@ -39,12 +38,10 @@ from adiabat.dual_encoder.stream_shards import (
     whole_rows,
     write_texts,
 )
+from adiabat.dual_encoder.text_cache import BatchPlan
 from adiabat.models.model_names import packed
 from adiabat.store.vector_store import Store
 from adiabat.training.distributed import ALONE, Processes, on_main
-
-RESUME = "go on with --resume"
-
 
 Planner = Callable[[PairSet, Shard], BatchPlan]
 """Plans the batches of a shard."""
@@ -100,17 +97,16 @@ class Stream:
         """The window of a step."""
         while True:
             if row := next((row for row in reversed(self.rows) if row.first <= step < row.first + row.steps), None):
-                return self._opened(row, planner)
+                if self._planned is None or self._planned.shard != row.window:
+                    self._planned = planner(self._again(row), self._shard(row.window, row.first, row.parts))
+                plan, self._planned = self._planned, None
+                return plan
             if self.rows and self.rows[-1].last:
                 raise JobError(f"{self.name} must have pairs for step {step}, got none: the run ended before; lower train.steps")
             self._go_on(planner)
 
     def ending(self, step: int, planner: Planner) -> str | None:
-        """Why the run ends at a step, if the first source to run out ends it; where that takes reading another window, it is read.
-
-        Returns:
-            A phrase, or None where it goes on.
-        """
+        """Why the run ends at a step, if the first source to run out ends it; where that takes reading another window, it is read."""
         if self._settings.mixture.exhausted != "stop":
             return None
         while not self.rows or (self.rows[-1].first + self.rows[-1].steps <= step and not self.rows[-1].last):
@@ -145,13 +141,6 @@ class Stream:
                 if old.is_dir() and old.name < window_name(number):
                     shutil.rmtree(old, ignore_errors=True)
 
-    def _opened(self, row: Row, planner: Planner) -> BatchPlan:
-        """A window that was read before."""
-        if self._planned is None or self._planned.shard != row.window:
-            self._planned = planner(self._again(row), self._shard(row.window, row.first, row.parts))
-        plan, self._planned = self._planned, None
-        return plan
-
     def _again(self, row: Row) -> PairSet:
         """The pairs of a row; made again where they are not there."""
         starts = [part.start for part in row.parts]
@@ -168,27 +157,28 @@ class Stream:
         if self._folder is None:
             return read()
         remade = on_main(self._processes, read)
-        return remade if remade is not None else self._joined(pairs_in(self._folder / window_name(row.window), _nobody, advice=RESUME))
+        return remade if remade is not None else self._kept(row.window, _nobody)
 
     def _go_on(self, planner: Planner) -> None:
-        """Read the next window, and note it."""
-        if self._folder is None:
-            self.rows.append(self._next(planner))
-            return
+        """Read the next window, and note it; without a folder each process reads it for itself."""
         folder = self._folder
 
         def read() -> None:
             row = self._next(planner)
-            append_row(folder / ROWS, row)
+            if folder is not None:
+                append_row(folder / ROWS, row)
             self.rows.append(row)
 
+        if folder is None:
+            read()
+            return
         on_main(self._processes, read)
         if not self._processes.is_main:
             self.rows = read_rows(folder / ROWS)
 
     def _next(self, planner: Planner) -> Row:
         before = self.rows[-1] if self.rows else None
-        starts = [part.end for part in before.parts] if before else self._sources.begin()
+        starts = [part.end for part in before.parts] if before else [SourcePosition()] * len(self.paths)
         number, first = (before.window + 1, before.first + before.steps) if before else (0, 0)
         if self._folder is not None:
             # Of a run that was killed before it could note where the window ended.
@@ -240,31 +230,21 @@ class Stream:
             counter = count()
 
             def take(examples: Iterator[Example], source: int) -> None:
-                builder.add(self._watched(examples, number, counter), of=source)
+                seen = watched(examples, self._watch, label=f"reading window {number}", total=self._sources.size, counter=counter)
+                builder.add(seen, of=source)
 
             parts = self._sources.read(number, starts, take)
             builder.note(remark for tape in self._sources.tapes for remark in tape.remarks())
             return [tape.name for tape in self._sources.tapes]
 
-        sets = pairs_in_memory(read) if self._folder is None else pairs_in(self._folder / window_name(number), read, advice=RESUME)
-        return self._joined(sets), parts
+        return self._kept(number, read), parts
 
-    def _joined(self, sets: Sequence[PairSet]) -> PairSet:
-        return replace(joined(sets), name=self.name)
-
-    def _watched(self, examples: Iterator[Example], number: int, counter: Iterator[int]) -> Iterator[Example]:
-        """Examples as they pass by somebody who counts those of all sources."""
-        for example in examples:
-            if (number_read := next(counter)) % 10_000 == 0:
-                self._watch.progress(f"reading window {number}", number_read, self._sources.size)
-            yield example
+    def _kept(self, number: int, read: Number) -> PairSet:
+        folder = None if self._folder is None else self._folder / window_name(number)
+        return replace(joined(numbered_pairs(read, folder, advice="go on with --resume")), name=self.name)
 
     def drawn(self, steps: int, last: BatchPlan) -> Int[np.ndarray, " s"]:
-        """How many pairs of each source the run took, one that was drawn twice counting twice.
-
-        Returns:
-            One count per source.
-        """
+        """How many pairs of each source the run took, one that was drawn twice counting twice."""
         assert last.steps is not None
         counts = drawn_counts(last.sampler, last.pairs.sources, steps=range(last.steps.start, steps), count=len(self.paths))
         for row in self.rows[: last.shard]:

@@ -32,14 +32,7 @@ Take = Callable[[Iterator[Example], int], None]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a window took of one source.
-
-    Attributes:
-        asked: Examples that its weight asks for.
-        given: Examples that came.
-        start: Where reading began.
-        end: Where it ended.
-    """
+    """What a window took of one source: examples that its weight asks for, those that came, and where reading began and ended."""
 
     asked: int
     given: int
@@ -52,16 +45,12 @@ class Row:
     """A window, as ``windows.jsonl`` holds it.
 
     Attributes:
-        window: Its number, from 0.
         first: Its first step.
         steps: How many it has; none where its pairs made no batch.
-        pairs: That were read.
-        left: That are in none of its batches.
+        left: Pairs that are in none of its batches.
         validated: Queries among them that validation asks too.
         drawn: Pairs of its batches, by source; one that comes twice counts twice.
-        sha256: Of its pairs.
         last: Whether the run ends with it.
-        parts: What it took of each source.
         texts: The file of hashes of its texts; None in rows of before it was kept.
     """
 
@@ -77,43 +66,26 @@ class Row:
     parts: tuple[Part, ...]
     texts: TrainedFile | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Nested plain data."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> "Row":
-        """Read what `to_json` gave."""
-        parts = tuple(
-            Part(part["asked"], part["given"], *(_standing(part[name]) for name in ("start", "end"))) for part in row.pop("parts")
-        )
+        """Read what `asdict` gave."""
+
+        def position(plain: dict[str, Any]) -> SourcePosition:
+            return SourcePosition(RowPosition(**plain["mark"]), plain["ended"], plain["ends"])
+
+        parts = tuple(Part(part["asked"], part["given"], position(part["start"]), position(part["end"])) for part in row["parts"])
         texts = None if row.get("texts") is None else TrainedFile(**row["texts"])
         return cls(**{**row, "drawn": tuple(row["drawn"]), "parts": parts, "texts": texts})
 
 
-def _standing(plain: dict[str, Any]) -> SourcePosition:
-    return SourcePosition(RowPosition(**plain["mark"]), plain["ended"], plain["ends"])
-
-
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the windows of a stream are read from.
-
-    Attributes:
-        tapes: The sources.
-        weights: Share of each; they add up to 1.
-        size: Examples that a window asks for.
-        exhausted: What happens when a source runs out.
-    """
+    """Where windows of so many examples are read from, by weights that add up to 1."""
 
     tapes: Sequence[ExampleReader]
     weights: Float[np.ndarray, " s"]
     size: int
     exhausted: Exhausted
-
-    def begin(self) -> list[SourcePosition]:
-        """Where the first window begins."""
-        return [SourcePosition() for _ in self.tapes]
 
     def read(self, number: int, starts: Sequence[SourcePosition], take: Take) -> tuple[Part, ...]:
         """Read a window.
@@ -177,7 +149,7 @@ def whole_rows(path: Path) -> list[Row]:
 
 def append_row(path: Path, row: Row) -> None:
     """Put a row on the disk before anything that follows from it."""
-    line = line_of(row.to_json(), after=last_checksum(path, remedy=REMEDY, error=JobError))
+    line = line_of(asdict(row), after=last_checksum(path, remedy=REMEDY, error=JobError))
     with plain_faults(path), path.open("a", encoding="utf-8") as file:
         file.write(str(line))
         file.flush()
@@ -191,11 +163,7 @@ def write_texts(folder: Path, number: int, content: bytes) -> None:
 
 
 def texts_of(row: Row, folder: Path | None) -> TrainedTexts:
-    """What a window was trained on.
-
-    Args:
-        folder: Of the windows; None where nothing is kept.
-    """
+    """What a window was trained on."""
     if row.texts is None or folder is None:
         return TrainedTexts(unknown=f"the texts of window {row.window} were not recorded")
     try:

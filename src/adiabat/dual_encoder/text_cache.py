@@ -13,6 +13,7 @@ from torch import Tensor
 from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import DataError, several
 from adiabat.core.text import cut
+from adiabat.data.batch_sampler import BatchSampler
 from adiabat.data.pair_sets import PairSet, TextColumn, TextList, Texts
 from adiabat.data.records import SIDES, Side
 from adiabat.dual_encoder.batches import Batch, Sides
@@ -182,3 +183,18 @@ class PairTexts:
 def is_trained(tower: Encoder) -> bool:
     """Whether any weight of a tower is trained."""
     return any(weights.requires_grad for weights in tower.parameters())
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The batches of steps that draw on the same pairs: of a whole run, or of a shard of a stream, by its number."""
+
+    pairs: PairSet
+    texts: PairTexts
+    sampler: BatchSampler
+    steps: range | None = None
+    shard: int | None = None
+
+    def holds(self, step: int) -> bool:
+        """Whether a step draws on these pairs."""
+        return self.steps is None or step in self.steps

@@ -30,10 +30,9 @@ Loader = Callable[[str, EncoderSection], DualEncoder]
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What is trained, beside what it started from.
+    """What is trained, in the mode it is trained in, beside what it started from.
 
     Attributes:
-        towers: In the mode they are trained in.
         guide: Another model that takes candidates out of the negatives; None where there is none.
         prints: Of the models that were loaded, each side: what they were, whatever was made of them.
         projection: Digest of the weights that a new projection starts with; None where none are given.
@@ -52,27 +51,31 @@ class Built:
 def build(settings: TrainSettings, load: Loader) -> Built:
     """Load what settings name, and make of it what is trained."""
     section = settings.towers
-    start, document_start = _starts(settings, load)
+    assert settings.job.model is not None
+    start, document_start = _loaded(load, settings.job.model, settings.encoder, named_by="job.model"), None
+    if section.document_model is not None:
+        document_start = _loaded(load, section.document_model, settings.encoder, named_by="towers.document_model")
     matrix = None if section.projection_start is None else _matrix(Path(section.projection_start))
+    frozen = None if section.frozen == "none" else section.frozen
     towers = build_towers(
         start,
         kind=section.kind,
         projection_width=section.projection_width,
         projection_start=matrix,
         document_start=document_start,
-        frozen=None if section.frozen == "none" else section.frozen,
+        frozen=frozen,
         seed=settings.run.seed,
     )
     for tower in _distinct(towers):
         require_pad_token(tower.tokenizer)
-    _check_widths(settings, towers)
+    if wide := [width for width in settings.train.matryoshka if width >= towers.width]:
+        raise ConfigError(f"train.matryoshka must hold widths below {towers.width}, that of the embeddings, got {wide[0]}; leave it out")
     require_numbers(towers)
     before = {name: weights.detach().cpu().clone() for name, weights in named_weights(towers).items()}
-    frozen = [] if section.frozen == "none" else [towers.tower(section.frozen)]
     with torch.random.fork_rng([]):
         torch.manual_seed(settings.run.seed)
         for tower in _distinct(towers):
-            if tower in frozen:
+            if frozen is not None and tower is towers.tower(frozen):
                 freeze_tower(tower)
             else:
                 _prepare(tower, settings)
@@ -83,18 +86,9 @@ def build(settings: TrainSettings, load: Loader) -> Built:
     guide = _guide(settings, load)
     prints = tuple(model.fingerprint(side) for model in (start, document_start, guide) if model is not None for side in SIDES)
     projection = None if matrix is None else hashlib.sha256(matrix.numpy().tobytes()).hexdigest()
-    trained = replace(towers, root=_root_of(settings, towers))
+    # What is saved names the similarity that was trained.
+    trained = replace(towers, root={**towers.root, "similarity_fn_name": settings.train.loss.ranks_by})
     return Built(trained, guide, prints, projection, before, _similarity_note(towers, trained))
-
-
-def _starts(settings: TrainSettings, load: Loader) -> tuple[DualEncoder, DualEncoder | None]:
-    """Where the towers start, and where the document tower does if elsewhere."""
-    assert settings.job.model is not None
-    document_model = settings.towers.document_model
-    start = _loaded(load, settings.job.model, settings.encoder, named_by="job.model")
-    if document_model is None:
-        return start, None
-    return start, _loaded(load, document_model, settings.encoder, named_by="towers.document_model")
 
 
 def _matrix(path: Path) -> Float[Tensor, "d e"]:
@@ -148,16 +142,6 @@ def _prepare(tower: Encoder, settings: TrainSettings) -> None:
     if section.freeze:
         freeze(tower.backbone, section.freeze, alone=not len(tower.projections))
     tower.train(section.dropout)
-
-
-def _check_widths(settings: TrainSettings, towers: DualEncoder) -> None:
-    if wide := [width for width in settings.train.matryoshka if width >= towers.width]:
-        raise ConfigError(f"train.matryoshka must hold widths below {towers.width}, that of the embeddings, got {wide[0]}; leave it out")
-
-
-def _root_of(settings: TrainSettings, towers: DualEncoder) -> dict[str, object]:
-    """The root configuration of what is saved: it names the similarity that was trained."""
-    return {**towers.root, "similarity_fn_name": settings.train.loss.ranks_by}
 
 
 def _similarity_note(start: DualEncoder, trained: DualEncoder) -> str:

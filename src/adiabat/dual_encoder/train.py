@@ -3,13 +3,17 @@
 import hashlib
 import json
 import math
-from contextlib import nullcontext
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import ConfigError, DataError, StoreError, several
@@ -23,11 +27,10 @@ from adiabat.dual_encoder.dataset_cache import cache_folder
 from adiabat.dual_encoder.pair_data import read_pairs, read_validation
 from adiabat.dual_encoder.stream import Stream
 from adiabat.dual_encoder.stream_shards import ROWS
-from adiabat.dual_encoder.timing import fit_into_time
 from adiabat.dual_encoder.tower_setup import Built, Loader, build, merged, optimizer_of
-from adiabat.dual_encoder.train_checks import RULES, WORDS, as_begun, behind, require_ready
-from adiabat.dual_encoder.train_record import counts_of, notes_of, result_of_run, trained_by_run
-from adiabat.models.device import device_of, emulation_note
+from adiabat.dual_encoder.train_checks import RULES, WORDS, as_begun, behind, require_estimable, require_ready, steps_within, with_steps
+from adiabat.dual_encoder.train_record import TIMED_STEPS, Estimate, counts_of, notes_of, passed, result_of_run, trained_by_run
+from adiabat.models.device import device_name, device_of, emulation_note, peak_memory, reset_peak_memory
 from adiabat.models.freezing import check_patterns
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
@@ -36,7 +39,7 @@ from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import JobLog
 from adiabat.store.vector_store import Store
 from adiabat.training.distributed import Processes, on_main, processes
-from adiabat.training.limits import Limits, Outcome, Position
+from adiabat.training.limits import Limits, Position
 from adiabat.training.loop import Loop
 from adiabat.training.run_record import finish_run
 from adiabat.training.schedules import Schedule, schedule_from, warmup_steps_of
@@ -72,16 +75,46 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
             if objective.stream is not None:
                 objective.stream.keep_in(out / STREAM)
             objective.keep_in(out / "frozen", resume=resume)
-            outcome = _run(objective, loop, resume=resume)
-            return on_main(group, partial(_finished, objective, built, outcome, Job(out), command))
+            with objective.passing():
+                outcome = loop.run(resume=resume)
+
+            def finish() -> Result:
+                plain = merged(built.towers)
+                result = result_of_run(objective, built, plain, outcome, Job(out), command)
+                trained = trained_by_run(objective, outcome.position.step)
+                named, keep = replace(plain, name=str(out)), settings.run.keep_checkpoints
+                return finish_run(Job(out), named, result, trained, keep_checkpoints=keep)
+
+            return on_main(group, finish)
 
 
-def _finished(objective: PairContrast, built: Built, outcome: Outcome, job: Job, command: str) -> Result:
-    plain = merged(built.towers)
-    result = result_of_run(objective, built, plain, outcome, job, command)
-    trained = trained_by_run(objective, outcome.position.step)
-    keep = objective.settings.run.keep_checkpoints
-    return finish_run(job, replace(plain, name=str(job.folder)), result, trained, keep_checkpoints=keep)
+def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate:
+    """Set a run up, take a few steps that change nothing, and say what the whole will take."""
+    check(settings)
+    require_estimable(settings)
+    device = device_of(settings.run.device)
+    reset_peak_memory(device)
+    objective, _ = prepared(load, settings, Processes(device=device), watch)
+    fit_into_time(objective, watch)
+    steps = objective.steps
+    parameters, trained = counts_of(objective)
+    tokens, flops, operations = passed(objective, steps)
+    seconds = step_seconds(objective, watch)
+    return Estimate(
+        settings=objective.settings.model_dump(mode="json", exclude={"digests"}),
+        parameters=parameters,
+        trained=trained,
+        pairs=len(objective.train),
+        steps=steps,
+        tokens=tokens,
+        flops=flops,
+        operations=operations,
+        memory_bytes=peak_memory(device),
+        step_seconds=seconds,
+        seconds=seconds * steps,
+        device=device_name(device),
+        notes=notes_of(objective),
+    )
 
 
 def check(settings: TrainSettings) -> None:
@@ -202,6 +235,12 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
     section, run = settings.train, settings.run
     total = objective.steps
     board = job.folder / "tensorboard" if run.tensorboard else None
+
+    def show(position: Position) -> None:
+        best = position.best
+        validated = "" if best is None else f" (validation loss {best.loss:.4f}, P@1 {best.measures.get('P@1', 0.0):.3f})"
+        watch.progress(f"training{validated}", position.step, total)
+
     return Loop(
         objective=objective,
         optimizer=optimizer_of(objective.module, section),
@@ -222,7 +261,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
         folder=job.checkpoints,
         log=JobLog(job.log, tensorboard=board, silent=not objective.processes.is_main),
         seed=run.seed,
-        watch=lambda position: watch.progress(_standing(position), position.step, total),
+        watch=show,
         note=watch.note,
         figures=objective.figures,
         saving=objective.save,
@@ -232,17 +271,6 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
     )
 
 
-def _standing(position: Position) -> str:
-    """Label of a progress display."""
-    best = position.best
-    return "training" if best is None else f"training (validation loss {best.loss:.4f}, P@1 {best.measures.get('P@1', 0.0):.3f})"
-
-
-def _run(objective: PairContrast, loop: Loop, *, resume: bool) -> Outcome:
-    with objective.passing():
-        return loop.run(resume=resume)
-
-
 def _say_what_is_trained(objective: PairContrast, device: torch.device, watch: Watch) -> None:
     for sentence in filter(None, (*notes_of(objective), emulation_note(device, objective.settings.run.precision))):
         watch.note(sentence)
@@ -250,3 +278,55 @@ def _say_what_is_trained(objective: PairContrast, device: torch.device, watch: W
     amount = f"{len(objective.train):,} pairs" if objective.stream is None else f"windows of about {len(objective.train):,} pairs"
     watch.note(f"training {trained:,} of {parameters:,} parameters on {amount} of {objective.train.name}")
     watch.note(f"validating on {len(objective.validation.query_rows):,} queries")
+
+
+def step_seconds(objective: PairContrast, watch: Watch) -> float:
+    """Take a few steps; weights and random numbers are afterwards as they were before."""
+    seconds = []
+    with _unchanged(objective.module), objective.passing():
+        optimizer = optimizer_of(objective.module, objective.settings.train)
+        for step in range(TIMED_STEPS):
+            watch.progress("measuring steps", step, TIMED_STEPS)
+            start = time.monotonic()
+            torch.autograd.backward(objective.loss(step))
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            if objective.towers.query.device.type == "cuda":
+                torch.cuda.synchronize()
+            seconds.append(time.monotonic() - start)
+    watch.progress("measuring steps", TIMED_STEPS, TIMED_STEPS)
+    return statistics.median(seconds[1:])
+
+
+def fit_into_time(objective: PairContrast, watch: Watch) -> None:
+    """Give a run that goes by time alone the steps that fit into it, with their share of the validations; any other stays as it is."""
+    section = objective.settings.train
+    if section.budget_seconds is None or not section.goes_by_time:
+        return
+    seconds = step_seconds(objective, watch) + _validation_seconds(objective) / section.validate_every
+    each = float(objective.processes.mean(torch.tensor(seconds, device=objective.processes.device)))
+    steps = steps_within(section.budget_seconds, lambda step: each, setting="budget_seconds", unit="s")
+    objective.settings = with_steps(objective.settings, steps)
+    watch.note(f"{section.budget_seconds:g} s are enough for about {steps:,} steps of {each:.3g} s, validations among them")
+
+
+def _validation_seconds(objective: PairContrast) -> float:
+    start = time.monotonic()
+    with objective.passing():
+        objective.validate()
+    return time.monotonic() - start
+
+
+@contextmanager
+def _unchanged(module: nn.Module) -> Iterator[None]:
+    """Bring trained weights and torch's random numbers back when the block ends."""
+    trained = [weights for weights in module.parameters() if weights.requires_grad]
+    before = [weights.detach().clone() for weights in trained]
+    devices = {weights.device for weights in trained if weights.device.type == "cuda"}
+    with torch.random.fork_rng(list(devices)):
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for weights, value in zip(trained, before, strict=True):
+                    weights.copy_(value)

@@ -14,7 +14,7 @@ from adiabat.runs.run_config import FREE_RUN, Rules, is_job, read_description
 from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import read_log
 from adiabat.store.addressing import require_inputs
-from adiabat.training.limits import idle_counts, least_idle, validations_in
+from adiabat.training.limits import idle_counts, least_idle
 from adiabat.training.schedules import ENDING
 
 WORDS = {
@@ -38,20 +38,12 @@ def as_begun(settings: TrainSettings, *, resume: bool) -> TrainSettings:
 
 
 def with_steps(settings: TrainSettings, steps: int | None) -> TrainSettings:
-    """Settings with another number of steps.
-
-    Args:
-        steps: None leaves it to the other settings.
-    """
+    """Settings with another number of steps; None leaves it to the other settings."""
     return settings.model_copy(update={"train": settings.train.model_copy(update={"steps": steps})})
 
 
-def goes_by_length(settings: Mapping[str, Any]) -> list[str]:
-    """Settings that make a step depend on how long the whole run is.
-
-    Args:
-        settings: All of a run, dotted; those that are None are left out.
-    """
+def _going_by_length(settings: Mapping[str, Any]) -> list[str]:
+    """Settings that make a step depend on how long the whole run is."""
     schedule, warm_up = settings["train.schedule.kind"], settings["train.warmup_fraction"]
     names = [f'train.schedule = "{schedule}"'] if schedule in ENDING else []
     if warm_up and "train.warmup_steps" not in settings:
@@ -63,12 +55,12 @@ def goes_by_length(settings: Mapping[str, Any]) -> list[str]:
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:
     """Settings that say when a run stops and change no step before."""
-    return {*STOPS} if goes_by_length(settings) else {*STOPS, *LENGTHS}
+    return {*STOPS} if _going_by_length(settings) else {*STOPS, *LENGTHS}
 
 
 def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
     """Why a run cannot be made longer or shorter, and which one can."""
-    names = goes_by_length(settings)
+    names = _going_by_length(settings)
     why = (
         f" ({' and '.join(names)} {'goes' if len(names) == 1 else 'go'} by the length of the run, so that steps already taken would have "
         'been others; a job begun with train.schedule = "constant" and its warm-up in train.warmup_steps can be made longer)'
@@ -77,16 +69,12 @@ def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
-    """What is wrong with an end of a run that has gone on before.
-
-    Returns:
-        Phrases; empty where nothing is wrong.
-    """
+    """What is wrong with an end of a run that has gone on before."""
     rows = list(read_log(job.log)) if job.log.exists() else []
     steps_taken = max((row["step"] for row in rows), default=0)
     name = next(one for one in ("train.steps", "train.budget_flops", "train.epochs") if one in settings)
     faults = [f"{name} must give at least {steps_taken} steps, those already taken, got {total}"] if total < steps_taken else []
-    idle = idle_counts(validations_in(rows), keep="both" if settings["train.keep"] == "both" else "loss")
+    idle = idle_counts(rows, keep="both" if settings["train.keep"] == "both" else "loss")
     limit = settings.get("train.idle_epochs")
     if limit is not None and idle and limit < (least := least_idle(idle)):
         faults.append(f"train.idle_epochs must be at least {least}, or the run would have ended before, got {limit}")
@@ -99,24 +87,14 @@ FREE_SOURCES = frozenset(("path", "corpus"))
 FREE_MEMORY = ("memory.chunk_tokens", "memory.cached", "memory.checkpointing", "memory.loss_tile")
 """How a batch passes: settings that change no number of a run."""
 
+FREE_PATHS = (
+    *("job.model", "job.data", "job.out", "data.corpus", "data.cache", "data.validation", "train.loss.guide.model"),
+    *("towers.store", "towers.targets", "towers.projection_start", "towers.document_model"),
+)
+"""Where models and data lie, whose content is compared by digest."""
+
 RULES = Rules(
-    free=frozenset(
-        (
-            "job.model",
-            "job.data",
-            "job.out",
-            "towers.store",
-            "towers.targets",
-            "towers.projection_start",
-            "towers.document_model",
-            "train.loss.guide.model",
-            "data.corpus",
-            "data.cache",
-            "data.validation",
-            *FREE_MEMORY,
-            *FREE_RUN,
-        )
-    ),
+    free=frozenset((*FREE_PATHS, *FREE_MEMORY, *FREE_RUN)),
     free_in={"data.sources": FREE_SOURCES},
     stopping=_stopping,
     words=WORDS,
@@ -126,11 +104,7 @@ RULES = Rules(
 
 
 def require_ready(settings: TrainSettings, *, resume: bool) -> str | None:
-    """Refuse a run that cannot begin, or go on.
-
-    Returns:
-        What to tell people where there is nothing to go on with, and None elsewhere.
-    """
+    """Refuse a run that cannot begin, or go on; gives the note for people where there is nothing to go on with."""
     _require_named(settings, "out")
     settings = as_begun(settings, resume=resume)
     # Before the data: settings that were left out make faults that speak of anything but resuming.

@@ -1,21 +1,85 @@
-"""What a training run leaves for readers: counts, notes, and the record of what it did."""
+"""What a training run will take, and what it did: counts, notes, its estimate and its record."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+import tomli_w
 
 from adiabat.config.training_choices import InBatchLoss
+from adiabat.core.text import amount
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.dual_encoder.answer_ranks import listed_pairs
-from adiabat.dual_encoder.batch_plan import in_small_groups, left_out_note, mixture_note, unnamed
+from adiabat.dual_encoder.batches import in_small_groups, left_out_note, mixture_note, unnamed
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.pair_data import trained_pairs
 from adiabat.dual_encoder.tower_setup import Built, named_weights
 from adiabat.models.model_names import with_starts
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import LayerChange, Result
-from adiabat.runs.run_config import read_description
+from adiabat.runs.run_config import read_description, without_none
 from adiabat.runs.run_dir import Job
 from adiabat.training.limits import Outcome
 from adiabat.training.run_record import layer_changes, record_of, result_of
+
+TIMED_STEPS = 3
+"""Steps that an estimate takes; the first one, which also sets things up, does not count for the time."""
+
+SAMPLED_STEPS = 50
+"""Batches whose tokens are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a training run will take.
+
+    Attributes:
+        settings: As resolved.
+        parameters: Of both towers, each once.
+        trained: Those that are updated.
+        pairs: Trained on; of a stream, those of its first window.
+        steps: Optimiser steps.
+        tokens: That pass through trained towers in the whole run, padding left out.
+        flops: ``2 (N_F + N_B + N_U)`` operations for each of them; see `adiabat.scaling_laws.flops`.
+        operations: The same counted one by one; see `adiabat.training.flop_count`.
+        memory_bytes: Most that the process held, loading and `TIMED_STEPS` steps among it; on a GPU, of its memory.
+        step_seconds: Of one optimiser step, measured; with it, where a tower is frozen, the embedding of texts that are then kept.
+        seconds: Of all steps; validations and checkpoints come on top.
+        device: Measured on.
+        notes: What a reader must know.
+    """
+
+    settings: dict[str, Any]
+    parameters: int
+    trained: int
+    pairs: int
+    steps: int
+    tokens: float
+    flops: float
+    operations: float
+    memory_bytes: int
+    step_seconds: float
+    seconds: float
+    device: str
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Nested plain data, ready for `json.dump`."""
+        return asdict(self)
+
+    def summary(self) -> str:
+        """The resolved configuration, and what it will take, for people."""
+        streamed = self.settings["data"]["stream"]
+        data = f"a stream, in windows of about {self.pairs:,} pairs" if streamed else f"{self.pairs:,} pairs"
+        lines = [
+            f"parameters: {self.parameters:,}, trained: {self.trained:,} ({100 * self.trained / self.parameters:.1f} %)",
+            f"length: {self.steps:,} steps on {data}, {self.tokens:.3g} tokens",
+            f"operations: {self.flops:.3g} FLOP by parameters and tokens, {self.operations:.3g} counted one by one",
+            f"memory: {amount(self.memory_bytes)}, measured in {TIMED_STEPS} steps on {self.device}",
+            f"time: {self.seconds:,.0f} s at {self.step_seconds:.2f} s a step, validations not counted",
+            *self.notes,
+        ]
+        return tomli_w.dumps(without_none(self.settings)) + "".join(f"\n# {line}" for line in lines)
 
 
 def notes_of(objective: PairContrast) -> tuple[str, ...]:
@@ -57,23 +121,41 @@ def counts_of(objective: PairContrast) -> tuple[int, int]:
     return sum(size for size, _ in sizes), sum(size for size, trained in sizes if trained)
 
 
+def passed(objective: PairContrast, steps: int) -> tuple[float, float, float]:
+    """Tokens, and both counts of operations, of a run, from some of its batches."""
+    sample = range(min(steps, SAMPLED_STEPS))
+    with objective.passing():
+        costs = [(sum(objective.tokens_of(step).values()), objective.cost(step)) for step in sample]
+    counted = [(tokens, cost.flops, cost.operations) for tokens, cost in costs]
+    tokens, flops, operations = (steps * float(each) for each in np.mean(counted, axis=0))
+    return tokens, flops, operations
+
+
 def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, outcome: Outcome, job: Job, command: str) -> Result:
     """What a run did, read off its log and its weights."""
     settings = objective.settings
     parameters, trained = counts_of(objective)
     steps = outcome.position.step
+    if objective.stream is None:
+        amount_read = f"{len(objective.train):,} pairs"
+        drawn = mixture_note(objective.sampler, objective.train, settings, steps=steps)
+        outcome_notes = [left_out_note(objective.sampler, steps=steps), drawn]
+    else:
+        last = objective.at(max(0, steps - 1))
+        amount_read = f"{objective.stream.drawn(steps, last).sum():,} pairs of a stream"
+        outcome_notes = [*objective.stream.notes(steps, last)]
     record = record_of(
         job,
         outcome,
         settings=settings.model_dump(mode="json", exclude_none=True),
         kind="training",
         unit=settings.train.error_unit,
-        trained_on=f"{objective.train.name}: {_amount(objective, steps)}, validated on {len(objective.validation.query_rows):,} queries",
+        trained_on=f"{objective.train.name}: {amount_read}, validated on {len(objective.validation.query_rows):,} queries",
         parameters=parameters,
         trainable=trained,
         validated=listed_pairs(objective.validation) if settings.train.error_unit == "pairs" else len(objective.validation.query_rows),
         layers=_layers(built, plain),
-        notes=(*notes_of(objective), *_outcome_notes(objective, steps)),
+        notes=(*notes_of(objective), *filter(None, outcome_notes)),
         passes=None if objective.stream is not None else steps * settings.train.batch_size / objective.sampler.pairs,
         total=objective.steps,
         planned=settings.train.budget_flops,
@@ -98,24 +180,6 @@ def trained_by_run(objective: PairContrast, steps: int) -> TrainedTexts:
     pairs = [objective.validation, *([objective.train] if objective.stream is None else [])]
     texts = TrainedTexts.joined([*sets, *(trained_pairs(examples, store) for examples in pairs)])
     return with_starts(texts, settings.job.model, settings.towers.document_model)
-
-
-def _amount(objective: PairContrast, steps: int) -> str:
-    """What the run learned from."""
-    if objective.stream is None:
-        return f"{len(objective.train):,} pairs"
-    return f"{objective.stream.drawn(steps, objective.at(max(0, steps - 1))).sum():,} pairs of a stream"
-
-
-def _outcome_notes(objective: PairContrast, steps: int) -> list[str]:
-    """What is known once the run is over: how much of each source it took, and what it left out."""
-    if objective.stream is not None:
-        return objective.stream.notes(steps, objective.at(max(0, steps - 1)))
-    notes = (
-        left_out_note(objective.sampler, steps=steps),
-        mixture_note(objective.sampler, objective.train, objective.settings, steps=steps),
-    )
-    return list(filter(None, notes))
 
 
 def _layers(built: Built, plain: DualEncoder) -> list[LayerChange]:

@@ -8,7 +8,7 @@ import numpy as np
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, several
 from adiabat.core.progress import Watch
 from adiabat.data.pair_sets import PairSet
-from adiabat.dual_encoder.batch_plan import sampler_of
+from adiabat.dual_encoder.batches import sampler_of
 from adiabat.dual_encoder.dataset_cache import cache_folder
 from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.dual_encoder.train import check_pairs

@@ -220,7 +220,7 @@ def _temperature(told: Mapping[str, Any]) -> float | None:
 def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advice:
     """With time and memory on this machine; where model or data are not at hand it stays as it is."""
     # Torch takes seconds to load, and a plan that measures nothing needs none.
-    from adiabat.dual_encoder.estimate import estimate
+    from adiabat.dual_encoder.train import estimate
 
     try:
         few = {"run": {"device": device}, "train": {"budget_flops": None, "steps": MEASURED_STEPS}}

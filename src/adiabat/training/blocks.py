@@ -20,14 +20,7 @@ from adiabat.models.packing import drawing_from, thread_generator
 
 @dataclass(frozen=True, slots=True)
 class RandomState:
-    """Where generators stand: this thread's own (`adiabat.models.packing`), or torch's.
-
-    Attributes:
-        device: Whose generator counts beside the CPU's.
-        cpu: State of the CPU's generator, or of the thread's own.
-        gpu: State of the device's generator; None where the device is the CPU.
-        own: Whether `cpu` is of the thread's own.
-    """
+    """Where generators stand: this thread's own (`adiabat.models.packing`; `own`), or torch's for the CPU and perhaps a GPU."""
 
     device: torch.device
     cpu: Tensor

@@ -25,12 +25,7 @@ REMEDY = "resume from an earlier checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of a run at one step.
-
-    Attributes:
-        tensors: By name.
-        record: Everything else, as plain data.
-    """
+    """The state of a run at one step: tensors by name, and everything else as plain data."""
 
     tensors: Mapping[str, Tensor]
     record: Mapping[str, Any]

@@ -16,11 +16,7 @@ connection breaks (gloo), after `PATIENCE` where it stays silent. On a CPU that 
 itself. The launcher then ends the rest with SIGTERM, and with SIGKILL 30 seconds later. Ctrl-C and SIGTERM to the launcher are passed on
 to every process, but not at the same step: `Processes.any` makes them stop at the same one.
 
-**Not covered: sharded weights (FSDP).** Weights, gradients and optimiser state are whole in every process, so the model must fit into
-each. `Processes.gather` would serve as it is, for it sees embeddings only. The rest would change: FSDP averages gradients itself while it
-shards them, so `average_gradients` must be left out (it would take shards of different weights for copies of one); the copies of
-`adiabat.training.passes` share memory with weights that would no longer be there; the norm for clipping must be taken over all shards;
-and a checkpoint must collect whole tensors before the main process writes them.
+Sharded weights (FSDP) are not covered; docs/decisions/009-several-processes.md says what they would take.
 """
 
 import itertools
@@ -238,7 +234,8 @@ def processes(device: torch.device, *, timeout: timedelta = PATIENCE) -> Iterato
     `accelerate.PartialState`; a connection that the caller has made already is used, and left. On a CPU only ``torchrun`` will do:
     ``accelerate launch --cpu`` starts one process whatever ``--num_processes`` says. Under ``mpirun`` every process is alone.
     """
-    if not _launched():
+    launched = all(name in os.environ for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+    if not launched or int(os.environ["WORLD_SIZE"]) == 1:
         yield Processes(device=device)
         return
     _check(device)
@@ -247,13 +244,13 @@ def processes(device: torch.device, *, timeout: timedelta = PATIENCE) -> Iterato
         yield _connected(device, timeout)
     finally:
         if ours:
-            _disconnect()
+            if dist.is_initialized():
+                dist.destroy_process_group()
+            # Only several processes need it. It is one object for the life of the Python process, and would take itself for connected
+            # in the next block.
+            from accelerate import PartialState
 
-
-def _launched() -> bool:
-    """Whether a launcher started several."""
-    set_by_launcher = all(name in os.environ for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
-    return set_by_launcher and int(os.environ["WORLD_SIZE"]) > 1
+            PartialState._reset_state()
 
 
 def _connected(device: torch.device, timeout: timedelta) -> Processes:
@@ -286,15 +283,6 @@ def _store(timeout: timedelta) -> Store:
     return store
 
 
-def _disconnect() -> None:
-    from accelerate import PartialState
-
-    if dist.is_initialized():
-        dist.destroy_process_group()
-    # It is one object for the life of the Python process, and would take itself for connected in the next block.
-    PartialState._reset_state()
-
-
 def _check(device: torch.device) -> None:
     """Raise ConfigError where somebody counts on weights being sharded, or processes would share a GPU."""
     for name in _SHARDING:
@@ -317,11 +305,7 @@ Done = TypeVar("Done")
 
 
 def on_main(processes: Processes, work: Callable[[], Done]) -> Done | None:
-    """Do in the main process what is done once; the others wait, and where it fails there, they end too.
-
-    Returns:
-        What came of it; None in the others.
-    """
+    """Do in the main process what is done once, None in the others, which wait, and end too where it fails there."""
     result, fault = None, None
     if processes.is_main:
         try:

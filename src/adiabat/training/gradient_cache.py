@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -18,15 +17,12 @@ from adiabat.models.packing import PackedBackbone, drawing_from, is_packable, us
 from adiabat.models.tokens import bucket_batches, filled_up, token_budget_batches
 from adiabat.training.blocks import BlockOutput, RandomState, blocks_of, checkpointed, recorded, replayed
 
-BUCKETS = (64, 128, 196, 256)
-"""Lengths that most texts of retrieval fit; longer ones go by multiples of 128."""
-
 Positions = Int[np.ndarray, " _"]
 
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How a batch passes.
+    """How a batch passes; the settings check that these go together.
 
     Attributes:
         tokens: Tokens of one chunk at most, padding counted, and no fewer chunks than threads; None makes one chunk for each thread.
@@ -37,8 +33,9 @@ class Chunking:
             block of a chunk, not all of them. With `cached`, both hold, and a block is computed three times.
         buckets: Lengths, ascending, to which chunks are padded, with `tokens` / length rows each, so that shapes are few. A longer
             text goes to the next multiple of 128, none beyond the tower's limit. Nothing is packed then. None: as long as the longest text.
+            They need `tokens`.
         compiled: Whether the backbone is compiled (`torch.compile`), once for each bucket, and run in one thread. It needs `buckets`.
-            A frozen prefix is then computed a second time by `cached`.
+            A frozen prefix is then computed a second time by `cached`. It excludes `checkpointed`.
     """
 
     tokens: int | None = None
@@ -48,29 +45,12 @@ class Chunking:
     buckets: tuple[int, ...] = ()
     compiled: bool = False
 
-    def __post_init__(self) -> None:
-        if self.tokens is not None and self.tokens < 1:
-            raise ValueError(f"tokens must be at least 1, got {self.tokens}; 4096 is a good start")
-        if self.buckets and (self.buckets[0] < 1 or any(shorter >= longer for shorter, longer in pairwise(self.buckets))):
-            raise ValueError(f"buckets must be ascending lengths of at least 1, got {self.buckets}; {BUCKETS} is a good start")
-        if self.buckets and self.tokens is None:
-            raise ValueError("tokens must be a number where there are buckets, got None; 4096 is a good start")
-        if self.compiled and not self.buckets:
-            raise ValueError(
-                f"compiled must go with buckets, got none, so that every length would be compiled anew; {BUCKETS} is a good start"
-            )
-        if self.compiled and self.checkpointed:
-            raise ValueError(
-                "checkpointed must be False with compiled: the compiler decides what is computed again, got True; use one of them"
-            )
-
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Texts of one group that pass together.
+    """Positions of texts of one group that pass together.
 
     Attributes:
-        positions: Where they stand in the group.
         tokens: What is computed for them, padding included where there is any.
         shape: Rows and length to which they are padded; None goes by the texts.
     """
@@ -95,11 +75,7 @@ def pieces_of(lengths: Int[np.ndarray, " b"], chunking: Chunking, *, threads: in
 
 
 def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple[int, int] | None = None) -> Int[np.ndarray, " _"]:
-    """What is computed of texts that pass together.
-
-    Args:
-        shape: Rows and length to which they are padded; None goes by the texts.
-    """
+    """What is computed of texts that pass together, padded to a shape where one is given."""
     # Of a bucket the filler rows are computed too, whatever is in them.
     if shape is not None:
         return np.full(*shape, dtype=np.int64)
@@ -107,11 +83,7 @@ def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple
 
 
 def shared_out(lengths: Int[np.ndarray, " b"], threads: int, *, packed: bool) -> list[Positions]:
-    """Cut a batch into one part per thread so that the longest pass is short.
-
-    Returns:
-        Positions in the batch; as many parts as threads or as texts, none empty.
-    """
+    """Cut a batch into one part per thread, none empty, so that the longest pass is short."""
     if threads == 1 or len(lengths) == 1:
         return [np.arange(len(lengths))]
     return evenly(lengths, threads) if packed else _cut(lengths)
@@ -145,10 +117,6 @@ class Manner:
     """How the chunks of one tower pass, in one step.
 
     Attributes:
-        precision: Of both passes.
-        trained: Whether there is a gradient to carry on.
-        cached: Whether a second pass computes it.
-        checkpointed: Whether blocks keep only their input.
         draws: Whether random numbers may be drawn, so that their state has to be kept.
         prefix: Leading blocks that the second pass takes from the first.
     """
@@ -166,26 +134,20 @@ class Chunk:
     """Texts that pass together, and what their first pass leaves for the gradient.
 
     Attributes:
-        encoder: The thread's own copy of the tower.
-        blocks: Its blocks, where the manner makes use of them.
-        group: Number of the group that the texts belong to.
-        positions: Where they stand in it.
-        table: Their tokens.
+        encoder: The thread's own copy of the tower, with its blocks.
+        group: Number of the group that the piece belongs to.
         rows: Which texts of the table.
-        shape: Rows and length to which they are padded; None goes by the texts.
-        manner: How they pass.
         seed: Of dropout from a generator of the chunk's own; None draws from torch's.
     """
 
     encoder: Encoder
     blocks: list[nn.Module]
     group: int
-    positions: Int[np.ndarray, " p"]
+    piece: Piece
     table: TokenTable
     rows: Int[np.ndarray, " p"]
-    shape: tuple[int, int] | None
     manner: Manner
-    seed: int | None = None
+    seed: int | None
     _graph: Tensor | None = None
     _start: RandomState | None = None
     _record: list[BlockOutput] = field(default_factory=list)
@@ -212,13 +174,9 @@ class Chunk:
         """Add to the gradients of the weights; what was kept is let go."""
         graph = self._graph if self._graph is not None else self._again()
         # The record goes before the gradient is computed, when memory is at its highest.
-        self.forget()
-        torch.autograd.backward(graph, gradient)
-
-    def forget(self) -> None:
-        """Let go of what the first pass left."""
         self._graph = self._start = None
         self._record.clear()
+        torch.autograd.backward(graph, gradient)
 
     def pass_through(self, *, graph: bool) -> Float[Tensor, "p e"]:
         """Embed the texts, and keep nothing."""
@@ -244,8 +202,9 @@ class Chunk:
 
     def _embeddings(self) -> Float[Tensor, "p e"]:
         tokens = self.encoder.collate(self.table.lists(self.rows), side=self.table.side)
-        if self.shape is not None:
-            tokens = filled_up(tokens, rows=self.shape[0], length=self.shape[1], pad_token_id=self.encoder.pad_token_id)
+        if self.piece.shape is not None:
+            rows, length = self.piece.shape
+            tokens = filled_up(tokens, rows=rows, length=length, pad_token_id=self.encoder.pad_token_id)
         embeddings: Tensor = self.encoder(tokens)
         # Rows that fill a bucket up come last; without them in the result they get no gradient.
         return embeddings[: len(self.rows)]
@@ -262,9 +221,9 @@ def training_copies(encoders: Sequence[Encoder], count: int, chunking: Chunking)
     """
     copies = [thread_replicas(encoder, count, precision="fp32", shared=[encoder.tokenizer]) for encoder in encoders]
     for towers in copies:
-        for copy in towers[1:]:
-            _give_own_gradients(copy)
-        for copy in towers:
+        for number, copy in enumerate(towers):
+            if number:
+                _give_own_gradients(copy)
             _prepare(copy, chunking)
     return [list(thread) for thread in zip(*copies, strict=True)]
 

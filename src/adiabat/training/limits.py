@@ -41,18 +41,12 @@ class Validation:
         return self.loss < best.loss and (keep == "loss" or self.errors < best.errors)
 
 
-def validations_in(rows: Iterable[Mapping[str, Any]]) -> list[Validation]:
-    """What the validations of a run found."""
-    return [
-        Validation(row["validation_loss"], row["validation_errors"], row["validation_pairs"]) for row in rows if "validation_loss" in row
-    ]
-
-
-def idle_counts(validations: Sequence[Validation], *, keep: Keep) -> list[int]:
-    """How many epochs have passed since the last improvement, after the start and after each epoch."""
+def idle_counts(rows: Iterable[Mapping[str, Any]], *, keep: Keep) -> list[int]:
+    """How many epochs had passed since the last improvement, after the start and after each epoch of a log."""
     counts: list[int] = []
     best: Validation | None = None
-    for validation in validations:
+    for row in (row for row in rows if "validation_loss" in row):
+        validation = Validation(row["validation_loss"], row["validation_errors"], row["validation_pairs"])
         improved = best is None or validation.improves_on(best, keep=keep)
         best = validation if improved else best
         counts.append(0 if improved else counts[-1] + 1)
@@ -98,16 +92,13 @@ class Limits:
 
 @dataclass
 class Position:
-    """Where a run stands; all of it goes into a checkpoint.
+    """Where a run stands, in steps taken and epochs finished; all of it goes into a checkpoint.
 
     Attributes:
-        step: Optimiser steps taken.
-        epoch: Epochs finished.
         idle: Epochs since the last improvement.
         best_epoch: The epoch whose weights are kept; 0 is the start.
         best: Its validation; None before the first.
-        logged_step: Step of the last log row.
-        loss_sum: Of the steps since then.
+        loss_sum: Of the steps since the last log row.
         seconds: Spent so far, over all resumed parts.
         flops: Operations so far, by parameters and tokens; 0 where nobody counts them.
         operations: The same, counted one by one.

@@ -65,13 +65,8 @@ class Loop:
     """Steps until a limit, the two-signal stop or an interruption.
 
     Attributes:
-        objective: What to minimise.
-        optimizer: Over the objective's trainable parameters.
         learning_rate: Peak rate; the schedule multiplies it.
-        schedule: Factor by step.
-        limits: When to stop and to write.
         folder: Checkpoints are written here.
-        log: Rows of losses and validations.
         seed: Of torch's random numbers in each step, such as dropout's.
         watch: Called after each step and epoch with the position, for a progress display.
         note: Called with one sentence where something was lost, or nothing can be gained.

@@ -52,13 +52,7 @@ Runner = Callable[[Iterable[Job]], Iterator[list[Tensor]]]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Texts of one table.
-
-    Attributes:
-        table: Tokenised by the tower.
-        rows: Which texts.
-        tower: Number of the tower that embeds them.
-    """
+    """Texts of one table, tokenised by the tower of that number."""
 
     table: TokenTable
     rows: Int[np.ndarray, " b"]
@@ -118,7 +112,7 @@ class Passes:
 
     def operations(self, groups: Sequence[Group]) -> float:
         """What passing groups forwards and backwards takes, counted one by one."""
-        return sum(self._operations(group) for group in groups)
+        return sum(map(self._operations, groups))
 
     def _operations(self, group: Group) -> float:
         manner, encoder = self._manner(group.tower), self._encoders[group.tower]
@@ -163,33 +157,23 @@ class Passes:
         # Tokens times parameters, since attention is a small part of short texts.
         costs = [piece.tokens * factors[groups[number].tower] for number, piece in pieces]
         seeds = _seeds(len(pieces)) if any(manner.draws for manner in manners) else [None] * len(pieces)
+
+        def chunk(thread: int, at: int) -> Chunk:
+            number, piece = pieces[at]
+            group = groups[number]
+            encoder, manner = self._copies[thread][group.tower], manners[group.tower]
+            seed = seeds[at] if manner.draws and is_packed(encoder) else None
+            blocks, rows = self._blocks[thread][group.tower], group.rows[piece.positions]
+            return Chunk(encoder, blocks, number, piece, group.table, rows, manner, seed)
+
         # Which thread gets a chunk follows from lengths alone, so that gradients add up in the same order in every run.
-        shares = enumerate(evenly(costs, len(self._copies)))
-        return [[self._chunk(thread, groups, manners, pieces[at], seeds[at]) for at in share] for thread, share in shares]
+        return [[chunk(thread, at) for at in share.tolist()] for thread, share in enumerate(evenly(costs, len(self._copies)))]
 
     def _pieces(self, group: Group) -> list[Piece]:
         lengths = group.table.lengths[group.rows]
         encoder = self._copies[0][group.tower]
         limit = encoder.settings.limit(group.table.side)
         return pieces_of(lengths, self._chunking, threads=len(self._copies), packed=is_packed(encoder), longest=limit)
-
-    def _chunk(
-        self, thread: int, groups: Sequence[Group], manners: Sequence[Manner], numbered: tuple[int, Piece], seed: int | None
-    ) -> Chunk:
-        number, piece = numbered
-        group = groups[number]
-        encoder, manner = self._copies[thread][group.tower], manners[group.tower]
-        return Chunk(
-            encoder=encoder,
-            blocks=self._blocks[thread][group.tower],
-            group=number,
-            positions=piece.positions,
-            table=group.table,
-            rows=group.rows[piece.positions],
-            shape=piece.shape,
-            manner=manner,
-            seed=seed if manner.draws and is_packed(encoder) else None,
-        )
 
     def _twins(self) -> Iterator[tuple[nn.Parameter, nn.Parameter]]:
         """Each of the towers' parameters with that of every thread but the first."""
@@ -218,11 +202,12 @@ class _Joined(torch.autograd.Function):
         ctx: Any, root: Tensor, passes: Passes, groups: Sequence[Group], shares: list[list[Chunk]], trained: Sequence[bool]
     ) -> tuple[Tensor, ...]:
         """Put the chunks in the order of their groups; `root` only makes autograd call `backward`."""
-        joined = [_room(passes._encoders[group.tower], group) for group in groups]
+        towers = [passes._encoders[group.tower] for group in groups]
+        joined = [torch.empty(len(group.rows), tower.width, device=tower.device) for group, tower in zip(groups, towers, strict=True)]
         results = passes._run([partial(_embed, share) for share in shares])
         for share, outputs in zip(shares, results, strict=True):
             for chunk, output in zip(share, outputs, strict=True):
-                joined[chunk.group][torch.from_numpy(chunk.positions)] = output
+                joined[chunk.group][torch.from_numpy(chunk.piece.positions)] = output
         ctx.passes, ctx.shares, ctx.once = passes, shares, _Once()
         # A group without gradient is not passed again; zeros in its place would be.
         ctx.set_materialize_grads(False)
@@ -260,7 +245,7 @@ class _Once:
 def _in_place(chunk: Chunk) -> Float[Tensor, "b e"]:
     """Embeddings of the only chunk in the order of the batch, with the graph that autograd made."""
     # The inverse of a permutation is its argsort.
-    order = torch.from_numpy(np.argsort(chunk.positions)).to(chunk.encoder.device)
+    order = torch.from_numpy(np.argsort(chunk.piece.positions)).to(chunk.encoder.device)
     embeddings = chunk.pass_through(graph=True)[order]
     assert embeddings.grad_fn is not None
     embeddings.grad_fn.register_prehook(_Once())
@@ -274,10 +259,6 @@ def _seeds(count: int) -> list[int]:
     return [(first + number) % 2**63 for number in range(count)]
 
 
-def _room(encoder: Encoder, group: Group) -> Float[Tensor, "b e"]:
-    return torch.empty(len(group.rows), encoder.width, device=encoder.device)
-
-
 def _embed(share: Sequence[Chunk]) -> list[Tensor]:
     return [chunk.embed() for chunk in share]
 
@@ -287,7 +268,7 @@ def _carry_on(share: Sequence[Chunk], gradients: Sequence[Tensor | None]) -> lis
     for chunk in share:
         gradient = gradients[chunk.group]
         if gradient is not None:
-            chunk.carry_on(gradient[torch.from_numpy(chunk.positions).to(gradient.device)])
+            chunk.carry_on(gradient[torch.from_numpy(chunk.piece.positions).to(gradient.device)])
     return []
 
 
@@ -303,7 +284,11 @@ def side_passes(*encoders: Encoder, precision: Precision, chunking: Chunking | N
     copies = training_copies(encoders, count, chunking)
     with ExitStack() as stack:
         if chunking.compiled:
-            stack.enter_context(_many_graphs())
+            # Loading the compiler takes a second, which nobody else should wait for.
+            import torch._dynamo
+
+            # It would give up after a few graphs, and every bucket is one.
+            stack.enter_context(torch._dynamo.config.patch(recompile_limit=RECOMPILES))
         run = stack.enter_context(parallel_map([_call] * count)) if count > 1 else None
         yield Passes(*encoders, precision=precision, copies=copies, run=run, chunking=chunking)
 
@@ -315,16 +300,6 @@ def _threads(encoders: Sequence[Encoder], chunking: Chunking) -> int:
     apart = apart and not chunking.compiled
     # Two threads of one core each beat one pass on two cores: an operation on so few tokens is over before the cores are in step.
     return WORKERS if apart and torch.get_num_threads() >= WORKERS else 1
-
-
-@contextmanager
-def _many_graphs() -> Iterator[None]:
-    """Let the compiler keep a graph for every bucket, where it would give up after a few."""
-    # Loading the compiler takes a second, which nobody else should wait for.
-    import torch._dynamo
-
-    with torch._dynamo.config.patch(recompile_limit=RECOMPILES):
-        yield
 
 
 def _call(job: Job) -> list[Tensor]:

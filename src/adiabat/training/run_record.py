@@ -1,7 +1,7 @@
 """The end of a run that updated weights: its record, how far each tensor moved, its model and its checkpoints."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -128,7 +128,8 @@ def layer_changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> 
     Reference:
         Vasilyev et al. 2024.
     """
-    faults = [f'"{name}" {side} only' for name, side in _one_sided(before, after)]
+    faults = [f'"{name}" before only' for name in before if name not in after]
+    faults += [f'"{name}" after only' for name in after if name not in before]
     faults += [
         f'"{name}" of shape {tuple(tensor.shape)} before and {tuple(after[name].shape)} after'
         for name, tensor in before.items()
@@ -138,12 +139,6 @@ def layer_changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> 
         differences = several(faults, of="differences")
         raise ModelError(f"weights must be of the same model, got {differences}; compare a model with the one that it was trained from")
     return [_change(name, tensor, after[name]) for name, tensor in before.items()]
-
-
-def _one_sided(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
-    """Names that only one side has, with the side."""
-    yield from ((name, "before") for name in before if name not in after)
-    yield from ((name, "after") for name in after if name not in before)
 
 
 def _change(name: str, before: Tensor, after: Tensor) -> LayerChange:

@@ -177,14 +177,14 @@ def test_where_memory_does_not_suffice_for_a_step_the_plan_stands(runs: Path, tm
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory")
 
     (tmp_path / "runs.parquet").write_bytes(runs.read_bytes())
-    monkeypatch.setattr("adiabat.dual_encoder.estimate.estimate", full)
+    monkeypatch.setattr("adiabat.dual_encoder.train.estimate", full)
     notes: list[str] = []
     settings = checked(PlanSettings, {"plan": {"budget": BUDGET, "runs": str(tmp_path), "resamples": 8}, "run": {"device": "cpu"}})
     advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
     assert advice.seconds is None
     assert "time and memory are not measured: the memory here does not suffice for a step" in notes
     monkeypatch.setattr(
-        "adiabat.dual_encoder.estimate.estimate", lambda *given, **options: (_ for _ in ()).throw(InterruptionError("stopped"))
+        "adiabat.dual_encoder.train.estimate", lambda *given, **options: (_ for _ in ()).throw(InterruptionError("stopped"))
     )
     with pytest.raises(InterruptionError):
         plan(load, settings)
