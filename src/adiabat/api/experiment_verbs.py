@@ -188,7 +188,8 @@ def safe_rate(
         data: Queries with positives and perhaps negatives that are to be tuned on.
         out: Directory of the search.
         resume: Continue an interrupted search; rates and seeds may have been added.
-        settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings safe-rate`` lists them.
+        settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings safe-rate`` lists them. Their learning rate is
+            not used.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
         **options: Single settings, such as ``rate_search={"low": 1e-7, "high": 1e-4}`` or ``device="cuda"``.
 
