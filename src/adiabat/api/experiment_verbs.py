@@ -150,8 +150,8 @@ def plan(
         >>> advice.candidates[0].way.method
         'lora'
     """
-    places = {"runs": None if runs is None else path_of(runs, "runs"), "out": None if out is None else path_of(out, "out")}
-    chosen = settings_of(PlanSettings, settings, {**options, **places}, section="plan", function="plan")
+    paths = {"runs": None if runs is None else path_of(runs, "runs"), "out": None if out is None else path_of(out, "out")}
+    chosen = settings_of(PlanSettings, settings, {**options, **paths}, section="plan", function="plan")
     from adiabat.experiments.plan import plan as make_plan
 
     with called("plan", progress) as call, claimed(optional_path(chosen.plan.out, "out"), kind="plan") as folder:

@@ -128,10 +128,10 @@ def search(
     return SearchResult(query, hits)
 
 
-def _free_name(name: str, taken: Collection[str]) -> str:
+def _free_name(name: str, names_in_use: Collection[str]) -> str:
     """The name, numbered from 2 where a model before has it."""
     names = chain([name], (f"{name} ({number})" for number in count(2)))
-    return next(candidate for candidate in names if candidate not in taken)
+    return next(candidate for candidate in names if candidate not in names_in_use)
 
 
 def _hits(store: Store, query: str, model: Model, k: int, settings: SearchSettings) -> list[Hit]:
