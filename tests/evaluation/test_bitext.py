@@ -12,6 +12,7 @@ from adiabat.stats.samples import TaskScores
 from adiabat.stats.statistics import value_of
 from adiabat.store.scoring import FixedPoint, exact_table
 from tests.evaluation.given_vectors import give, sentences
+from tests.stats.brute_force import pair_score
 from tests.tiny import tiny_dual
 
 
@@ -25,10 +26,10 @@ def values(scores: TaskScores) -> dict[str, float]:
     return {sample.measure: float(value_of(sample)[0]) for sample in scores.samples}
 
 
-def by_loops(queries: np.ndarray, answers: np.ndarray, texts: list[str]) -> list[bool]:
+def by_loops(queries: np.ndarray, answers: np.ndarray, texts: list[str], similarity: str) -> list[bool]:
     found = []
     for row, query in enumerate(queries.astype(np.float64)):
-        scores = [float(query @ answer / np.linalg.norm(query) / np.linalg.norm(answer)) for answer in answers.astype(np.float64)]
+        scores = [pair_score(query, answer, similarity) for answer in answers.astype(np.float64)]
         found.append(all(score < scores[row] for score, text in zip(scores, texts, strict=True) if text != texts[row]))
     return found
 
@@ -75,16 +76,18 @@ def test_turning_the_sides_round_turns_the_ways_round():
     assert (one["accuracy"], one["accuracy a to b"]) == (two["accuracy"], two["accuracy b to a"])
 
 
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "distance"])
 @pytest.mark.parametrize(("block_rows", "tile_rows"), [(4096, 256), (7, 5), (1, 30), (100, 3)])
-def test_blocks_change_nothing_and_plain_loops_find_the_same(block_rows, tile_rows):
+def test_blocks_change_nothing_and_plain_loops_find_the_same(block_rows, tile_rows, similarity):
     generator = np.random.default_rng(0)
     answers = generator.standard_normal((60, 6)).astype(np.float32)
     queries = (answers + 0.6 * generator.standard_normal(answers.shape)).astype(np.float32)
     texts = [f"text {number}" for number in range(60)]
     told: list[tuple[str, int, int]] = []
     watch = Watch(progress=lambda *state: told.append(state))
-    found = finds_translation(queries, answers, texts, name="x", watch=watch, block_rows=block_rows, tile_rows=tile_rows)
-    assert found.tolist() == by_loops(queries, answers, texts)
+    sizes = {"block_rows": block_rows, "tile_rows": tile_rows}
+    found = finds_translation(queries, answers, texts, similarity=similarity, name="x", watch=watch, **sizes)
+    assert found.tolist() == by_loops(queries, answers, texts, similarity)
     assert 0 < found.sum() < 60
     assert told[-1] == ("matching x", 60, 60)
 

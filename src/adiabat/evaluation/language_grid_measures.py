@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Bool, Float, Int
 
 from adiabat.core.errors import DataError, several
 from adiabat.data.records import NEGATIVES, POSITIVE
@@ -306,24 +306,9 @@ def _lost(
     for a, vectors in enumerate(premises.values()):
         queries = Queries(np.asarray(vectors[positive], dtype=np.float32), similarity)
         for b, (own_vectors, block) in enumerate(documents):
-            above = _at_least(queries, block, exact_pairs(queries.exact, own_vectors, similarity))
+            above = block.at_least(queries, exact_pairs(queries.exact, own_vectors, similarity))
             for (name, side), errors in zip(sides.items(), np.split(above, ends, axis=1), strict=True):
                 errors &= side.others
                 lost[name][a, b] += np.bincount(groups[positive], weights=errors.sum(axis=1), minlength=count).astype(np.int64)
                 lost[name][a, b] += np.bincount(groups[side.rows], weights=errors.sum(axis=0), minlength=count).astype(np.int64)
     return lost
-
-
-def _at_least(queries: Queries, block: Block, levels: Float32[np.ndarray, " q"]) -> Bool[np.ndarray, "q m"]:
-    """Candidates that score at least a query's level, by quick scores, and by exact scores where these leave it open."""
-    scores, error = block.approximate(queries)
-    thresholds = levels.astype(np.float64)
-    # Quick scores by distance are minus the squared distance.
-    thresholds = -np.square(thresholds) if queries.similarity == "distance" else thresholds
-    # Bounds in float32 as the scores, rounded away from the threshold.
-    high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))[:, None]
-    low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))[:, None]
-    above = scores >= high
-    query, column = np.nonzero((scores >= low) & ~above)
-    above[query, column] = block.exact(queries, query, column) >= levels[query]
-    return np.asarray(above)

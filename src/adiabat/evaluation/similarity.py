@@ -1,11 +1,11 @@
 """Similarity of pairs: texts and words with scores by people (STS), labelled pairs, and parallel sentences (bitext mining)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Bool, Float, Float32
 
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
@@ -203,38 +203,21 @@ def finds_translation(
     row_of: dict[str, int] = {}
     right = np.array([row_of.setdefault(text, len(row_of)) for text in texts])
     distinct = answers[np.unique(right, return_index=True)[1]]
+    blocks = []
+    for start in range(0, len(distinct), block_rows):
+        block = torch.from_numpy(distinct[start : start + block_rows])
+        blocks.append(Block(start, block, torch.linalg.vector_norm(block, dim=1)))
     correct = np.empty(len(queries), dtype=np.bool_)
     for start in range(0, len(queries), tile_rows):
         tile = slice(start, min(start + tile_rows, len(queries)))
         tile_queries = Queries(queries[tile], similarity)
-        own_scores = exact_pairs(tile_queries.exact, FixedPoint.of(answers[tile]), similarity)
-        correct[tile] = ~_beaten(tile_queries, right[tile], own_scores, _blocks(distinct, block_rows))
+        levels = exact_pairs(tile_queries.exact, FixedPoint.of(answers[tile]), similarity)
+        for block in blocks:
+            beaten = block.at_least(tile_queries, levels)
+            inside = np.flatnonzero((right[tile] >= block.start) & (right[tile] < block.start + len(block)))
+            beaten[inside, right[tile][inside] - block.start] = False
+            # A query that lost once needs no further comparison.
+            levels[beaten.any(axis=1)] = np.nan
+        correct[tile] = ~np.isnan(levels)
         watch.progress(f"matching {name}", tile.stop, len(queries))
     return correct
-
-
-def _blocks(vectors: Float32[np.ndarray, "d e"], rows: int) -> Iterator[Block]:
-    for start in range(0, len(vectors), rows):
-        block = torch.from_numpy(vectors[start : start + rows])
-        yield Block(start, block, torch.linalg.vector_norm(block, dim=1))
-
-
-def _beaten(
-    queries: Queries, right: Int[np.ndarray, " q"], own_scores: Float32[np.ndarray, " q"], blocks: Iterator[Block]
-) -> Bool[np.ndarray, " q"]:
-    """Whether some other answer scores at least `own_scores`."""
-    beaten = np.zeros(len(right), dtype=np.bool_)
-    for block in blocks:
-        quick, error = block.approximate(queries)
-        inside = np.flatnonzero((right >= block.start) & (right < block.start + len(block)))
-        quick[inside, right[inside] - block.start] = -np.inf
-        # The best rival alone settles most queries.
-        best = quick.max(axis=1)
-        beaten |= best >= (own_scores + error).astype(np.float32)
-        low = (own_scores - error).astype(np.float32)
-        open_queries = np.flatnonzero(~beaten & (best >= low))
-        row, column = np.nonzero(quick[open_queries] >= low[open_queries, None])
-        if len(row):
-            query = open_queries[row]
-            beaten[query[block.exact(queries, query, column) >= own_scores[query]]] = True
-    return beaten

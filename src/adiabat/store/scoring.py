@@ -18,7 +18,7 @@ from math import ceil, log2
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Float64, Int64
+from jaxtyping import Bool, Float, Float32, Float64, Int64
 from torch import Tensor
 
 from adiabat.core.errors import StoreError, several
@@ -208,6 +208,19 @@ class Block:
         scores -= np.square(lengths)
         scores -= np.square(queries.lengths.astype(np.float32))[:, None]
         return scores, relative * (queries.lengths + longest) ** 2
+
+    def at_least(self, queries: Queries, levels: Float32[np.ndarray, " q"]) -> Bool[np.ndarray, "q b"]:
+        """Documents that score at least a query's level (NaN for none), by quick scores, and by exact ones where these leave it open."""
+        scores, error = self.approximate(queries)
+        thresholds = levels.astype(np.float64)
+        thresholds = -np.square(thresholds) if queries.similarity == "distance" else thresholds
+        # Bounds in float32 as the scores, rounded away from the threshold.
+        high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))[:, None]
+        low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))[:, None]
+        above = scores >= high
+        query, column = np.nonzero((scores >= low) & ~above)
+        above[query, column] = self.exact(queries, query, column) >= levels[query]
+        return np.asarray(above)
 
     def exact(self, queries: Queries, query: Int64[np.ndarray, " p"], document: Int64[np.ndarray, " p"]) -> Float32[np.ndarray, " p"]:
         """Exact scores of chosen pairs of a query and a document of the block, by their numbers."""
