@@ -1,7 +1,7 @@
 """One evaluation as a whole: several data sets, a baseline, the queries that changed, and the record of it all."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -250,27 +250,20 @@ def test_each_data_set_finds_its_own_among_several(here: Path, model: DualEncode
     assert baseline_system(model, model.fingerprint(), few, stores).store is few
 
 
-def test_a_baseline_whose_documents_are_nowhere_is_named_with_what_to_do(model: DualEncoder, other: DualEncoder, store: Store) -> None:
-    with pytest.raises(StoreError, match=r"store must be stored by the baseline tiny too, .*\(.*width.*\), got no --baseline-store; embed"):
-        evaluated(model, other, [Dataset(store, questions(20), "target")])
-
-
 @pytest.mark.parametrize(
-    ("numbers", "says"),
-    [(range(29), "with 29 documents, not 30"), ([1, 0, *range(2, 30)], "with other documents, or in another order")],
+    ("stores", "says"),
+    [
+        (lambda folder, other: [], r"store must be stored by the baseline tiny too, .*\(.*width.*\), got no --baseline-store; embed"),
+        (lambda folder, other: [store_in(folder / "few", other, range(29))], "with 29 documents, not 30"),
+        (lambda folder, other: [store_in(folder / "turned", other, [1, 0, *range(2, 30)])], "with other documents, or in another order"),
+        (lambda folder, other: [store_in(folder / "third", tiny_dual(seed=7))], "third of another encoder than tiny"),
+    ],
 )
-def test_other_documents_are_refused(
-    tmp_path: Path, model: DualEncoder, other: DualEncoder, store: Store, numbers: Sequence[int], says: str
+def test_a_baseline_without_its_documents_is_refused(
+    tmp_path: Path, model: DualEncoder, other: DualEncoder, store: Store, stores: Callable[[Path, DualEncoder], list[Store]], says: str
 ) -> None:
-    wrong = store_in(tmp_path / "wrong", other, numbers)
     with pytest.raises(StoreError, match=says):
-        evaluated(model, other, [Dataset(store, questions(20), "target", baseline_stores=[wrong])])
-
-
-def test_a_store_of_a_third_encoder_is_refused(tmp_path: Path, model: DualEncoder, other: DualEncoder, store: Store) -> None:
-    third = store_in(tmp_path / "third", tiny_dual(seed=7))
-    with pytest.raises(StoreError, match="third of another encoder than tiny"):
-        evaluated(model, other, [Dataset(store, questions(20), "target", baseline_stores=[third])])
+        evaluated(model, other, [Dataset(store, questions(20), "target", baseline_stores=stores(tmp_path, other))])
 
 
 def test_a_store_of_no_use_is_refused(model: DualEncoder, store: Store, before: Store) -> None:

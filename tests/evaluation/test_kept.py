@@ -1,7 +1,9 @@
 """Scores on disk: what comes back is what went in, and other files are refused in one line."""
 
 import json
+from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +84,44 @@ def test_half_a_character_of_a_query_is_replaced(tmp_path: Path) -> None:
     assert read_scores(tmp_path / "s.parquet").texts == ["broken ? here"]
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
-def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
-    path = tmp_path / "s.parquet"
-    write_scores(everything(), path, key="", about={})
+def truncated(path: Path, share: float) -> None:
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(DataError, match="must be undamaged"):
+
+
+def without_values(path: Path) -> None:
+    pq.write_table(pq.read_table(path).drop_columns(["nDCG@10 by cosine"]), path)
+
+
+def recorded(path: Path, change: dict[str, Any]) -> None:
+    table = pq.read_table(path)
+    record = {**json.loads(table.schema.metadata[b"adiabat"]), **change}
+    pq.write_table(table.replace_schema_metadata({b"adiabat": json.dumps(record).encode()}), path)
+
+
+UNDAMAGED = r"s\.parquet must be undamaged, got .*; run adiabat evaluate again"
+UNKNOWN = {"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (Path.unlink, "got no such file"),
+        (lambda path: pq.write_table(pa.table({"a": [1]}), path), "format of scores must be 1, got None"),
+        (lambda path: write_scores(ranked([0.1, np.nan]), path, key="", about={}), "values of nDCG@10 by cosine that are not finite"),
+        *((partial(truncated, share=share), UNDAMAGED) for share in (0.0, 0.5, 0.9)),
+        (without_values, UNDAMAGED),
+        *(
+            (partial(recorded, change=change), UNDAMAGED)
+            for change in ({"about": None}, {"key": 3}, {"samples": []}, {"units": 5}, {"samples": [UNKNOWN]})
+        ),
+    ],
+)
+def test_damaged_and_foreign_files_are_refused(tmp_path: Path, damage: Callable[[Path], object], says: str) -> None:
+    path = tmp_path / "s.parquet"
+    write_scores(ranked([0.1, 0.2]), path, key="", about={})
+    damage(path)
+    with pytest.raises(DataError, match=says):
         read_scores(path)
 
 
@@ -106,23 +139,6 @@ def test_every_flipped_byte_is_refused_by_name_or_changes_nothing(tmp_path: Path
     assert all(str(path) in sentence for sentence in refused)
     # All but those in the name of the checksum itself, without which a file is one of an earlier version.
     assert len(whole) - len(refused) <= len("checksum")
-
-
-def test_a_missing_file_and_a_foreign_table_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="got no such file"):
-        read_scores(tmp_path / "none.parquet")
-    pq.write_table(pa.table({"a": [1]}), tmp_path / "foreign.parquet")
-    with pytest.raises(DataError, match="format of scores must be 1, got None"):
-        read_scores(tmp_path / "foreign.parquet")
-
-
-def test_a_column_that_is_gone_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "s.parquet"
-    write_scores(ranked([0.1, 0.2]), path, key="", about={})
-    table = pq.read_table(path)
-    pq.write_table(table.drop_columns(["nDCG@10 by cosine"]), path)
-    with pytest.raises(DataError, match="must be undamaged"):
-        read_scores(path)
 
 
 def test_files_are_found_sorted_without_those_half_written(tmp_path: Path) -> None:
@@ -143,32 +159,6 @@ def test_folders_have_one_name_in_any_order() -> None:
 def test_folders_have_names_that_a_disk_takes(tmp_path: Path) -> None:
     (long,) = folder_names(["\U0001d4b3" * 300])
     write_scores(ranked([0.1]), tmp_path / long / f"{long}.parquet", key="", about={})
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"about": None},
-        {"key": 3},
-        {"samples": []},
-        {"units": 5},
-        {"samples": [{"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}]},
-    ],
-)
-def test_a_record_that_lacks_something_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    path = tmp_path / "s.parquet"
-    write_scores(ranked([0.1, 0.2]), path, key="", about={})
-    table = pq.read_table(path)
-    record = {**json.loads(table.schema.metadata[b"adiabat"]), **change}
-    pq.write_table(table.replace_schema_metadata({b"adiabat": json.dumps(record).encode()}), path)
-    with pytest.raises(DataError, match=r"s\.parquet must be undamaged, got .*; run adiabat evaluate again"):
-        read_scores(path)
-
-
-def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
-    write_scores(ranked([0.1, float("nan")]), tmp_path / "s.parquet", key="", about={})
-    with pytest.raises(DataError, match="values of nDCG@10 by cosine that are not finite"):
-        read_scores(tmp_path / "s.parquet")
 
 
 def test_scores_of_an_evaluation_are_back_where_its_result_could_not_be_written(tmp_path: Path) -> None:

@@ -20,13 +20,6 @@ from adiabat.models.towers import DualEncoder
 from tests.evaluation.world import LABELS, lines, write_world
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    write_world(folder)
-    return folder
-
-
 def read(*tasks: dict[str, Any]) -> list[prepared.LoadedTask]:
     return prepared.load_tasks(checked(SuiteSettings, {"tasks": list(tasks)}), SILENT)
 

@@ -23,14 +23,7 @@ from adiabat.runs.finish import write_report
 from adiabat.stats.samples import CORRELATION, SHARE, ranking_bounds
 from adiabat.store.build import build_store
 from adiabat.store.manifest import StoreDtype
-from tests.evaluation.world import run, suite, tables, tiny, write_world
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world")
-    write_world(folder)
-    return folder
+from tests.evaluation.world import run, suite, tables, tiny
 
 
 @pytest.fixture(scope="module")

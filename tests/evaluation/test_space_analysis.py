@@ -186,25 +186,26 @@ def test_a_tower_that_gives_one_vector_is_described_with_a_note(model: DualEncod
 
 
 @pytest.mark.parametrize(
-    ("positives", "says"),
+    ("positives", "zeros", "says"),
     [
-        ([[0]], "at least 20 different positives, got 1 of 1 query; name more"),
-        ([[n % 19] for n in range(COUNT)], "at least 20 different positives, got 19 of 30 queries; name more"),
+        ([[0]], 0, "got 1 of 1 query; name more"),
+        ([[n % 19] for n in range(COUNT)], 0, "got 19 of 30 queries; name more"),
+        (
+            None,
+            COUNT,
+            "got 0 of 0 queries, after 30 of 30 drawn were left out for a vector of length 0, of theirs or of the positive",
+        ),
     ],
 )
-def test_too_few_queries_are_refused(model: DualEncoder, stored: Callable[[Vectors], Store], positives: list[list[int]], says: str) -> None:
-    store = stored(vectors_of())
-    with pytest.raises(DataError, match=f"^set: the queries that are looked at must have {says}"):
-        analysed(System(model, store), examples_of(store, positives))
-
-
-def test_too_few_queries_left_are_refused_with_how_many_were_left_out(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+def test_too_few_queries_are_refused(
+    model: DualEncoder, stored: Callable[[Vectors], Store], positives: list[list[int]] | None, zeros: int, says: str
+) -> None:
     vectors = vectors_of()
     store = stored(vectors)
-    vectors |= {f"query {number}": [0.0] * 32 for number in range(COUNT)}
-    left_out = "after 30 of 30 drawn were left out for a vector of length 0, of theirs or of the positive; name more"
-    with pytest.raises(DataError, match=f"got 0 of 0 queries, {left_out}"):
-        analysed(System(model, store), examples_of(store))
+    vectors |= {f"query {number}": [0.0] * 32 for number in range(zeros)}
+    told = f"^set: the queries that are looked at must have at least 20 different positives, {says}"
+    with pytest.raises(DataError, match=told):
+        analysed(System(model, store), examples_of(store, positives))
 
 
 def two_groups() -> np.ndarray:

@@ -24,7 +24,6 @@ from adiabat.stats.ranking_measures import (
     require_relevant_only,
 )
 from adiabat.stats.statistics import value_of
-from tests.stats.brute_force import discrepancy_by_loops
 
 
 def tied_scores(seed: int, size: int, dtype: type = np.float64) -> np.ndarray:
@@ -44,14 +43,6 @@ def test_discordant_counts_agree_with_plain_loops(positive_type, negative_type):
     positive, negative = (np.round(2 * tied_scores(seed, 60)) / 2 for seed in (1, 2))
     expected = [sum(1 for other in negative if not score > other) for score in positive]
     assert discordant_counts(positive.astype(positive_type), negative.astype(negative_type)).tolist() == expected
-
-
-def test_discordant_counts_do_not_depend_on_order_or_on_an_increasing_map():
-    positive, negative = tied_scores(3, 40), tied_scores(4, 50)
-    counts = discordant_counts(positive, negative)
-    assert discordant_counts(positive, negative[::-1].copy()).tolist() == counts.tolist()
-    assert discordant_counts(positive[::-1].copy(), negative).tolist() == counts[::-1].tolist()
-    assert discordant_counts(4 * positive, 4 * negative).tolist() == counts.tolist()
 
 
 def test_one_minus_roc_auc_is_the_discrepancy_with_ties_halved():
@@ -137,24 +128,10 @@ def test_ranking_measures_agree_with_scikit_learn_where_nothing_is_tied():
     np.testing.assert_allclose(values["nDCG@10"], gain, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "nDGC@10",
-        "P",
-        "P@x",
-        "P@0",
-        "P@-1",
-        "nDCG@1.5",
-        "P(rel=0)@5",
-        "RR(rel=1.5)",
-        "nDCG(gains={1:1.5})@5",
-        "RR(depth=3)",
-        "nDCG@10)",
-        "",
-        "RR; AP",
-    ],
-)
+INCOMPLETE = ["nDGC@10", "P", "P@x", "P@0", "P@-1", "nDCG@1.5", "P(rel=0)@5", "RR(rel=1.5)", "nDCG(gains={1:1.5})@5", "RR(depth=3)"]
+
+
+@pytest.mark.parametrize("name", [*INCOMPLETE, "nDCG@10)", "", "RR; AP"])
 def test_an_unknown_or_incomplete_measure_is_refused_by_name(name):
     with pytest.raises(ConfigError) as caught:
         ranking_measures({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["RR", name])
@@ -224,14 +201,6 @@ def test_both_forms_of_a_case_worked_by_hand() -> None:
     assert [one.key for one in (mean, pooled)] == [("PND", "cosine"), ("PND pooled", "cosine")]
     assert (mean.lower_is_better, pooled.lower_is_better) == (True, True)
     assert (mean.proportion, pooled.proportion) == (False, True)
-
-
-def test_they_are_the_discrepancy_of_any_counts() -> None:
-    generator = np.random.default_rng(0)
-    pairs = generator.integers(0, 9, 50)
-    drawn = PairCounts(generator.integers(0, pairs + 1), pairs)
-    values = [float(value_of(one)[0]) for one in pnd_samples(drawn, similarity="distance")]
-    assert values == pytest.approx(discrepancy_by_loops(drawn.errors.tolist(), pairs.tolist()))
 
 
 EVERY = [

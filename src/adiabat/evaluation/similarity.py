@@ -205,8 +205,8 @@ def finds_translation(
     distinct = answers[np.unique(right, return_index=True)[1]]
     blocks = []
     for start in range(0, len(distinct), block_rows):
-        block = torch.from_numpy(distinct[start : start + block_rows])
-        blocks.append(Block(start, block, torch.linalg.vector_norm(block, dim=1)))
+        vectors = torch.from_numpy(distinct[start : start + block_rows])
+        blocks.append(Block(start, vectors, torch.linalg.vector_norm(vectors, dim=1)))
     correct = np.empty(len(queries), dtype=np.bool_)
     for start in range(0, len(queries), tile_rows):
         tile = slice(start, min(start + tile_rows, len(queries)))
