@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from adiabat.api.call import PEOPLE, one_line, say
-from adiabat.config.reader import S, read_settings
-from adiabat.config.settings_template import inline
+from adiabat.config.reader import S, inline, read_settings
 from adiabat.core.errors import AdiabatError
 
 if TYPE_CHECKING:

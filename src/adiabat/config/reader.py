@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import tomli_w
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
@@ -229,3 +230,14 @@ def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield from leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def inline(value: Any) -> str:
+    """A value of TOML, on one line."""
+    if isinstance(value, Section):
+        value = value.model_dump(exclude_none=True)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {inline(own)}" for key, own in value.items()) + "}"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(inline, value)) + "]"
+    return tomli_w.dumps({"value": value}).strip().removeprefix("value = ")

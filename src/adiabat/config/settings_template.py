@@ -5,10 +5,9 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
-import tomli_w
 from pydantic.fields import FieldInfo
 
-from adiabat.config.reader import has_short_form
+from adiabat.config.reader import has_short_form, inline
 from adiabat.config.section import Section, by_kind, sections_in
 
 WIDTH = 120
@@ -100,17 +99,6 @@ def _assigned(name: str, value: Any) -> str:
         words = _words(value.annotation)
         value = (words[0] if words and name == "kind" else None) if value.is_required() else value.get_default()
     return f"{name} =" if value is None else f"{name} = {inline(value)}"
-
-
-def inline(value: Any) -> str:
-    """A value on one line."""
-    if isinstance(value, Section):
-        value = value.model_dump(exclude_none=True)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {inline(own)}" for key, own in value.items()) + "}"
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(map(inline, value)) + "]"
-    return tomli_w.dumps({"value": value}).strip().removeprefix("value = ")
 
 
 def _takes(field: FieldInfo) -> str:
