@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from adiabat.evaluation.suite_findings import analysed
-from adiabat.results.evaluation_result import Change, GridComparison, Verdict
+from adiabat.results.evaluation_result import GridComparison, Verdict
 from adiabat.results.suite_result import Pairing, Score, SuiteGrid, SuiteModel, SuiteResult, SuiteTask, UnitRow
+from tests.report.sample_results import make_change
 
 MEASURES = {"retrieval": "nDCG@10", "triplets": "PND", "nli_grid": "PND", "question_grid": "P@1", "sts": "Spearman", "words": "Spearman"}
 
@@ -24,28 +25,19 @@ def make_score(task: SuiteTask, model: str, value: float, *, measure: str = "", 
 
 def make_pairing(task: SuiteTask, model: str, against: str, after: float, before: float, *, half_width: float = 0.02) -> Pairing:
     """Significant where the interval, `half_width` to either side of the difference, lies beside zero."""
-    gap = after - before
-    verdict: Verdict = "no evidence"
-    if abs(gap) > half_width:
-        verdict = "better" if (gap < 0) == task.lower_is_better else "worse"
-    change = Change(
-        task.measure,
-        task.similarity,
-        task.lower_is_better,
-        after=after,
-        after_interval=(after - 0.02, after + 0.02),
-        before=before,
-        difference=gap,
-        difference_interval=(gap - half_width, gap + half_width),
-        p=0.0004 if verdict != "no evidence" else 0.42,
-        verdict=verdict,
+    change = make_change(before, after, measure=task.measure, half_width=half_width)
+    significant = change.verdict != "no evidence"
+    change = replace(
+        change,
+        similarity=task.similarity,
+        p=0.0004 if significant else 0.42,
         test="sign flips",
-        effect=gap / 0.3,
+        effect=(after - before) / 0.3,
         gained=60,
         lost=90,
         detectable=1.4 * half_width,
     )
-    return Pairing(task.name, model, against, change, significant=verdict != "no evidence")
+    return Pairing(task.name, model, against, change, significant=significant)
 
 
 def make_suite(
@@ -94,9 +86,9 @@ def make_grid(task: SuiteTask, model: str, against: str | None, *, rows: Sequenc
     if against is not None:
         sign = -1 if task.lower_is_better else 1
         gains = {0: 0.031, size - 1: -0.022}
-        flat = [value - sign * gains.get(place, 0.001) for place, value in enumerate(value for row in after for value in row)]
-        told: list[Verdict] = ["better", *["no evidence"] * (size - 2), "worse"]  # type: ignore[list-item]
-        before, verdicts = ([every[at : at + len(columns)] for at in range(0, size, len(columns))] for every in (flat, told))
+        flat = [value - sign * gains.get(cell, 0.001) for cell, value in enumerate(value for row in after for value in row)]
+        verdict: list[Verdict] = ["better", *["no evidence"] * (size - 2), "worse"]  # type: ignore[list-item]
+        before, verdicts = ([cells[at : at + len(columns)] for at in range(0, size, len(columns))] for cells in (flat, verdict))
         grid = GridComparison("entailment-neutral", "cosine", after, before, None, verdicts, 1, 1, 7, 2)  # type: ignore[arg-type]
     return SuiteGrid(task.name, model, against, list(rows), list(columns), task.lower_is_better, grid)
 

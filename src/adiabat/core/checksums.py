@@ -206,8 +206,10 @@ def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError
         yield line
         # What follows a line without a checksum cannot be compared with it.
         before = line.checksum or None
-    if rest and (last := _last_line(rest, before)):
-        yield last
+    if rest:
+        # The last line may lack nothing but its end.
+        with suppress(ValueError, TypeError, RecursionError):
+            yield _line(rest, before)
 
 
 def last_checksum(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> str:
@@ -227,11 +229,3 @@ def _line(text: bytes, before: str | None) -> Line:
     if checksum and before is not None and checksum != line_of(row, after=before).checksum:
         raise ValueError("its content, or a line before it, does not match its checksum")
     return Line(row, checksum)
-
-
-def _last_line(text: bytes, before: str | None) -> Line | None:
-    """The last line, where all but its end of line is there."""
-    try:
-        return _line(text, before)
-    except (ValueError, TypeError, RecursionError):
-        return None

@@ -41,17 +41,14 @@ def tone(result: Result) -> Tone:
 
 def reservations(result: Result) -> list[str]:
     """What the head line leaves out and an honest reader should know."""
-    if not result.datasets:
-        return [] if result.training is None else [_caution(result.training)]
+    record = result.training
+    if not result.datasets and record is not None:
+        chosen = record.passes is None or record.best_epoch != record.epochs
+        choice = f" that chose the {period(record)}" if chosen else ", which stopped nothing and chose nothing"
+        return [f"These are figures of the validation set{choice}; only an evaluation on held-out data is proof."]
     sentences = [*caveats(result), _room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
     sentences += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
     return [sentence for sentence in sentences if sentence]
-
-
-def _caution(record: TrainingRecord) -> str:
-    chosen = record.passes is None or record.best_epoch != record.epochs
-    choice = f" that chose the {period(record)}" if chosen else ", which stopped nothing and chose nothing"
-    return f"These are figures of the validation set{choice}; only an evaluation on held-out data is proof."
 
 
 def period(record: TrainingRecord) -> str:
@@ -186,23 +183,17 @@ def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
     loss, where = max(percents, key=itemgetter(0), default=(0.0, ""))
     losses = [f"{loss:.1f}{NO_BREAK}% ({where})"] if loss >= 0.05 else []
     # Where the baseline is 0 in many resamples there are no percents; differences do not compare between data sets, so each is named.
-    losses += [
-        f"{number(loss, digits=3)} ({name}, difference of {change.measure})"
-        for name, change in undecided
-        if change.improvement_interval is None and (loss := _largest_loss(change)) > 0
-    ]
+    for name, change in undecided:
+        if change.improvement_interval is None:
+            low, high = change.difference_interval or (0.0, 0.0)
+            loss = high if change.lower_is_better else -low
+            losses += [f"{number(loss, digits=3)} ({name}, difference of {change.measure})"] if loss > 0 else []
     if not losses:
         return ""
     return (
         f"\u201cNo evidence\u201d is not proof of no change: on the retention sets that show none, the intervals leave room for a loss of "
         f"at most {', '.join(losses)}."
     )
-
-
-def _largest_loss(change: Change) -> float:
-    """The bad end of the paired interval of the difference; below 0 where even that is a gain."""
-    low, high = change.difference_interval or (0.0, 0.0)
-    return high if change.lower_is_better else -low
 
 
 def _other_measures_worse(dataset: DatasetResult) -> str:

@@ -12,7 +12,7 @@ from adiabat.core.text import DASH, NO_BREAK, counted, cut, integer
 from adiabat.report import evaluation_headline as sentences
 from adiabat.report import format as texts
 from adiabat.report.chart_style import GOOD, MUTED
-from adiabat.report.charts import WIDE, ForestRow, Line, Panel, curves, forest
+from adiabat.report.charts import NARROW, ForestRow, Line, Panel, curves, forest
 from adiabat.report.page import Examples, Figure, Group, HeatMap, Page, Terms, notes_section
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Section, Table, pair_cell, value_cell, verdict_cell
 from adiabat.report.training_sections import layers_of, training_of
@@ -221,7 +221,8 @@ def _by_negative(dataset: DatasetResult, position: int, *, compared: bool) -> Gr
         "on: a curve from hard to easy where the data is so ordered.",
         sections=[
             Figure(
-                charts=[curves(f"ladder-{position}", [panel], width=WIDE)],
+                charts=[curves(f"ladder-{position}", [panel])],
+                narrow=curves(f"ladder-{position}-narrow", [panel], width=NARROW),
                 label="PND by the number of the listed negative; the table below holds the numbers",
                 caption=f"Vertical lines: 95{NO_BREAK}% intervals{' of the values after' if compared else ''}.",
             ),

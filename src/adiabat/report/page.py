@@ -56,12 +56,9 @@ class HeatMap(Section):
     Attributes:
         shades: The number behind the colour of each cell; NaN where there is none.
         text: From such a number to what the cell says, where `texts` does not.
-        texts: What each cell says.
         scale: All numbers that share the colours, where other maps have the same.
         compared: Whether the numbers are changes, of which blue is better.
-        marked: Cells with a dot.
         longest: Characters of a head.
-        counts: Lines above the map.
     """
 
     kind: ClassVar[str] = "heat"
@@ -152,13 +149,10 @@ class Page:
     """What a page shows.
 
     Attributes:
-        record: That it is made of.
         name: Of the job, above the title.
-        headline: The finding in a sentence.
-        tone: Whether that is good news.
+        tone: Whether the headline is good news.
         reservations: What the headline leaves out and an honest reader should know.
         about: Names with values, below the title.
-        sections: In order; those without content may be None.
         facts: Names with values, for the section on how the page was made.
         seed: Name of the record's seed in that section.
         time: Name of the record's duration there.

@@ -81,18 +81,14 @@ def headline(view: Overview) -> str:
     if not result.tasks:
         return "Nothing was measured."
     if not contested:
-        return _levels(view)
+        levels = [f"{named(task.name)} {task.measure} {level(scores[0])}" for task in result.tasks if (scores := view.on(task.name))]
+        return f"{first_few(levels)}. No task has two models to compare, so this says nothing about differences."
     if len(contested) == 1:
         return _one_task(view, contested[0])
     names, elsewhere = [task.name for task in contested], result.beside_best
     if result.baseline is None or len(elsewhere) == len(names):
         return f"{_winners(view, names)}."
     return joined(_baseline(result), _without_baseline(view, elsewhere))
-
-
-def _levels(view: Overview) -> str:
-    levels = [f"{named(task.name)} {task.measure} {level(scores[0])}" for task in view.result.tasks if (scores := view.on(task.name))]
-    return f"{first_few(levels)}. No task has two models to compare, so this says nothing about differences."
 
 
 def _one_task(view: Overview, task: SuiteTask) -> str:
@@ -171,38 +167,26 @@ def tone(result: SuiteResult) -> Tone:
 
 def reservations(result: SuiteResult) -> list[str]:
     """What the headline leaves out and an honest reader should know."""
-    sentences = [_about_family(result), _about_open_cases(result), _about_coverage(result), about_runs(result)]
-    return [sentence for sentence in [*sentences, *result.notes] if sentence]
-
-
-def _about_family(result: SuiteResult) -> str:
-    count = len(result.pairings)
-    if not count:
-        return ""
-    family = f"all {counted(count, 'comparison')}" if count > 1 else "the one comparison"
-    return (
+    comparisons, tasks = counted(len(result.pairings), "comparison"), len(result.tasks)
+    family = f"all {comparisons}" if len(result.pairings) > 1 else "the one comparison"
+    undecided = sum(pairing.verdict == "no evidence" for pairing in result.pairings)
+    lacking = [f"{named(standing.model)} ({standing.tasks})" for standing in result.analysis.models if standing.tasks < tasks]
+    verdicts = (
         f"Verdicts hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over {family} of main measures: of the differences told as "
         "found, at most about one in twenty is expected to be none. Other measures are shown with their intervals and without verdicts."
     )
-
-
-def _about_open_cases(result: SuiteResult) -> str:
-    undecided = sum(pairing.verdict == "no evidence" for pairing in result.pairings)
-    if not undecided:
-        return ""
-    return (
-        f"In {undecided} of {counted(len(result.pairings), 'comparison')} there is no evidence either way, which is not proof of equality: "
+    no_evidence = (
+        f"In {undecided} of {comparisons} there is no evidence either way, which is not proof of equality: "
         "each task tells how small a difference its data would have shown."
     )
-
-
-def _about_coverage(result: SuiteResult) -> str:
-    total = len(result.tasks)
-    lacking = [f"{named(standing.model)} ({standing.tasks})" for standing in result.analysis.models if standing.tasks < total]
-    if not lacking:
-        return ""
-    sentence = f"Not every model did all {total} tasks: {listed(lacking)}. Counts are over the tasks that a model did."
-    return joined(sentence, about_ranks(result))
+    coverage = f"Not every model did all {tasks} tasks: {listed(lacking)}. Counts are over the tasks that a model did."
+    return [
+        *([verdicts] if result.pairings else []),
+        *([no_evidence] if undecided else []),
+        *([joined(coverage, about_ranks(result))] if lacking else []),
+        about_runs(result),
+        *filter(None, result.notes),
+    ]
 
 
 def about_ranks(result: SuiteResult) -> str:
@@ -241,10 +225,8 @@ def about_runs(result: SuiteResult) -> str:
     several = [f"{named(model.name)} ({runs_of(model)})" for model in result.models if model.runs]
     if not several:
         return "Every model is one run: intervals hold what differs from unit to unit, not what another seed of training would change."
-    sentence = f"Means over several seeds, with intervals over seeds and units: {listed(several)}."
-    if len(several) == len(result.models):
-        return sentence
-    return f"{sentence} All others are one run, whose intervals hold what differs from unit to unit."
+    others = "" if len(several) == len(result.models) else "All others are one run, whose intervals hold what differs from unit to unit."
+    return joined(f"Means over several seeds, with intervals over seeds and units: {listed(several)}.", others)
 
 
 def runs_of(model: SuiteModel) -> int:

@@ -236,6 +236,11 @@ def _standing_columns(view: Overview, *, page: bool) -> list[Column]:
     def verdicts(verdict: Verdict, below: Sequence[str] = (), first: str = "descending") -> Column:
         return Column(verdict, lambda standing: (standing.verdicts or {}).get(verdict), "number", below, first)
 
+    def mean_column(mean: KindMean) -> Column:
+        below = [f"{mean.measure}, {mean.tasks} tasks", direction(mean.lower_is_better)]
+        first = first_click(mean.lower_is_better)
+        return Column(words.KINDS[mean.kind], lambda row: value_cell(mean.values[row.model], text=texts.value), "number", below, first)
+
     columns = [Column("model", lambda standing: Cell(cut(standing.model, limit=80), bold=page), "name")]
     columns += [count("tasks", "tasks"), count("best", "best")]
     if result.baseline is None:
@@ -246,13 +251,7 @@ def _standing_columns(view: Overview, *, page: bool) -> list[Column]:
         below = [f"of {counted(others, 'other task')}"] if result.baseline is not None and page else []
         columns.append(count("not measurably worse than the best" if page else "not worse", "not_worse", below))
     rank = Column("mean rank", lambda standing: value_cell(standing.mean_rank, text="{:.1f}".format), "number", (), "ascending")
-    return [*columns, rank, *(_mean_column(mean) for mean in result.analysis.means if page)]
-
-
-def _mean_column(mean: KindMean) -> Column:
-    below = [f"{mean.measure}, {mean.tasks} tasks", direction(mean.lower_is_better)]
-    first = first_click(mean.lower_is_better)
-    return Column(words.KINDS[mean.kind], lambda row: value_cell(mean.values[row.model], text=texts.value), "number", below, first)
+    return [*columns, rank, *(mean_column(mean) for mean in result.analysis.means if page)]
 
 
 def _against(result: SuiteResult) -> str:

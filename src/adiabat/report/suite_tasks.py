@@ -6,7 +6,6 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK, counted, cut, integer
 from adiabat.report import format as texts
@@ -72,6 +71,7 @@ def _forest(view: Overview, task: SuiteTask, position: int) -> Figure | None:
     label = f"{texts.cut_name(task.measure, limit=40)} minus that of {short(against)} (right is better)"
     return Figure(
         charts=[forest(f"forest-{position}", rows, label=label, flipped=task.lower_is_better)],
+        narrow=forest(f"forest-{position}-narrow", rows, label="difference (right is better)", flipped=task.lower_is_better, narrow=True),
         label=f"Differences to {cut(against, limit=60)} with 95 percent intervals; the table below holds the numbers",
         caption="Filled: better or worse after the correction. Open: no evidence, though an interval may leave zero out: it is of one "
         "comparison, the verdict of all of them.",
@@ -142,7 +142,10 @@ def _grids(grids: Sequence[SuiteGrid], *, against: str | None) -> list[Group]:
 
 def _grid(grids: Sequence[SuiteGrid], title: str, against: str | None) -> Group:
     values = [100 * np.array(grid.grid.after, dtype=np.float64) for grid in grids]
-    changes = [None if grid.against is None or grid.grid.before is None else _changes(grid) for grid in grids]
+    changes = [
+        None if grid.against is None or grid.grid.before is None else 100 * (np.array(grid.grid.after) - np.array(grid.grid.before))
+        for grid in grids
+    ]
     levels = np.concatenate([cells.ravel() for cells in values])
     moved = np.concatenate([[0.0], *(cells.ravel() for cells in changes if cells is not None)])
     # Where the mean over several runs is on either side, cells have no verdicts, and perhaps no differences.
@@ -180,10 +183,6 @@ def _grid(grids: Sequence[SuiteGrid], title: str, against: str | None) -> Group:
                 )
             )
     return Group(title=title, lead=lead, sections=[Group(title="", sections=maps, side_by_side=True)])
-
-
-def _changes(grid: SuiteGrid) -> Float[np.ndarray, "q d"]:
-    return 100 * (np.array(grid.grid.after, dtype=np.float64) - np.array(grid.grid.before, dtype=np.float64))
 
 
 def _units(view: Overview, task: SuiteTask, units: Sequence[UnitRow], position: int) -> Table:
@@ -225,7 +224,9 @@ def _all_measures(view: Overview, task: SuiteTask) -> Table | None:
         (score.model, Cell(cut(score.measure, limit=60), [direction(score.lower_is_better)]), score.similarity, _level(score))
         for score in scores
     ]
-    rows += [(fact.model, Cell(cut(fact.name, limit=60)), DASH, Cell(_fact(fact.value), value=fact.value)) for fact in facts]
+    for fact in facts:
+        text = integer(int(fact.value)) if fact.value.is_integer() else texts.value(fact.value)
+        rows.append((fact.model, Cell(cut(fact.name, limit=60)), DASH, Cell(text, value=fact.value)))
     if len(rows) <= len(view.on(task.name)):
         return None
     unit_length = ", ".join(_of_unit_length(scores))
@@ -244,10 +245,6 @@ def _all_measures(view: Overview, task: SuiteTask) -> Table | None:
         folded=True,
         sortable=True,
     )
-
-
-def _fact(value: float) -> str:
-    return integer(int(value)) if value.is_integer() else texts.value(value)
 
 
 def _of_unit_length(scores: Sequence[Score]) -> list[str]:

@@ -36,14 +36,11 @@ class Cell:
     """A cell with more than a text.
 
     Attributes:
-        text: The first line.
-        sub: Lines below it, in smaller letters.
+        sub: Lines below the text, in smaller letters.
         value: Sort key, and content in CSV; None is sorted last.
         tone: CSS class: a verdict, or ``best``, ``even``, ``muted``, ``bad``.
         badge: Whether the text is drawn as a badge in the colour of its tone.
-        bold: Whether the text is emphasised.
-        sign: Mark behind the text.
-        sign_tone: CSS class of the mark.
+        sign: Mark behind the text, of CSS class `sign_tone`.
         tag: Word in a frame behind the text.
     """
 
@@ -78,7 +75,6 @@ class Column:
     """A column, and how a cell is made of a row.
 
     Attributes:
-        head: Title.
         of: Row to cell; a text, number, truth value or None stands for a cell.
         kind: ``name`` and ``text`` read left to right or right to left, ``number`` is aligned right, ``code`` is monospaced.
         sub: Lines below the title.
@@ -105,14 +101,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a page.
-
-    Attributes:
-        id: Anchor in the page.
-        title: Above the part.
-        lead: Between title and content.
-        folded: Whether the page shows the title alone until it is opened.
-    """
+    """A section of a page with its anchor; `lead` stands between title and content, and `folded` shows the title alone."""
 
     id: str = ""
     title: str = ""
@@ -122,12 +111,9 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table(Section):
-    """Rows under columns.
+    """Rows, which are anything that the columns read, under columns, with a caption below.
 
     Attributes:
-        columns: Left to right.
-        rows: Anything that the columns read.
-        caption: Lines below it.
         sortable: Whether a click on a head sorts.
         look: ``stack`` (a row becomes a card on a telephone), ``matrix`` (first column and heads stay in sight) or "".
         row_class: Row to CSS class.

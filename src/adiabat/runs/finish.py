@@ -22,21 +22,23 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
         beside: Further files of the job by name.
         tidy: Removes what a finished job no longer needs.
     """
-    partial, former = job.folder / ".model", job.folder / ".former-model"
+    new, former = job.folder / ".model", job.folder / ".former-model"
     try:
-        _clear(partial, former)
-        save(partial)
+        _clear(new, former)
+        save(new)
         if job.model.exists():
             # In one move: a model half removed would be taken for a whole one.
             job.model.rename(former)
         write_report(result, job.folder, beside=beside)
-        seal_model(job, partial)
-        partial.rename(job.model)
+        # In the job, where a copy of the model does not take them along.
+        files = sorted(path for path in new.rglob("*") if path.is_file())
+        write_json({f"{job.model.name}/{path.relative_to(new)}": digest_of(path)._asdict() for path in files}, job.folder / CHECKSUMS)
+        new.rename(job.model)
         tidy()
     except (OSError, DataError) as fault:
         raise JobError(f"{job.model} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
     finally:
-        _clear(partial, former)
+        _clear(new, former)
 
 
 def write_report(record: Record, folder: Path, *, beside: Mapping[str, bytes] | None = None) -> None:
@@ -48,12 +50,6 @@ def write_report(record: Record, folder: Path, *, beside: Mapping[str, bytes] | 
     from adiabat.report.pages import files
 
     write_result(record, folder, beside={**files(record), **{name: partial(bytes, content) for name, content in (beside or {}).items()}})
-
-
-def seal_model(job: Job, folder: Path) -> None:
-    """Note the checksums of a job's model in the job, where a copy of the model does not take them along."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    write_json({f"{job.model.name}/{path.relative_to(folder)}": digest_of(path)._asdict() for path in files}, job.folder / CHECKSUMS)
 
 
 def _clear(*folders: Path) -> None:

@@ -60,7 +60,9 @@ class Rows(Generic[Row]):
     def add(self, row: Row) -> None:
         """Put a row on the disk; it is there whole, or not at all."""
         rows = {**self._rows, row.name: row}
-        write_parquet(pa.Table.from_pylist(_filled([{**self._columns(row), RECORD: _record(row)} for row in rows.values()])), self.path)
+        texts = {name: json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) for name, row in rows.items()}
+        plain = _filled([{**self._columns(row), RECORD: texts[name]} for name, row in rows.items()])
+        write_parquet(pa.Table.from_pylist(plain), self.path)
         self._rows = rows
 
 
@@ -78,10 +80,6 @@ def _read(path: Path, kind: type[Row], fault: Callable[[Row], str], *, of: str, 
     if wrong_row := next(filter(None, map(fault, rows)), ""):
         raise JobError(f"{path} must be the rows of {of}, got: {wrong_row}; {advice}")
     return rows
-
-
-def _record(row: Any) -> str:
-    return json.dumps(asdict(row), ensure_ascii=False, allow_nan=False)
 
 
 def _filled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

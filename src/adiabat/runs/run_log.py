@@ -52,7 +52,11 @@ class JobLog:
             self._stream.flush()
             self.checksum = line.checksum
             if self._board_folder:
-                self._board = self._board or _summary_writer(self._board_folder, self._kept_step)
+                if self._board is None:
+                    from torch.utils.tensorboard import SummaryWriter
+
+                    # It hides what an interrupted run had shown of later steps.
+                    self._board = SummaryWriter(str(self._board_folder), purge_step=self._kept_step + 1)
                 for name, value in values.items():
                     self._board.add_scalar(name, value, step)
 
@@ -114,10 +118,3 @@ class JobLog:
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
     """Rows of a log."""
     return (line.row for line in read_lines(path, remedy=REMEDY, error=JobError))
-
-
-def _summary_writer(folder: Path, kept_step: int) -> Any:
-    """TensorBoard's writer, which hides what an interrupted run had shown of later steps."""
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder), purge_step=kept_step + 1)
