@@ -32,7 +32,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 import adiabat
 from adiabat import cli
 from adiabat.mining import mine as mining
-from adiabat.report import evaluation_page as page
+from adiabat.report import pages
 from adiabat.store import build
 
 DOCUMENTS, QUERIES = 240, 60
@@ -155,12 +155,15 @@ VERBS = {
 }
 
 
+FILES = pages.files
+
+
 def prepare() -> None:
     """Import what commands import when they run, and make blocks so small that a run has many moments."""
     assert build.build_store.__kwdefaults__ is not None
     build.build_store.__kwdefaults__["chunk_size"] = 16
     vars(mining)["BLOCK_QUERIES"] = 4
-    vars(page)["render_page"] = lambda result: "page"
+    vars(pages)["files"] = lambda record: {"report.html": lambda: "page"} if record.kind in ("training", "evaluation") else FILES(record)
     torch.set_num_threads(1)
     torch.optim.AdamW([torch.zeros(1)]).step()
     assert adiabat.__name__

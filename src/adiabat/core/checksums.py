@@ -148,12 +148,12 @@ def _compared_state(
         if status.st_size != expected.size:
             raise ValueError(f"{status.st_size} bytes in place of {expected.size}")
         state: list[int | str] = [expected.sha256, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
-        here = (path.absolute(), *state)
-        asked = always or (bool(os.environ.get(VERIFY)) and here not in _compared)
-        if asked or checked != state:
+        identity = (path.absolute(), *state)
+        compare = always or (bool(os.environ.get(VERIFY)) and identity not in _compared)
+        if compare or checked != state:
             if digest_of(path, start=expected.start) != expected:
                 raise ValueError("its SHA-256 does not match its checksum")
-            _compared.add(here)
+            _compared.add(identity)
         return state if status.st_ctime_ns + TICK_NS < now else None
 
 
@@ -196,9 +196,9 @@ def line_of(row: Mapping[str, Any], *, after: str = "") -> Line:
 def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[Line]:
     """Read lines that were written one by one; a last one that was cut off is left out."""
     with reading(path, remedy=remedy, error=error):
-        *whole, rest = path.read_bytes().split(b"\n")
+        *lines, unfinished = path.read_bytes().split(b"\n")
     before: str | None = ""
-    for number, text in enumerate(whole, start=1):
+    for number, text in enumerate(lines, start=1):
         with reading(Path(f"{path}:{number}"), remedy=remedy, error=error):
             line = _line(text, before)
             if before and not line.checksum:
@@ -206,10 +206,10 @@ def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError
         yield line
         # What follows a line without a checksum cannot be compared with it.
         before = line.checksum or None
-    if rest:
+    if unfinished:
         # The last line may lack nothing but its end.
         with suppress(ValueError, TypeError, RecursionError):
-            yield _line(rest, before)
+            yield _line(unfinished, before)
 
 
 def last_checksum(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> str:

@@ -148,8 +148,8 @@ def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -
         raise error(f"{fault.filename or path} must exist; {remedy}") from fault
     except Exception as fault:
         if isinstance(fault, OSError) and fault.errno is not None:
-            what = f"{path} must be readable, got: {fault.strerror}; see to its permissions and its disk"
-            raise error(what) from fault
+            message = f"{path} must be readable, got: {fault.strerror}; see to its permissions and its disk"
+            raise error(message) from fault
         kind = type(fault).__name__
         detail = cut(f"{kind}: {fault}" if str(fault) else kind, limit=200)
         raise error(f"{path} must be undamaged, got {detail}; {remedy}") from fault
@@ -228,8 +228,8 @@ def writing_to(path: Path) -> Iterator[None]:
 
 def advice_on(fault: Exception, full: str) -> str:
     """What to do about a file that could not be written."""
-    gone = isinstance(fault, OSError) and fault.errno in (errno.ENOENT, errno.ENOTDIR)
-    return "its directory is gone: something removed or renamed it; put it back, or run the command anew" if gone else full
+    is_missing = isinstance(fault, OSError) and fault.errno in (errno.ENOENT, errno.ENOTDIR)
+    return "its directory is gone: something removed or renamed it; put it back, or run the command anew" if is_missing else full
 
 
 def is_store(target: Path) -> bool:

@@ -21,11 +21,11 @@ SILENT = Watch()
 
 def once(note: Callable[[str], None]) -> Callable[[str], None]:
     """Say each sentence once: what many runs have to say is no news the second time."""
-    said = set[str]()
+    former = set[str]()
 
     def say(sentence: str) -> None:
-        if sentence not in said:
-            said.add(sentence)
+        if sentence not in former:
+            former.add(sentence)
             note(sentence)
 
     return say

@@ -37,9 +37,9 @@ class Ragged:
         """Entries of each list."""
         return np.diff(self.offsets)
 
-    def take(self, kept: Int[np.ndarray, " n"]) -> "Ragged":
+    def take(self, lists: Int[np.ndarray, " n"]) -> "Ragged":
         """Some of the lists."""
-        return Ragged.of(self[int(index)] for index in kept)
+        return Ragged.of(self[int(index)] for index in lists)
 
 
 def compact(numbers: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:

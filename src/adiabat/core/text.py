@@ -27,12 +27,12 @@ def duration(seconds: float) -> str:
     """A time span in the two largest units that say something."""
     if seconds < 10:
         return f"{seconds:.1f}{NO_BREAK}s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}{NO_BREAK}s"
-    minutes, rest = divmod(whole, 60)
+    total = round(seconds)
+    if total < 60:
+        return f"{total}{NO_BREAK}s"
+    minutes, remainder = divmod(total, 60)
     if minutes < 60:
-        return f"{minutes}{NO_BREAK}min {rest}{NO_BREAK}s"
+        return f"{minutes}{NO_BREAK}min {remainder}{NO_BREAK}s"
     return f"{minutes // 60}{NO_BREAK}h {minutes % 60}{NO_BREAK}min"
 
 
@@ -57,14 +57,14 @@ def share(value: float) -> str:
     return f"{percent:.0f}{NO_BREAK}%"
 
 
-def amount(held: int | None) -> str:
+def amount(size: int | None) -> str:
     """An amount of memory in bytes; "" where it is not known."""
-    if not held:
+    if not size:
         return ""
-    if held < 2**10:
-        return counted(held, "byte")
-    power = min(int(math.log2(held)) // 10, 4)
-    return f"{held / 2 ** (10 * power):.1f} {'KMGT'[power - 1]}iB"
+    if size < 2**10:
+        return counted(size, "byte")
+    power = min(int(math.log2(size)) // 10, 4)
+    return f"{size / 2 ** (10 * power):.1f} {'KMGT'[power - 1]}iB"
 
 
 # Controls (line ends and tabs apart), lone surrogates and non-characters cannot stand in an HTML or SVG text. What overrides the direction

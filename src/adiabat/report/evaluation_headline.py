@@ -70,7 +70,7 @@ def training_sentence(record: TrainingRecord) -> str:
         fall = f" ({signed(100 * (last / first - 1), decimals=1)}{NO_BREAK}%)" if first else ""
         figures.append(f"errors {integer(first)}{_ARROW}{integer(last)}{of_pairs(record)}{fall}")
     reached = f"; on its validation set: {', '.join(figures)}" if figures else ""
-    return f"{record.kind.capitalize()} ran {ran} and kept {kept(record)}{reached}."
+    return f"{record.kind.capitalize()} ran {ran} and kept {result_weights(record)}{reached}."
 
 
 def length(record: TrainingRecord) -> str:
@@ -86,7 +86,7 @@ def of_pairs(record: TrainingRecord) -> str:
     return f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
 
 
-def kept(record: TrainingRecord) -> str:
+def result_weights(record: TrainingRecord) -> str:
     """Which weights are the result."""
     if record.passes is None:
         return f"epoch {record.best_epoch}"
@@ -132,8 +132,8 @@ def _seen(dataset: DatasetResult) -> bool:
 
 
 def _no_verdict(dataset: DatasetResult) -> str:
-    most = max(dataset.trained, key=lambda overlap: overlap.trained_queries)
-    share = f"{integer(most.trained_queries)} of its {counted(most.queries, 'query')} were trained on"
+    overlap = max(dataset.trained, key=lambda model: model.trained_queries)
+    share = f"{integer(overlap.trained_queries)} of its {counted(overlap.queries, 'query')} were trained on"
     return f"{named(dataset.name)} has no verdict, since {share}: {_moved(dataset.main_change())}"
 
 
@@ -180,8 +180,8 @@ def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
         for name, change in undecided
         if change.improvement_interval is not None
     ]
-    loss, where = max(percents, key=itemgetter(0), default=(0.0, ""))
-    losses = [f"{loss:.1f}{NO_BREAK}% ({where})"] if loss >= 0.05 else []
+    loss, location = max(percents, key=itemgetter(0), default=(0.0, ""))
+    losses = [f"{loss:.1f}{NO_BREAK}% ({location})"] if loss >= 0.05 else []
     # Where the baseline is 0 in many resamples there are no percents; differences do not compare between data sets, so each is named.
     for name, change in undecided:
         if change.improvement_interval is None:

@@ -136,7 +136,7 @@ def _validation(record: TrainingRecord, *, title: str, caption: Sequence[str]) -
     ]
     ends = (0, record.best_epoch)
     rows = [(name, *(text(dict(points)[at]) for at in ends)) for name, points, text in figures if set(ends) <= dict(points).keys()]
-    heads = ("validation", "start", f"kept ({sentences.kept(record)})")
+    heads = ("validation", "start", f"kept ({sentences.result_weights(record)})")
     columns = [Column(head, itemgetter(at), "number" if at else "text") for at, head in enumerate(heads)]
     return Table(title=title, columns=columns, rows=rows, caption=caption)
 

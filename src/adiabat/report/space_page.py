@@ -111,7 +111,7 @@ def reservations(result: SpaceResult) -> list[str]:
     """What should be known beside the headline."""
     queries = f"{integer(result.looked_at)} of {counted(result.queries, 'query')}"
     documents = f"{integer(result.sampled)} of {counted(result.documents, 'document')}"
-    drawn = (
+    sample = (
         f"Looked at: {queries}, each with one positive, and {documents}, drawn at random; the nearest document is that of the whole store."
         if result.looked_at < result.queries or result.sampled < result.documents
         else f"Looked at: {queries} and {documents}."
@@ -121,7 +121,7 @@ def reservations(result: SpaceResult) -> list[str]:
     )
     return [
         *_ratio_sentence(result),
-        drawn,
+        sample,
         *([shared] if result.distinct < result.looked_at else []),
         *result.notes,
         "None of this says how well queries find their documents: that is for adiabat evaluate.",
@@ -156,8 +156,8 @@ def _columns(result: SpaceResult, *, bare: bool = False) -> list[Column]:
         return Column(head, cell, "number", [] if bare else LEVEL)
 
     def difference(number: SpaceNumber) -> Cell:
-        least, most = (1, 3) if is_rank(number) else (4, 6)
-        pair = signed_pair(number.difference, number.difference_interval, least=least, most=most)
+        least, largest = (1, 3) if is_rank(number) else (4, 6)
+        pair = signed_pair(number.difference, number.difference_interval, least=least, most=largest)
         return pair_cell(pair, bold=number.changed)
 
     if not result.baseline:

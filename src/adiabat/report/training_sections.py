@@ -34,7 +34,7 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         ("trained on", record.trained_on),
         ("parameters updated", f"{integer(record.trainable)} of {integer(record.parameters)} ({share:.1f}{NO_BREAK}%)"),
         ("length", sentences.length(record)),
-        ("kept", "the start: no epoch improved on it" if record.best_epoch == 0 else sentences.kept(record)),
+        ("kept", "the start: no epoch improved on it" if record.best_epoch == 0 else sentences.result_weights(record)),
         *(
             (name, f"{texts.score(points[0][1])} {_ARROW} {texts.score(dict(points)[record.best_epoch])}")
             for name, points in record.measures.items()

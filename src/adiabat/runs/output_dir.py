@@ -28,9 +28,9 @@ def _require_resume(folder: Path, what: str, *, resume: bool) -> None:
 
 def require_outside(folder: Path) -> None:
     """Refuse a directory inside of one that is rewritten as a whole."""
-    for place in folder.resolve().parents:
-        if _is_of_adiabat(place):
-            raise JobError(f"--out must be a directory of its own, {folder} lies in the job, model or store {place}; choose another")
+    for directory in folder.resolve().parents:
+        if _is_of_adiabat(directory):
+            raise JobError(f"--out must be a directory of its own, {folder} lies in the job, model or store {directory}; choose another")
 
 
 def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str | None:
@@ -66,10 +66,10 @@ def require_fitting(
     return f"--resume found no job to go on with, {folder} {why}: beginning a new one from the start"
 
 
-def _is_of_adiabat(place: Path) -> bool:
+def _is_of_adiabat(directory: Path) -> bool:
     """Whether a directory's content is rewritten as a whole, and with it what somebody put inside."""
     with suppress(JobError):
-        return is_job(place) or (place / "modules.json").is_file() or is_store(place)
+        return is_job(directory) or (directory / "modules.json").is_file() or is_store(directory)
     return False
 
 
@@ -126,15 +126,15 @@ def claimed(folder: Path | None, *, kind: str = "evaluation") -> Iterator[Path |
         yield None
         return
     _require_own(folder, kind)
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    missing = [directory for directory in (folder, *folder.parents) if not directory.exists()]
     _make(folder)
     try:
         with sole_writer(folder):
             yield folder
     except BaseException:
-        for place in missing:
+        for directory in missing:
             with suppress(OSError):
-                place.rmdir()
+                directory.rmdir()
         raise
 
 
@@ -147,7 +147,7 @@ def _require_own(folder: Path, kind: str) -> None:
         "a store": is_store(folder),
         "a model": any((folder / name).exists() for name in ("modules.json", "config.json")),
     }
-    if other := next((name for name, found in kinds.items() if found), None):
+    if other := next((name for name, applies in kinds.items() if applies), None):
         raise JobError(f"--out must be a directory of its own, {folder} is {other}; choose another")
     require_outside(folder)
     if (folder / "result.json").exists() or (folder / "report.html").exists():

@@ -75,8 +75,8 @@ def _read(path: Path, kind: type[Row], fault: Callable[[Row], str], *, of: str, 
             rows.append(adapter.validate_json(record))
         except ValidationError as wrong:
             first = wrong.errors()[0]
-            field, got = ".".join(map(str, first["loc"])), repr(first["input"])[:60]
-            raise JobError(f"{path} must be the rows of {of}, got: row {number}: {field}: {first['msg']}, got {got}; {advice}") from wrong
+            field, value = ".".join(map(str, first["loc"])), repr(first["input"])[:60]
+            raise JobError(f"{path} must be the rows of {of}, got: row {number}: {field}: {first['msg']}, got {value}; {advice}") from wrong
     if wrong_row := next(filter(None, map(fault, rows)), ""):
         raise JobError(f"{path} must be the rows of {of}, got: {wrong_row}; {advice}")
     return rows

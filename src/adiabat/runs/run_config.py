@@ -63,8 +63,8 @@ def read_description(job: Job) -> dict[str, Any]:
         text = job.config.read_text(encoding="utf-8-sig")
         if text.startswith(FORMER_HEAD):
             raise JobError(f"{job.config} must have format {FORMAT}, got format 1 of adiabat 0.1; start anew in another directory")
-        head, _, rest = text.partition("\n")
-        if head.startswith(HEAD) and head != _head(rest):
+        head, _, body = text.partition("\n")
+        if head.startswith(HEAD) and head != _head(body):
             raise ValueError("its settings do not match the checksum in its first line")
         if not (tables := tomllib.loads(text)):
             raise ValueError("it is empty")
@@ -116,19 +116,19 @@ def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STR
     _require_verb(job, before_tables.keys() - optional, without_none(description).keys() - optional)
     wanted = flat_settings(description)
     # Settings that may not have existed when the job was begun; a job that said nothing of them meant their defaults.
-    unsaid = {key: value for key, value in flat_settings(rules.defaults).items() if wanted.get(key) == value}
-    said = flat_settings(before_tables)
-    before = {**unsaid, **said}
+    unstated = {key: value for key, value in flat_settings(rules.defaults).items() if wanted.get(key) == value}
+    stated = flat_settings(before_tables)
+    before = {**unstated, **stated}
     reasons = rules.reasons(wanted)
     differing = [
         rules.words.get(key) or f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}{reasons.get(key, '')}"
-        for key in sorted({*before, *wanted} - rules.free - rules.stopping(wanted) - set(unknown) - (rules.later - said.keys()))
+        for key in sorted({*before, *wanted} - rules.free - rules.stopping(wanted) - set(unknown) - (rules.later - stated.keys()))
         if _bound(before, key, rules) != _bound(wanted, key, rules)
     ]
     if differing:
-        told = f"a difference: {differing[0]}" if len(differing) == 1 else several(differing, of="differences")
+        differences = f"a difference: {differing[0]}" if len(differing) == 1 else several(differing, of="differences")
         raise JobError(
-            f"--resume must go on with the job in {job.folder} as it was begun, got {told}; "
+            f"--resume must go on with the job in {job.folder} as it was begun, got {differences}; "
             f"repeat the first command with all its settings ({job.config} holds them), or choose another --out"
         )
 

@@ -93,13 +93,13 @@ class JobLog:
             return
         self.close_stream()
         self._kept_step = step
-        kept = list(self._lines(step)) if step >= 0 else []
-        self.checksum = kept[-1].checksum if kept else ""
+        lines = list(self._lines(step)) if step >= 0 else []
+        self.checksum = lines[-1].checksum if lines else ""
         if checksum is not None and self.checksum != checksum:
             raise JobError(f"{self.path} must hold every row up to step {step}, got others or too few; {REMEDY}")
         partial = self.path.with_name(f".{self.path.name}.partial")
         with self._faults_in_plain_words():
-            partial.write_text("".join(map(str, kept)), encoding="utf-8")
+            partial.write_text("".join(map(str, lines)), encoding="utf-8")
             partial.replace(self.path)
 
     def _lines(self, step: int) -> Iterator[Line]:
