@@ -21,30 +21,16 @@ def standings(view: Overview) -> list[ModelStanding]:
     return view.result.analysis.models
 
 
-def test_equal_values_share_the_mean_of_their_ranks() -> None:
-    view = view_of()
-    assert view.rankings["first"].ranks == {"a": 3, "b": 1.5, "c": 1.5}
-    assert {name: set(one.best) for name, one in view.rankings.items()} == {"first": {"b", "c"}, "second": {"a"}, "alone": set()}
-
-
 LAST_DIGIT = {"x": {f"m{number}": value for number, value in enumerate((0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2, 0.3 - 1e-16))}}
 
 
-def test_values_that_differ_in_their_last_digit_share_their_ranks_and_are_all_best() -> None:
+def test_values_that_differ_in_their_last_digit_share_their_ranks_and_the_one_that_others_are_compared_with_leads() -> None:
     assert len(set(LAST_DIGIT["x"].values())) == 3
     view = view_of(LAST_DIGIT)
-    assert set(view.rankings["x"].ranks.values()) == {3}
-    assert set(view.rankings["x"].best) == set(LAST_DIGIT["x"])
+    ranking = view.rankings["x"]
+    assert set(ranking.ranks.values()) == {3}
+    assert (ranking.against, ranking.best, ranking.clear) == ("m1", ["m1", "m0", "m2", "m3", "m4"], False)
     assert [view.mark("x", model).best for model in LAST_DIGIT["x"]] == [True] * 5
-    assert not view.rankings["x"].clear
-
-
-def test_of_equal_models_the_one_that_others_are_compared_with_leads() -> None:
-    view = view_of(LAST_DIGIT)
-    assert view.rankings["x"].against == "m1"
-    assert view.rankings["x"].best == ["m1", "m0", "m2", "m3", "m4"]
-    assert view_of({"x": {"a": 0.6, "b": 0.5}}, baseline="b").rankings["x"].best == ["a"]
-    assert view_of({"x": {"a": 0.6}}).rankings["x"].best == []
 
 
 @pytest.mark.parametrize(
@@ -68,27 +54,29 @@ def test_ranks_are_those_of_sorting_by_hand() -> None:
 
 
 def test_the_order_of_models_changes_nothing() -> None:
-    turned = {task: dict(reversed(by_model.items())) for task, by_model in VALUES.items()}
     # Of two equal best models either may be the one that others are compared with.
-    one, other = view_of(), view_of(turned)
-    for ranking, turned_ranking in zip(one.rankings.values(), other.rankings.values(), strict=True):
-        assert ranking.ranks == turned_ranking.ranks
-        assert set(ranking.best) == set(turned_ranking.best)
-    assert sorted(standings(one), key=lambda standing: standing.model) == sorted(standings(other), key=lambda standing: standing.model)
+    turned = view_of({task: dict(reversed(by_model.items())) for task, by_model in VALUES.items()})
+    for task, ranking in view_of().rankings.items():
+        assert ranking.ranks == turned.rankings[task].ranks
+        assert set(ranking.best) == set(turned.rankings[task].best)
+    assert sorted(standings(view_of()), key=str) == sorted(standings(turned), key=str)
 
 
 def test_a_task_that_one_model_did_has_no_best_and_no_rank() -> None:
     view = view_of()
-    assert (view.rankings["alone"].best, view.rankings["alone"].ranks) == ([], {})
+    assert {name: (set(ranking.best), ranking.ranks) for name, ranking in view.rankings.items()} == {
+        "first": ({"b", "c"}, {"a": 3, "b": 1.5, "c": 1.5}),
+        "second": ({"a"}, {"a": 1, "b": 2, "c": 3}),
+        "alone": (set(), {}),
+    }
     assert [standing.tasks for standing in standings(view)] == [3, 2, 2]
 
 
-def test_where_lower_is_better_the_lowest_is_best_and_a_fall_is_better() -> None:
-    view = view_of({"x": {"a": 0.2, "b": 0.4}}, kinds={"x": "triplets"})
-    assert view.rankings["x"].best == ["a"]
-    assert view.pairings["x", "b"].verdict == "worse"
-    beside = view_of({"x": {"a": 0.2, "b": 0.4}}, kinds={"x": "triplets"}, baseline="b")
-    assert beside.pairings["x", "a"].verdict == "better"
+def test_where_lower_is_better_a_fall_is_better() -> None:
+    for baseline, verdict in ((None, ("b", "worse")), ("b", ("a", "better"))):
+        view = view_of({"x": {"a": 0.2, "b": 0.4}}, kinds={"x": "triplets"}, baseline=baseline)
+        assert view.rankings["x"].best == ["a"]
+        assert (view.pairings["x", verdict[0]].verdict) == verdict[1]
 
 
 def test_a_verdict_that_the_correction_does_not_uphold_is_no_evidence() -> None:
@@ -97,66 +85,58 @@ def test_a_verdict_that_the_correction_does_not_uphold_is_no_evidence() -> None:
     assert replace(pairing, significant=False).verdict == "no evidence"
 
 
+TWO_REFERENCES = {"x": {"a": 0.6, "b": 0.5, "c": 0.4}, "y": {"a": 0.6, "c": 0.59}, "z": {"a": 0.3, "c": 0.5}, "alone": {"a": 0.5}}
+BEST, EVEN, WORSE, BETTER, NONE = (
+    (True, False, None),
+    (False, True, None),
+    (False, False, "worse"),
+    (False, False, "better"),
+    (False, False, None),
+)
+BEST_AND_BETTER = (True, False, "better")
+
+
 @pytest.mark.parametrize(
-    ("values", "clear", "even"),
+    ("values", "baseline", "marks", "clear"),
     [
-        ({"a": 0.6, "b": 0.5, "c": 0.4}, True, [True, False, False]),
-        ({"a": 0.6, "b": 0.59, "c": 0.4}, False, [True, True, False]),
-        ({"a": 0.6, "b": 0.6, "c": 0.4}, False, [True, True, False]),
+        # A best model is clear where all others are measurably worse; whoever is is marked too, so that no mark says nothing.
+        ({"x": {"a": 0.6, "b": 0.5, "c": 0.4}}, None, {"x": [BEST, WORSE, WORSE]}, {"x"}),
+        ({"x": {"a": 0.6, "b": 0.59, "c": 0.4}}, None, {"x": [BEST, EVEN, WORSE]}, set()),
+        ({"x": {"a": 0.6, "b": 0.6, "c": 0.4}}, None, {"x": [BEST, BEST, WORSE]}, set()),
+        # Beside a baseline nothing is said of who is even with the best.
+        ({"x": {"a": 0.6, "b": 0.5, "c": 0.59}}, "b", {"x": [BEST_AND_BETTER, NONE, BETTER]}, set()),
+        ({"x": {"a": 0.6, "b": 0.5}}, "a", {"x": [BEST, WORSE]}, {"x"}),
+        # The baseline is the reference where it did the task, else the best.
+        (TWO_REFERENCES, "b", {"x": [BEST_AND_BETTER, NONE, WORSE], "y": [BEST, EVEN], "z": [WORSE, BEST], "alone": [NONE]}, {"z"}),
     ],
 )
-def test_a_best_model_is_clear_where_all_others_are_measurably_worse(values, clear, even) -> None:
-    view = view_of({"x": values})
-    assert view.rankings["x"].clear is clear
-    assert [model in view.rankings["x"].not_worse for model in "abc"] == even
-    marks = [view.mark("x", model) for model in "abc"]
-    assert [mark.best for mark in marks] == [value == 0.6 for value in values.values()]
-    assert [mark.best or mark.even for mark in marks] == even
-    # Whoever is measurably worse is marked too, so that no mark says nothing.
-    assert [mark.verdict for mark in marks] == [None if known else "worse" for known in even]
-
-
-def test_beside_a_baseline_nothing_is_said_of_who_is_even_with_the_best() -> None:
-    view = view_of({"x": {"a": 0.6, "b": 0.5, "c": 0.59}}, baseline="b")
-    assert view.rankings["x"].not_worse == ["a"]
-    assert [view.mark("x", model).verdict for model in "abc"] == ["better", None, "better"]
-    assert not view.rankings["x"].clear
-    assert [standing.not_worse for standing in standings(view)] == [None] * 3
-
-
-def test_a_baseline_that_is_best_itself_is_clear_where_all_others_are_worse() -> None:
-    assert view_of({"x": {"a": 0.6, "b": 0.5}}, baseline="a").rankings["x"].clear
-
-
-def test_findings_count_only_tasks_that_the_baseline_did() -> None:
-    view = view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "c": 0.5}}, baseline="b")
-    found = {standing.model: standing.verdicts for standing in standings(view)}
-    assert found == {"a": {"better": 1, "no evidence": 0, "worse": 0}, "b": None, "c": {"better": 0, "no evidence": 0, "worse": 0}}
-    assert view.mark("y", "c").verdict == "worse"
-    assert "c" not in view.rankings["y"].not_worse
-
-
-TWO_REFERENCES = {"x": {"a": 0.6, "b": 0.5, "c": 0.4}, "y": {"a": 0.6, "c": 0.59}, "z": {"a": 0.3, "c": 0.5}, "alone": {"a": 0.5}}
+def test_marks_say_no_more_than_the_comparisons(values, baseline: str | None, marks, clear: set[str]) -> None:
+    view = view_of(values, baseline=baseline)
+    assert {
+        task: [(mark.best, mark.even, mark.verdict) for mark in (view.mark(task, model) for model in by_model)]
+        for task, by_model in values.items()
+    } == marks
+    assert {task for task, ranking in view.rankings.items() if ranking.clear} == clear
 
 
 def test_the_baseline_is_the_reference_where_it_did_the_task_else_the_best() -> None:
     view = view_of(TWO_REFERENCES, baseline="b")
-    assert ({name: one.against for name, one in view.rankings.items()}, view.result.beside_best, view.result.mixed) == (
-        {"x": "b", "y": "a", "z": "c", "alone": None},
-        ["y", "z"],
-        True,
-    )
-    marks = [[view.mark(task, model) for model in "ac"] for task in "xyz"]
-    assert [[(mark.best, mark.even, mark.verdict) for mark in both] for both in marks] == [
-        [(True, False, "better"), (False, False, "worse")],
-        [(True, False, None), (False, True, None)],
-        [(False, False, "worse"), (True, False, None)],
-    ]
+    assert {name: ranking.against for name, ranking in view.rankings.items()} == {"x": "b", "y": "a", "z": "c", "alone": None}
+    assert (view.result.beside_best, view.result.mixed) == (["y", "z"], True)
     assert [standing.not_worse for standing in standings(view)] == [1, None, 2]
+    assert [standing.not_worse for standing in standings(view_of({"x": {"a": 0.6, "b": 0.5}}, baseline="b"))] == [None] * 2
     assert view_of(TWO_REFERENCES).result.beside_best == ["x", "y", "z"]
-    assert not view_of(TWO_REFERENCES).result.mixed
-    assert not view_of(TWO_REFERENCES, baseline="a").result.mixed
+    for baseline in (None, "a"):
+        assert not view_of(TWO_REFERENCES, baseline=baseline).result.mixed
     assert not view_of({"x": {"a": 0.6, "c": 0.5}, "y": {"b": 0.5}}, baseline="b").result.mixed
+
+
+def test_findings_count_only_tasks_that_the_baseline_did() -> None:
+    view = view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "c": 0.5}}, baseline="b")
+    verdicts = {standing.model: standing.verdicts for standing in standings(view)}
+    assert verdicts == {"a": {"better": 1, "no evidence": 0, "worse": 0}, "b": None, "c": {"better": 0, "no evidence": 0, "worse": 0}}
+    assert view.mark("y", "c").verdict == "worse"
+    assert "c" not in view.rankings["y"].not_worse
 
 
 def test_only_a_model_that_did_what_several_did_has_a_mean_rank() -> None:
