@@ -37,19 +37,17 @@ PND = (
     "together, so queries with many pairs weigh more.",
 )
 _COMPARED = [
-    ("Improvement", "The change relative to the baseline, in percent; right of zero is always good. The difference is after − before."),
+    ("Improvement", "The change relative to the baseline, in percent; right of zero is good. The difference is after − before."),
     (
         "The paired interval and the verdict",
-        f"Both models answer the same queries. The interval is the paired 95{NO_BREAK}% bootstrap interval over queries (BCa); p is that "
-        "of exchanging before and after at random, query by query. Interval above zero (as improvement) and p below 0.05: better. Below "
-        "and p below 0.05: worse. Otherwise: no evidence, which is not proof of equality; the interval bounds the change. Where fewer "
-        "than six queries changed, p cannot fall below 0.05.",
+        f"Both models answer the same queries. The interval is the paired 95{NO_BREAK}% BCa bootstrap interval over queries; p is that of "
+        "exchanging before and after at random, query by query. Better or worse: the interval lies beside zero and p is below 0.05, which "
+        "takes six queries that changed. No evidence is not proof of equality; the interval bounds the change.",
     ),
     (
         "z, the two-proportion test",
-        "Compares two error shares of “PND pooled” as if all pairs were independent; beyond ±1.96 it calls a change significant. The "
-        "pairs share queries, so it may be too bold or too timid. It is shown for comparison with published tables; the paired answer "
-        "comes first.",
+        "Compares two error shares of “PND pooled” as if pairs were independent: beyond ±1.96 it calls a change significant. Pairs share "
+        "queries, so it may be too bold or too timid. It is shown for comparison with published tables.",
     ),
 ]
 _GRIDS = (

@@ -1,7 +1,7 @@
 """The ranking of a sweep's variants in sentences and cells, which say no more than its intervals allow."""
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK, counted
-from adiabat.report.format import VERDICT_MARKS, decimals_for, interval, listed, named, signed
+from adiabat.report.format import bounds, decimals_for, joined, listed, marked, named, signed_pair
 from adiabat.report.page import Tone
 from adiabat.results.sweep_result import Contrast, Level, Ranking, Speed, Standing, Start
 
@@ -69,16 +69,12 @@ def level(score: Level, *, decimals: int = 3) -> str:
 
 def level_interval(score: Level, *, decimals: int = 3) -> str:
     """The interval of a score."""
-    low, high = score.interval
-    return f"[{low:.{decimals}f},{NO_BREAK}{high:.{decimals}f}]".replace("-", MINUS)
+    return bounds(score.interval, f"{{:.{decimals}f}}".format).replace("-", MINUS)
 
 
 def contrast(difference: Contrast | None, *, decimals: int = 3) -> str:
     """A difference with its interval, with as many digits as keep an end of it from looking like zero; a dash for the best."""
-    if difference is None:
-        return DASH
-    digits = decimals_for([difference.difference, *difference.interval], least=decimals, most=6)
-    return f"{signed(difference.difference, decimals=digits)} {interval(difference.interval, decimals=digits)}"
+    return DASH if difference is None else joined(*signed_pair(difference.difference, difference.interval, least=decimals, most=6))
 
 
 def difference_size(value: float) -> str:
@@ -90,7 +86,7 @@ def verdict(standing: Standing, ranking: Ranking) -> str:
     """What may be said of a variant beside the first."""
     if standing.to_best is None:
         return "best" if all(other.to_best is None or other.to_best.verdict == "worse" for other in ranking.standings) else "ahead"
-    return f"{VERDICT_MARKS[standing.to_best.verdict]}{NO_BREAK}{standing.to_best.verdict.replace(' ', NO_BREAK)}"
+    return marked(standing.to_best.verdict)
 
 
 def start_name(start: Start) -> str:

@@ -30,20 +30,17 @@ _INTERVALS = (
 _COMPARED = [
     (
         "p and verdict",
-        "p is of the paired difference: by sign flips of the units, or, where units have no scores or a model has runs of several seeds, "
-        "by the tails of the bootstrap. A verdict needs the interval beside zero and p to hold after Benjamini–Hochberg over the main "
-        "measures of all tasks and models; where a task’s models are compared with its best, p first counts for all pairs of them. No "
-        "evidence is not proof of equality.",
+        "p is of the paired difference: by sign flips of the units, or by the tails of the bootstrap where units have no scores or a model "
+        "has runs of several seeds. A verdict needs the interval beside zero and p to hold after Benjamini–Hochberg over the main measures "
+        "of all tasks and models; beside the best of a task, p first counts for all its pairs. No evidence is no proof of equality.",
     ),
     (
         "Best, and not measurably worse",
-        "The best of a task was picked by the values shown, so its lead is a little flattered. A model that is not measurably worse may be "
-        "better.",
+        "The best of a task was picked by the values shown, which flatters its lead. A model that is not measurably worse may be better.",
     ),
     (
         "Effect",
-        "dz: the mean over the standard deviation of the units’ differences. Gained and lost count units on which the model does better "
-        "and worse.",
+        "dz: mean over standard deviation of the units’ differences. Gained and lost count units on which the model does better and worse.",
     ),
     ("Would show", "The smallest true difference that these units would have shown four times in five."),
     ("Mean rank", "1 is the best of a task; equal values share their ranks. The mean is over all tasks that several models did."),
