@@ -16,12 +16,14 @@ RECORD = "record"
 """Column that holds the whole row as JSON."""
 
 
-class _Named(Protocol):
+class _NamedRow(Protocol):
+    """A dataclass with a name."""
+
     @property
     def name(self) -> str: ...
 
 
-Row = TypeVar("Row", bound=_Named)
+Row = TypeVar("Row", bound=_NamedRow)
 
 
 class Rows(Generic[Row]):
@@ -59,7 +61,7 @@ class Rows(Generic[Row]):
 
     def add(self, row: Row) -> None:
         """Put a row on the disk; it is there whole, or not at all."""
-        rows = {**self._rows, row.name: row}
+        rows: dict[str, Any] = {**self._rows, row.name: row}
         texts = {name: json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) for name, row in rows.items()}
         plain = _filled([{**self._columns(row), RECORD: texts[name]} for name, row in rows.items()])
         write_parquet(pa.Table.from_pylist(plain), self.path)
