@@ -35,13 +35,13 @@ def peer_of(folder: Path) -> SentenceTransformer:
     return SentenceTransformer(str(folder), device="cpu")
 
 
-def assert_same_vectors(model: DualEncoder, folder: Path, texts: Sequence[str] = TEXTS, *, alone: bool = False) -> None:
+def assert_same_vectors(model: DualEncoder, folder: Path, texts: Sequence[str] = TEXTS, *, alone: bool = False, atol: float = 1e-5) -> None:
     """Vectors of texts together are those that sentence-transformers gives for them, or for each text alone."""
     peer = peer_of(folder)
     for side in SIDES:
         encode = peer.encode_query if side == "query" else peer.encode_document
         theirs = np.stack([encode(text) for text in texts]) if alone else np.asarray(encode(list(texts), show_progress_bar=False))
-        np.testing.assert_allclose(model.encode(texts, side=side, precision="fp32"), theirs, atol=1e-5)
+        np.testing.assert_allclose(model.encode(texts, side=side, precision="fp32"), theirs, atol=atol)
 
 
 def model(kind: Kind = "bert", *, pooling: Pooling = "mean", normalize: bool = True, prompts: bool = False, limit: int = 24) -> Build:

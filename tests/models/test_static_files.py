@@ -17,12 +17,12 @@ from torch import nn
 
 from adiabat.core.errors import ModelError
 from adiabat.data.records import SIDES
-from adiabat.models.device import Precision
 from adiabat.models.embedding_head import EncoderSettings, Projection
 from adiabat.models.loading import load
 from adiabat.models.saving import save
 from adiabat.models.static import TOKENIZER, WEIGHTS
 from adiabat.models.towers import DualEncoder, build_towers
+from tests.models.peer_directories import assert_same_vectors
 from tests.models.static_models import (
     CORNERS,
     NEW,
@@ -43,13 +43,8 @@ MAPPING = torch.tensor([0, 1, 1, 1, 2, 3, 4, 4, 2, 0, 3, 1])
 SCALES = torch.linspace(0.5, 2.0, len(WORDS))
 
 
-def assert_as_sentence_transformers(folder: Path, texts: list[str] = CORNERS, *, precision: Precision = "auto") -> None:
-    model, peer = load(folder), SentenceTransformer(str(folder), device="cpu")
-    for side in SIDES:
-        encode = peer.encode_query if side == "query" else peer.encode_document
-        np.testing.assert_allclose(
-            model.encode(texts, side=side, precision=precision), np.asarray(encode(texts, show_progress_bar=False)), atol=1e-6
-        )
+def assert_as_sentence_transformers(folder: Path, texts: list[str] = CORNERS) -> None:
+    assert_same_vectors(load(folder), folder, texts, atol=1e-6)
 
 
 def assert_as_model2vec(folder: Path, texts: list[str] = CORNERS) -> None:
@@ -86,7 +81,7 @@ def test_towers_may_be_static_on_one_side(tmp_path):
     )
     router = peers.Router.for_query_document([static], [full, peers.Pooling(32)])
     SentenceTransformer(modules=[router, peers.Normalize()], device="cpu").save_pretrained(str(tmp_path / "both"))
-    assert_as_sentence_transformers(tmp_path / "both", CORNERS[2:], precision="fp32")
+    assert_as_sentence_transformers(tmp_path / "both", CORNERS[2:])
 
 
 # As model2vec reads them.
@@ -167,7 +162,7 @@ def test_a_saved_pair_keeps_its_towers(tmp_path):
     ]
     for number, pair in enumerate(pairs):
         save(pair, tmp_path / str(number))
-        assert_as_sentence_transformers(tmp_path / str(number), CORNERS[2:], precision="fp32")
+        assert_as_sentence_transformers(tmp_path / str(number), CORNERS[2:])
         assert [load(tmp_path / str(number)).fingerprint(side) for side in SIDES] == [pair.fingerprint(side) for side in SIDES]
 
 

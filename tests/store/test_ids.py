@@ -47,14 +47,6 @@ def test_the_column_is_a_plain_arrow_file(tmp_path: Path) -> None:
     assert pa.ipc.open_file(str(tmp_path / "c.arrow")).read_all().column("doc_id").to_pylist() == STRANGE
 
 
-def test_a_cut_column_is_an_error(tmp_path: Path) -> None:
-    column(tmp_path / "c.arrow", STRANGE)
-    whole = (tmp_path / "c.arrow").read_bytes()
-    (tmp_path / "c.arrow").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(StoreError, match=r"c\.arrow must be undamaged, got ArrowInvalid"):
-        StringColumn(tmp_path / "c.arrow")
-
-
 def test_every_id_finds_its_row_and_unknown_ids_none(tmp_path: Path) -> None:
     found = index(tmp_path, STRANGE).rows([*reversed(STRANGE), "unknown", "plain "])
     assert found.tolist() == [*reversed(range(len(STRANGE))), -1, -1]

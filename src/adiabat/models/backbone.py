@@ -206,7 +206,12 @@ def _as_model_error(folder: Path, trust: Trust) -> Iterator[None]:
             yield
     except Exception as fault:
         # A configuration can make transformers, or the model's own code, fail in any way.
-        raise ModelError(f"{folder} must hold a transformers model: {reason(fault)}{_hint(folder, trust)}") from fault
+        hint = ""
+        if not trust.remote_code and read_json(folder / "config.json").get("auto_map"):
+            hint = "; its own Python code runs only where encoder.trust_remote_code names this model"
+        elif not trust.pickles and list(folder.glob("*.bin")) and not list(folder.glob("*.safetensors")):
+            hint = "; weights in a pickle need encoder.allow_pickles = true"
+        raise ModelError(f"{folder} must hold a transformers model: {reason(fault)}{hint}") from fault
 
 
 def reason(fault: Exception) -> str:
@@ -247,15 +252,6 @@ def _loader(config: PretrainedConfig, folder: Path) -> Any:
     return AutoModelForTextEncoding
 
 
-def _hint(folder: Path, trust: Trust) -> str:
-    """The setting by which a model that needs more trust can be loaded; empty where that is not the reason."""
-    if not trust.remote_code and read_json(folder / "config.json").get("auto_map"):
-        return "; its own Python code runs only where encoder.trust_remote_code names this model"
-    if not trust.pickles and list(folder.glob("*.bin")) and not list(folder.glob("*.safetensors")):
-        return "; weights in a pickle need encoder.allow_pickles = true"
-    return ""
-
-
 TOKENIZER_FILES = ("tokenizer.json", "vocab.*", "*.model")
 """Files that may hold the vocabulary; without any, transformers would build a tokenizer that knows no word."""
 
@@ -284,8 +280,11 @@ def load_tokenizer(
         raise ModelError(f"{folder} must hold a tokenizer that gives texts token types of 0, got others, which adiabat does not pass on")
     # `save_pretrained` writes it, whichever file stated it.
     tokenizer.init_kwargs["truncation_side"] = tokenizer.truncation_side
-    if settings.lower_case:
-        _lower_case(tokenizer)
+    # sentence-transformers keeps lower-casing beside the tokenizer; here it becomes part of it, unless it is.
+    normalizers = normalizers_of(tokenizer)
+    lowers = any(isinstance(normalizer, Lowercase) or getattr(normalizer, "lowercase", False) for normalizer in normalizers)
+    if settings.lower_case and not lowers:
+        tokenizer.backend_tokenizer.normalizer = Chain([Lowercase(), *normalizers])
     if pad_token is not None:
         set_pad_token(tokenizer, pad_token)
     return tokenizer
@@ -322,13 +321,6 @@ def require_pad_token(tokenizer: PreTrainedTokenizerBase) -> None:
     raise ModelError(
         f"the tokenizer must have a padding token, got none: sentence-transformers needs one to encode with what is saved; {advice}"
     )
-
-
-def _lower_case(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Make lower-casing part of the tokenizer, unless it is; sentence-transformers keeps it beside the tokenizer."""
-    normalizers = normalizers_of(tokenizer)
-    if not any(isinstance(normalizer, Lowercase) or getattr(normalizer, "lowercase", False) for normalizer in normalizers):
-        tokenizer.backend_tokenizer.normalizer = Chain([Lowercase(), *normalizers])
 
 
 def normalizers_of(tokenizer: PreTrainedTokenizerBase) -> list[Normalizer]:

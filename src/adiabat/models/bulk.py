@@ -113,7 +113,10 @@ def embed_blocks(
         prepare = stack.enter_context(parallel_map([prepared]))
         batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
         first = list(islice(batches, MAX_WORKERS))
-        embed = stack.enter_context(parallel_map(_embedders(encoder, precision, source.limit, len(first))))
+        # On a CPU a replica of the encoder per core, no more than batches; elsewhere the encoder alone.
+        count = min(torch.get_num_threads(), len(first)) if encoder.device.type == "cpu" else 1
+        encoders = [encoder] if count <= 1 else thread_replicas(encoder, count, precision=precision, shared=[encoder.tokenizer])
+        embed = stack.enter_context(parallel_map([partial(_embedded, replica, precision, source.limit) for replica in encoders]))
         for rows, embeddings, limited in embed(chain(first, batches)):
             vectors[rows] = embeddings
             done, full = done + len(rows), full + limited
@@ -140,13 +143,6 @@ def embed_bags(
         if on_progress:
             on_progress(Progress(end, total, full))
     return vectors
-
-
-def _embedders(encoder: "Encoder", precision: Precision, limit: int, batches: int) -> list[Callable[[PreparedBatch], EmbeddedBatch]]:
-    """Functions that embed batches: on a CPU a replica of the encoder per core (no more than batches), elsewhere the encoder alone."""
-    count = min(torch.get_num_threads(), batches) if encoder.device.type == "cpu" else 1
-    encoders = [encoder] if count <= 1 else thread_replicas(encoder, count, precision=precision, shared=[encoder.tokenizer])
-    return [partial(_embedded, replica, precision, limit) for replica in encoders]
 
 
 def _embedded(encoder: "Encoder", precision: Precision, limit: int, batch: PreparedBatch) -> EmbeddedBatch:

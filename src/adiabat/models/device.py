@@ -175,7 +175,7 @@ def parallel_map(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Calla
     pool = ThreadPoolExecutor(len(functions), "adiabat", initializer=_start, initargs=(share, Barrier(len(functions))))
     try:
         # All threads start first: a late one would change torch's number of threads during the work of others, and with it last digits.
-        wait([pool.submit(_nothing) for _ in functions])
+        wait([pool.submit(lambda: None) for _ in functions])
         yield lambda jobs: _in_order(pool, call, jobs, ahead=2 * len(functions))
     finally:
         try:
@@ -187,10 +187,6 @@ def parallel_map(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Calla
 def _start(threads: int, all_here: Barrier) -> None:
     torch.set_num_threads(threads)
     all_here.wait()
-
-
-def _nothing() -> None:
-    """Do nothing: a job that makes its thread start."""
 
 
 def _in_order(pool: ThreadPoolExecutor, call: Callable[[Job], Result], jobs: Iterable[Job], *, ahead: int) -> Iterator[Result]:

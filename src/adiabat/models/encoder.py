@@ -16,8 +16,7 @@ from adiabat.core.errors import ModelError
 from adiabat.data.records import Side
 from adiabat.models.bulk import Progress, TokenSource, default_budget, distinct_texts, embed_bags, embed_blocks
 from adiabat.models.device import Precision, settled_precision
-from adiabat.models.embedding_head import EncoderSettings as EncoderSettings
-from adiabat.models.embedding_head import Projection, pool
+from adiabat.models.embedding_head import EncoderSettings, Projection, pool
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.static import StaticBackbone, StaticTokenizer
 from adiabat.models.tokens import TokenBatch, cut_texts, pad
@@ -103,8 +102,10 @@ class Encoder(nn.Module):
             return []
         prompt = self.settings.prompt(side)
         encoded = self._token_ids([prompt + text for text in texts] if prompt else list(texts), self.settings.limit(side))
-        # A tokenizer without special tokens gives nothing for an empty text; one token keeps the row alive.
-        return [ids or [self._blank_token_id] for ids in encoded]
+        # A tokenizer without special tokens gives nothing for an empty text; one token keeps the row alive. It is not the padding token,
+        # because a setting that chooses that must change no vector.
+        blank = self.tokenizer.pad_token_id if isinstance(self.tokenizer, StaticTokenizer) else 0
+        return [ids or [blank] for ids in encoded]
 
     def _token_ids(self, texts: list[str], limit: int) -> list[list[int]]:
         if isinstance(self.tokenizer, StaticTokenizer):
@@ -127,11 +128,6 @@ class Encoder(nn.Module):
         """Tokens beyond the table; some models have such tokens and never use them: the text models of Gemma 3 know one for images."""
         rows = table_rows(self.backbone)
         return {} if rows is None else {number: token for token, number in self.tokenizer.get_vocab().items() if number >= rows}
-
-    @property
-    def _blank_token_id(self) -> int:
-        """The token of an empty text: not the padding token, because a setting that chooses it must change no vector."""
-        return self.tokenizer.pad_token_id if isinstance(self.tokenizer, StaticTokenizer) else 0
 
     @property
     def pad_token_id(self) -> int:

@@ -91,7 +91,11 @@ class _Reader:
         tokenizer = load_tokenizer(folder, self.trust, pad_token=self.pad_token, settings=stated)
         limits = dict(stated.limits)
         if limits["max_tokens"] is None:
-            limits["max_tokens"] = _default_max_tokens(tokenizer.model_max_length, backbone, plain=plain)
+            # Where no file of sentence-transformers states it: the lesser of the tokenizer's and the backbone's.
+            positions = getattr(backbone.config, "max_position_embeddings", None)
+            most = position_rows(backbone) or (positions if positions and positions > 0 else UNLIMITED)
+            lesser = int(min(tokenizer.model_max_length, most))
+            limits["max_tokens"] = lesser if lesser < UNLIMITED else FALLBACK_MAX_TOKENS if plain else UNLIMITED
         return backbone, tokenizer, EncoderSettings(normalize=plain, **limits)  # type: ignore[arg-type]
 
     def _backbone(self, folder: Path, settings: TransformerSettings) -> PreTrainedModel:
@@ -110,14 +114,6 @@ class _Reader:
         if folder not in self.projections:
             self.projections[folder] = load_projection(folder)
         return self.projections[folder]
-
-
-def _default_max_tokens(tokenizer_limit: int, backbone: PreTrainedModel, *, plain: bool) -> int:
-    """The limit where no file of sentence-transformers states one: the lesser of the tokenizer's and the backbone's."""
-    stated = getattr(backbone.config, "max_position_embeddings", None)
-    positions = position_rows(backbone) or (stated if stated and stated > 0 else UNLIMITED)
-    limit = min(tokenizer_limit, positions)
-    return int(limit) if limit < UNLIMITED else FALLBACK_MAX_TOKENS if plain else UNLIMITED
 
 
 def load(

@@ -75,21 +75,17 @@ def _spans_words(token: str) -> bool:
 def _is_local(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether the tokens of a letter depend on its neighbourhood alone."""
     normalizer = tokenizer.backend_tokenizer.normalizer
-    return normalizer is None or all(map(_looks_near, _flattened(json.loads(normalizer.__getstate__()))))
-
-
-def _flattened(normalizer: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if normalizer["type"] != "Sequence":
-        yield normalizer
-        return
-    for inner in normalizer["normalizers"]:
-        yield from _flattened(inner)
-
-
-def _looks_near(normalizer: dict[str, Any]) -> bool:
-    # A regular expression may match the end of the text, or look ahead to all that follows.
-    pattern = normalizer.get("pattern", {}).get("Regex", "")
-    return normalizer["type"] in _LOCAL or (normalizer["type"] == "Replace" and not any(sign in pattern for sign in ("$", "\\", "(?")))
+    waiting: list[dict[str, Any]] = [] if normalizer is None else [json.loads(normalizer.__getstate__())]
+    while waiting:
+        record = waiting.pop()
+        # A regular expression may match the end of the text, or look ahead to all that follows.
+        pattern = record.get("pattern", {}).get("Regex", "")
+        replaces_near = record["type"] == "Replace" and not any(sign in pattern for sign in ("$", "\\", "(?"))
+        if record["type"] == "Sequence":
+            waiting += record["normalizers"]
+        elif record["type"] not in _LOCAL and not replaces_near:
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

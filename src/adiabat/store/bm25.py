@@ -109,7 +109,11 @@ def build_bm25(
         stemmer: Language whose words are cut to their stems; see `analyser_of`.
         corpus: Digest of the corpus, for whoever opens the index.
     """
-    _require_parameters(k1, b)
+    # Other numbers would score a document below zero, or NaN, and so never find it.
+    faults = [] if 0 < k1 < math.inf else [f"k1 must be above 0 and finite, got {k1}; take 0.9, as Anserini does"]
+    faults += [] if 0 <= b <= 1 else [f"b must be from 0 to 1, got {b}; take 0.4, as Anserini does"]
+    if faults:
+        raise ConfigError(several(faults))
     analyse = analyser_of(stemmer)
     with plain_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -120,14 +124,6 @@ def build_bm25(
         record["files"] = {name: digest_of(folder / name)._asdict() for name in FILES}
         write_json(record, folder / LEXICAL_FILE)
     return BM25Index.open(folder)
-
-
-def _require_parameters(k1: float, b: float) -> None:
-    """Refuse numbers by which a document would score below zero, or NaN, and so never be found."""
-    faults = [] if 0 < k1 < math.inf else [f"k1 must be above 0 and finite, got {k1}; take 0.9, as Anserini does"]
-    faults += [] if 0 <= b <= 1 else [f"b must be from 0 to 1, got {b}; take 0.4, as Anserini does"]
-    if faults:
-        raise ConfigError(several(faults))
 
 
 def _build(texts: Iterable[str], spool: _Spool, k1: float, b: float, on_progress: BM25Progress | None) -> dict[str, Any]:

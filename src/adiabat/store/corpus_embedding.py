@@ -1,7 +1,8 @@
 """The documents of a corpus embedded into a store, or stored with vectors that were computed elsewhere."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def embed_corpus(model: Model, corpus: str, out: Path, settings: EmbedSettings, 
         _refuse_idle(settings.store, {"dtype": former.dtype, "keep_texts": former.has_texts}, "append, which keeps to the store")
     encoder = _document_tower(model, settings, watch)
     documents = known_documents(encoder.model.document, documents, blank=settings.data.blank, source=corpus, note=watch.note)
-    progress = _on("encoding documents", watch)
+    progress = partial(watch.progress, "encoding documents")
     if append:
         store, note = append_documents(encoder, lambda: documents, out, on_progress=progress, source=corpus).store, ""
     else:
@@ -134,7 +135,3 @@ def _refuse_idle(section: StoreSection, fixed: dict[str, object], purpose: str) 
     if idle:
         names = " and ".join(f"store.{name}" for name in idle)
         raise ConfigError(f"{names} must be left out of an {purpose}, got {', '.join(str(getattr(section, name)) for name in idle)}")
-
-
-def _on(label: str, watch: Watch) -> Callable[[int, int], None]:
-    return lambda count, total: watch.progress(label, count, total)

@@ -117,21 +117,16 @@ def first_rows(path: Path, hashes: Hashes) -> Int64[np.ndarray, " n"]:
     """The first row of each text, by its hash; -1 for a text that is not there."""
     distinct, inverse = np.unique(hashes, return_inverse=True)
     rows = np.full(len(distinct), -1, dtype=np.int64)
-    for start, block in _hash_blocks(path) if len(distinct) else ():
-        positions = np.minimum(np.searchsorted(distinct, block), len(distinct) - 1)
-        hits = np.flatnonzero(distinct[positions] == block)
-        hits = hits[rows[positions[hits]] < 0]
-        # Backwards, so that of several rows with one text the first is written last.
-        rows[positions[hits[::-1]]] = start + hits[::-1]
-    return rows[inverse]
-
-
-def _hash_blocks(path: Path) -> Iterator[tuple[int, Hashes]]:
     start = 0
     with path.open("rb") as file:
-        while len(block := np.fromfile(file, dtype=f"S{HASH_BYTES}", count=HASHES_PER_BLOCK)):
-            yield start, block
+        while len(distinct) and len(block := np.fromfile(file, dtype=f"S{HASH_BYTES}", count=HASHES_PER_BLOCK)):
+            positions = np.minimum(np.searchsorted(distinct, block), len(distinct) - 1)
+            hits = np.flatnonzero(distinct[positions] == block)
+            hits = hits[rows[positions[hits]] < 0]
+            # Backwards, so that of several rows with one text the first is written last.
+            rows[positions[hits[::-1]]] = start + hits[::-1]
             start += len(block)
+    return rows[inverse]
 
 
 ID_BATCH = 1024

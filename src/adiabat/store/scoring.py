@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Float32, Float64, Int64
 from torch import Tensor
 
 from adiabat.core.errors import StoreError, several
-from adiabat.models.embedding_head import Similarity as Similarity
+from adiabat.models.embedding_head import Similarity
 from adiabat.store.manifest import LONGEST, SHORTEST
 
 SIMILARITIES: tuple[Similarity, ...] = ("cosine", "distance", "dot")

@@ -164,7 +164,7 @@ def _at_once(tiles: int) -> Iterator[Callable[[Iterable[Callable[[], None]]], No
             yield lambda jobs: _finish(job() for job in jobs)
             return
         # The precision of torch's products belongs to the whole process: no thread may reset it while another computes.
-        with plain_arithmetic(), parallel_map([_call] * workers) as results:
+        with plain_arithmetic(), parallel_map([lambda job: job()] * workers) as results:
             yield lambda jobs: _finish(results(jobs))
 
 
@@ -179,10 +179,6 @@ def _threads() -> int:
 
 def _finish(results: Iterable[None]) -> None:
     deque(results, maxlen=0)
-
-
-def _call(job: Callable[[], None]) -> None:
-    job()
 
 
 def _blocks(store: Store, block_rows: int, on_progress: SearchProgress | None) -> Iterator[Block]:

@@ -82,17 +82,13 @@ def wordless(
     if weighted is None:
         return np.zeros(len(texts), dtype=np.bool_)
     unknown = np.ones(len(texts), dtype=np.bool_)
-    heads = [] if encoder.tokenizer.truncation_side == "left" else [[_head(text) for text in texts]]
-    for beginnings in [*heads, texts]:
+    # The tokens of the first whole words are the text's own first ones.
+    heads = [text if len(text) <= HEAD else text[:HEAD].rpartition(" ")[0] for text in texts]
+    for beginnings in (texts,) if encoder.tokenizer.truncation_side == "left" else (heads, texts):
         rows = np.flatnonzero(unknown).tolist()
         token_ids = encoder.tokenize([beginnings[row] for row in rows], side=side)
         unknown[rows] = [not weighted[ids].any() for ids in token_ids]
     return unknown
-
-
-def _head(text: str) -> str:
-    """The first whole words, whose tokens are the text's own first ones."""
-    return text if len(text) <= HEAD else text[:HEAD].rpartition(" ")[0]
 
 
 def known_documents(

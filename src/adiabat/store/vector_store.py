@@ -59,17 +59,10 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "Store":
-        """Open a finished store.
-
-        Args:
-            path: Its directory.
-
-        Returns:
-            The store.
+        """Open the finished store of a directory, and compare the SHA-256 of the files that changed since the last comparison.
 
         Raises:
-            StoreError: If there is none, it is unfinished or damaged, or of another format version. The SHA-256 of a file is compared
-                where the file changed since the last comparison.
+            StoreError: If there is none, it is unfinished or damaged, or of another format version.
         """
         folder = Path(path)
         if not (folder / MANIFEST_FILE).exists():
@@ -122,57 +115,24 @@ class Store:
         return np.memmap(self.path / VECTOR_FILE, dtype=self.dtype, mode="r", offset=HEADER_BYTES, shape=(self.count, self.width))
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
-        """Rows of documents.
-
-        Args:
-            doc_ids: Any ids.
-
-        Returns:
-            One row per id, -1 for an id that is not in the store.
-        """
+        """Rows of documents by their ids, int64 [n]; -1 for an id that is not in the store."""
         return self._index.rows(doc_ids)
 
     def doc_ids(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
-        """Ids of documents.
-
-        Args:
-            rows: From 0.
-
-        Returns:
-            One id per row.
-
-        Raises:
-            StoreError: If a row lies outside of the store.
-        """
+        """Ids of documents by their rows, from 0; StoreError for a row outside of the store."""
         return self._ids.take(self._checked(rows))
 
     def texts(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
-        """Texts of documents.
-
-        Args:
-            rows: From 0.
-
-        Returns:
-            One text per row.
-
-        Raises:
-            StoreError: If a row lies outside of the store, or it keeps no texts.
-        """
+        """Texts of documents by their rows, from 0; StoreError for a row outside of the store, or if it keeps no texts."""
         if self._texts is None:
             raise StoreError(f"{self.path} must keep texts to show them, it holds vectors only; rebuild the store with texts")
         return self._texts.take(self._checked(rows))
 
     def gather(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> Float32[np.ndarray, "n e"]:
-        """Vectors of some documents.
+        """Vectors of documents by their rows, as stored (not normalised), float32 [n, width]; StoreError for a row outside of the store.
 
         Args:
             rows: From 0, any order, repeats allowed.
-
-        Returns:
-            One vector per row, as stored (not normalised).
-
-        Raises:
-            StoreError: If a row lies outside of the store.
         """
         try:
             return read_rows(self._handle, self._checked(rows), self.dtype, self.width).astype(np.float32, copy=False)
@@ -180,13 +140,9 @@ class Store:
             raise self._became_shorter() from error
 
     def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
-        """Rows of documents by their text, found by the hashes of texts, which are read once.
+        """The first row of each text that is there, exactly as it was embedded; none where vectors were imported without texts.
 
-        Args:
-            texts: Exactly as they were embedded.
-
-        Returns:
-            The first row of each text that is there; empty where vectors were imported without texts.
+        Texts are found by their hashes, which are read once.
         """
         if not texts or HASH_FILE not in self.manifest.files:
             return {}
@@ -195,11 +151,7 @@ class Store:
         return {text: row for text, row in zip(distinct, rows.tolist(), strict=True) if row >= 0}
 
     def read_into(self, start: int, buffer: Float[np.ndarray, "b e"]) -> int:
-        """Read consecutive vectors into a buffer.
-
-        Args:
-            start: First row.
-            buffer: Of the store's dtype and width, contiguous; filled from its first row on.
+        """Read vectors from the row `start` on into a contiguous buffer of the store's dtype and width.
 
         Returns:
             Rows read: fewer than the buffer holds only at the end of the store.
@@ -224,16 +176,10 @@ class Store:
         return rows
 
     def blocks(self, block_rows: int) -> Iterator[tuple[int, Float[np.ndarray, "b e"]]]:
-        """All vectors, a block at a time.
-
-        Args:
-            block_rows: Rows per block, > 0; the last block may be shorter.
+        """All vectors, `block_rows` (> 0) at a time; the last block may be shorter.
 
         Yields:
             First row of the block, and its vectors in the store's dtype.
-
-        Raises:
-            StoreError: If `block_rows` is not positive.
         """
         if block_rows < 1:
             raise StoreError(f"block_rows must be at least 1, got {block_rows}; raise it")
@@ -243,27 +189,20 @@ class Store:
             yield start, block
 
     def differences(self, fingerprint: Fingerprint) -> list[str]:
-        """How the encoder of the stored vectors differs from one at hand.
+        """A phrase for each difference between the encoder of the stored vectors and the document side of another.
 
-        Args:
-            fingerprint: Of the document side of that encoder. A store imported without an encoder can check its width only.
-
-        Returns:
-            A phrase for each difference; none where the encoder fits.
+        A store that was imported without an encoder can check its width only.
         """
         if self.fingerprint is not None:
             return self.fingerprint.differences(fingerprint)
         return [] if fingerprint.width == self.width else [f"width {self.width} in the store, {fingerprint.width} in the encoder"]
 
     def require_encoder(self, fingerprint: Fingerprint, *, who: str | None = None) -> None:
-        """Refuse an encoder whose vectors cannot be compared with the stored ones.
+        """Refuse an encoder whose vectors cannot be compared with the stored ones, by a StoreError that names each difference.
 
         Args:
-            fingerprint: Of the document side of the encoder at hand.
+            fingerprint: Of the document side of the encoder.
             who: Its name, for the message.
-
-        Raises:
-            StoreError: Naming each difference.
         """
         differences = self.differences(fingerprint)
         if not differences:
@@ -279,25 +218,14 @@ class Store:
         raise StoreError(f"{self.path} was built by another encoder{than}: {'; '.join(differences)}; {remedy}")
 
     def same_documents(self, other: "Store") -> bool:
-        """Whether a row is the same document here and there, judged by ids.
-
-        Args:
-            other: Any store.
-
-        Returns:
-            True where both hold the same ids in the same order.
-        """
+        """Whether both stores hold the same ids in the same order."""
         if self.count != other.count:
             return False
         blocks = (np.arange(start, min(start + IDS_PER_BLOCK, self.count)) for start in range(0, self.count, IDS_PER_BLOCK))
         return all(self._ids.take(rows) == other._ids.take(rows) for rows in blocks)
 
     def verify(self) -> None:
-        """Read every file and compare its SHA-256 with the manifest's.
-
-        Raises:
-            StoreError: If one differs.
-        """
+        """Read every file and compare its SHA-256 with the manifest's; StoreError if one differs."""
         self._compare(always=True)
 
     def _compare(self, *, always: bool) -> None:
