@@ -102,7 +102,7 @@ def test_truncating_that_fails_loses_no_row(
 
 
 def test_a_full_disk_is_one_line_that_says_what_to_do(log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "_opened", lambda: type("Full", (), {"write": full, "close": lambda self: None})())
+    monkeypatch.setattr(log, "_stream", type("Full", (), {"write": full})())
     with pytest.raises(JobError, match=r"log\.jsonl could not be written: .*No space left on device; free some space"):
         add(log, 1)
 
