@@ -46,7 +46,6 @@ class PairContrast:
         towers: What is trained; a tower without trainable parameters is embedded once for each text.
         examples: Pairs to learn from, or a stream of them.
         validation: Pairs to measure on, over the same texts as pairs that are no stream.
-        settings: Loss, negatives, temperature, batch size, precision, and how a batch passes.
         guide: Takes candidates out of the negatives; None where there is none, or where `towers` themselves do.
         processes: Who shares a batch out.
         store: Vectors that take the place of document embeddings; None embeds documents.

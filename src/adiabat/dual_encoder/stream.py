@@ -32,7 +32,6 @@ from adiabat.dual_encoder.stream_shards import (
     Row,
     Sources,
     append_row,
-    plain_faults,
     read_rows,
     texts_of,
     whole_rows,
@@ -40,6 +39,7 @@ from adiabat.dual_encoder.stream_shards import (
 )
 from adiabat.dual_encoder.text_cache import BatchPlan
 from adiabat.models.model_names import packed
+from adiabat.runs.run_log import plain_faults
 from adiabat.store.vector_store import Store
 from adiabat.training.distributed import ALONE, Processes, on_main
 

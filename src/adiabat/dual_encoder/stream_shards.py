@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from jaxtyping import Float
 from adiabat.config.section import Exhausted
 from adiabat.core.checksums import last_checksum, line_of, read_lines
 from adiabat.core.errors import DataError, JobError
-from adiabat.core.files import advice_on, reading
+from adiabat.core.files import reading
 from adiabat.data.batch_sampler import window_quotas
 from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.lines import RowPosition
@@ -21,7 +20,7 @@ from adiabat.data.records import Example
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.model_names import unpacked
 from adiabat.results.evaluation_result import TrainedFile
-from adiabat.runs.run_log import GO_ON
+from adiabat.runs.run_log import plain_faults
 
 ROWS = "windows.jsonl"
 """File of the rows, in the folder of the windows."""
@@ -174,12 +173,3 @@ def texts_of(row: Row, folder: Path | None) -> TrainedTexts:
 
 def _texts_file(folder: Path, number: int) -> Path:
     return folder / f"texts-{number:06d}.bin"
-
-
-@contextmanager
-def plain_faults(path: Path) -> Iterator[None]:
-    """Say in one line what the disk did not do."""
-    try:
-        yield
-    except OSError as fault:
-        raise JobError(f"{path} could not be written: {fault.strerror or fault}; {advice_on(fault, GO_ON)}") from fault

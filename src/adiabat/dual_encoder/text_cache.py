@@ -92,12 +92,7 @@ class StoreCache(TextCache):
 
 @dataclass(frozen=True)
 class PairTexts:
-    """The texts of some pairs, cached on both sides.
-
-    Attributes:
-        sides: For the towers.
-        guides: For the guide, where it is another model.
-    """
+    """The texts of some pairs, cached on both sides for the towers, and for the guide where it is another model."""
 
     sides: Mapping[Side, TextCache] = field(repr=False)
     guides: Mapping[Side, TextCache] = field(repr=False)
@@ -106,12 +101,7 @@ class PairTexts:
     def of(
         cls, texts: Texts, towers: DualEncoder, settings: TrainSettings, *, guide: DualEncoder | None = None, store: Store | None = None
     ) -> "PairTexts":
-        """Tokenise texts for towers that are trained, and make room for vectors of the others.
-
-        Args:
-            guide: Takes candidates out of the negatives; None where there is none, or where `towers` themselves do.
-            store: Vectors that take the place of document embeddings; None embeds documents.
-        """
+        """Tokenise texts for towers that are trained, and make room for vectors of the others; a store has those of documents."""
         precision, columns = settings.run.precision, {"query": texts.queries, "document": texts.documents}
 
         def cache(side: Side) -> TextCache:

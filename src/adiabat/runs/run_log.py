@@ -45,7 +45,7 @@ class JobLog:
         """Add one row."""
         if self._silent:
             return
-        with self._faults_in_plain_words():
+        with plain_faults(self.path):
             self._stream = self._stream or self.path.open("a", encoding="utf-8")
             line = line_of({"step": step, "epoch": epoch, **values, "seconds": round(seconds, 3)}, after=self.checksum)
             self._stream.write(str(line))
@@ -60,16 +60,9 @@ class JobLog:
                 for name, value in values.items():
                     self._board.add_scalar(name, value, step)
 
-    @contextmanager
-    def _faults_in_plain_words(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as fault:
-            raise JobError(f"{self.path} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
-
     def flush(self) -> None:
         """Put every row on the disk, so that a checkpoint never outlives the rows before it."""
-        with self._faults_in_plain_words():
+        with plain_faults(self.path):
             if self._stream:
                 os.fsync(self._stream.fileno())
             if self._board:
@@ -98,7 +91,7 @@ class JobLog:
         if checksum is not None and self.checksum != checksum:
             raise JobError(f"{self.path} must hold every row up to step {step}, got others or too few; {REMEDY}")
         partial = self.path.with_name(f".{self.path.name}.partial")
-        with self._faults_in_plain_words():
+        with plain_faults(self.path):
             partial.write_text("".join(map(str, lines)), encoding="utf-8")
             partial.replace(self.path)
 
@@ -113,6 +106,15 @@ class JobLog:
         if self._stream:
             self._stream.close()
             self._stream = None
+
+
+@contextmanager
+def plain_faults(path: Path) -> Iterator[None]:
+    """Say in one line what the disk did not do."""
+    try:
+        yield
+    except OSError as fault:
+        raise JobError(f"{path} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:

@@ -56,16 +56,12 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
     except (OSError, SafetensorError, DataError) as fault:
         shutil.rmtree(partial, ignore_errors=True)
         raise JobError(f"{target} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
-    _tidy(folder, target, keep)
-    return target
-
-
-def _tidy(folder: Path, newest: Path, keep: int) -> None:
-    """Remove checkpoints that are old, those that claim to be newer, and what a killed run had half written."""
     checkpoints = _checkpoints(folder)
-    position = checkpoints.index(newest)
+    position = checkpoints.index(target)
+    # Those that are old, those that claim to be newer, and what a killed run had half written.
     for path in (*checkpoints[:position], *checkpoints[position + keep :], *folder.glob(".partial-*")):
         shutil.rmtree(path, ignore_errors=True)
+    return target
 
 
 def drop_older(folder: Path) -> None:
