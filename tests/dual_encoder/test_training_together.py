@@ -1,4 +1,7 @@
-"""Two processes train as one does on the whole batch."""
+"""Two processes train as one does on the whole batch.
+
+python -m tests.dual_encoder.test_training_together FOLDER starts them, as torchrun does.
+"""
 
 import subprocess
 import sys
@@ -10,16 +13,63 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from adiabat.config.shared import EncoderSection
 from adiabat.core.checksums import CHECKED
+from adiabat.core.progress import Watch
+from adiabat.dual_encoder.train import train as run_training
 from adiabat.models.loading import load
 from tests.commands import one_thread
-from tests.dual_encoder.problem import from_memory, write_problem
-from tests.dual_encoder.together import JOBS, run_all
+from tests.dual_encoder.problem import Problem, from_memory, job_settings, write_problem
 from tests.jobs import log_of
+from tests.pages import without_pages
 
 ROOT = Path(__file__).resolve().parents[2]
+
+JOBS: dict[str, dict[str, Any]] = {
+    "shared negatives": {"train": {"loss": {"kind": "samtone", "same_tower": "both", "guide": "self", "temperature": "learned"}}},
+    "own negatives": {
+        "train": {"loss": {"negatives_shared": False, "negatives_per_query": 2, "guide": "other"}, "keep": "best"},
+        "towers": {"kind": "shared_projection", "projection_width": 8},
+        "memory": {"cached": True, "chunk_tokens": 60, "loss_tile": 2},
+    },
+    "triplets against frozen documents": {
+        "train": {"loss": {"kind": "triplet", "margin": 0.3, "negatives_per_query": 2}},
+        "towers": {"kind": "asymmetric", "frozen": "document"},
+    },
+    "windows of a stream": {
+        "data": {"stream": {"shard_size": 12}, "validation": "pairs.jsonl"},
+        "towers": {"kind": "asymmetric", "frozen": "document"},
+    },
+}
+
+
+def run_all(folder: Path, out: Path) -> list[str]:
+    """Every job, without dropout, which each process draws for itself; returns what was said.
+
+    By SGD: AdamW would move weights by the sign of gradients that are nothing but rounding, such as those of attention's key biases.
+    """
+    without_pages(pytest.MonkeyPatch())
+    said: list[str] = []
+    for name, tables in JOBS.items():
+        train = {**tables.get("train", {}), "optimizer": "sgd", "learning_rate": 0.05, "dropout": False, "steps": 6, "validate_every": 3}
+        data = {key: str(folder / value) if key == "validation" else value for key, value in tables.get("data", {}).items()}
+        settings = job_settings(Problem(folder), out / name, **{**tables, "data": data, "train": train})
+        run_training(from_memory, settings, watch=Watch(note=said.append))
+    return said
+
+
+def work(folder: Path) -> int:
+    """All jobs, in one of the processes; returns how much it said."""
+    torch.set_num_threads(1)
+    return len(run_all(folder, folder / "two"))
+
+
+def main() -> None:
+    """Start the processes; what they import is imported once."""
+    config = LaunchConfig(1, 1, 2, run_id="test", rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0", start_method="fork", max_restarts=0)
+    print(elastic_launch(config, work)(Path(sys.argv[1])))
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same jobs by one process and by two."""
     here = tmp_path_factory.mktemp("together")
     write_problem(here)
-    command = [sys.executable, "-m", "tests.dual_encoder.together", str(here)]
+    command = [sys.executable, "-m", "tests.dual_encoder.test_training_together", str(here)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     with one_thread():
         said = run_all(here, here / "one")
@@ -65,3 +115,7 @@ def test_one_process_alone_writes(folder: Path, name: str) -> None:
     # Each process keeps what it embedded by a tower that does not change; which checksums were compared is remembered a moment later.
     own = ("-1.f32", "-1.npy", CHECKED)
     assert [path for path in two if not path.endswith(own)] == [path for path in one if not path.endswith(own)]
+
+
+if __name__ == "__main__":
+    main()
