@@ -2,13 +2,14 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from adiabat.core.errors import JobError, MissingDependencyError
-from adiabat.runs import run_log as log_module
 from adiabat.runs.run_log import JobLog, read_log
 
 
@@ -120,14 +121,14 @@ def test_tensorboard_gets_the_same_numbers_and_forgets_what_is_written_again(log
     class Board:
         """Stands in for TensorBoard's writer."""
 
-        def __init__(self, folder: Path, kept_step: int) -> None:
-            calls.append(("open", kept_step))
+        def __init__(self, folder: str, purge_step: int) -> None:
+            calls.append(("open", purge_step))
 
         def __getattr__(self, name: str) -> Any:
             return lambda *arguments: calls.append((name, *arguments))
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(log_module, "_summary_writer", Board)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Board))
     log = JobLog(log.path, tensorboard=log.path.parent / "board")
     log.truncate(step=20)
     add(log, 25)
@@ -135,4 +136,4 @@ def test_tensorboard_gets_the_same_numbers_and_forgets_what_is_written_again(log
     log.flush()
     log.close()
     scalars = [("add_scalar", "loss", 0.04, 25), ("add_scalar", "validation_loss", 0.5, 30), ("add_scalar", "validation_errors", 4, 30)]
-    assert calls == [("open", 20), *scalars, ("flush",), ("close",)]
+    assert calls == [("open", 21), *scalars, ("flush",), ("close",)]
