@@ -16,6 +16,8 @@ from mteb.abstasks.clustering_legacy import AbsTaskClusteringLegacy
 from mteb.abstasks.task_metadata import TaskMetadata
 
 WORDS = ("bread", "river", "engine", "violin", "glacier", "ledger", "pepper", "harbour", "orbit", "quilt", "saddle", "thunder")
+UNSTATED = ("reference", "date", "domains", "task_subtypes", "license", "annotations_creators", "dialect", "sample_creation")
+UNSTATED += ("bibtex_citation",)
 ONE_LANGUAGE = {"default": ["eng-Latn"]}
 
 
@@ -29,15 +31,7 @@ def about(name: str, kind: str, score: str, languages: Mapping[str, list[str]] =
         eval_splits=["test"],
         eval_langs=languages if languages is not ONE_LANGUAGE else ["eng-Latn"],
         main_score=score,
-        reference=None,
-        date=None,
-        domains=None,
-        task_subtypes=None,
-        license=None,
-        annotations_creators=None,
-        dialect=None,
-        sample_creation=None,
-        bibtex_citation=None,
+        **dict.fromkeys(UNSTATED),  # type: ignore[arg-type]
     )
 
 

@@ -84,14 +84,6 @@ def test_the_median_of_pairs_is_that_of_pairs_written_as_often_as_they_count() -
         assert statistic(own[None])[0] == pytest.approx(wanted, nan_ok=True)
 
 
-@pytest.mark.parametrize("statistic", [spaces.uniformity_of, spaces.mean_cosine_of])
-def test_turning_the_axes_changes_nothing(statistic: object) -> None:
-    vectors, counts = unit(20), drawn(20)
-    assert callable(statistic)
-    assert statistic(turned(vectors))(counts) == pytest.approx(statistic(vectors)(counts))
-    assert spaces.spectrum_of(turned(vectors)) == pytest.approx(spaces.spectrum_of(vectors))
-
-
 @pytest.mark.parametrize(("count", "width"), [(30, 6), (6, 30)])
 def test_the_spectrum_is_that_of_the_covariance(count: int, width: int) -> None:
     vectors = unit(count, width)
@@ -184,11 +176,6 @@ def test_towers_that_give_one_vector_each_are_told_apart_and_one_vector_for_both
     one, other = (np.repeat(unit(1, seed=seed), 200, axis=0) for seed in (0, 1))
     assert area(one, other) == 1.0
     assert area(one, one) == 0.5
-
-
-def test_turning_the_axes_does_not_change_the_area() -> None:
-    queries, documents = unit(200, 16, seed=1, shift=1.0), unit(200, 16, seed=2)
-    assert area(turned(queries), turned(documents)) == pytest.approx(area(queries, documents), abs=1e-4)
 
 
 def test_the_area_is_the_mean_of_scikit_learns_over_equal_folds() -> None:

@@ -10,7 +10,6 @@ from scipy import stats
 from adiabat.evaluation.language_grid_measures import measure_grid
 from adiabat.results.evaluation_result import Change
 from adiabat.stats.paired import changes_over_runs, paired_changes
-from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.samples import CORRELATION, SHARE, Sample
 from tests.stats.test_paired import change, sample
 
@@ -69,12 +68,6 @@ def test_a_correlation_that_was_negative_has_no_improvement():
     (found,) = paired_changes([after], [before], seed=0, resamples=300)
     assert found.before < -0.9
     assert (found.verdict, found.improvement, found.improvement_interval) == ("better", None, None)
-
-
-@pytest.mark.parametrize("before", [0.0, -0.2])
-def test_there_are_no_per_cent_of_nothing_or_less(before):
-    assert improvement(before, 0.5, lower_is_better=False) is None
-    assert improvement(0.2, 0.5, lower_is_better=True) == pytest.approx(-150)
 
 
 def test_a_correlation_that_may_be_negative_has_no_end_to_its_improvement():

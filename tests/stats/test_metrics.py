@@ -76,7 +76,8 @@ def test_improvement_is_positive_where_the_measure_got_better():
     assert improvement(0.4, 0.3, lower_is_better=True) == pytest.approx(25.0)
     assert improvement(0.4, 0.5, lower_is_better=False) == pytest.approx(25.0)
     assert improvement(0.4, 0.5, lower_is_better=True) == pytest.approx(-25.0)
-    assert improvement(0.0, 0.5, lower_is_better=True) is None
+    assert improvement(0.2, 0.5, lower_is_better=True) == pytest.approx(-150)
+    assert [improvement(before, 0.5, lower_is_better=lower) for before in (0.0, -0.2) for lower in (True, False)] == [None] * 4
 
 
 def test_pessimistic_run_puts_the_less_relevant_first_on_ties():

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 
@@ -249,14 +249,8 @@ class CorpusStores:
             # The name of the folder identifies the content, and a finished store never changes.
             return Store.open(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        label = f"{model.name}: embedding {corpus.name}"
-
-        def on_progress(embedded: int, total: int) -> None:
-            self.watch.progress(label, embedded, total)
-
-        def documents() -> Iterator[Document]:
-            return _known(model, corpus, note=self.watch.note)
-
+        documents = partial(_known, model, corpus, note=self.watch.note)
+        on_progress = partial(self.watch.progress, f"{model.name}: embedding {corpus.name}")
         with without_skip_warnings():
             return build_store(model, documents, path, on_progress=on_progress, source=corpus.name, encoder_name=model.name).store
 
@@ -295,7 +289,7 @@ class CorpusStores:
         key = (corpus.sha256, Path(store.path))
         if key not in self.matching:
             with without_skip_warnings():
-                self.matching[key] = _holds(store, _known(model, corpus, note=lambda note: None))
+                self.matching[key] = _same_documents(store, _known(model, corpus, note=lambda note: None))
         return self.matching[key]
 
 
@@ -310,7 +304,7 @@ def _known(model: DualEncoder, corpus: TaskCorpus, *, note: Callable[[str], None
     return known_documents(model.document, corpus.documents(), blank=blank, source=corpus.name, note=note, setting="tasks.blank")
 
 
-def _holds(store: Store, documents: Iterator[Document]) -> bool:
+def _same_documents(store: Store, documents: Iterator[Document]) -> bool:
     count = 0
     while block := list(islice(documents, BLOCK_DOCUMENTS)):
         count += len(block)

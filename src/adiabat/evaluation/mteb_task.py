@@ -7,6 +7,7 @@ import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from jaxtyping import Float32
 from adiabat.core.errors import ConfigError, DataError, MissingDependencyError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.records import Side
-from adiabat.evaluation.mteb_units import Subset, UnitScores, unit_scores
+from adiabat.evaluation.mteb_units import Subset, scored, unit_scores
 from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import Sample, TaskScores
 from adiabat.store.text_vectors import embed_texts
@@ -233,24 +234,15 @@ def _require_numbers(subsets: Sequence[Subset]) -> None:
 
 def _scores(subsets: Sequence[Subset], name: str, notes: Sequence[str]) -> TaskScores:
     measure = subsets[0].measure
-    units = unit_scores(subsets)
-    if units is None:
+    scores = unit_scores(subsets)
+    if scores is None:
         sample = Sample(measure, np.array([subset.score for subset in subsets], dtype=np.float64))
-        units = UnitScores("data set", [f"{subset.subset}/{subset.split}" for subset in subsets], sample)
+        scores = scored("data set", [f"{subset.subset}/{subset.split}" for subset in subsets], sample)
         single = "its one data set is the only unit, too few for a test"
         counted = single if len(subsets) == 1 else f"its {len(subsets):,} data sets are the units"
         notes = [*notes, f"mteb keeps no scores of single texts that make up its {measure}: {counted}"]
-    return TaskScores(
-        task=name,
-        kind="mteb",
-        unit=units.unit,
-        units=units.ids,
-        samples=[units.sample],
-        texts=units.texts,
-        documents=units.documents,
-        facts={f"mteb's {measure}": float(np.mean([subset.score for subset in subsets]))},
-        notes=tuple(notes),
-    )
+    facts = {f"mteb's {measure}": float(np.mean([subset.score for subset in subsets]))}
+    return replace(scores, task=name, facts=facts, notes=tuple(notes))
 
 
 def _notes(mteb: Any, task: Any) -> list[str]:

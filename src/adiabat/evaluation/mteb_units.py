@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.stats.ranking_measures import ranking_measures
-from adiabat.stats.samples import CORRELATION, SHARE, Sample
+from adiabat.stats.samples import CORRELATION, SHARE, Sample, TaskScores
 from adiabat.stats.statistics import value_of
 
 AGREEMENT = 2e-5
@@ -63,33 +63,22 @@ class Subset:
         return data[self.split] if self.subset == "default" and "default" not in data else data[self.subset][self.split]
 
 
-@dataclass(frozen=True, slots=True)
-class UnitScores:
-    """Scores of every unit of a task; `texts` are empty where a unit is no text, and `documents` is 0 without a corpus."""
-
-    unit: str
-    ids: Sequence[str]
-    sample: Sample
-    texts: Sequence[str] = ()
-    documents: int = 0
-
-
-def unit_scores(subsets: Sequence[Subset]) -> UnitScores | None:
+def unit_scores(subsets: Sequence[Subset]) -> TaskScores | None:
     """Scores of every unit, the data sets of a task one after the other, as groups.
 
     None where mteb stores too little, or the units do not reproduce its score.
     """
     scores = [_units_of(subset) for subset in subsets]
     pairs = zip(subsets, scores, strict=True)
-    agreeing = [units for subset, units in pairs if units and abs(value_of(units.sample)[0] - subset.score) <= AGREEMENT]
+    agreeing = [each for subset, each in pairs if each and abs(value_of(each.samples[0])[0] - subset.score) <= AGREEMENT]
     if len(agreeing) < len(subsets):
         return None
     return agreeing[0] if len(subsets) == 1 else _joined(subsets, agreeing)
 
 
-def _joined(subsets: Sequence[Subset], scores: Sequence[UnitScores]) -> UnitScores:
-    groups = np.repeat(np.arange(len(scores)), [len(units.ids) for units in scores])
-    samples = [units.sample for units in scores]
+def _joined(subsets: Sequence[Subset], scores: Sequence[TaskScores]) -> TaskScores:
+    groups = np.repeat(np.arange(len(scores)), [len(each.units) for each in scores])
+    samples = [each.samples[0] for each in scores]
     references = [sample.reference for sample in samples if sample.reference is not None]
     sample = replace(
         samples[0],
@@ -97,12 +86,17 @@ def _joined(subsets: Sequence[Subset], scores: Sequence[UnitScores]) -> UnitScor
         reference=np.concatenate(references) if references else None,
         groups=groups,
     )
-    ids = [f"{subset.subset}/{subset.split}/{unit}" for subset, units in zip(subsets, scores, strict=True) for unit in units.ids]
-    texts = [text for units in scores for text in units.texts]
-    return UnitScores(scores[0].unit, ids, sample, texts, max(units.documents for units in scores))
+    ids = [f"{subset.subset}/{subset.split}/{unit}" for subset, each in zip(subsets, scores, strict=True) for unit in each.units]
+    texts = [text for each in scores for text in each.texts]
+    return scored(scores[0].unit, ids, sample, texts, max(each.documents for each in scores))
 
 
-def _units_of(subset: Subset) -> UnitScores | None:
+def scored(unit: str, ids: Sequence[str], sample: Sample, texts: Sequence[str] = (), documents: int = 0) -> TaskScores:
+    """Scores of units without the name of their task."""
+    return TaskScores("", "mteb", unit, ids, [sample], texts, documents)
+
+
+def _units_of(subset: Subset) -> TaskScores | None:
     """Units by the kind of task; mteb stores too little of some kinds."""
     from mteb import abstasks
     from mteb.abstasks.clustering_legacy import AbsTaskClusteringLegacy
@@ -119,7 +113,7 @@ def _units_of(subset: Subset) -> UnitScores | None:
     return None if read is None or subset.predicted is None else read(subset)
 
 
-def _queries(subset: Subset) -> UnitScores | None:
+def _queries(subset: Subset) -> TaskScores | None:
     """Retrieval and reranking: the value of each query."""
     match = RANK_MEASURE.fullmatch(subset.measure)
     if match is None:
@@ -131,7 +125,7 @@ def _queries(subset: Subset) -> UnitScores | None:
     values = ranking_measures(run, qrels, [measure])[measure]
     text_of = dict(zip(data["queries"]["id"], data["queries"]["text"], strict=True))
     texts = [str(text_of[query]) for query in qrels]
-    return UnitScores("query", list(qrels), Sample(measure, values, subset.similarity, bounds=SHARE), texts, len(data["corpus"]))
+    return scored("query", list(qrels), Sample(measure, values, subset.similarity, bounds=SHARE), texts, len(data["corpus"]))
 
 
 def _mteb_ranking(task: Any, query: str, scores: Mapping[str, float]) -> dict[str, float]:
@@ -143,7 +137,7 @@ def _mteb_ranking(task: Any, query: str, scores: Mapping[str, float]) -> dict[st
     return {doc_id: float(position) for position, doc_id in enumerate(order)}
 
 
-def _graded_pairs(subset: Subset) -> UnitScores | None:
+def _graded_pairs(subset: Subset) -> TaskScores | None:
     """STS: Spearman correlation of the model's similarities with people's scores."""
     by = subset.measure.removesuffix("spearman").removesuffix("_") or "similarity"
     if not subset.measure.endswith("spearman") or by not in SCORES:
@@ -152,10 +146,10 @@ def _graded_pairs(subset: Subset) -> UnitScores | None:
     # mteb stores negated distances for STS.
     values, reference = np.asarray(subset.predicted[key], dtype=np.float64), np.asarray(subset.data["score"], dtype=np.float64)
     sample = Sample("Spearman", values, similarity or subset.similarity, reference, "spearman", bounds=CORRELATION)
-    return UnitScores("pair", _numbers(len(values)), sample, _pairs(subset.data, *subset.task.column_names))
+    return scored("pair", _numbers(len(values)), sample, _pairs(subset.data, *subset.task.column_names))
 
 
-def _labelled_pairs(subset: Subset) -> UnitScores | None:
+def _labelled_pairs(subset: Subset) -> TaskScores | None:
     """Pair classification: average precision by one similarity, or by the best of all."""
     by = subset.measure.removesuffix("_ap")
     data = subset.data[0] if len(subset.data) == 1 else subset.data
@@ -166,7 +160,7 @@ def _labelled_pairs(subset: Subset) -> UnitScores | None:
     # The best similarity may differ between models, so it must not be part of the key.
     samples["max"] = replace(max(samples.values(), key=lambda sample: value_of(sample)[0]), similarity="best of all")
     texts = _pairs(data, subset.task.input1_column_name, subset.task.input2_column_name)
-    return UnitScores("pair", _numbers(len(labels)), samples[by], texts)
+    return scored("pair", _numbers(len(labels)), samples[by], texts)
 
 
 def _average_precision(subset: Subset, by: str, labels: Float[np.ndarray, " n"]) -> Sample:
@@ -175,7 +169,7 @@ def _average_precision(subset: Subset, by: str, labels: Float[np.ndarray, " n"])
     return Sample("average precision", values, similarity or subset.similarity, labels, "average precision", bounds=SHARE)
 
 
-def _labelled_texts(subset: Subset) -> UnitScores | None:
+def _labelled_texts(subset: Subset) -> TaskScores | None:
     """Classification: share of mteb's experiments, each trained on its own draw, that predict a text's label."""
     task, data = subset.task, subset.data
     if subset.measure != "accuracy" or task.is_cross_validation:
@@ -183,10 +177,10 @@ def _labelled_texts(subset: Subset) -> UnitScores | None:
     labels = np.asarray(data[task.label_column_name])
     values = np.mean([np.asarray(predicted) == labels for predicted in subset.predicted], axis=0)
     texts = [str(text) for text in data[task.input_column_name]] if isinstance(task.input_column_name, str) else ()
-    return UnitScores("text", _numbers(len(labels)), Sample("accuracy", values, bounds=SHARE), texts)
+    return scored("text", _numbers(len(labels)), Sample("accuracy", values, bounds=SHARE), texts)
 
 
-def _sentences(subset: Subset) -> UnitScores | None:
+def _sentences(subset: Subset) -> TaskScores | None:
     """Bitext mining: whether each sentence found its translation, or the F1 of its translation as a class.
 
     That F1 is ``2 TP / (2 TP + FP + FN)``: TP whether the sentence found it, FN whether not, FP how many others took it for theirs.
@@ -199,15 +193,15 @@ def _sentences(subset: Subset) -> UnitScores | None:
         values *= 2 / (1 + np.bincount(chosen, minlength=len(chosen)))
     texts = _pairs(subset.data, *next(iter(subset.predicted)).split("-"))
     sample = Sample(subset.measure.replace("f1", "F1"), values, subset.similarity, bounds=SHARE)
-    return UnitScores("sentence", _numbers(len(chosen)), sample, texts)
+    return scored("sentence", _numbers(len(chosen)), sample, texts)
 
 
-def _sets(subset: Subset) -> UnitScores | None:
+def _sets(subset: Subset) -> TaskScores | None:
     """Clustering of several sets of texts: the V-measure of each."""
     if subset.measure != "v_measure" or not isinstance(subset.scores.get("v_measures"), list):
         return None
     values = np.asarray(subset.scores["v_measures"], dtype=np.float64)
-    return UnitScores("set", _numbers(len(values)), Sample("V-measure", values, bounds=SHARE))
+    return scored("set", _numbers(len(values)), Sample("V-measure", values, bounds=SHARE))
 
 
 def _numbers(count: int) -> list[str]:

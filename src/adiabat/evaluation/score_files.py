@@ -38,6 +38,10 @@ SCORES = "scores"
 TRAINED = ("query trained on", "relevant documents", "relevant documents trained on")
 """Columns of `TrainingOverlap`."""
 
+SAMPLE_FIELDS = ("measure", "similarity", "statistic", "proportion", "lower_is_better", "bounds", "pseudo_values")
+GRID_FIELDS = ("comparison", "similarity", "rows", "columns", "lower_is_better", "total")
+"""Fields that the metadata holds as they are."""
+
 LONGEST_NAME = 150
 """Maximum bytes of the name of a folder or file."""
 
@@ -235,16 +239,10 @@ def _lists(cells: GridSample) -> pa.Array:
 
 
 def _described(scores: TaskScores) -> dict[str, Any]:
-    samples = [
-        {"measure": measure.measure, "similarity": measure.similarity, "statistic": measure.statistic, "proportion": measure.proportion}
-        | {"lower_is_better": measure.lower_is_better, "bounds": measure.bounds, "pseudo_values": measure.pseudo_values}
-        for measure in scores.samples
-    ]
+    samples = [{name: getattr(sample, name) for name in SAMPLE_FIELDS} for sample in scores.samples]
     cells = [
-        {"comparison": measure.comparison, "similarity": measure.similarity, "rows": measure.rows, "columns": measure.columns}
-        | {"lower_is_better": measure.lower_is_better, "total": measure.total}
-        | {"errors": None if measure.errors is None else measure.errors.tolist()}
-        for measure in scores.grids
+        {name: getattr(grid, name) for name in GRID_FIELDS} | {"errors": None if grid.errors is None else grid.errors.tolist()}
+        for grid in scores.grids
     ]
     plain = {"task": scores.task, "kind": scores.kind, "unit": scores.unit, "units": len(scores.units), "documents": scores.documents}
     if scores.trained is not None:
