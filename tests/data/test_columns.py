@@ -1,7 +1,7 @@
 import csv
-import json
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,9 @@ from adiabat.data.records import ExampleSet
 from adiabat.data.table_headers import COLUMN_ALIASES
 from adiabat.data.table_rows import Row, RowError
 from adiabat.dual_encoder.pair_data import read_pairs
+from tests.data.files import refusal, write
+
+fault = partial(refusal, read_examples)
 
 ALL = ("grid", "examples", "corpus")
 
@@ -137,11 +140,6 @@ def test_a_mapping_of_other_names_is_refused(mapping, message):
 Listed = list[tuple[str, tuple[str, ...], tuple[str, ...]]]
 
 
-def jsonl(path: Path, *rows: object) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 def table(path: Path, *rows: Sequence[object]) -> Path:
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(rows)
@@ -158,12 +156,6 @@ def listed(source: Path, *, columns: Mapping[str, str] | None = None) -> tuple[L
     return [(one.query, one.positives, one.negatives) for one in found.examples], sentences
 
 
-def fault(source: Path, *, columns: Mapping[str, str] | None = None) -> str:
-    with pytest.raises(DataError) as caught:
-        read_examples(source, columns=columns)
-    return str(caught.value)
-
-
 LABELLED = (
     {"query": "a", "passage": "a 1", "label": 1},
     {"query": "a", "passage": "a 2", "label": 0},
@@ -176,13 +168,13 @@ SAID = '"label" is a label: documents with 0 are negatives, in 3 rows'
 
 
 def test_rows_with_label_0_are_negatives_of_their_query(tmp_path: Path) -> None:
-    found, said = listed(jsonl(tmp_path / "t.jsonl", *LABELLED))
+    found, said = listed(write(tmp_path / "t.jsonl", *LABELLED))
     assert found == [("a", ("a 1", "a 3"), ("a 2",)), ("b", ("b 2",), ("b 1",))]
     assert said == ["1 of 3 queries have no row with label 1 and are left out", SAID]
 
 
 def test_training_takes_labels_as_measuring_does(tmp_path: Path) -> None:
-    source = jsonl(tmp_path / "t.jsonl", *LABELLED, *({"query": f"q{n}", "passage": f"d {n}", "label": 1} for n in range(20)))
+    source = write(tmp_path / "t.jsonl", *LABELLED, *({"query": f"q{n}", "passage": f"d {n}", "label": 1} for n in range(20)))
     pairs, validation = read_pairs(str(source), TrainDataSection(validation_fraction=0.2))
     documents = list(pairs.texts.documents)
     asked = {"a": {"a 1", "a 3"}, "b": {"b 2"}} | {f"q{n}": {f"d {n}"} for n in range(20)}
@@ -195,22 +187,22 @@ def test_training_takes_labels_as_measuring_does(tmp_path: Path) -> None:
 
 
 def test_a_stream_takes_labels_too(tmp_path: Path) -> None:
-    tape = ExampleReader(str(jsonl(tmp_path / "t.jsonl", *LABELLED)))
+    tape = ExampleReader(str(write(tmp_path / "t.jsonl", *LABELLED)))
     found = [(one.query, one.positives, one.negatives) for one in tape.read(SourcePosition(), 3)]
     assert found == [("a", ("a 1",), ()), ("a", (), ("a 2",)), ("b", (), ("b 1",))]
     assert tape.remarks() == ['t: "label" is a label: documents with 0 are negatives, in 2 rows']
 
 
 def test_a_list_of_labels_goes_with_a_list_of_documents(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "t.jsonl", {"query": "a", "positives": ["x", "y", "z"], "labels": [0, 1, 0]})
+    path = write(tmp_path / "t.jsonl", {"query": "a", "positives": ["x", "y", "z"], "labels": [0, 1, 0]})
     assert listed(path)[0] == [("a", ("y",), ("x", "z"))]
-    short = jsonl(tmp_path / "s.jsonl", {"query": "a", "positives": ["x", "y"], "labels": [0]})
+    short = write(tmp_path / "s.jsonl", {"query": "a", "positives": ["x", "y"], "labels": [0]})
     assert f'{short}:1: "labels" must hold a label for each of 2 documents, got 1; ' in fault(short)
 
 
 @pytest.mark.parametrize(("value", "shown"), [(0.7, "0.7"), (3, "3"), (-1, "-1"), ("maybe", "'maybe'"), (None, "none"), ("", "''")])
 def test_graded_labels_are_refused_with_what_to_do(tmp_path: Path, value: object, shown: str) -> None:
-    path = jsonl(tmp_path / "t.jsonl", {"query": "a", "passage": "x", "score": value})
+    path = write(tmp_path / "t.jsonl", {"query": "a", "passage": "x", "score": value})
     assert fault(path) == (
         f'{path}:1: "score" must be 0 or 1, whether the document answers the query, got {shown}; write 1 where the document answers the '
         "query and 0 where it does not, or set data.columns.label = '' to take every row for an answer"
@@ -220,14 +212,14 @@ def test_graded_labels_are_refused_with_what_to_do(tmp_path: Path, value: object
 
 
 def test_labels_that_are_0_throughout_are_refused(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "t.jsonl", {"query": "a", "passage": "x", "label": 0}, {"query": "b", "passage": "y", "label": 0})
+    path = write(tmp_path / "t.jsonl", {"query": "a", "passage": "x", "label": 0}, {"query": "b", "passage": "y", "label": 0})
     assert fault(path) == f"{path} must have a row with label 1, got label 0 in all 2; check what the labels mean"
 
 
 def test_a_score_beside_negatives_is_no_label_unless_it_is_named(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "t.jsonl", {"query": "a", "positive": "x", "negative": "y", "score": 0})
+    path = write(tmp_path / "t.jsonl", {"query": "a", "positive": "x", "negative": "y", "score": 0})
     assert listed(path) == ([("a", ("x",), ("y",))], ['columns that are not read: "score"'])
-    other = jsonl(tmp_path / "o.jsonl", {"query": "a", "positive": "x", "negative": "y", "good": 1})
+    other = write(tmp_path / "o.jsonl", {"query": "a", "positive": "x", "negative": "y", "good": 1})
     assert listed(other, columns={"label": "good"}) == ([("a", ("x",), ("y",))], [])
 
 
@@ -245,13 +237,13 @@ def test_a_score_beside_negatives_is_no_label_unless_it_is_named(tmp_path: Path)
     ],
 )
 def test_columns_that_people_write_are_read(tmp_path: Path, names: Sequence[str], positives: str, negatives: str) -> None:
-    path = jsonl(tmp_path / "t.jsonl", {"query": "a", **dict(zip(names, "xyz", strict=False))})
+    path = write(tmp_path / "t.jsonl", {"query": "a", **dict(zip(names, "xyz", strict=False))})
     assert listed(path) == ([("a", tuple(positives), tuple(negatives))], [])
 
 
 def test_columns_that_are_not_read_are_named_once_with_the_nearest_known_name(tmp_path: Path) -> None:
     rows = [{"query": "a", "positive": "x", "negs": "y", "url": "u"}, {"query": "b", "positive": "x", "negs": "y", "Topics": "u"}]
-    path = jsonl(tmp_path / "t.jsonl", *rows)
+    path = write(tmp_path / "t.jsonl", *rows)
     told = 'columns that are not read: "negs" (nearest known name: "neg"), "url", "Topics" (nearest known name: "topic")'
     assert listed(path)[1] == [told]
     stream = stream_examples(path)
@@ -260,20 +252,20 @@ def test_columns_that_are_not_read_are_named_once_with_the_nearest_known_name(tm
 
 
 def test_many_columns_are_named_in_a_short_line(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "t.jsonl", {"query": "a", "positive": "x", **{f"u{'v' * n}": 0 for n in range(5_000)}})
+    path = write(tmp_path / "t.jsonl", {"query": "a", "positive": "x", **{f"u{'v' * n}": 0 for n in range(5_000)}})
     (said,) = listed(path)[1]
     assert said.endswith(" and 992 or more")
     assert len(said) < 500
 
 
 def test_every_reader_names_what_it_does_not_read(tmp_path: Path) -> None:
-    corpus = jsonl(tmp_path / "c.jsonl", {"_id": "1", "text": "x", "Title": "y", "metadata": {}})
+    corpus = write(tmp_path / "c.jsonl", {"_id": "1", "text": "x", "Title": "y", "metadata": {}})
     with pytest.warns(UserWarning, match=r'c.jsonl: columns that are not read: "Title" \(nearest known name: "title"\)$'):
         assert [one.text for one in read_corpus(corpus)] == ["x"]
-    labelled = jsonl(tmp_path / "l.jsonl", {"text": "x", "label": "y", "genre": "z"})
+    labelled = write(tmp_path / "l.jsonl", {"text": "x", "label": "y", "genre": "z"})
     with pytest.warns(UserWarning, match=r'l.jsonl: columns that are not read: "genre"$'):
         read_labelled_texts(labelled)
-    parallel = jsonl(tmp_path / "p.jsonl", {"en": "x", "de": "y", "source": "z"})
+    parallel = write(tmp_path / "p.jsonl", {"en": "x", "de": "y", "source": "z"})
     with pytest.warns(UserWarning, match=r'p.jsonl: columns that are not read: "source"$'):
         assert len(list(read_parallel(ParallelSource(str(parallel))))) == 1
 
@@ -281,14 +273,14 @@ def test_every_reader_names_what_it_does_not_read(tmp_path: Path) -> None:
 def test_lists_that_went_through_csv_are_the_lists_of_the_same_json(tmp_path: Path) -> None:
     rows = [("a", ["x, 'y'", 'z "q"'], ["u"]), ("b", ["v"], [])]
     cells = table(tmp_path / "c.csv", ("query", "positive", "negative"), *rows)
-    objects = jsonl(tmp_path / "o.jsonl", *({"query": q, "positive": p, "negative": n} for q, p, n in rows))
+    objects = write(tmp_path / "o.jsonl", *({"query": q, "positive": p, "negative": n} for q, p, n in rows))
     found, said = listed(cells)
     assert (found, []) == listed(objects)
     assert said[0] == f'"positive" looks like a list in 2 rows (first {cells}:2) and is read as one'
 
 
 def test_a_text_that_looks_like_a_list_stays_one_where_the_format_has_lists(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "t.jsonl", {"query": "a", "positive": "['x', 'y']"})
+    path = write(tmp_path / "t.jsonl", {"query": "a", "positive": "['x', 'y']"})
     said = f'"positive" looks like a list in 1 row (first {path}:1) and is taken for one text; write a JSON list if it is one'
     assert listed(path) == ([("a", ("['x', 'y']",), ())], [said])
 

@@ -1,5 +1,4 @@
-import gzip
-import json
+from functools import partial
 from pathlib import Path
 
 import datasets
@@ -11,25 +10,14 @@ from adiabat.core.errors import ConfigError, DataError
 from adiabat.data import corpora
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Document, text_id
-
-
-def write(path: Path, *rows: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
-    if path.suffix == ".zst":
-        data = pa.Codec("zstd").compress(data, asbytes=True)
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
+from tests.data.files import refusal, write
 
 
 def pairs(source: str | Path, **options: object) -> list[tuple[str, str]]:
     return [(document.doc_id, document.text) for document in read_corpus(source, **options)]
 
 
-def fault(source: str | Path, **options: object) -> str:
-    with pytest.raises(DataError) as caught:
-        list(read_corpus(source, **options))
-    return str(caught.value)
+fault = partial(refusal, pairs)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])

@@ -1,7 +1,6 @@
 """What is held out: by the hash of the query, so that it stays the same."""
 
-import gzip
-import json
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,19 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.errors import ConfigError
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet, LanguageGridSet, invented_id
 from adiabat.data.text_hashes import held_out_queries
+from tests.data.files import refusal, write
 
-
-def write(path: Path, *rows: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
-    if path.suffix == ".zst":
-        data = pa.Codec("zstd").compress(data, asbytes=True)
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
+fault = partial(refusal, read_examples)
 
 
 def beir(folder: Path, *, ending: str = "", **splits: str) -> Path:
@@ -32,12 +25,6 @@ def beir(folder: Path, *, ending: str = "", **splits: str) -> Path:
     for split, lines in splits.items():
         (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
     return folder
-
-
-def fault(source: str | Path, **options: object) -> str:
-    with pytest.raises(DataError) as caught:
-        read_examples(source, **options)
-    return str(caught.value)
 
 
 def bare(data: ExampleSet | LanguageGridSet) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:

@@ -1,4 +1,3 @@
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,19 +16,7 @@ from adiabat.data.labelled import (
     value_counts,
 )
 from adiabat.data.table_rows import Row, RowError
-
-
-def written(folder: Path, *rows: object) -> Path:
-    path = folder / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def fault(read: Callable[..., object], source: Path, **options: object) -> str:
-    with pytest.raises(DataError) as caught:
-        read(source, **options)
-    return str(caught.value)
-
+from tests.data.files import refusal, write
 
 PAIRS = ({"set": "one", "a": "cat", "b": "dog", "score": 3}, {"set": "two", "a": "à", "b": "猫", "score": 0.5})
 MORE = ({"set": "one", "a": "cat", "b": "car", "score": 1}, {"set": "two", "a": "à", "b": "β", "score": "4.5"})
@@ -37,7 +24,7 @@ LAST = ({"set": "one", "a": "cow", "b": "hen", "score": 1}, {"set": "two", "a": 
 
 
 def test_scored_pairs_keep_their_order_texts_and_sets(tmp_path):
-    pairs = read_scored_pairs(written(tmp_path, *PAIRS, *MORE, *LAST), sets="set")
+    pairs = read_scored_pairs(write(tmp_path / "rows.jsonl", *PAIRS, *MORE, *LAST), sets="set")
     assert (list(pairs.a), list(pairs.b)) == (["cat", "à", "cat", "à", "cow", "ü"], ["dog", "猫", "car", "β", "hen", "β"])
     assert pairs.scores.tolist() == [3, 0.5, 1, 4.5, 1, 0.4]
     assert (pairs.name, list(pairs.sets), len(pairs)) == ("rows", ["one", "two"] * 3, 6)
@@ -45,25 +32,27 @@ def test_scored_pairs_keep_their_order_texts_and_sets(tmp_path):
 
 def test_other_columns_and_a_filter_are_read_and_the_name_tells_the_filter(tmp_path):
     rows = [{"s1": "x", "s2": "y", "gold": score, "lang": lang} for score, lang in ((1, "en"), (2, "en"), (3, "de"), (4, "en"))]
-    pairs = read_scored_pairs(written(tmp_path, *rows), a="s1", b="s2", score="gold", where={"lang": "en"})
+    pairs = read_scored_pairs(write(tmp_path / "rows.jsonl", *rows), a="s1", b="s2", score="gold", where={"lang": "en"})
     assert pairs.scores.tolist() == [1, 2, 4]
     assert pairs.name == "rows/en"
 
 
 def test_labels_are_compared_as_settings_write_them(tmp_path):
     rows = [{"a": "x", "b": str(i), "label": label} for i, label in enumerate((1, 0, "1", 1.0, 2, True))]
-    pairs = read_labelled_pairs(written(tmp_path, *rows))
+    pairs = read_labelled_pairs(write(tmp_path / "rows.jsonl", *rows))
     assert pairs.together.tolist() == [True, False, True, True, False, False]
-    assert read_labelled_pairs(written(tmp_path, *rows), positive="true").together.tolist() == [False] * 5 + [True]
+    assert read_labelled_pairs(write(tmp_path / "rows.jsonl", *rows), positive="true").together.tolist() == [False] * 5 + [True]
 
 
 def test_labelled_texts_have_their_labels_as_texts(tmp_path):
-    texts = read_labelled_texts(written(tmp_path, {"text": "x", "label": 3}, {"text": "y", "label": "sport"}, {"text": "x", "label": 3.0}))
+    texts = read_labelled_texts(
+        write(tmp_path / "rows.jsonl", {"text": "x", "label": 3}, {"text": "y", "label": "sport"}, {"text": "x", "label": 3.0})
+    )
     assert (list(texts.texts), list(texts.labels), texts.distinct) == (["x", "y", "x"], ["3", "sport", "3"], ["3", "sport"])
 
 
 def test_parallel_texts_remember_their_columns(tmp_path):
-    path = written(tmp_path, *({"en": f"e{i}", "x": f"x{i}", "lang": lang} for i, lang in enumerate("ddf")))
+    path = write(tmp_path / "rows.jsonl", *({"en": f"e{i}", "x": f"x{i}", "lang": lang} for i, lang in enumerate("ddf")))
     sentences = read_parallel_texts(path, a="en", b="x", where={"lang": "d"})
     assert (list(sentences.a), list(sentences.b)) == (["e0", "e1"], ["x0", "x1"])
     assert (sentences.columns, sentences.name, len(sentences)) == (("en", "x"), "rows/d", 2)
@@ -115,7 +104,7 @@ DUPLICATES = [{"a": "x", "b": "y", "dup": label} for label in (False, True, True
 def test_rows_that_no_task_can_use_are_refused(
     tmp_path: Path, read: Callable[..., object], rows: list[object], options: dict[str, str], facts: list[str]
 ) -> None:
-    message = fault(read, written(tmp_path, *rows), **options)
+    message = refusal(read, write(tmp_path / "rows.jsonl", *rows), **options)
     assert all(fact in message for fact in facts), message
 
 
@@ -142,35 +131,29 @@ def texts(source: Path, **where: str) -> list[object]:
     return selected_rows(source, {"a": "a"}, lambda row: row.values["a"], split=None, where=where)
 
 
-def filter_fault(source: Path, **where: str) -> str:
-    with pytest.raises(DataError) as caught:
-        texts(source, **where)
-    return str(caught.value)
-
-
 def test_only_rows_that_pass_the_whole_filter_come_back_in_file_order(tmp_path):
-    path = written(tmp_path, *ROWS)
+    path = write(tmp_path / "rows.jsonl", *ROWS)
     assert texts(path) == ["x", "y", "z"]
     assert texts(path, lang="en") == ["y", "z"]
     assert texts(path, lang="en", split="test") == ["z"]
 
 
 def test_a_filter_compares_numbers_and_truth_values_as_settings_write_them(tmp_path):
-    path = written(tmp_path, *ROWS)
+    path = write(tmp_path / "rows.jsonl", *ROWS)
     assert texts(path, i="1") == ["y", "z"]
     assert texts(path, seen="true") == ["z"]
     assert [plain_value(value) for value in (None, True, 3, 3.0, 0.5, "t")] == ["", "true", "3", "3", "0.5", "t"]
 
 
 def test_a_filter_that_leaves_nothing_tells_what_there_is(tmp_path):
-    path = written(tmp_path, *ROWS)
+    path = write(tmp_path / "rows.jsonl", *ROWS)
     told = 'got none of 3; "lang" is "en" (2), "de" (1)'
-    assert filter_fault(path, lang="fr") == f'{path} must have rows where "lang" is "fr", {told}'
-    assert filter_fault(path, lang="de", split="dev").endswith(
+    assert refusal(texts, path, lang="fr") == f'{path} must have rows where "lang" is "fr", {told}'
+    assert refusal(texts, path, lang="de", split="dev").endswith(
         f'"lang" is "de" and "split" is "dev", {told}; "split" is "test" (2), "dev" (1)'
     )
-    assert 'there is no column "langs", did you mean "lang"?' in filter_fault(path, langs="en")
-    assert 'there is no column "zzz", the columns are "lang", "split", "i", "a", "seen"' in filter_fault(path, zzz="en")
+    assert 'there is no column "langs", did you mean "lang"?' in refusal(texts, path, langs="en")
+    assert 'there is no column "zzz", the columns are "lang", "split", "i", "a", "seen"' in refusal(texts, path, zzz="en")
 
 
 def test_of_many_values_the_ten_most_frequent_are_named():
@@ -181,7 +164,7 @@ def test_of_many_values_the_ten_most_frequent_are_named():
 
 
 def test_columns_that_the_first_wanted_row_lacks_are_asked_for_together(tmp_path):
-    path = written(tmp_path, {"lang": "en"}, {"lang": "de", "sentence1": "x", "gold": 3})
+    path = write(tmp_path / "rows.jsonl", {"lang": "en"}, {"lang": "de", "sentence1": "x", "gold": 3})
     columns = {"a": "sentence", "score": "similarity"}
     with pytest.raises(DataError) as caught:
         selected_rows(path, columns, dict, split=None, where={"lang": "de"})
@@ -193,7 +176,7 @@ def test_columns_that_the_first_wanted_row_lacks_are_asked_for_together(tmp_path
 
 def test_faults_of_later_rows_are_told_at_once_and_other_rows_are_not_looked_at(tmp_path):
     rows = [{"lang": "en", "a": "x"}, {"lang": "en", "A": "x"}, {"lang": "de"}, 7, {"lang": "en", "a": "bad"}]
-    path = written(tmp_path, *rows)
+    path = write(tmp_path / "rows.jsonl", *rows)
 
     def parse(row: Row) -> object:
         if row.values["a"] == "bad":
@@ -211,7 +194,7 @@ def test_faults_of_later_rows_are_told_at_once_and_other_rows_are_not_looked_at(
 
 
 def test_a_table_of_faulty_lines_alone_is_told_by_its_lines(tmp_path):
-    assert "must be one JSON object" in filter_fault(written(tmp_path, 7), lang="en")
-    assert "must hold at least one row" in filter_fault(written(tmp_path), lang="en")
+    assert "must be one JSON object" in refusal(texts, write(tmp_path / "rows.jsonl", 7), lang="en")
+    assert "must hold at least one row" in refusal(texts, write(tmp_path / "rows.jsonl"), lang="en")
     # One line is at filter_fault, and no other passes the filter: the filter_fault may be why.
-    assert "rows.jsonl:1 must be one JSON object" in filter_fault(written(tmp_path, 7, {"lang": "de", "a": "x"}), lang="en")
+    assert "rows.jsonl:1 must be one JSON object" in refusal(texts, write(tmp_path / "rows.jsonl", 7, {"lang": "de", "a": "x"}), lang="en")

@@ -1,4 +1,3 @@
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +7,7 @@ import pytest
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.language_grids import QuestionGridSet, chosen_languages, read_question_grid, require_every_label, select_languages
 from adiabat.data.records import LanguageGridSet
+from tests.data.files import write
 
 
 def grid() -> LanguageGridSet:
@@ -68,13 +68,8 @@ PARAGRAPHS: Rows = [
 ]
 
 
-def write(path: Path, rows: Rows) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 def read(folder: Path, questions: Rows = QUESTIONS, paragraphs: Rows = PARAGRAPHS, *, languages: Sequence[str] = ()) -> QuestionGridSet:
-    return read_question_grid(write(folder / "q.jsonl", questions), write(folder / "p.jsonl", paragraphs), languages=languages)
+    return read_question_grid(write(folder / "q.jsonl", *questions), write(folder / "p.jsonl", *paragraphs), languages=languages)
 
 
 def changed(rows: Rows, place: int, **changes: object) -> list[dict[str, object]]:
@@ -173,7 +168,7 @@ def test_what_cannot_be_measured_is_refused(tmp_path, questions, paragraphs, mes
 
 
 def test_lines_that_are_no_rows_are_told_with_the_rest(tmp_path):
-    path = write(tmp_path / "q.jsonl", QUESTIONS)
+    path = write(tmp_path / "q.jsonl", *QUESTIONS)
     path.write_text(path.read_text(encoding="utf-8") + "nonsense\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"2 faults: .*q.jsonl:4 must be one JSON object.*; .*p.jsonl:1: a text must be there"):
-        read_question_grid(path, write(tmp_path / "p.jsonl", changed(PARAGRAPHS, 0, de=None)))
+        read_question_grid(path, write(tmp_path / "p.jsonl", *changed(PARAGRAPHS, 0, de=None)))

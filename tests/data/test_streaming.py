@@ -16,7 +16,7 @@ import pytest
 
 from adiabat.core.errors import DataError
 from adiabat.data.examples import ExampleReader, SourcePosition
-from adiabat.data.lines import Cursor, RowPosition
+from adiabat.data.lines import Cursor
 from adiabat.data.records import Example, invented_id
 from adiabat.data.table_rows import Row, read_rows
 
@@ -96,7 +96,7 @@ def test_rows_from_every_place_are_those_that_follow_it_from_the_start(tmp_path:
         cursor = Cursor()
         list(islice(read_rows(source, cursor=cursor), count))
         assert cursor.rows == count
-        again = Cursor.at(cursor.position())
+        again = cursor.position()
         assert plain_rows(source, again) == expected[count:]
         assert again.rows == COUNT
 
@@ -106,7 +106,7 @@ def test_a_place_in_a_plain_file_is_the_line_and_byte_behind_the_last_row(tmp_pa
     cursor, places = Cursor(), []
     for _ in read_rows(tmp_path / "a.jsonl", cursor=cursor):
         places.append(cursor.position())
-    assert places == [RowPosition(1, 1, 13), RowPosition(2, 3, 26), RowPosition(3, 4, 34)]
+    assert places == [Cursor(1, 1, 13), Cursor(2, 3, 26), Cursor(3, 4, 34)]
 
 
 def test_a_quoted_field_of_several_lines_counts_as_one_row_of_several_lines(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_quoted_field_of_several_lines_counts_as_one_row_of_several_lines(tmp_
     cursor = Cursor()
     rows = read_rows(tmp_path / "a.csv", cursor=cursor)
     next(rows)
-    assert cursor.position() == RowPosition(1, 4, 15 + 11 + 1 + 7)
+    assert cursor.position() == Cursor(1, 4, 15 + 11 + 1 + 7)
     assert [row.location for row in read_rows(tmp_path / "a.csv", cursor=cursor)] == [f"{tmp_path / 'a.csv'}:5"]
 
 
@@ -147,18 +147,16 @@ def test_nothing_before_the_place_is_read_of_a_plain_file(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("name", "content", "mark", "found"),
     [
-        ("a.jsonl", jsonl(ROWS[:1]), RowPosition(2, 2, 500), "62 bytes where reading resumes at byte 500"),
-        ("a.jsonl", jsonl(ROWS), RowPosition(1, 1, 30), "the middle of a line where reading resumes at byte 30"),
-        ("a.jsonl.gz", gzip.compress(jsonl(ROWS[:3]), mtime=0), RowPosition(5, 5, 500), "3 lines where reading resumes at line 6"),
-        ("a.csv", b"query,positive\na,b\n", RowPosition(3, 4, 80), "19 bytes where reading resumes at byte 80"),
+        ("a.jsonl", jsonl(ROWS[:1]), Cursor(2, 2, 500), "62 bytes where reading resumes at byte 500"),
+        ("a.jsonl", jsonl(ROWS), Cursor(1, 1, 30), "the middle of a line where reading resumes at byte 30"),
+        ("a.jsonl.gz", gzip.compress(jsonl(ROWS[:3]), mtime=0), Cursor(5, 5, 500), "3 lines where reading resumes at line 6"),
+        ("a.csv", b"query,positive\na,b\n", Cursor(3, 4, 80), "19 bytes where reading resumes at byte 80"),
     ],
 )
-def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(
-    tmp_path: Path, name: str, content: bytes, mark: RowPosition, found: str
-) -> None:
+def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(tmp_path: Path, name: str, content: bytes, mark: Cursor, found: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as fault:
-        list(read_rows(tmp_path / name, cursor=Cursor.at(mark)))
+        list(read_rows(tmp_path / name, cursor=mark.position()))
     wanted = f"{tmp_path / name} must be the file that was read before, got {found}; bring it back, or start again"
     assert str(fault.value) == wanted
 

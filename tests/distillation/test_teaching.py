@@ -89,6 +89,9 @@ def test_a_student_is_fitted_to_texts_of_ones_own() -> None:
     adiabat.distill_fit(settings=fitting(distill={"width": "none"}))
     wanted = adiabat.load("teacher").encode(SENTENCES, side="query")
     assert cosine("student", SENTENCES, wanted) < 0 < 0.98 < cosine("job", SENTENCES, wanted)
+    # A student that is to stay as it is gets no layer.
+    assert not len(adiabat.load("job").query.projections)
+    assert not list(Path("job/prepared").glob("layer-*"))
 
 
 @pytest.mark.usefixtures("here")
@@ -128,13 +131,6 @@ def test_a_student_starts_near_its_teacher_by_a_layer_and_ends_in_its_space(stud
 
 
 @pytest.mark.usefixtures("here")
-def test_a_student_that_is_to_stay_as_it_is_gets_no_layer() -> None:
-    adiabat.distill_fit(settings=fitting(distill={"width": "none"}, train={"steps": 2}))
-    assert not len(adiabat.load("job").query.projections)
-    assert not list(Path("job/prepared").glob("layer-*"))
-
-
-@pytest.mark.usefixtures("here")
 def test_a_static_student_takes_its_layer_into_its_table() -> None:
     static = checked(DistillStaticSettings, {"static": {"reduction": {"dims": 8}, "dtype": "float32"}})
     adiabat.distill_static("teacher", "static", settings=static)
@@ -150,33 +146,23 @@ def test_a_static_student_takes_its_layer_into_its_table() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_job_with_a_layer_can_be_repeated_by_its_settings() -> None:
+def test_a_job_with_a_layer_is_resumed_and_repeated_but_not_with_another_layer() -> None:
     first = adiabat.distill_fit(settings=fitting(train={"steps": 3}))
+    before = Path("job/log.jsonl").read_text()
+    # By another name of its folder.
+    adiabat.distill_fit(settings=fitting(distill={"out": str(Path("job").resolve())}, train={"steps": 3}), resume=True)
+    assert Path("job/log.jsonl").read_text() == before
     settings = read_settings(TrainSettings, Path("job/config.toml"))
-    again = adiabat.train(settings=settings.model_copy(update={"job": settings.job.model_copy(update={"out": "again"})}))
+    again, other = (settings.model_copy(update={"job": settings.job.model_copy(update={"out": out})}) for out in ("again", "other"))
+    repeated = adiabat.train(settings=again)
     assert first.training is not None
-    assert again is not None
-    assert again.training is not None
-    assert again.training.validation_loss == first.training.validation_loss
-
-
-@pytest.mark.usefixtures("here")
-def test_a_job_with_another_layer_is_not_repeated() -> None:
-    adiabat.distill_fit(settings=fitting(train={"steps": 3}))
-    settings = read_settings(TrainSettings, Path("job/config.toml"))
-    again = settings.model_copy(update={"job": settings.job.model_copy(update={"out": "again"})})
+    assert repeated is not None
+    assert repeated.training is not None
+    assert repeated.training.validation_loss == first.training.validation_loss
     layer = Path(str(settings.towers.projection_start))
     np.save(layer, np.load(layer)[::-1])
     with pytest.raises(ConfigError, match="the model differs from the one the job began with"):
-        adiabat.train(settings=again)
-
-
-@pytest.mark.usefixtures("here")
-def test_a_job_with_a_layer_goes_on_by_another_name_of_its_folder() -> None:
-    adiabat.distill_fit(settings=fitting(train={"steps": 3}))
-    before = Path("job/log.jsonl").read_text()
-    adiabat.distill_fit(settings=fitting(distill={"out": str(Path("job").resolve())}, train={"steps": 3}), resume=True)
-    assert Path("job/log.jsonl").read_text() == before
+        adiabat.train(settings=other)
 
 
 @pytest.mark.usefixtures("here")

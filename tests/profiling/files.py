@@ -1,7 +1,5 @@
 """Small files to inspect, and the plain way to count them."""
 
-import gzip
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,13 +11,6 @@ from adiabat.profiling.profile_record import Finding, Inspection
 
 NO_IDENTIFIER = ("nobody", lambda text: ("xx", 0.0))
 """An identifier that never knows."""
-
-
-def write(path: Path, *rows: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = b"".join(row if isinstance(row, bytes) else json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-    return path
 
 
 def inspected(path: Path | str, *, corpus: Path | None = None, columns: dict[str, str] | None = None, **options: int) -> Inspection:

@@ -27,7 +27,8 @@ from adiabat.profiling.pair_counters import (
     in_corpus,
 )
 from adiabat.profiling.profile_record import Groups, NamedGroup, PairCounts, SmallGroups
-from tests.profiling.files import inspected, of_kind, sentence_of, write
+from tests.data.files import write
+from tests.profiling.files import inspected, of_kind, sentence_of
 from tests.profiling.test_view import printed
 
 BOTH = frozenset(("topic", "tag"))

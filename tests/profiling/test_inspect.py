@@ -15,7 +15,8 @@ from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import Watch
 from adiabat.profiling.profile import PROGRESS_ROWS, inspect
 from adiabat.profiling.profile_record import TextCounts
-from tests.profiling.files import NO_IDENTIFIER, Letters, inspected, of_kind, sentence_of, write
+from tests.data.files import write
+from tests.profiling.files import NO_IDENTIFIER, Letters, inspected, of_kind, sentence_of
 
 
 def test_examples_of_texts_by_hand(tmp_path):

@@ -12,7 +12,8 @@ from adiabat.profiling.profile_record import Inspection
 from adiabat.profiling.profile_view import inspection_panel
 from adiabat.profiling.text_lengths import percent, share_of
 from tests.commands import Run, run_in_process
-from tests.profiling.files import Letters, inspected, write
+from tests.data.files import write
+from tests.profiling.files import Letters, inspected
 
 
 def printed(found: Inspection, width: int = 100) -> str:

@@ -1,4 +1,4 @@
-"""What goes into one step: rows in a random order that any step can be found in again; and into the batches of a validation."""
+"""Rows of each step, of one source or a mixture (Reimers 2021), in a random order that any step can be found in again."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

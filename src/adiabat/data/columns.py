@@ -16,7 +16,7 @@ from typing import TypeVar
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import cut
 from adiabat.data.table_headers import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, table_name
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, table_name, value_kind
 
 Parsed = TypeVar("Parsed")
 
@@ -144,19 +144,20 @@ class Columns:
             first = self.find(name, row) or ""
         return list(dict.fromkeys([*([first] if first else []), *more_columns(name, row.values)]))
 
-    def _label(self, row: Row) -> str | None:
-        """The column of the label of an example's documents: beside negatives, only a mapped one."""
-        if "label" in self.mapping:
-            return self.require("label", row, "examples") if self.mapping["label"] else None
-        # Beside negatives, a score is that of a teacher.
-        return None if self.find_all("negative", row) else self.find("label", row)
-
     def document_columns(self, row: Row) -> tuple[list[str], list[str], str | None]:
-        """Columns of an example's positives and negatives, and of their label; found once for all rows with the same names."""
+        """Columns of an example's positives and negatives, and of their label; found once for all rows with the same names.
+
+        Beside negatives only a mapped label is one: a score is that of a teacher.
+        """
         names = tuple(row.values)
         columns = self._document_columns.get(names)
         if columns is None:
-            columns = self.find_all("positive", row), self.find_all("negative", row), self._label(row)
+            positives, negatives = self.find_all("positive", row), self.find_all("negative", row)
+            if "label" in self.mapping:
+                label = self.require("label", row, "examples") if self.mapping["label"] else None
+            else:
+                label = None if negatives else self.find("label", row)
+            columns = positives, negatives, label
             if len(self._document_columns) < _MAX_NAMES:
                 self._document_columns[names] = columns
         return columns
@@ -165,18 +166,15 @@ class Columns:
         """Note the columns of a row that are not read in `remarks`."""
         if self._noted.issuperset(row.values):
             return
-        columns = {name: self._columns_of(name, row, layout) for name in OF_LAYOUT[layout]}
-        unknown = [alias for name, present in columns.items() if not present for alias in COLUMN_ALIASES[name]]
-        self.remarks.add_unread(row, frozenset(chain.from_iterable(columns.values())), unknown)
+        columns = {name: [self.find(name, row)] for name in OF_LAYOUT[layout]}
+        if layout == "examples":
+            positives, negatives, label = self.document_columns(row)
+            columns |= {"positive": [*positives], "negative": [*negatives], "label": [label]}
+        used = {name: frozenset(filter(None, present)) for name, present in columns.items()}
+        unknown = [alias for name, present in used.items() if not present for alias in COLUMN_ALIASES[name]]
+        self.remarks.add_unread(row, frozenset(chain.from_iterable(used.values())), unknown)
         if len(self._noted) < _MAX_NAMES:
             self._noted.update(row.values)
-
-    def _columns_of(self, name: str, row: Row, layout: Layout) -> list[str]:
-        """All columns of a row that are read as one of ours."""
-        if name in ("positive", "negative"):
-            return self.find_all(name, row)
-        column = self._label(row) if name == "label" and layout == "examples" else self.find(name, row)
-        return [] if column is None else [column]
 
     def layout(self, row: Row, *, wanted: Sequence[Layout]) -> Layout:
         """The kind of a row, by its columns; a row that is both an example and a document, by an id and a text, is a document."""
@@ -187,10 +185,13 @@ class Columns:
         for name, column in self.mapping.items():
             if column not in row.values and (name, column) != ("label", ""):
                 raise DataError(self.missing(name, row, possible[0]))
-        if {"examples", "corpus"}.issubset(possible) and _is_document(row):
+        # A row with an id and a text is a document; its text cannot be the positive of an example, as a ``passage`` can.
+        has_text = not set(COLUMN_ALIASES["text"]).difference(COLUMN_ALIASES["positive"]).isdisjoint(row.values)
+        if {"examples", "corpus"}.issubset(possible) and has_text and not set(COLUMN_ALIASES["doc_id"]).isdisjoint(row.values):
             possible.remove("examples")
         for layout in possible:
-            if self._has_layout(layout, row):
+            present = [row.values[source] for name in REQUIRED[layout] if (source := self.find(name, row)) is not None]
+            if len(present) == len(REQUIRED[layout]) and (layout != "grid" or all(isinstance(value, Mapping) for value in present)):
                 return layout
         raise DataError(self._unknown_layout(row, possible))
 
@@ -221,19 +222,6 @@ class Columns:
         if missing is None:
             return f"{row.location}: expected premise and hypothesis by language, found one text each; give objects by language"
         return self.missing(missing, row, closest)
-
-    def _has_layout(self, layout: Layout, row: Row) -> bool:
-        columns = [self.find(name, row) for name in REQUIRED[layout]]
-        present = [column for column in columns if column is not None]
-        if len(present) < len(columns):
-            return False
-        return layout != "grid" or all(isinstance(row.values[column], Mapping) for column in present)
-
-
-def _is_document(row: Row) -> bool:
-    """Whether a row has an id and a text that cannot be the positive of an example (a ``passage`` can)."""
-    texts = set(COLUMN_ALIASES["text"]).difference(COLUMN_ALIASES["positive"])
-    return not texts.isdisjoint(row.values) and not set(COLUMN_ALIASES["doc_id"]).isdisjoint(row.values)
 
 
 def parsed_rows(rows: Iterable[Row], faults: FileFaults, parse: Callable[[Row], Parsed]) -> Iterator[Parsed]:
@@ -332,20 +320,6 @@ def plain_value(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
-
-
-def value_kind(value: object) -> str:
-    """The kind of a value, in the words of a data file."""
-    if isinstance(value, bool):
-        return "true or false"
-    kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
-        (str, "a string"),
-        ((int, float), "a number"),
-        ((list, tuple), "a list"),
-        (Mapping, "an object"),
-        (type(None), "null"),
-    )
-    return next((name for kind, name in kinds if isinstance(value, kind)), type(value).__name__)
 
 
 def quoted(names: Iterable[str]) -> str:

@@ -11,14 +11,14 @@ from typing import Literal
 import numpy as np
 
 from adiabat.core.errors import ConfigError, Faults
-from adiabat.data.columns import Columns, Table, id_value, text_value, value_kind
+from adiabat.data.columns import Columns, Table, id_value, text_value
 from adiabat.data.examples import parse_example
 from adiabat.data.judgements import BEIR_COLUMNS, compressed_path
 from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.lines import HUB_PREFIX
 from adiabat.data.records import Document, Example, grid_id, text_id
 from adiabat.data.table_headers import Layout
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 
 ANY: tuple[Layout, ...] = ("grid", "examples", "corpus")
 
@@ -150,18 +150,12 @@ def parse_document(row: Row, columns: Columns, *, keep_blank: bool = False) -> L
     title_column = columns.find("title", row)
     columns.note_unread(row, "corpus")
     doc_id = id_value(row.values[id_column], id_column, row.location)
-    text = _title_and_text(row, title_column, text_column)
-    if not text and not keep_blank:
-        raise RowError(f'{row.location}: "{text_column}" must not be empty', advice="fill in blank documents, or set data.blank = drop")
-    return Document(doc_id, text), row.location
-
-
-def _title_and_text(row: Row, title_column: str | None, text_column: str) -> str:
-    """Title and text, either of which may be empty: some BEIR corpora hold titles alone."""
-    title = row.values[title_column] if title_column is not None else None
-    text = row.values[text_column]
-    for value, column in ((title, title_column), (text, text_column)):
+    # Title and text, either of which may be empty: some BEIR corpora hold titles alone.
+    parts = [(row.values[column], column) for column in (title_column, text_column) if column is not None]
+    for value, column in parts:
         if not isinstance(value, str | None):
             raise RowError(f'{row.location}: "{column}" must be a text, got {value_kind(value)}')
-    joined = f"{title or ''} {text or ''}".strip()
-    return text_value(joined, text_column, row.location) if joined else ""
+    text = " ".join(value or "" for value, _ in parts).strip()
+    if not text and not keep_blank:
+        raise RowError(f'{row.location}: "{text_column}" must not be empty', advice="fill in blank documents, or set data.blank = drop")
+    return Document(doc_id, text_value(text, text_column, row.location) if text else ""), row.location

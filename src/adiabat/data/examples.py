@@ -4,7 +4,7 @@ import ast
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from adiabat.core.errors import DataError
 from adiabat.core.text import shown
 from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, split_name, text_value
 from adiabat.data.judgements import is_beir_examples, read_beir_examples
-from adiabat.data.lines import START, Cursor, RowPosition
+from adiabat.data.lines import Cursor
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
 from adiabat.data.table_headers import Layout
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
@@ -206,13 +206,13 @@ def _merged(rows: Sequence[Example]) -> Example:
 class SourcePosition:
     """How far a source has been read."""
 
-    mark: RowPosition = START
+    mark: Cursor = field(default_factory=Cursor)
     ended: bool = False
     ends: int = 0
 
     def rewound(self) -> "SourcePosition":
         """The position of the first row."""
-        return replace(self, mark=START, ended=False)
+        return replace(self, mark=Cursor(), ended=False)
 
 
 class ExampleReader:
@@ -243,8 +243,10 @@ class ExampleReader:
         self._position = start
         if not most or start.ended:
             return
-        if self._open is None or self._open.cursor.position() != start.mark:
-            self._open = self._open_at(start.mark)
+        if self._open is None or self._open.cursor != start.mark:
+            cursor, faults = start.mark.position(), FileFaults()
+            rows = read_rows(self._source, split=self._split, faults=faults, cursor=cursor)
+            self._open = _OpenSource(parsed_rows(rows, faults, self._parse), cursor, faults)
         # A caller that stops early must not leave an open source that has moved on.
         opened, self._open = self._open, None
         before = opened.cursor.rows
@@ -255,11 +257,6 @@ class ExampleReader:
             raise DataError(f"{self._source} must hold at least one row, got none; check that it was written to its end")
         self._position = SourcePosition(opened.cursor.position(), ended, start.ends + ended)
         self._open = None if ended else opened
-
-    def _open_at(self, mark: RowPosition) -> "_OpenSource":
-        cursor, faults = Cursor.at(mark), FileFaults()
-        rows = read_rows(self._source, split=self._split, faults=faults, cursor=cursor)
-        return _OpenSource(parsed_rows(rows, faults, self._parse), cursor, faults)
 
     def _parse(self, row: Row) -> Example:
         if not row.number:

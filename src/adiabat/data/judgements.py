@@ -55,13 +55,17 @@ def read_beir_examples(
     judged = _read_qrels(qrels, faults)
     texts = _read_queries(folder, judged, faults)
     faults.raise_if_any()
-    examples = [_judged_example(query_id, text, judged[query_id]) for query_id, text in texts.items()]
-    answered = tuple(example for example in examples if example.positives)
+    answered = []
+    for query_id, text in texts.items():
+        grades, location = judged[query_id].grades, judged[query_id].location
+        if positives := {doc_id: grade for doc_id, grade in grades.items() if grade > 0}:
+            negatives = tuple(doc_id for doc_id, grade in grades.items() if grade <= 0)
+            answered.append(Example(query_id, text, tuple(positives), negatives, tuple(positives.values()), location))
     if not answered:
         raise DataError(f"{qrels} must hold at least one score above 0, got none; choose another split")
-    if lost := len(examples) - len(answered):
-        warnings.warn(f"{qrels}: {lost} of {len(examples)} queries have no score above 0 and are left out", stacklevel=3)
-    return ExampleSet(name or f"{folder.resolve().name}/{split}", answered, holds_texts=False, is_judged=True)
+    if lost := len(texts) - len(answered):
+        warnings.warn(f"{qrels}: {lost} of {len(texts)} queries have no score above 0 and are left out", stacklevel=3)
+    return ExampleSet(name or f"{folder.resolve().name}/{split}", tuple(answered), holds_texts=False, is_judged=True)
 
 
 def _choose_split(folder: Path, split: str | None, usual_split: str) -> tuple[str, Path]:
@@ -123,12 +127,6 @@ def _read_queries(folder: Path, judged: Mapping[str, _Judgements], faults: FileF
         for query_id in (query_id for query_id in judged if query_id not in ids):
             faults.add(f'{judged[query_id].location}: query must be one of {path.name}, got unknown id "{query_id}"')
     return texts
-
-
-def _judged_example(query_id: str, text: str, judgements: _Judgements) -> Example:
-    positives = {doc_id: grade for doc_id, grade in judgements.grades.items() if grade > 0}
-    negatives = tuple(doc_id for doc_id, grade in judgements.grades.items() if grade <= 0)
-    return Example(query_id, text, tuple(positives), negatives, tuple(positives.values()), judgements.location)
 
 
 Run = dict[str, dict[str, float]]

@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float
 
 from adiabat.core.errors import DataError, several
 from adiabat.core.text import cut, number_of, shown
-from adiabat.data.columns import Remarks, first_row, parsed_rows, plain_value, quoted, split_name, text_value, value_kind
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
+from adiabat.data.columns import Remarks, first_row, parsed_rows, plain_value, quoted, split_name, text_value
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 
 Parsed = TypeVar("Parsed")
 

@@ -12,10 +12,10 @@ from jaxtyping import Int
 
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.text import shown
-from adiabat.data.columns import Columns, Table, id_value, parsed_rows, quoted, text_value, value_kind
+from adiabat.data.columns import Columns, Table, id_value, parsed_rows, quoted, text_value
 from adiabat.data.records import LABELS, LanguageGridSet, invented_id
 from adiabat.data.table_headers import COLUMN_ALIASES
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, table_name
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, table_name, value_kind
 
 CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*")
 """Code of a language (BCP 47), with either dash: ``de``, ``pt-BR``, ``zh_Hans``."""
@@ -208,7 +208,10 @@ def read_question_grid(
     _require_unique(f'"{key}"', ((paragraph.key, paragraph.location) for paragraph in paragraphs), faults)
     _require_unique("the name of a question", ((question.row_id, question.location) for question in questions), faults)
     if not faults.count:  # A paragraph that is at fault itself would be reported once more for each of its questions.
-        _require_choice(paragraphs, chosen, corpus, faults)
+        for language in chosen:
+            if len({paragraph.texts[language] for paragraph in paragraphs}) < 2:
+                fault = f"{corpus} must hold at least two different paragraphs in {language}, got one"
+                faults.add(f"{fault}; add others, or leave the language out")
         for question in (question for question in questions if question.key not in row_of):
             fault = f'{question.location}: "{key}" must name a paragraph of {corpus}, got unknown "{question.key}"'
             faults.add(fault, "add the paragraphs, or leave these questions out")
@@ -262,11 +265,3 @@ def _require_unique(name: str, located: Iterable[tuple[str, str]], faults: FileF
         if (first := locations.setdefault(value, location)) != location:
             fault = f'{location}: {name} must be unique, got "{value}" again, first at {first}'
             faults.add(fault, "rename one of each two, or leave it out")
-
-
-def _require_choice(paragraphs: Sequence[_TextRow], languages: Sequence[str], corpus: str | Path, faults: FileFaults) -> None:
-    """Every language must have two different paragraphs to choose from."""
-    for language in languages:
-        if len({paragraph.texts[language] for paragraph in paragraphs}) < 2:
-            fault = f"{corpus} must hold at least two different paragraphs in {language}, got one"
-            faults.add(f"{fault}; add others, or leave the language out")

@@ -25,34 +25,20 @@ _READ_BYTES = 1 << 13
 """Bytes read at once. Of a truncated compressed file the last chunk is lost; the reported line is the one before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowPosition:
-    """A position between two rows: valid rows, lines and bytes before it; lines and bytes (decompressed) in text files only."""
-
-    rows: int = 0
-    lines: int = 0
-    offset: int = 0
-
-
-START = RowPosition()
-
-
 @dataclass(slots=True)
 class Cursor:
-    """A reading position that readers move along."""
+    """A position between two rows: valid rows, lines and bytes (decompressed) before it, the latter two in text files only.
+
+    Readers move it along.
+    """
 
     rows: int = 0
     lines: int = 0
     offset: int = 0
 
-    @classmethod
-    def at(cls, position: RowPosition) -> "Cursor":
-        """Begin at a position."""
-        return cls(position.rows, position.lines, position.offset)
-
-    def position(self) -> RowPosition:
-        """The position behind the last row that was read."""
-        return RowPosition(self.rows, self.lines, self.offset)
+    def position(self) -> "Cursor":
+        """A copy, which stays behind the last row that was read."""
+        return Cursor(self.rows, self.lines, self.offset)
 
 
 def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:

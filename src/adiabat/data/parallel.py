@@ -77,8 +77,9 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
         has_all_languages = not _names_its_language(first)
 
         def parse(row: Row) -> list[Translation]:
-            parsed = _translations(row, source)
-            remarks.add_unread(row, _read_columns(row, source))
+            groups, used = _groups(row, source)
+            parsed = _translations(groups, row, source)
+            remarks.add_unread(row, used)
             return parsed
 
         for row_translations in parsed_rows(rows, faults, parse):
@@ -95,9 +96,9 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
     return translations()
 
 
-def _translations(row: Row, source: ParallelSource) -> list[Translation]:
+def _translations(groups: Sequence[Mapping[str, Any]], row: Row, source: ParallelSource) -> list[Translation]:
     translations = []
-    for texts in _groups(row, source):
+    for texts in groups:
         source_text = text_value(texts[source.source], source.source, row.location)
         for language, text in texts.items():
             is_wanted = language in source.languages if source.languages else language != source.source
@@ -109,8 +110,8 @@ def _translations(row: Row, source: ParallelSource) -> list[Translation]:
     return translations
 
 
-def _groups(row: Row, source: ParallelSource) -> list[Mapping[str, Any]]:
-    """Texts of a row with the same meaning, by language."""
+def _groups(row: Row, source: ParallelSource) -> tuple[list[Mapping[str, Any]], set[str]]:
+    """Texts of a row with the same meaning, by language; and the columns of texts and their language, whether it is wanted or not."""
     values = row.values
     language_column = _first_of(LANGUAGE_COLUMNS, values)
     if language_column is not None and source.source in values:
@@ -118,26 +119,16 @@ def _groups(row: Row, source: ParallelSource) -> list[Mapping[str, Any]]:
         if column is None:
             raise RowError(f"{row.location}: a row that says its language must have {' or '.join(TRANSLATION_COLUMNS)}, got none of them")
         language = text_value(values[language_column], language_column, row.location)
-        return [{source.source: values[source.source], language: values[column]}]
-    nested = [value for value in values.values() if isinstance(value, Mapping) and source.source in value]
+        return [{source.source: values[source.source], language: values[column]}], {source.source, language_column, column}
+    nested = {name: value for name, value in values.items() if isinstance(value, Mapping) and source.source in value}
     flat = {name: value for name, value in values.items() if _is_language(name, source) and not isinstance(value, Mapping)}
-    groups = [flat, *nested] if source.source in flat else nested
+    groups = [*([flat] if source.source in flat else []), *nested.values()]
     if not groups:
         raise RowError(
             f'{row.location}: must have a text in "{source.source}", the source language, got {_names(values)}',
             advice="name the language that the teacher knows (--source)",
         )
-    return groups
-
-
-def _read_columns(row: Row, source: ParallelSource) -> set[str]:
-    """Columns of texts and of their language, whether that language is wanted or not."""
-    values = row.values
-    language_column = _first_of(LANGUAGE_COLUMNS, values)
-    if language_column is not None and source.source in values:
-        return {source.source, language_column, *[column for column in TRANSLATION_COLUMNS if column in values][:1]}
-    nested = {name for name, value in values.items() if isinstance(value, Mapping) and source.source in value}
-    return nested | {name for name in values if _is_language(name, source)}
+    return groups, {*nested, *(name for name in values if _is_language(name, source))}
 
 
 def _first_of(columns: Sequence[str], values: Mapping[str, Any]) -> str | None:
@@ -157,7 +148,7 @@ def _require_languages(first: Row, source: ParallelSource) -> None:
     if _names_its_language(first):
         return
     try:
-        languages = {language for texts in _groups(first, source) for language in texts} - {source.source}
+        languages = {language for texts in _groups(first, source)[0] for language in texts} - {source.source}
     except RowError as fault:
         raise DataError(f"{fault}; {fault.advice}") from fault
     if not languages:

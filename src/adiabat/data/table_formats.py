@@ -170,26 +170,18 @@ def _load(source: str, split: str | None, *, streaming: bool = False) -> Any:
             options = {"streaming": True} if streaming else {"keep_in_memory": False}
             data, split = datasets.load_dataset(name, config, **options), split or named_split
         else:
-            data = _load_saved(source)
+            data = datasets.load_from_disk(source, keep_in_memory=False)
     except DataError:
         raise
     except Exception as error:
-        raise DataError(f"{source} must be a readable data set, got: {' '.join(str(error).split())}; check its name") from error
-    is_single = isinstance(data, datasets.Dataset | datasets.IterableDataset)
-    return data if is_single and split is None else _one_split(data, source, split)
-
-
-def _load_saved(source: str) -> Any:
-    import datasets
-
-    try:
-        return datasets.load_from_disk(source, keep_in_memory=False)
-    except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError):
-        raise
-    except Exception as error:
+        known = (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError)
+        if source.startswith(HUB_PREFIX) or isinstance(error, known):
+            raise DataError(f"{source} must be a readable data set, got: {' '.join(str(error).split())}; check its name") from error
         # The library raises errors of any kind where its description of the data lacks a key or holds an unexpected value.
         reason = f"{type(error).__name__}: {error}"
         raise DataError(f"{source} must be a whole saved data set, got one that is damaged ({reason}); save or copy it again") from error
+    is_single = isinstance(data, datasets.Dataset | datasets.IterableDataset)
+    return data if is_single and split is None else _one_split(data, source, split)
 
 
 def _python_rows(data: Any, source: str, before: int) -> Iterator[Mapping[str, Any]]:

@@ -3,7 +3,6 @@
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Literal
@@ -69,52 +68,29 @@ def _numbered(column: str) -> tuple[str, int] | None:
     return match and ("positive" if match[1] else "negative", int(match[2] or 0))
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """Columns of a file, in their order, and the location of the header; "" is an index of pandas, and is not read."""
-
-    columns: tuple[str, ...]
-    location: str
-
-    def values(self, cells: Sequence[str]) -> Mapping[str, str | None]:
-        """Values of a row by column; an empty cell is None."""
-        return {name: cell or None for name, cell in zip(self.columns, cells, strict=True) if name}
-
-    def described(self) -> str:
-        """The names, for messages."""
-        return _shown_names(self.columns)
-
-
-def header_of(cells: Sequence[str], location: str, *, form: str, expected: Sequence[str] | None = None) -> Header:
-    """Read a line as the header; `expected` are its names, None allows any."""
+def header_of(cells: Sequence[str], location: str, *, form: str, expected: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Read a line as the header; `expected` are its names, None allows any. The name "" is an index of pandas, and is not read."""
     names = tuple(cell.strip() for cell in cells)
     if expected is not None and names != tuple(expected):
         raise DataError(f"{location} must be the header {' '.join(expected)} (by tabs), got {cut(' '.join(names), limit=120)}; add it")
     separator, others = _SEPARATORS[form]
+    got = f"got {shown_names(names)}"
     if len(names) == 1 and (other := next((sign for sign in others if sign in names[0]), None)):
-        raise DataError(
-            f"{location} must separate its columns by {separator}, got {others[other]} in {_shown_names(names)}; "
-            f"write the file with {separator}"
-        )
+        got = f"got {others[other]} in {shown_names(names)}"
+        raise DataError(f"{location} must separate its columns by {separator}, {got}; write the file with {separator}")
     if "" in names[1:] or names == ("",) or len(set(names)) < len(names):
-        raise DataError(f"{location} must name every column once, got {_shown_names(names)}; correct the header")
-    values = [name for name in names if _is_value(name)]
-    # pandas numbers columns without a name; beside known names, a number is a name too.
+        raise DataError(f"{location} must name every column once, {got}; correct the header")
+    # A number or a sentence is the name of a column where pandas numbered them, or where it stands beside known names.
+    values = [name for name in names if number_of(name) is not None or len(name) > _LONGEST_NAME or len(name.split()) > _MAX_WORDS]
     if values and _KNOWN.isdisjoint(names) and names != tuple(map(str, range(len(names)))):
-        raise DataError(
-            f"{location} must be a header of column names, got {_shown_names(names)}, where {shown(values[0])} is no name; "
-            "put a header before the first row"
-        )
+        advice = "put a header before the first row"
+        raise DataError(f"{location} must be a header of column names, {got}, where {shown(values[0])} is no name; {advice}")
     if names[0] == "":
         warnings.warn(f"{location}: the first column has no name, as where pandas wrote its index, and is not read", stacklevel=2)
-    return Header(names, location)
+    return names
 
 
-def _is_value(name: str) -> bool:
-    """Whether a cell is a number or a sentence rather than the name of a column."""
-    return number_of(name) is not None or len(name) > _LONGEST_NAME or len(name.split()) > _MAX_WORDS
-
-
-def _shown_names(names: Sequence[str]) -> str:
+def shown_names(names: Sequence[str]) -> str:
+    """The first names of a header, for messages."""
     more = f" and {len(names) - 10:,} more" if len(names) > 10 else ""
     return ", ".join(map(shown, names[:10])) + more

@@ -19,7 +19,7 @@ from adiabat.core.errors import ConfigError, DataError, Faults
 from adiabat.core.files import reading
 from adiabat.core.text import shown
 from adiabat.data.lines import CODECS, HUB_PREFIX, Cursor, byte_lines, require_plain, text_lines
-from adiabat.data.table_headers import Header, header_of
+from adiabat.data.table_headers import header_of, shown_names
 
 
 class RowError(Exception):
@@ -114,7 +114,20 @@ def read_rows(
         raise ConfigError(f'split must be left out for {source}, which has no splits, got "{split}"; leave it out')
 
     collected = FileFaults() if faults is None else faults
-    rows = _rows(source, form, split, collected, cursor, header)
+    position = Cursor() if cursor is None else cursor
+    if form == "json":
+        rows = _json_rows(Path(source), collected, position)
+    elif form in ("csv", "tsv"):
+        rows = _delimited_rows(Path(source), collected, position, form=form, expected=header)
+    elif form == "parquet":
+        from adiabat.data.table_formats import parquet_rows
+
+        rows = _counted(parquet_rows(Path(source), after=position.rows), position)
+    else:
+        from adiabat.data.table_formats import dataset_rows
+
+        values = dataset_rows(str(source), split=split, after=position.rows, streaming=cursor is not None)
+        rows = _counted(((f"{source}:{number}", row) for number, row in enumerate(values, position.rows + 1)), position)
 
     def guarded() -> Iterator[Row]:
         # A reader of a damaged file may fail in any way.
@@ -197,22 +210,6 @@ def _folder_form(path: Path) -> Form:
     )
 
 
-def _rows(
-    source: str | Path, form: Form, split: str | None, faults: FileFaults, cursor: Cursor | None, header: Sequence[str] | None
-) -> Iterator[Row]:
-    position = Cursor() if cursor is None else cursor
-    if form == "json":
-        return _json_rows(Path(source), faults, position)
-    if form in ("csv", "tsv"):
-        return _delimited_rows(Path(source), faults, position, form=form, expected=header)
-    from adiabat.data.table_formats import dataset_rows, parquet_rows
-
-    if form == "parquet":
-        return _counted(parquet_rows(Path(source), after=position.rows), position)
-    rows = dataset_rows(str(source), split=split, after=position.rows, streaming=cursor is not None)
-    return _counted(((f"{source}:{number}", values) for number, values in enumerate(rows, position.rows + 1)), position)
-
-
 def _counted(rows: Iterator[tuple[str, Mapping[str, Any]]], cursor: Cursor) -> Iterator[Row]:
     for number, (location, values) in enumerate(rows, cursor.rows):
         cursor.rows += 1
@@ -225,7 +222,7 @@ def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
             continue
         try:
             values = json.loads(line.rstrip())  # With its line end, a missing value would be reported on the next line.
-            fault = f"a JSON {_json_kind(values)}"
+            fault = value_kind(values)
         except (ValueError, RecursionError) as error:
             values, fault = None, _json_fault(error, line)
         if isinstance(values, dict):
@@ -242,13 +239,6 @@ def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
             faults.add(f"{path}:{number} must be one JSON object, got {fault}")
 
 
-def _json_kind(value: object) -> str:
-    if isinstance(value, bool):
-        return "true or false"
-    kinds: tuple[tuple[type | tuple[type, ...], str], ...] = ((str, "string"), ((int, float), "number"), (list, "array"))
-    return next((name for kind, name in kinds if isinstance(value, kind)), "null")
-
-
 def _json_fault(error: Exception, line: str) -> str:
     text = line.strip()
     snippet = text if len(text) <= _SNIPPET_CHARACTERS else text[:_SNIPPET_CHARACTERS] + "..."
@@ -262,31 +252,32 @@ def _json_fault(error: Exception, line: str) -> str:
 
 
 def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form, expected: Sequence[str] | None) -> Iterator[Row]:
-    header = _read_header(path, expected, form=form) if cursor.lines else None
+    names: tuple[str, ...] = ()
+    location = ""
+    if cursor.lines:  # The header lies before the first row to read.
+        header_faults = FileFaults()
+        line, cells = next(_cells(path, header_faults, Cursor(), form=form), (1, None))
+        header_faults.raise_if_any()
+        location = f"{path}:{line}"
+        names = header_of(cells or [""], location, form=form, expected=expected)
     for line, cells in _cells(path, faults, cursor, form=form):
         if cells is None:
-            if header is None:
+            if not names:
                 faults.raise_if_any()
-        elif header is None:
-            header = header_of(cells, f"{path}:{line}", form=form, expected=expected)
-        elif len(cells) != len(header.columns):
-            faults.add(f"{path}:{line} must have {len(header.columns)} fields as the header has, got {len(cells)}")
+        elif not names:
+            location = f"{path}:{line}"
+            names = header_of(cells, location, form=form, expected=expected)
+        elif len(cells) != len(names):
+            faults.add(f"{path}:{line} must have {len(names)} fields as the header has, got {len(cells)}")
         else:
             cursor.rows += 1
-            yield Row(f"{path}:{line}", header.values(cells), header.location, cursor.rows - 1)
-    if header is not None and not cursor.rows and not faults.count:
+            values = {name: cell or None for name, cell in zip(names, cells, strict=True) if name}
+            yield Row(f"{path}:{line}", values, location, cursor.rows - 1)
+    if names and not cursor.rows and not faults.count:
         raise DataError(
-            f"{path} must hold at least one row, got none below line 1, {header.described()}; check that it was written to its end, and if "
+            f"{path} must hold at least one row, got none below line 1, {shown_names(names)}; check that it was written to its end, and if "
             "this line is a row, put a header of column names before it"
         )
-
-
-def _read_header(path: Path, expected: Sequence[str] | None, *, form: Form) -> Header:
-    """The header of a file that is read from a later line on."""
-    faults = FileFaults()
-    line, cells = next(_cells(path, faults, Cursor(), form=form), (1, None))
-    faults.raise_if_any()
-    return header_of(cells or [""], f"{path}:{line}", form=form, expected=expected)
 
 
 def _cells(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Iterator[tuple[int, list[str] | None]]:
@@ -295,14 +286,26 @@ def _cells(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Ite
     csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARACTERS))
     invalid: set[int] = set()
     is_tsv, before = form == "tsv", cursor.lines
-    lines = _csv_lines(path, faults, cursor, invalid, is_tsv=is_tsv)
-    reader = csv.reader(lines, delimiter="\t" if is_tsv else ",", quoting=csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL, strict=True)
+
+    def lines() -> Iterator[str]:
+        for number, line, is_valid in text_lines(path, faults, cursor):
+            if not is_valid:
+                invalid.add(number)  # A quoted row may span several lines.
+            # Without quoting, a carriage return inside a line is text, but the csv module would end the row there.
+            yield line.rstrip("\r\n").replace("\r", " ") if is_tsv else line
+
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL
+    reader = csv.reader(lines(), delimiter="\t" if is_tsv else ",", quoting=quoting, strict=True)
     while True:
         first = before + reader.line_num + 1
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            faults.add(f"{path}:{first} must be well-formed {form.upper()}, got: {_csv_fault(error, before + reader.line_num, form)}")
+            fault = str(error)
+            if "field limit" in fault:
+                advice = "" if is_tsv else "; close the quote that was left open"
+                fault = f"a field of more than {csv.field_size_limit():,} characters, read up to line {before + reader.line_num}{advice}"
+            faults.add(f"{path}:{first} must be well-formed {form.upper()}, got: {fault}")
             continue
         if cells is None:
             return
@@ -312,17 +315,15 @@ def _cells(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Ite
             yield first, cells if is_valid else None
 
 
-def _csv_fault(error: csv.Error, last: int, form: Form) -> str:
-    if "field limit" not in str(error):
-        return str(error)
-    advice = "; close the quote that was left open" if form == "csv" else ""
-    return f"a field of more than {csv.field_size_limit():,} characters, read up to line {last}{advice}"
-
-
-def _csv_lines(path: Path, faults: FileFaults, cursor: Cursor, invalid: set[int], *, is_tsv: bool) -> Iterator[str]:
-    """Lines for the csv module; numbers of invalid ones are added to `invalid`, since a quoted row may span several lines."""
-    for number, line, is_valid in text_lines(path, faults, cursor):
-        if not is_valid:
-            invalid.add(number)
-        # Without quoting, a carriage return inside a line is text, but the csv module would end the row there.
-        yield line.rstrip("\r\n").replace("\r", " ") if is_tsv else line
+def value_kind(value: object) -> str:
+    """The kind of a value, in the words of a data file."""
+    if isinstance(value, bool):
+        return "true or false"
+    kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
+        (str, "a string"),
+        ((int, float), "a number"),
+        ((list, tuple), "a list"),
+        (Mapping, "an object"),
+        (type(None), "null"),
+    )
+    return next((name for kind, name in kinds if isinstance(value, kind)), type(value).__name__)

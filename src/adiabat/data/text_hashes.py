@@ -1,4 +1,4 @@
-"""Equal texts get equal numbers, without a text being kept: 24 bytes for each distinct one."""
+"""Hashes of texts: numbers for equal texts in 24 bytes each, queries to hold out, and the texts that a job trained on."""
 
 import hashlib
 import unicodedata
@@ -106,14 +106,11 @@ def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Int[
 
     Added data moves no query from training to validation, and the other way only where the limit (`most`) is reached.
     """
-    hashes = np.fromiter((_hash_64(query) for query in queries), dtype=np.uint64)
+    digests = (hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest() for query in queries)
+    hashes = np.fromiter((int.from_bytes(digest[:8], "big") for digest in digests), dtype=np.uint64)
     bound = np.uint64(int(fraction * 2**64))
     low = np.sort(hashes[hashes < bound])
     return np.flatnonzero(hashes < (low[most] if len(low) > most else bound))
-
-
-def _hash_64(query: str) -> int:
-    return int.from_bytes(hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8], "big")
 
 
 _BLOCK = 4_096

@@ -31,8 +31,8 @@ from jaxtyping import Bool, Int64
 from adiabat.config.dataset_settings import ArxivSection, ArxivSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import first_row, id_value, parsed_rows, value_kind
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
+from adiabat.data.columns import first_row, id_value, parsed_rows
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 from adiabat.data.text_hashes import held_out_queries
 from adiabat.datasets.neighbours import Categories, count_words, groups_of, nearest_of_groups, sort_by_size
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, SkipCounts, create_dataset

@@ -17,9 +17,9 @@ from typing import Any
 
 from adiabat.config.dataset_settings import HotpotqaSection, HotpotqaSettings
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import id_value, text_value, value_kind
+from adiabat.data.columns import id_value, text_value
 from adiabat.data.records import text_id
-from adiabat.data.table_rows import FileFaults, RowError
+from adiabat.data.table_rows import FileFaults, RowError, value_kind
 from adiabat.datasets.json_streams import json_elements, split_files
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, HashSet, SkipCounts, create_dataset
 
@@ -27,12 +27,8 @@ SPLITS = {"train": "hotpot_train_v*.json*", "dev": "hotpot_dev_distractor_v*.jso
 LEVELS = ("easy", "medium", "hard")
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """One paragraph: the title of its article, by which supporting facts name it, and its sentences joined."""
-
-    title: str
-    text: str
+Passage = tuple[str, str]
+"""One paragraph: the title of its article, by which supporting facts name it, and its sentences joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,23 +96,22 @@ def _passage(pair: list[Any], location: str) -> Passage:
         raise RowError(f'{location}: a passage of "context" must be a title and a list of sentences, got {value_kind(sentences)}')
     title = text_value(title, "context", location)
     text = "".join(sentences).strip()
-    return Passage(title, text_value(text, "context", location) if text else "")
+    return title, text_value(text, "context", location) if text else ""
 
 
 def _write(writer: DatasetWriter, split: str, question: Question, section: HotpotqaSection, skipped: SkipCounts) -> None:
     positives: dict[str, Passage] = {}
     negatives: dict[str, Passage] = {}
-    for passage in question.passages:
-        side = positives if passage.title in question.supporting else negatives
-        side[text_id(f"{passage.title} {passage.text}".strip())] = passage
+    for title, text in question.passages:
+        side = positives if title in question.supporting else negatives
+        side[text_id(f"{title} {text}".strip())] = title, text
     if not positives:
         skipped.skip("none of its passages supports the answer")
     elif not negatives:
         skipped.skip("every passage supports the answer")
     else:
         pos, neg = (
-            [writer.document(doc_id, passage.text, title=passage.title) for doc_id, passage in side.items()]
-            for side in (positives, negatives)
+            [writer.document(doc_id, text, title=title) for doc_id, (title, text) in side.items()] for side in (positives, negatives)
         )
         levels = [question.level] if len(question.passages) >= section.min_passages else []
         for stem in (split, *levels):

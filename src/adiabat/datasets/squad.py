@@ -11,16 +11,16 @@ only repeat its words. All others of the paragraph are negatives. Questions with
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from adiabat.config.dataset_settings import Repeats, SquadSection, SquadSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import id_value, text_value, value_kind
+from adiabat.data.columns import id_value, text_value
 from adiabat.data.records import text_id
-from adiabat.data.table_rows import FileFaults, RowError
+from adiabat.data.table_rows import FileFaults, RowError, value_kind
 from adiabat.datasets.arxiv import sentence_spans
 from adiabat.datasets.json_streams import read_json, split_files
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, HashSet, SkipCounts, create_dataset
@@ -47,60 +47,47 @@ class _Question:
     location: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Maker:
-    """Writes questions of any split and counts the skipped ones."""
-
-    writer: DatasetWriter
-    section: SquadSection
-    faults: FileFaults
-    skipped: SkipCounts = field(default_factory=lambda: SkipCounts("questions"))
-    ids: HashSet = field(default_factory=HashSet)
-
-    def write(self, split: str, context: str, questions: Sequence[_Question]) -> None:
-        spans = sentence_spans(context)
-        for question in questions:
-            self.skipped.count()
-            if not self.ids.add(question.query_id):
-                self.faults.add(f'{question.location}: question id must be unique, got "{question.query_id}" again')
-            elif not question.answers:
-                self.skipped.skip("without an answer")
-            else:
-                roles = sentence_roles(context, spans, question.answers, repeats=self.section.repeats)
-                positives, negatives = (list(dict.fromkeys(context[slice(*spans[i])] for i in numbers)) for numbers in roles)
-                self._write_question(split, question, positives, [text for text in negatives if text not in positives])
-
-    def _write_question(self, split: str, question: _Question, positives: list[str], negatives: list[str]) -> None:
-        if not positives:
-            self.skipped.skip("the answer does not stand in the paragraph")
-        elif not negatives:
-            self.skipped.skip("no sentence of the paragraph is left as a negative")
-        else:
-            pos, neg = ([self.writer.document(text_id(text), text) for text in texts] for texts in (positives, negatives))
-            has_enough = len(pos) + len(neg) >= self.section.min_sentences
-            for stem in (split, ALL, *([f"{ALL}-min{self.section.min_sentences}"] if has_enough else [])):
-                self.writer.triplet(stem, question.query_id, question.query, positives=pos, negatives=neg)
-
-
 def make_squad(source: Path, out: Path, settings: SquadSettings, *, watch: Watch = SILENT) -> DatasetSummary:
     """Make examples of questions and sentences.
 
     Writes a file for each split of the source, ``all`` of them together, as the source measures on, and its subset ``all-min5`` (see
     `SquadSection.min_sentences`).
     """
-    paths = split_files(source, SPLITS)
-    faults = FileFaults()
-    with create_dataset(out, maker="squad", source=source, settings=settings, documents=settings.squad.documents) as writer:
-        maker = _Maker(writer, settings.squad, faults)
+    section, paths = settings.squad, split_files(source, SPLITS)
+    faults, skipped, ids = FileFaults(), SkipCounts("questions"), HashSet()
+    with create_dataset(out, maker="squad", source=source, settings=settings, documents=section.documents) as writer:
         for split, path in paths.items():
             articles = _articles(path)
             for number, article in enumerate(articles):
                 watch.progress(f"articles of {path.name}", number, len(articles))
-                for context, questions in _paragraphs(article, f"{path}: data[{number}]", faults):
-                    maker.write(split, context, questions)
+                for context, spans, question in _questions(article, f"{path}: data[{number}]", faults):
+                    skipped.count()
+                    if ids.add(question.query_id):
+                        _write(writer, split, context, spans, question, section, skipped)
+                    else:
+                        faults.add(f'{question.location}: question id must be unique, got "{question.query_id}" again')
         faults.raise_if_any()
-        maker.skipped.write_notes(writer)
+        skipped.write_notes(writer)
     return writer.summary
+
+
+def _write(
+    writer: DatasetWriter, split: str, context: str, spans: Sequence[Span], question: _Question, section: SquadSection, skipped: SkipCounts
+) -> None:
+    roles = sentence_roles(context, spans, question.answers, repeats=section.repeats)
+    positives, negatives = (list(dict.fromkeys(context[slice(*spans[i])] for i in numbers)) for numbers in roles)
+    negatives = [text for text in negatives if text not in positives]
+    if not question.answers:
+        skipped.skip("without an answer")
+    elif not positives:
+        skipped.skip("the answer does not stand in the paragraph")
+    elif not negatives:
+        skipped.skip("no sentence of the paragraph is left as a negative")
+    else:
+        pos, neg = ([writer.document(text_id(text), text) for text in texts] for texts in (positives, negatives))
+        has_enough = len(pos) + len(neg) >= section.min_sentences
+        for stem in (split, ALL, *([f"{ALL}-min{section.min_sentences}"] if has_enough else [])):
+            writer.triplet(stem, question.query_id, question.query, positives=pos, negatives=neg)
 
 
 def sentence_roles(context: str, spans: Sequence[Span], answers: Sequence[Answer], *, repeats: Repeats) -> tuple[list[int], list[int]]:
@@ -109,7 +96,8 @@ def sentence_roles(context: str, spans: Sequence[Span], answers: Sequence[Answer
     marked = {i for i, (start, end) in enumerate(spans) for first, text in located if start < first + len(text) and first < end}
     if not marked:
         return [], []
-    repeated = {i for i, (start, end) in enumerate(spans) for _, text in located if _contains(context[start:end], text)} - marked
+    patterns = [re.compile(rf"(?<!\w){re.escape(text)}(?!\w)") for _, text in located]
+    repeated = {i for i, (start, end) in enumerate(spans) if any(words.search(context[start:end]) for words in patterns)} - marked
     positives = marked | repeated if repeats == "positive" else marked
     dropped = repeated if repeats == "drop" else set()
     return sorted(positives), [i for i in range(len(spans)) if i not in positives | dropped]
@@ -125,33 +113,28 @@ def _locate(context: str, answer: Answer) -> int | None:
     return min(starts, key=lambda start: abs(start - answer.start), default=None)
 
 
-def _contains(sentence: str, text: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(text)}(?!\w)", sentence) is not None
-
-
-def _paragraphs(article: Any, location: str, faults: FileFaults) -> Iterator[tuple[str, list[_Question]]]:
-    """Each paragraph with its valid questions; faults are noted."""
+def _questions(article: Any, location: str, faults: FileFaults) -> Iterator[tuple[str, list[Span], _Question]]:
+    """Each valid question with its paragraph and the sentences of that; faults are noted."""
     with faults.collected():
         for number, paragraph in enumerate(_list_value(article, "paragraphs", location)):
-            paragraph_location = f"{location}.paragraphs[{number}]"
             with faults.collected():
-                entries = _list_value(paragraph, "qas", paragraph_location)
-                context = text_value(paragraph.get("context"), "context", paragraph_location)
-                yield context, list(_questions(entries, paragraph_location, faults))
+                entries = _list_value(paragraph, "qas", f"{location}.paragraphs[{number}]")
+                context = text_value(paragraph.get("context"), "context", f"{location}.paragraphs[{number}]")
+                spans = sentence_spans(context)
+                for position, entry in enumerate(entries):
+                    with faults.collected():
+                        yield context, spans, _question(entry, f"{location}.paragraphs[{number}].qas[{position}]")
 
 
-def _questions(entries: Sequence[Any], paragraph_location: str, faults: FileFaults) -> Iterator[_Question]:
-    for number, entry in enumerate(entries):
-        location = f"{paragraph_location}.qas[{number}]"
-        with faults.collected():
-            is_impossible = isinstance(entry, Mapping) and entry.get("is_impossible") is True
-            answers = [] if is_impossible else _list_value(entry, "answers", location)
-            yield _Question(
-                id_value(entry.get("id"), "id", location),
-                text_value(entry.get("question"), "question", location).strip(),
-                tuple(dict.fromkeys(_answer(answer, location) for answer in answers)),
-                location,
-            )
+def _question(entry: Any, location: str) -> _Question:
+    is_impossible = isinstance(entry, Mapping) and entry.get("is_impossible") is True
+    answers = [] if is_impossible else _list_value(entry, "answers", location)
+    return _Question(
+        id_value(entry.get("id"), "id", location),
+        text_value(entry.get("question"), "question", location).strip(),
+        tuple(dict.fromkeys(_answer(answer, location) for answer in answers)),
+        location,
+    )
 
 
 def _answer(answer: Any, location: str) -> Answer:

@@ -56,15 +56,10 @@ class HashSet:
         self._slots[slot] = code
         self._count += 1
         if 3 * self._count > 2 * len(self._slots):
-            self._grow()
+            former, self._slots = self._slots, array("Q", bytes(16 * len(self._slots)))
+            for code in filter(None, former):
+                self._slots[_slot_of(self._slots, code)] = code
         return True
-
-    def _grow(self) -> None:
-        slots = array("Q", bytes(16 * len(self._slots)))
-        for code in self._slots:
-            if code:
-                slots[_slot_of(slots, code)] = code
-        self._slots = slots
 
 
 def _slot_of(slots: "array[int]", code: int) -> int:

@@ -2,8 +2,8 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,8 @@ COUNTED, FITTED, PAIRED = "counts", "fit", "pairs"
 """Steps beyond it: frequencies counted in a corpus, regression to the teacher, and a softmax over pairs with a tower for each side."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A model of the ablation."""
-
-    name: str
-    folder: Path
-    make: Callable[[], object]
+Steps = Mapping[str, tuple[Path, Callable[[], object]]]
+"""Name of each model to its folder, and what makes it, or goes on where that was cut short."""
 
 
 def distill_ablate(
@@ -70,7 +65,7 @@ def distill_ablate(
     if missing := [f"ablate.{name} must be given, got none" for name in ("suite", "out") if getattr(section, name) is None]:
         raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
     folder = Path(str(section.out))
-    steps = list(_steps(teacher, settings, folder, command, watch))
+    steps = _steps(teacher, settings, folder / "models", folder / PASSED, command, watch)
     suite = _suite(teacher, settings, steps)
     corpus = settings.static.weighting.corpus
     examples = [*section.queries, *([section.pairs] if section.pairs else [])]
@@ -91,54 +86,51 @@ def distill_ablate(
         return wanted
 
     with claimed_for_jobs(folder, description, begun=begun):
-        for step in steps:
-            step.make()
+        for _, make in steps.values():
+            make()
         shutil.rmtree(folder / PASSED, ignore_errors=True)
         return measure(suite, folder / "suite")
 
 
-def _suite(teacher: str, settings: AblateSettings, steps: list[_Step]) -> SuiteSettings:
+def _suite(teacher: str, settings: AblateSettings, steps: Steps) -> SuiteSettings:
     """The tasks, on the teacher, the steps and what the suite itself lists."""
     given = read_settings(SuiteSettings, suite_file(str(settings.ablate.suite)))
     listed = [{"name": TEACHER, "model": teacher, "encoder": settings.encoder.model_dump(exclude_unset=True)}]
-    listed += [{"name": step.name, "model": str(step.folder)} for step in steps]
+    listed += [{"name": name, "model": str(out)} for name, (out, _) in steps.items()]
     tables = given.model_dump(exclude_unset=True)
     tables["models"] = [*listed, *tables.get("models", ())]
-    tables["suite"] = {"name": f"Static models of {teacher}", "baseline": steps[0].name, **tables.get("suite", {})}
+    tables["suite"] = {"name": f"Static models of {teacher}", "baseline": next(iter(steps)), **tables.get("suite", {})}
     tables["run"] = {**tables.get("run", {}), "device": settings.run.device}
     return checked(SuiteSettings, tables)
 
 
-def _steps(teacher: str, settings: AblateSettings, folder: Path, command: str, watch: Watch) -> Iterator[_Step]:
+def _steps(teacher: str, settings: AblateSettings, models: Path, passed: Path, command: str, watch: Watch) -> Steps:
     """What is made, in order: each stands on the one before."""
-    section = settings.ablate
-    last = ""
+    section, student = settings.ablate, models
 
-    def static(name: str, section: Mapping[str, Any]) -> _Step:
-        out = folder / "models" / name.replace(" ", "-")
-        static_settings = _static(settings, section)
-
-        def make() -> object:
-            if is_distilled(out):
-                return None
+    def distill(out: Path, static: DistillStaticSettings) -> None:
+        if not is_distilled(out):
             # What a call that was killed left there is no model, and the teacher's vectors lie elsewhere.
             shutil.rmtree(out, ignore_errors=True)
-            return distill_static(teacher, out, settings=static_settings, passed=folder / PASSED, command=command, watch=watch)
+            distill_static(teacher, out, settings=static, passed=passed, command=command, watch=watch)
 
-        return _Step(name, out, make)
+    def learn(out: Path, run: Callable[..., object], learning: FitSettings | TrainSettings) -> None:
+        if not Job(out).is_done:
+            run(learning, resume=out.exists(), command=command, watch=watch)
 
-    for name, changes in STEPS.items():
-        yield static(last := name, changes)
-    if settings.static.weighting.corpus is not None:
-        yield static(last := COUNTED, {**changes, "weighting": settings.static.weighting.model_dump()})
-    student = folder / "models" / last.replace(" ", "-")
+    steps: dict[str, tuple[Path, Callable[[], object]]] = {}
+    weighting = settings.static.weighting
+    counted = {} if weighting.corpus is None else {COUNTED: {**STEPS["normalisation"], "weighting": weighting.model_dump()}}
+    for name, changes in {**STEPS, **counted}.items():
+        student = models / name.replace(" ", "-")
+        steps[name] = student, partial(distill, student, _static(settings, changes))
     if section.texts or section.queries:
-        fitted = _fit(teacher, settings, student, folder / "models" / FITTED)
-        student = folder / "models" / FITTED
-        yield _job(FITTED, student, lambda resume: fit(fitted, resume=resume, command=command, watch=watch))
+        fitted, student = _fit(teacher, settings, student, models / FITTED), models / FITTED
+        steps[FITTED] = student, partial(learn, student, fit, fitted)
     if section.pairs is not None:
-        paired = _paired(settings, student, folder / "models" / PAIRED)
-        yield _job(PAIRED, folder / "models" / PAIRED, lambda resume: train(load_with, paired, resume=resume, command=command, watch=watch))
+        paired = _paired(settings, student, models / PAIRED)
+        steps[PAIRED] = models / PAIRED, partial(learn, models / PAIRED, partial(train, load_with), paired)
+    return steps
 
 
 def _static(settings: AblateSettings, section: Mapping[str, Any]) -> DistillStaticSettings:
@@ -152,10 +144,6 @@ def _static(settings: AblateSettings, section: Mapping[str, Any]) -> DistillStat
         "run": settings.run.model_dump(),
     }
     return checked(DistillStaticSettings, tables)
-
-
-def _job(name: str, out: Path, run: Callable[[bool], object]) -> _Step:
-    return _Step(name, out, lambda: Job(out).is_done or run(out.exists()))
 
 
 def _fit(teacher: str, settings: AblateSettings, student: Path, out: Path) -> FitSettings:

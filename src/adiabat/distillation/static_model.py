@@ -200,9 +200,11 @@ def save_static(distilled: Distilled, section: StaticSection, folder: Path, *, t
 
 def list_modules(section: StaticSection, folder: Path) -> None:
     """Write what makes a directory a model, after all that belongs to it."""
+    modules = [{"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"}]
     if section.normalize:
         make_folder(folder / "1_Normalize")
-    write_text(json_text(_modules(section)), folder / "modules.json")
+        modules.append({"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"})
+    write_text(json_text(modules), folder / "modules.json")
 
 
 def _tensors(distilled: Distilled, section: StaticSection) -> dict[str, np.ndarray]:
@@ -239,13 +241,6 @@ def _config(distilled: Distilled, section: StaticSection, teacher: str) -> dict[
     }
 
 
-def _modules(section: StaticSection) -> list[dict[str, object]]:
-    listed: list[dict[str, object]] = [{"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"}]
-    if section.normalize:
-        listed.append({"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"})
-    return listed
-
-
 def is_distilled(folder: Path) -> bool:
     """Whether a directory holds a whole static model of model2vec's layout."""
     return (folder / "modules.json").is_file() and is_model2vec(folder)
@@ -267,7 +262,11 @@ def distill_static(
     """Make a static model of a teacher; an interrupted call resumes when it is repeated."""
     settings, folder, started = settings or DistillStaticSettings(), Path(out), time.monotonic()
     section, notes = settings.static, list[str]()
-    _require_place(folder)
+    # A new or empty directory, or one where the same was cut short.
+    if is_distilled(folder):
+        raise JobError(f"--out {folder} holds a model already; choose another directory")
+    if not (folder / PASSED).is_dir():
+        require_free(folder, resume=False)
     words = _words(section)
     if section.weighting.corpus is not None:
         # Looks at the first row, so that its faults come before the model is loaded.
@@ -350,14 +349,6 @@ def distill_pair(query: Model, document: Model, out: str | Path, *, settings: En
     except (OSError, SafetensorError) as fault:
         raise JobError(f"--out {folder} could not be written: {fault}; free some space, or choose another directory") from fault
     return pair
-
-
-def _require_place(folder: Path) -> None:
-    """A new or empty directory, or one where the same was cut short."""
-    if is_distilled(folder):
-        raise JobError(f"--out {folder} holds a model already; choose another directory")
-    if not (folder / PASSED).is_dir():
-        require_free(folder, resume=False)
 
 
 def inputs_of(teacher: str, settings: DistillStaticSettings) -> dict[str, dict[str, str]]:

@@ -107,7 +107,6 @@ class _Material:
 
 def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
     """Bring a student's vectors of the user's own texts close to those of its teachers."""
-    _require_names(settings)
     data = settings.data
     if not (data.texts or data.queries):
         raise ConfigError("data.texts must be given, got none; write it into the file, or add --texts or --queries")
@@ -122,7 +121,6 @@ def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch
 
 def multilingual(settings: MultilingualSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
     """Bring a student's vectors of texts, and of their translations, close to its teachers' vectors of the texts."""
-    _require_names(settings)
     data = settings.data
     if not data.parallel:
         raise ConfigError("data.parallel must be given, got none; write it into the file, or add --parallel")
@@ -131,12 +129,6 @@ def multilingual(settings: MultilingualSettings, *, resume: bool = False, comman
     read = partial(_translations, sources, data.languages)
     material = _Material(lambda: list(map(read_parallel, sources)), read, paths, data.source, data.passages)
     return _trained(settings, material, resume=resume, command=command, watch=watch)
-
-
-def _require_names(settings: TeachSettings) -> None:
-    """Refuse names of no model before texts are read."""
-    for name in filter(None, (*settings.distill.teachers, settings.distill.student)):
-        require_name(name)
 
 
 def _own_texts(texts: Iterable[str], queries: Iterable[str]) -> Iterator[Translation]:
@@ -161,12 +153,30 @@ def _translations(sources: Iterable[ParallelSource], languages: tuple[str, ...])
 
 def _trained(settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch) -> Result:
     section = settings.distill
+    for name in filter(None, (*section.teachers, section.student)):
+        require_name(name)
     job = Job(_out_of(settings))
-    # Before anything is read: what the run could not be is no reason to embed texts.
-    check(settings.training(**_tables(settings, _some_lessons(job, material), job.prepared)))
+    folder, device = job.prepared / "lessons", device_of(settings.run.device)
+    # Before anything is read, the settings are checked by as many files as there may be.
+    files = {material.own: 1} if material.own == OWN_TEXTS else {material.own: 1, "others": 1}
+    check(settings.training(**_tables(settings, Lessons(folder, files), job.prepared)))
     require_free(job.folder, resume=resume)
-    device = device_of(settings.run.device)
-    lessons = _lessons(job.prepared / "lessons", settings, material, watch)
+    # All faults of the texts come before a model is loaded.
+    material.check()
+    least = 2 if settings.train.keep == "best" else 1
+    lessons = write_lessons(
+        material.read,
+        folder,
+        settings=settings.data,
+        sources=material.sources,
+        own=material.own,
+        passages=material.passages,
+        least=least,
+        watch=watch,
+    )
+    if len(lessons.counts) > 1:
+        watch.note(f"texts to learn: {', '.join(f'{name} {count:,}' for name, count in sorted(lessons.counts.items()))}")
+    check_batch_size("the texts", sum(lessons.counts.values()), settings.train.batch_size)
     teachers = [load_with(name, settings.teacher).to(device) for name in section.teachers]
     student = load_with(str(section.student), settings.encoder).to(device)
     require_numbers(student)
@@ -184,25 +194,6 @@ def _trained(settings: TeachSettings, material: _Material, *, resume: bool, comm
     return result
 
 
-def _lessons(folder: Path, settings: TeachSettings, material: _Material, watch: Watch) -> Lessons:
-    """Before any model is loaded, so that all faults of the texts come first."""
-    material.check()
-    lessons = write_lessons(
-        material.read,
-        folder,
-        settings=settings.data,
-        sources=material.sources,
-        own=material.own,
-        passages=material.passages,
-        least=2 if settings.train.keep == "best" else 1,
-        watch=watch,
-    )
-    if len(lessons.counts) > 1:
-        watch.note(f"texts to learn: {', '.join(f'{name} {count:,}' for name, count in sorted(lessons.counts.items()))}")
-    check_batch_size("the texts", sum(lessons.counts.values()), settings.train.batch_size)
-    return lessons
-
-
 def _out_of(settings: TeachSettings) -> Path:
     """The directory of the job, where enough is said for one."""
     section = settings.distill
@@ -212,11 +203,6 @@ def _out_of(settings: TeachSettings) -> Path:
     if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
         raise ConfigError(f"adiabat distill must run in one process, got {processes}; start it without a launcher")
     return Path(str(section.out))
-
-
-def _some_lessons(job: Job, material: _Material) -> Lessons:
-    """As many files as there may be, for settings to be checked by."""
-    return Lessons(job.prepared / "lessons", {material.own: 1} if material.own == OWN_TEXTS else {material.own: 1, "others": 1})
 
 
 def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) -> Width:

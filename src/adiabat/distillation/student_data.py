@@ -1,4 +1,4 @@
-"""What a student is to learn, on disk: texts, each with the text whose vector by the teachers it is to come close to (Reimers 2021)."""
+"""Training data of a student, on disk: texts, and the teachers' vectors that it is to come close to (Reimers 2021)."""
 
 import hashlib
 import warnings
@@ -35,6 +35,9 @@ VALIDATION = "validation"
 """File of what is held out."""
 
 WATCHED = 10_000
+
+_BLOCK = 8_192
+"""Vectors that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,55 +209,48 @@ Directions = Float[np.ndarray, "e k"]
 
 
 @dataclass(frozen=True, slots=True)
-class _OfSide:
-    """One side of a model, whatever side is asked for: what a store is built with."""
+class _Targets:
+    """What a store of targets is built with: vectors of one side, whatever side is asked for."""
 
-    model: DualEncoder
-    side: Side
-
-    @property
-    def width(self) -> int:
-        return self.model.width
+    width: int
+    identity: Fingerprint
+    vectors: Callable[[Sequence[str]], Float[np.ndarray, "n e"]]
 
     def fingerprint(self, side: Side) -> Fingerprint:
         del side
-        return self.model.fingerprint(self.side)
+        return self.identity
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
         del side
-        vectors = self.model.encode(texts, side=self.side)
-        if blind := [text for text, row in zip(texts, vectors, strict=True) if not row.any()]:
+        return self.vectors(texts)
+
+
+def _of_teacher(model: DualEncoder, side: Side) -> _Targets:
+    def vectors(texts: Sequence[str]) -> Float[np.ndarray, "n e"]:
+        rows = model.encode(texts, side=side)
+        if blind := [text for text, row in zip(texts, rows, strict=True) if not row.any()]:
             raise DataError(
-                f"a teacher must give every text a vector other than zero, {self.model.name} gives none to {several(map(shown, blind))}; "
+                f"a teacher must give every text a vector other than zero, {model.name} gives none to {several(map(shown, blind))}; "
                 "remove it, or take another teacher"
             )
-        return vectors
+        return rows
+
+    return _Targets(model.width, model.fingerprint(side), vectors)
 
 
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    """Vectors of several stores as one: unit length each, side by side, times the directions that are kept."""
+def _joined(stores: Sequence[Store], directions: Directions | None, made_of: str, first: Fingerprint) -> _Targets:
+    """Vectors of several stores as one: unit length each, side by side, times the directions that are kept.
 
-    stores: Sequence[Store]
-    directions: Directions | None
-    made_of: str
-    """Digest of what the vectors follow from: not of their bits, which differ from machine to machine."""
-    first: Fingerprint
-    """Of the first teacher."""
+    The fingerprint is that of the first teacher, with a digest of what the vectors follow from (`made_of`) in the place of its weights: not
+    of their bits, which differ from machine to machine.
+    """
 
-    @property
-    def width(self) -> int:
-        return sum(store.width for store in self.stores) if self.directions is None else self.directions.shape[1]
+    def vectors(texts: Sequence[str]) -> Float[np.ndarray, "n e"]:
+        rows = joined_rows(stores, [text_id(text) for text in texts])
+        return rows if directions is None else unit(rows @ directions)
 
-    def fingerprint(self, side: Side) -> Fingerprint:
-        """Of the first teacher, with all that vectors follow from in the place of its weights."""
-        del side
-        return replace(self.first, weights=self.made_of, width=self.width)
-
-    def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
-        del side
-        rows = joined_rows(self.stores, [text_id(text) for text in texts])
-        return rows if self.directions is None else unit(rows @ self.directions)
+    width = sum(store.width for store in stores) if directions is None else directions.shape[1]
+    return _Targets(width, replace(first, weights=made_of, width=width), vectors)
 
 
 def joined_rows(stores: Sequence[Store], ids: Sequence[str]) -> Float[np.ndarray, "n e"]:
@@ -298,7 +294,7 @@ def build_targets(
     if width is not None:
         require_texts(sum(1 for _ in islice(read_corpus(corpus), width)), width)
     stores = [
-        _store_of(_OfSide(teacher, side), corpus, folder / f"teacher-{number}", teacher.name, watch)
+        _store_of(_of_teacher(teacher, side), corpus, folder / f"teacher-{number}", teacher.name, watch)
         for number, teacher in enumerate(teachers, 1)
     ]
     if len(stores) == 1 and width is None:
@@ -308,7 +304,7 @@ def build_targets(
     if width is not None:
         directions = cached_matrix(folder / f"directions-{made_of[:16]}.npy", lambda: _directions(stores, width, watch))
     return _store_of(
-        _Joined(stores, directions, made_of, teachers[0].fingerprint(side)),
+        _joined(stores, directions, made_of, teachers[0].fingerprint(side)),
         corpus,
         folder / "targets",
         " + ".join(teacher.name for teacher in teachers),
@@ -316,7 +312,7 @@ def build_targets(
     )
 
 
-def _store_of(encoder: _OfSide | _Joined, corpus: Path, target: Path, name: str, watch: Watch) -> Store:
+def _store_of(encoder: _Targets, corpus: Path, target: Path, name: str, watch: Watch) -> Store:
     def documents() -> Iterator[Document]:
         return read_corpus(corpus)
 
@@ -364,7 +360,3 @@ def _directions(stores: Sequence[Store], width: int, watch: Watch) -> Directions
     directions, share = main_directions(rows, width)
     watch.note(f"{width} of the {len(directions)} numbers of the teachers' vectors are kept, with {share:.1%} of their squared lengths")
     return directions
-
-
-_BLOCK = 8_192
-"""Vectors that are read at a time."""

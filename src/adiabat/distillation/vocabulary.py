@@ -1,4 +1,4 @@
-"""What a static model knows: the tokens of its teacher, and words that are added to them (van Dongen and Tulkens, model2vec)."""
+"""Tokens of a static model, with words that are added, and their vectors by the teacher (van Dongen and Tulkens, model2vec)."""
 
 import hashlib
 import json
@@ -70,7 +70,10 @@ def token_vectors(
     skipped, closing = (sequences.before, sequences.after) if pooling == "token" else (0, 0)
     cache = EmbeddingCache(len(sequences.token_ids), bare.width)
     if folder is not None:
-        cache.keep_in(folder / f"tokens-{_print_of(bare, sequences, pooling)}", resume=True)
+        # All that decides the vectors.
+        around = [sequences.before, sequences.after, pooling, PRECISION]
+        text = json.dumps([bare.weights_digest(), [list(ids) for ids in sequences.token_ids], *around])
+        cache.keep_in(folder / f"tokens-{hashlib.sha256(text.encode()).hexdigest()[:16]}", resume=True)
     missing = np.flatnonzero(~cache.known)
     for start in range(0, len(missing), TOKEN_BLOCK):
         watch.progress("passing tokens through the teacher", start, len(missing))
@@ -80,13 +83,6 @@ def token_vectors(
         cache.put(rows, vectors)
         cache.save()
     return cache.vectors
-
-
-def _print_of(teacher: Encoder, sequences: Sequences, pooling: TokenPooling) -> str:
-    """Digest of all that decides the vectors."""
-    around = [sequences.before, sequences.after, pooling, PRECISION]
-    text = json.dumps([teacher.weights_digest(), [list(ids) for ids in sequences.token_ids], *around])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _require_finite(vectors: Float[np.ndarray, "b e"], sequences: Sequences, rows: Int[np.ndarray, " b"], teacher: Encoder) -> None:

@@ -15,7 +15,7 @@ from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import reading
 from adiabat.data.batch_sampler import window_quotas
 from adiabat.data.examples import ExampleReader, SourcePosition
-from adiabat.data.lines import RowPosition
+from adiabat.data.lines import Cursor
 from adiabat.data.records import Example
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.model_names import unpacked
@@ -70,7 +70,7 @@ class Row:
         """Read what `asdict` gave."""
 
         def position(plain: dict[str, Any]) -> SourcePosition:
-            return SourcePosition(RowPosition(**plain["mark"]), plain["ended"], plain["ends"])
+            return SourcePosition(Cursor(**plain["mark"]), plain["ended"], plain["ends"])
 
         parts = tuple(Part(part["asked"], part["given"], position(part["start"]), position(part["end"])) for part in row["parts"])
         texts = None if row.get("texts") is None else TrainedFile(**row["texts"])

@@ -1,4 +1,4 @@
-"""The mined file: rows appended block by block to a hidden file, which a killed run continues, and moved to its name at the end."""
+"""The mined file and its statistics: a killed run continues hidden files, which get their names at the end."""
 
 import hashlib
 import heapq

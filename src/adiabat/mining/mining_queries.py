@@ -1,4 +1,4 @@
-"""The queries that are mined for, with positives that are ids of the corpus or texts."""
+"""The corpus while it is mined, on disk, and the queries, whose positives are its ids or texts."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -174,7 +174,8 @@ def queries_in_corpus(data: ExampleSet, corpus: Documents, settings: DataSection
     if not keep_listed:
         examples = [replace(example, negatives=()) if example.negatives else example for example in examples]
     holds_ids = data.holds_texts is False or _are_ids(examples, corpus)
-    if holds_ids and (missing := _missing_documents(examples, corpus)):
+    named = _distinct((*example.positives, *example.negatives) for example in examples) if holds_ids else ()
+    if missing := frozenset(ids[position] for ids in named for position in np.flatnonzero(corpus.rows(ids) < 0)):
         if settings.missing == "error":
             raise DataError(_missing_phrase(data.name, missing, examples, corpus, corpus_name))
         examples, note = _without(examples, missing)
@@ -202,11 +203,6 @@ def _distinct(documents: Iterable[tuple[str, ...]]) -> Iterator[list[str]]:
     """Distinct documents, a slice at a time."""
     distinct = list(dict.fromkeys(chain.from_iterable(documents)))
     return (distinct[start : start + LOOKUP_SLICE] for start in range(0, len(distinct), LOOKUP_SLICE))
-
-
-def _missing_documents(examples: Sequence[Example], corpus: Documents) -> frozenset[str]:
-    slices = _distinct((*example.positives, *example.negatives) for example in examples)
-    return frozenset(ids[position] for ids in slices for position in np.flatnonzero(corpus.rows(ids) < 0))
 
 
 def _missing_phrase(name: str, missing: frozenset[str], examples: Sequence[Example], corpus: Documents, corpus_name: str) -> str:

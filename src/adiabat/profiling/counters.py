@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from adiabat.core.errors import DataError
-from adiabat.data.columns import value_kind
-from adiabat.data.table_rows import Row
+from adiabat.data.table_rows import Row, value_kind
 from adiabat.data.text_hashes import TextHashes, folded, numbered
 from adiabat.profiling.pair_counters import NameCounter
 from adiabat.profiling.profile_record import Column, Role, TextCounts

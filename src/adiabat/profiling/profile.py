@@ -1,7 +1,6 @@
 """Inspect a data set before anything is spent on it: one pass over the rows, and a second for rows that findings quote."""
 
 import time
-from array import array
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,7 +29,7 @@ from adiabat.profiling.profile_record import (
     Severity,
     Truncation,
 )
-from adiabat.profiling.row_reader import Entry, Source, Stream, open_source, reread
+from adiabat.profiling.row_reader import Entry, Stream, open_source, reread
 from adiabat.profiling.text_lengths import Identifier, TokenCounter, count_languages, installed_identifier, lengths, percent, truncation
 
 QUOTED = 60
@@ -58,11 +57,6 @@ class Quotes:
         """A row by id and location."""
         entry = self.rows[number]
         return f'"{cut(entry.address, limit=QUOTED)}" at {entry.location}'
-
-
-def by_severity(findings: Iterator[Finding]) -> tuple[Finding, ...]:
-    """Sort findings, faults first."""
-    return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
 def id_findings(noun: str, repeated: list[list[int]], similar: list[list[int]], quotes: Quotes) -> Iterator[Finding]:
@@ -198,11 +192,57 @@ def inspect(
     if tokens is None and settings.encoder != EncoderSection():
         raise ConfigError("[encoder] has no effect without a model; leave it out, or name a model whose tokenizer counts (--model)")
     start = time.monotonic()
-    data = open_source(source, settings.data)
+    name, stream, corpus = open_source(source, settings.data)
     sampling = Sampling(settings.inspect.examples, settings.inspect.sample, settings.run.seed, tokens)
-    documents = _read(data.corpus, sampling, watch) if data.corpus else None
-    rows = _read(data.rows, sampling, watch)
-    return _summarise(_Counts(data, rows, documents, tokens, identifier or installed_identifier()), source, start)
+    documents = _read(corpus, sampling, watch) if corpus else None
+    read = _read(stream, sampling, watch)
+    pairs, pair_rows = _count_pairs(read.rows, documents)
+    # Documents that examples name by id count in the corpus.
+    counters = read.rows.texts if documents is None else {"query": read.rows.texts["query"], **documents.rows.texts}
+    texts = [counters[role] for role in ROLES if role in counters and len(counters[role])]
+    columns = read.kinds.columns(stream.used)
+    groups: tuple[Groups, ...] = ()
+    if pair_rows is not None:
+        named = frozenset(column.used_as for column in columns).intersection(NAMES)
+        groups = tuple(groups_of(named, read.rows.topics, read.rows.tags, pair_rows.distinct_pairs))
+    truncations = tuple(
+        truncation(counter.role, sample.counts(), sample.counter.limit(sample.side), texts=len(counter))
+        for counter in texts
+        if (sample := counter.tokens) is not None
+    )
+    identifier = identifier or installed_identifier()
+
+    def problems() -> Iterator[Finding]:
+        for each in filter(None, (read, documents)):
+            yield from each.findings()
+        if pairs is not None and pair_rows is not None:
+            quoted = (pair_rows.missing, pair_rows.negatives_that_answer, pair_rows.own_answer)
+            yield from pair_findings(pairs, pair_rows, read.quotes(*(numbers[:SHOWN_LOCATIONS] for numbers in quoted)))
+        yield from text_findings(texts, are_ids=documents is not None)
+        yield from column_findings(columns, read.kinds)
+        yield from group_findings(groups, stream.columns.mapping)
+        yield from truncation_findings(truncations)
+
+    return Inspection(
+        source=source,
+        name=name,
+        layout=stream.layout,
+        rows=read.rows.rows,
+        model=tokens.name if tokens else None,
+        texts=tuple(counter.counts() for counter in texts),
+        pairs=pairs,
+        lengths=tuple(_lengths(texts)),
+        truncation=truncations,
+        languages=tuple(
+            count_languages(counter.role, counter.prefixes.items, texts=len(counter), identifier=identifier, known=counter.languages)
+            for counter in texts
+        ),
+        groups=groups,
+        columns=columns,
+        findings=tuple(sorted(problems(), key=lambda finding: _SEVERITIES.index(finding.severity))),
+        examples=_examples(read.rows.examples(), documents),
+        seconds=round(time.monotonic() - start, 3),
+    )
 
 
 @dataclass(slots=True)
@@ -247,110 +287,36 @@ def _read(stream: Stream, sampling: Sampling, watch: Watch) -> _Stream:
     return read
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """All counters of an inspection."""
+def _count_pairs(rows: RowCounter, documents: _Stream | None) -> tuple[PairCounts | None, PairRows | None]:
+    if not sum(rows.positives):
+        return None, None
+    sides = []
+    for texts, per_row in ((rows.of("positive"), rows.positives), (rows.of("negative"), rows.negatives)):
+        listed = Listed(texts.hashes.hashes(), np.array(per_row, dtype=np.int64), np.zeros(len(texts), dtype=np.bool_))
+        if documents is not None:
+            corpus = documents.rows
+            listed = in_corpus(listed, corpus.addresses.hashes(), corpus.of("document").hashes.hashes())
+        sides.append(listed)
+    return count_pairs(rows.of("query").hashes.hashes(), *sides)
 
-    source: Source
-    rows: _Stream
-    documents: _Stream | None
-    tokens: TokenCounter | None
-    identifier: tuple[str, Identifier] | None
 
-    def texts(self) -> list[TextCounter]:
-        """The texts of each role, without documents that examples name by id."""
-        texts = dict(self.rows.rows.texts)
-        if self.documents is not None:
-            texts = {"query": texts["query"], **self.documents.rows.texts}
-        return [texts[role] for role in ROLES if role in texts and len(texts[role])]
-
-    def pairs(self) -> tuple[PairCounts | None, PairRows | None]:
-        rows = self.rows.rows
-        if not sum(rows.positives):
-            return None, None
-        positives = _listed(rows.of("positive"), rows.positives)
-        negatives = _listed(rows.of("negative"), rows.negatives)
-        if self.documents is not None:
-            corpus = self.documents.rows
-            ids, texts = corpus.addresses.hashes(), corpus.of("document").hashes.hashes()
-            positives, negatives = in_corpus(positives, ids, texts), in_corpus(negatives, ids, texts)
-        return count_pairs(rows.of("query").hashes.hashes(), positives, negatives)
-
-    def examples(self) -> tuple[ExampleRow, ...]:
-        entries = self.rows.rows.examples()
-        texts = self._document_texts(entries)
-        return tuple(
-            ExampleRow(
-                entry.location,
-                tuple((role, cut(texts.get(text, text), limit=SHOWN_CHARACTERS)) for role in ROLES for text in entry.texts.get(role, ())),
-            )
-            for entry in entries
-        )
-
-    def _document_texts(self, entries: list[Entry]) -> dict[str, str]:
-        """The first characters of the documents that entries name by id."""
-        if self.documents is None:
-            return {}
+def _examples(entries: list[Entry], documents: _Stream | None) -> tuple[ExampleRow, ...]:
+    """Rows to look at, with the first characters of the documents that they name by id."""
+    texts: dict[str, str] = {}
+    if documents is not None:
         ids = set(chain.from_iterable((*entry.texts["positive"], *entry.texts["negative"]) for entry in entries))
-        texts: dict[str, str] = {}
         with suppress(DataError):  # Reported when the corpus was counted.
-            for document in self.documents.stream.entries(FileFaults()):
+            for document in documents.stream.entries(FileFaults()):
                 if document.address in ids:
                     texts.setdefault(document.address, document.texts["document"][0][: SHOWN_CHARACTERS + 1])
                     if len(texts) == len(ids):
                         break
-        return texts
-
-
-def _listed(texts: TextCounter, per_row: "array[int]") -> Listed:
-    return Listed(texts.hashes.hashes(), np.array(per_row, dtype=np.int64), np.zeros(len(texts), dtype=np.bool_))
-
-
-def _summarise(counts: _Counts, source: str, start: float) -> Inspection:
-    pairs, pair_rows = counts.pairs()
-    texts = counts.texts()
-    columns = counts.rows.kinds.columns(counts.rows.stream.used)
-    groups: tuple[Groups, ...] = ()
-    if pair_rows is not None:
-        read = frozenset(column.used_as for column in columns).intersection(NAMES)
-        groups = tuple(groups_of(read, counts.rows.rows.topics, counts.rows.rows.tags, pair_rows.distinct_pairs))
-    truncations = tuple(
-        truncation(counter.role, sample.counts(), sample.counter.limit(sample.side), texts=len(counter))
-        for counter in texts
-        if (sample := counter.tokens) is not None
-    )
-
-    def problems() -> Iterator[Finding]:
-        for stream in filter(None, (counts.rows, counts.documents)):
-            yield from stream.findings()
-        if pairs is not None and pair_rows is not None:
-            quoted = (pair_rows.missing, pair_rows.negatives_that_answer, pair_rows.own_answer)
-            quotes = counts.rows.quotes(*(numbers[:SHOWN_LOCATIONS] for numbers in quoted))
-            yield from pair_findings(pairs, pair_rows, quotes)
-        yield from text_findings(texts, are_ids=counts.documents is not None)
-        yield from column_findings(columns, counts.rows.kinds)
-        yield from group_findings(groups, counts.rows.stream.columns.mapping)
-        yield from truncation_findings(truncations)
-
-    return Inspection(
-        source=source,
-        name=counts.source.name,
-        layout=counts.source.rows.layout,
-        rows=counts.rows.rows.rows,
-        model=counts.tokens.name if counts.tokens else None,
-        texts=tuple(counter.counts() for counter in texts),
-        pairs=pairs,
-        lengths=tuple(_lengths(texts)),
-        truncation=truncations,
-        languages=tuple(
-            count_languages(counter.role, counter.prefixes.items, texts=len(counter), identifier=counts.identifier, known=counter.languages)
-            for counter in texts
-        ),
-        groups=groups,
-        columns=columns,
-        findings=by_severity(problems()),
-        examples=counts.examples(),
-        seconds=round(time.monotonic() - start, 3),
+    return tuple(
+        ExampleRow(
+            entry.location,
+            tuple((role, cut(texts.get(text, text), limit=SHOWN_CHARACTERS)) for role in ROLES for text in entry.texts.get(role, ())),
+        )
+        for entry in entries
     )
 
 

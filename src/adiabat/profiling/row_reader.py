@@ -13,7 +13,7 @@ from adiabat.data.examples import parse_example, read_examples
 from adiabat.data.judgements import is_beir_examples
 from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.records import Example, ExampleSet
-from adiabat.data.table_headers import COLUMN_ALIASES, OF_DOCUMENTS
+from adiabat.data.table_headers import COLUMN_ALIASES, OF_DOCUMENTS, OF_LAYOUT
 from adiabat.data.table_rows import FileFaults, Row, read_rows
 from adiabat.profiling.pair_counters import NAMES
 from adiabat.profiling.profile_record import Layout, Role
@@ -69,17 +69,8 @@ class Stream:
         yield from parsed_rows(rows(), faults, partial(_PARSERS[self.layout], columns=self.columns))
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The data to inspect: examples, documents or sentence pairs, and the corpus, if examples name documents by id."""
-
-    name: str
-    rows: Stream
-    corpus: Stream | None = None
-
-
-def open_source(source: str, settings: InspectDataSection) -> Source:
-    """Detect the layout of a source."""
+def open_source(source: str, settings: InspectDataSection) -> tuple[str, Stream, Stream | None]:
+    """Name and rows of a source, and the corpus, if examples name documents by id."""
     mapped = settings.columns.given()
     # Beside a corpus of its own, columns of a document are those of the corpus.
     columns = mapped if settings.corpus is None else {name: mapped[name] for name in mapped if name not in OF_DOCUMENTS}
@@ -87,14 +78,14 @@ def open_source(source: str, settings: InspectDataSection) -> Source:
         examples = read_examples(source, split=settings.split, columns=columns, usual_split=USUAL_SPLIT)
         assert isinstance(examples, ExampleSet)
         rows = Stream(source, settings.split, "BEIR folder", judged=examples.examples)
-        return Source(examples.name, rows, _corpus(settings.corpus or source, settings))
+        return examples.name, rows, _corpus(settings.corpus or source, settings)
     stream = _stream(source, settings.split, columns)
     name = split_name(source, settings.split)
     if settings.corpus is None:
-        return Source(name, stream)
+        return name, stream, None
     if stream.layout != "examples":
         raise ConfigError(f"data.corpus must be left out for {source}, which holds a {stream.layout}, got {settings.corpus}; leave it out")
-    return Source(name, stream, _corpus(settings.corpus, settings))
+    return name, stream, _corpus(settings.corpus, settings)
 
 
 def reread(stream: Stream, numbers: set[int]) -> dict[int, Entry]:
@@ -120,7 +111,8 @@ def _corpus(source: str, settings: InspectDataSection) -> Stream | None:
 def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_corpus: bool = False) -> Stream:
     table = open_corpus(source, mapped, split, wanted=("corpus",) if is_corpus else ANY)
     columns, layout, first = table.columns, table.layout, table.first
-    used = {column: name for name in _USED[layout] if (column := columns.find(name, first))}
+    names = ("query_id", "query") if layout == "examples" else OF_LAYOUT[layout]
+    used = {column: name for name in names if (column := columns.find(name, first))}
     if layout == "examples":
         positives, negatives, label = columns.document_columns(first)
         used |= dict.fromkeys(positives, "positive") | dict.fromkeys(negatives, "negative")
@@ -156,8 +148,3 @@ def _example_entry(example: Example) -> Entry:
 
 
 _PARSERS: Mapping[Layout, Callable[..., Entry]] = {"examples": _parse_example, "corpus": _parse_document, "grid": _parse_pair}
-_USED: Mapping[Layout, tuple[str, ...]] = {
-    "examples": ("query_id", "query", "positive", "negative"),
-    "corpus": ("doc_id", "text", "title"),
-    "grid": ("premise", "hypothesis", "label"),
-}

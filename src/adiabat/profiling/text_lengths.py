@@ -1,4 +1,8 @@
-"""Lengths of texts, truncation by a model, and uniform samples of a stream."""
+"""Lengths, truncation, languages and scripts of texts, and uniform samples of a stream.
+
+Scripts come from the Unicode names of letters and are certain. Languages are identified by py3langid where it is installed (extra
+``languages``), and are guesses: short texts say too little, and names, formulas and code belong to no language.
+"""
 
 import importlib.util
 import math

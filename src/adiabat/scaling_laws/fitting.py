@@ -1,4 +1,4 @@
-"""Fitting a law of the loss to runs, and to resampled runs (Ziarko et al. 2024)."""
+"""Fitting a law of the loss to runs, and to resampled runs for the intervals of its predictions (Ziarko et al. 2024)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -130,7 +130,9 @@ def refits(fitted: Fitted, points: Points, *, count: int, seed: int, note: Calla
     """
     generator = np.random.default_rng(seed)
     base, powers = fitted.law.basis(points, fitted.centre)
-    start = _search_vector(fitted)
+    positive = np.array(fitted.law.positive)
+    weights = np.where(positive, np.log(np.where(positive, fitted.weights, 1.0)), fitted.weights)
+    start = np.concatenate([np.log(fitted.exponents), weights])
     results: list[Fitted] = []
     with _one_thread():
         while len(results) < count:
@@ -229,12 +231,6 @@ def _minimised(problem: _Problem, start: np.ndarray, centre: Centre, *, deltas: 
         )
     exponents, weights = problem.split(result.x)
     return Fitted(problem.law, exponents, weights, centre, float(result.fun) * deltas[-1])
-
-
-def _search_vector(fitted: Fitted) -> Float[np.ndarray, " c"]:
-    positive = np.array(fitted.law.positive)
-    weights = np.where(positive, np.log(np.where(positive, fitted.weights, 1.0)), fitted.weights)
-    return np.concatenate([np.log(fitted.exponents), weights])
 
 
 CONFIDENCE = 0.95

@@ -73,13 +73,13 @@ def choose_law(points: Points, budgets: Float[np.ndarray, " p"], asked: Points |
     compared = [law for law in possible if all(_is_enough(law, points, mask) for mask in splits)]
     ranked = [ChosenLaw(law, _held_out(law, points, model), _held_out(law, points, budget)) for law in compared]
     ranked.sort(key=lambda choice: choice.distance)
-    rank = next(rank for rank, choice in enumerate(ranked) if asked is None or _is_positive(choice.law, points, asked))
+
+    def is_positive(law: Law) -> bool:
+        # Weights of some laws may have any sign.
+        return asked is None or all(law.positive) or bool((fit(law, points).predict(asked) > 0).all())
+
+    rank = next(rank for rank, choice in enumerate(ranked) if is_positive(choice.law))
     return replace(ranked[rank], passed_over=tuple(choice.law for choice in ranked[:rank]))
-
-
-def _is_positive(law: Law, points: Points, asked: Points) -> bool:
-    """Whether the law predicts losses above 0: weights of some laws may have any sign."""
-    return all(law.positive) or bool((fit(law, points).predict(asked) > 0).all())
 
 
 def _is_enough(law: Law, points: Points, held_out: HeldOutRuns) -> bool:
