@@ -14,6 +14,7 @@ from adiabat.data.batch_sampler import window_quotas
 from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.records import Example
 from adiabat.dual_encoder.stream_shards import Part, Row, Sources, Take
+from adiabat.results.evaluation_result import TrainedFile
 from tests.dual_encoder.problem import write_rows
 
 Taken = list[list[int]]
@@ -155,7 +156,7 @@ def test_a_window_is_read_again_from_where_its_parts_began(tmp_path: Path, exhau
 
 def test_a_row_comes_back_from_the_disk_as_it_was(tmp_path: Path) -> None:
     parts = windows(sources_of(tmp_path, [5, 8], size=6, exhausted="cycle"), 3)[-1][1]
-    row = Row(2, 10, 5, 6, 1, 0, (3, 2), "ab" * 32, False, parts)
+    row = Row(2, 10, 5, 6, 1, 0, (3, 2), "ab" * 32, False, parts, TrainedFile(3, 4, 0, "cd" * 32))
     assert Row.from_json(json.loads(json.dumps(asdict(row)))) == row
 
 

@@ -253,6 +253,7 @@ class Stream:
 
     def trained(self, steps: int) -> list[TrainedTexts]:
         """Texts of the windows that the run came to."""
+        assert self._folder is not None
         records = [texts_of(row, self._folder) for row in self.rows if row.steps and row.first < steps]
         for why in filter(None, (record.unknown for record in records)):
             self._watch.note(f"{why}: measurements will not know all that was trained on")

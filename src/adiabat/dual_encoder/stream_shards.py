@@ -50,7 +50,7 @@ class Row:
         validated: Queries among them that validation asks too.
         drawn: Pairs of its batches, by source; one that comes twice counts twice.
         last: Whether the run ends with it.
-        texts: The file of hashes of its texts; None in rows of before it was kept.
+        texts: The file of hashes of its texts.
     """
 
     window: int
@@ -63,7 +63,7 @@ class Row:
     sha256: str
     last: bool
     parts: tuple[Part, ...]
-    texts: TrainedFile | None = None
+    texts: TrainedFile
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> "Row":
@@ -73,8 +73,7 @@ class Row:
             return SourcePosition(Cursor(**plain["mark"]), plain["ended"], plain["ends"])
 
         parts = tuple(Part(part["asked"], part["given"], position(part["start"]), position(part["end"])) for part in row["parts"])
-        texts = None if row.get("texts") is None else TrainedFile(**row["texts"])
-        return cls(**{**row, "drawn": tuple(row["drawn"]), "parts": parts, "texts": texts})
+        return cls(**{**row, "drawn": tuple(row["drawn"]), "parts": parts, "texts": TrainedFile(**row["texts"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +160,8 @@ def write_texts(folder: Path, number: int, content: bytes) -> None:
         path.write_bytes(content)
 
 
-def texts_of(row: Row, folder: Path | None) -> TrainedTexts:
+def texts_of(row: Row, folder: Path) -> TrainedTexts:
     """What a window was trained on."""
-    if row.texts is None or folder is None:
-        return TrainedTexts(unknown=f"the texts of window {row.window} were not recorded")
     try:
         return unpacked(_texts_file(folder, row.window), row.texts)
     except DataError as fault:
