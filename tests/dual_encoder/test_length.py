@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import ConfigError
 from adiabat.core.progress import SILENT
 from adiabat.dual_encoder.train import estimate, prepared, step_seconds
@@ -125,16 +126,24 @@ def test_time_alone_gives_the_steps_that_fit_into_it(problem: Problem, tmp_path:
     monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
     monkeypatch.setattr("adiabat.dual_encoder.train._validation_seconds", lambda objective: 8.0)
     notes: list[str] = []
+
+    def lasting(seconds: float) -> TrainSettings:
+        return job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": seconds, "validate_every": 4})
+
+    with pytest.raises(ConfigError, match=r"^train.budget_seconds must pay for a step, which takes 4 s, got 1; raise it, or lower train"):
+        run(lasting(1.0))
+    assert not (tmp_path / "job").exists()
     # Each step takes 2 s and a quarter of a validation.
-    settings = job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": 41.0, "validate_every": 4})
+    settings = lasting(41.0)
+    estimated = estimate(from_memory, settings, watch=SILENT)
+    assert (estimated.steps, estimated.settings["train"]["steps"]) == (10, 10)
     result = run(settings, notes=notes)
     assert "41 s are enough for about 10 steps of 4 s, validations among them" in notes
     assert (result.training.steps, result.training.stop_reason) == (10, "the limit of 10 steps was reached")
     assert result.settings["train"]["steps"] == 10
     # What was found is not measured again: the schedule of the steps taken depends on it.
     monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: pytest.fail("measured again"))
-    again = run(settings, resume=True)
-    assert again.training.steps == 10
+    assert run(settings, resume=True).training.steps == 10
 
 
 def test_measuring_steps_changes_no_number_of_the_run(problem: Problem, tmp_path: Path) -> None:
@@ -163,19 +172,3 @@ def test_a_run_ends_with_the_first_step_past_its_time(problem: Problem, tmp_path
     again = run_for(90.0, resume=True)
     assert again.steps > record.steps
     assert again.stop_reason == "the limit of 90 seconds was reached"
-
-
-def test_time_below_a_step_and_passes_beside_it_are_refused(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
-    with pytest.raises(ConfigError, match=r"^train.budget_seconds must pay for a step, which takes 2.* s, got 1; raise it, or lower train"):
-        run(job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": 1.0}))
-    assert not (tmp_path / "job").exists()
-
-
-def test_an_estimate_of_a_run_by_time_says_its_steps(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
-    monkeypatch.setattr("adiabat.dual_encoder.train._validation_seconds", lambda objective: 0.0)
-    settings = job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": 30.0})
-    found = estimate(from_memory, settings, watch=SILENT)
-    assert found.steps == 15
-    assert found.settings["train"]["steps"] == 15
