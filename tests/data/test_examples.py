@@ -88,10 +88,6 @@ def test_an_id_that_is_made_up_is_not_that_of_another_row_or_of_a_document(tmp_p
 def test_columns_are_mapped(tmp_path):
     path = write(tmp_path / "e.jsonl", {"query": "q", "reply": "p", "wrong": ["n"]})
     assert bare(read_examples(path, columns={"positive": "reply", "negative": "wrong"})) == [(invented_id(0, "q"), "q", ("p",), ("n",))]
-    assert (
-        fault(path)
-        == f'{path}:1: expected "query" and "positive", found "query", "reply" and "wrong"; say which it is with data.columns.positive'
-    )
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
