@@ -115,10 +115,8 @@ def source_weights(
 ) -> Float[np.ndarray, " s"]:
     """Share of each source among the examples, as long as none has run out.
 
-    ``proportional: w_s ~ n_s``; ``equal: w_s ~ 1``; ``temperature: w_s ~ n_s^(1/T)``; ``weights``: as given.
-
-    Args:
-        temperature: ``T``, > 0: 1 is proportional, infinity equal. Read by ``temperature``.
+    ``proportional: w_s ~ n_s``; ``equal: w_s ~ 1``; ``temperature: w_s ~ n_s^(1/T)``, ``T`` > 0, of which 1 is proportional and infinity
+    equal; ``weights``: as given.
     """
     if rule == "weights":
         shares = np.asarray(weights, dtype=np.float64)
@@ -151,10 +149,8 @@ def pass_counts(sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhau
 def window_quotas(number: int, size: int, weights: Float[np.ndarray, " s"], *, live: Sequence[bool] | None = None) -> Int[np.ndarray, " s"]:
     """How many examples of each source a window of a stream asks for.
 
-    ``floor((k + 1) W w_s) - floor(k W w_s)``, so that what was asked for up to a window is never off by an example.
-
-    Args:
-        live: Which sources have not run out, at least one: the others get nothing, and their shares go to these. None takes all.
+    ``floor((k + 1) W w_s) - floor(k W w_s)``, so that what was asked for up to a window is never off by an example. Sources that are not
+    `live` have run out: they get nothing, and their shares go to the others, of which there is at least one. None takes all.
     """
     shares = weights if live is None else weights * np.asarray(live)
     shares = shares / shares.sum()

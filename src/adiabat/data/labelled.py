@@ -44,12 +44,7 @@ class TextPairs:
 
 @dataclass(frozen=True, slots=True)
 class ScoredPairs(TextPairs):
-    """Pairs of texts with a similarity judged by people.
-
-    Attributes:
-        scores: Finite; every set has at least `MIN_PAIRS`, and two different ones among them.
-        sets: Set of each pair; "" throughout where there are none.
-    """
+    """Pairs of texts with finite similarities judged by people; each of the `sets`, "" where there are none, has `MIN_PAIRS` or more."""
 
     scores: Float[np.ndarray, " n"]
     sets: Sequence[str]

@@ -38,11 +38,7 @@ def names_language(column: str) -> bool:
 def chosen_languages(
     wanted: Sequence[str], present: Collection[str], *, source: str, incomplete: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """Check the wanted languages; none are all, sorted.
-
-    Args:
-        incomplete: Languages that only some rows have, with the locations of rows that lack them.
-    """
+    """Check the wanted languages; none are all, sorted. `incomplete` has those of some rows only, with the locations of the other rows."""
     if absent := [language for language in dict.fromkeys(wanted) if language not in present]:
         locations = incomplete or {}
         phrases = (

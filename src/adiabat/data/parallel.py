@@ -20,11 +20,7 @@ TRANSLATION_COLUMNS = ("x", "translation", "target", "text")
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A text and its translation.
-
-    Attributes:
-        begins: Whether the sentence before it in this language, if any, is not its neighbour: a gap lies between.
-    """
+    """A text and its translation; `begins` tells that a gap lies before it: the sentence before it in this language is no neighbour."""
 
     source: str
     text: str
@@ -35,11 +31,9 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class ParallelSource:
-    """Files of texts and translations.
+    """A table of texts and translations; or two text files, with one sentence on each line, whose lines translate each other.
 
-    Attributes:
-        path: A table; or, with `translation`, a text file with one sentence on each line.
-        translation: A text file whose lines translate those of `path`; its name ends in its language, unless `languages` has one.
+    The name of the translation's file ends in its language, unless `languages` has one.
     """
 
     path: str

@@ -76,11 +76,9 @@ class ExampleSet:
 
 @dataclass(frozen=True, slots=True)
 class ExampleStream:
-    """A data set of which only a few examples are in memory at a time.
+    """A data set of which only a few examples are in memory at a time; those of a labelled row may have negatives alone.
 
-    Attributes:
-        examples: In file order; ends with a DataError where rows were at fault. Those of a labelled row may have negatives alone.
-        remarks: Returns sentences on the rows, once they are read.
+    The examples, in file order, end with a DataError where rows were at fault; `remarks` returns sentences on the rows that were read.
     """
 
     name: str

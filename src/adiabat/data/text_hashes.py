@@ -127,8 +127,7 @@ def _none() -> Hashes:
 class TrainedTexts:
     """What a job trained or validated on: hashes of 128 bits, sorted, each once. Case and white space make no difference.
 
-    Attributes:
-        unknown: Why the job may have trained on other texts too; "" where these are all.
+    Documents without a text are known by their ids; `unknown` says why there may be other texts too, "" where these are all.
     """
 
     queries: Hashes = field(default_factory=_none)
@@ -156,11 +155,7 @@ class TrainedTexts:
         return _among(self.queries, texts)
 
     def holds_documents(self, entries: Sequence[str], *, are_texts: bool) -> Bool[np.ndarray, " n"] | None:
-        """Which documents answered a query that was trained or validated on.
-
-        Returns:
-            True where one is among `documents` or `doc_ids`; None where one side has texts and the other ids, which do not compare.
-        """
+        """Which documents answered a query of training or validation; None where one side has texts and the other ids."""
         known, others = (self.documents, self.doc_ids) if are_texts else (self.doc_ids, self.documents)
         return None if len(others) else _among(known, entries)
 

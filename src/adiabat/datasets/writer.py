@@ -73,12 +73,7 @@ def _slot_of(slots: "array[int]", code: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DatasetSummary:
-    """A made data set.
-
-    Attributes:
-        documents: Rows of ``corpus.jsonl.gz``; 0 where examples hold texts.
-        examples: Name of each file of examples to its rows.
-    """
+    """A made data set: documents in ``corpus.jsonl.gz``, 0 where examples hold texts, and the rows of each file of examples."""
 
     folder: Path
     documents: int

@@ -40,11 +40,7 @@ Weights = Float[np.ndarray, " v"]
 
 
 def by_rank(rows: int) -> Weights:
-    """Model2Vec's first weights, of Zipf's law: ``ln(1 + r)`` of the token of rank ``r`` from 0.
-
-    Reference:
-        van Dongen and Tulkens, model2vec, "Basic".
-    """
+    """Model2Vec's first weights ("Basic"), of Zipf's law: ``ln(1 + r)`` of the token of rank ``r`` from 0."""
     return np.log1p(np.arange(rows, dtype=np.float64))
 
 
@@ -56,13 +52,9 @@ def by_count(counts: Int[np.ndarray, " v"]) -> Weights:
 
 
 def zipf(rows: int) -> Weights:
-    """How often tokens are expected by Zipf's law, which takes a token's share to fall as its rank rises.
+    """How often tokens are expected by Zipf's law, which takes a token's share to fall as its rank rises; model2vec takes the same.
 
-    Returns:
-        ``p_r = (1 / (r + 2)) / sum_s 1 / (s + 2)`` for ranks from 0.
-
-    Reference:
-        van Dongen and Tulkens, model2vec, "SIF weighting"; model2vec takes the same.
+    ``p_r = (1 / (r + 2)) / sum_s 1 / (s + 2)`` for ranks from 0.
     """
     shares = 1.0 / np.arange(2, rows + 2)
     normalised: Weights = shares / shares.sum()
@@ -77,28 +69,14 @@ def counted(counts: Int[np.ndarray, " v"]) -> Weights:
 
 
 def sif(shares: Weights, coefficient: float) -> Weights:
-    """Smooth inverse frequency.
-
-    Args:
-        coefficient: ``a`` in (0, 1); the smaller, the less frequent tokens count.
-
-    Returns:
-        ``a / (a + p)``.
-
-    Reference:
-        Arora et al. 2017; van Dongen and Tulkens, model2vec, "SIF weighting".
-    """
+    """Smooth inverse frequency, ``a / (a + p)``, of Arora et al. 2017: the smaller the coefficient, the less frequent tokens count."""
     return coefficient / (coefficient + shares)
 
 
 def inverse_documents(containing: Int[np.ndarray, " v"], documents: int) -> Weights:
-    """Inverse document frequency, as scikit-learn smooths it: what TF-IDF makes of a mean over tokens.
+    """Inverse document frequency as scikit-learn smooths it, ``ln((1 + n) / (1 + df)) + 1``: what TF-IDF makes of a mean over tokens.
 
-    Returns:
-        ``ln((1 + n) / (1 + df)) + 1``.
-
-    Reference:
-        van Dongen and Tulkens, model2vec, which found it worse than SIF.
+    van Dongen and Tulkens, model2vec, found it worse than SIF.
     """
     return np.log((1.0 + documents) / (1.0 + containing)) + 1.0
 
@@ -111,9 +89,8 @@ Texts = Callable[[], Iterable[str]]
 class Distilled:
     """A static model in the making.
 
-    Attributes:
-        kept: Share of the variance of the teacher's token vectors that is left; 1 where nothing was reduced.
-        counted: Texts in which tokens were counted; 0 where their rank stands for that.
+    `kept` is the share of the variance of the teacher's token vectors that is left, `counted` the number of texts in which tokens were
+    counted: 0 where their rank stands for that.
     """
 
     vocabulary: Vocabulary
@@ -135,9 +112,7 @@ def distill(
 ) -> Distilled:
     """Pass every token of a vocabulary through a teacher, and keep what tells them apart.
 
-    Args:
-        texts: In which tokens are counted; None goes by their rank.
-        folder: Where the teacher's vectors are kept, so that what was cut short goes on; None keeps none.
+    Tokens are counted in `texts`; None goes by their rank. The teacher's vectors are kept in `folder`, so that what was cut short goes on.
     """
     # Before anything long: neither too many directions nor a corpus without texts must come to light after it.
     vocabulary, dims = rows_and_dims(teacher, section, words)

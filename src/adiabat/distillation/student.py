@@ -91,12 +91,7 @@ OWN_TEXTS = "texts"
 
 @dataclass(frozen=True, slots=True)
 class _Material:
-    """What a student is to learn.
-
-    Attributes:
-        own: What the teachers' own texts are called.
-        passages: Longest passage, in sentences.
-    """
+    """What a student is to learn; `own` names the teachers' own texts, and passages have at most so many sentences."""
 
     check: Callable[[], object]
     read: Callable[[], Iterable[Translation]]

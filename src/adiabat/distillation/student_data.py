@@ -42,12 +42,7 @@ _BLOCK = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """What was written.
-
-    Attributes:
-        folder: With the teachers' texts as ``corpus.jsonl.gz``, a file of examples for each language, and one that is held out.
-        counts: Name of each file that is trained on, without its ending, to its rows.
-    """
+    """Rows of each file that is trained on, in a folder that has the teachers' texts as a corpus too, and what is held out."""
 
     folder: Path
     counts: Mapping[str, int]
@@ -286,10 +281,7 @@ def build_targets(
 ) -> Store:
     """Embed the teachers' texts, once for each teacher, and make of their vectors what a student is to come close to.
 
-    What was cut short goes on; what is finished is not computed again.
-
-    Args:
-        width: Numbers that vectors are cut to; None keeps all.
+    What was cut short goes on; what is finished is not computed again. Vectors are cut to `width` numbers; None keeps all.
     """
     if width is not None:
         require_texts(sum(1 for _ in islice(read_corpus(corpus), width)), width)

@@ -60,11 +60,7 @@ def token_vectors(
     folder: Path | None = None,
     watch: Watch = SILENT,
 ) -> Float[np.ndarray, "v e"]:
-    """Pass sequences through a teacher, projections included, and without prompts or unit length.
-
-    Args:
-        folder: Where vectors are kept as they come, so that what was cut short goes on; made where missing. None keeps none.
-    """
+    """Pass sequences through a teacher, projections included, and without prompts or unit length; `folder` keeps vectors as they come."""
     settings = replace(teacher.settings, pooling=POOLINGS[pooling], normalize=False)
     bare = teacher.with_settings(settings)
     skipped, closing = (sequences.before, sequences.after) if pooling == "token" else (0, 0)
@@ -156,12 +152,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """Rows of a static model.
-
-    Attributes:
-        tokenizer: From texts to rows; puts nothing around a text.
-        sequences: What of each row passes through the teacher.
-    """
+    """Rows of a static model: the tokenizer puts nothing around a text, `sequences` pass through the teacher, `known` are its tokens."""
 
     tokens: list[str]
     tokenizer: Tokenizer
@@ -171,13 +162,10 @@ class Vocabulary:
 
 
 def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] = (), without: str | None = UNUSED) -> Vocabulary:
-    """The tokens of a teacher, and words that are added to them.
+    """The tokens of a teacher, but for those that begin with a match of `without`, and words that are added to them.
 
     Added tokens of the teacher that have no part in a text, such as the mask, are left out. A word that the tokenizer takes for one piece
     becomes a token; one that it splits, such as a phrase, is looked for in texts before they are split, though not inside of other words.
-
-    Args:
-        without: A regular expression; tokens that begin with a match are left out. None keeps all.
     """
     with _quietly():
         pruned = TokenizerModel.from_transformers_tokenizer(tokenizer).prune_added_tokens()

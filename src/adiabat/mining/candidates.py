@@ -43,12 +43,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The candidates of a block of queries.
-
-    Attributes:
-        hits: Rows of the corpus, best first, with the scores that margins apply to.
-        score: Scores of other documents, comparable with those of the candidates.
-    """
+    """Candidates of a block of queries by row, best first, with the scores that margins apply to, and what scores others alike."""
 
     hits: Hits
     score: Callable[[Pairs], Float32[np.ndarray, " p"]]

@@ -49,12 +49,7 @@ Loader = Callable[[str, EncoderSection], DualEncoder]
 
 @dataclass(frozen=True, slots=True)
 class Mining:
-    """The result of `adiabat.mine`.
-
-    Attributes:
-        out: The mined file; each of its queries has a negative.
-        without_negatives: File of the queries without negatives; None where all have some.
-    """
+    """The result of `adiabat.mine`: the mined file, that of the queries without negatives (None where all have some), and statistics."""
 
     out: Path
     without_negatives: Path | None
@@ -94,10 +89,8 @@ def mine(
 ) -> Mining:
     """Find hard negatives for every query of a data set, and write it with them.
 
-    After an interruption of any kind, the same call continues after its last whole block and writes the same file, byte for byte.
-
-    Args:
-        index: A folder that keeps the corpus and its BM25 index for other runs; None keeps neither.
+    After an interruption of any kind, the same call continues after its last whole block and writes the same file, byte for byte. A folder
+    `index` keeps the corpus and its BM25 index for other runs.
     """
     settings, start = settings or MineSettings(), time.monotonic()
     folder = out.with_name(f".{out.name}.mining")

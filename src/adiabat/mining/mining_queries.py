@@ -125,11 +125,7 @@ def rows_in_store(corpus: Documents, store: Store, *, source: str) -> Int64[np.n
 
 @dataclass(frozen=True, slots=True)
 class MiningQueries:
-    """A data set of queries whose documents are in the corpus, or texts.
-
-    Attributes:
-        shared_answers: All positives of each query text that several examples share.
-    """
+    """A data set of queries whose documents are ids of the corpus, or texts; `shared_answers` are of query texts in several examples."""
 
     name: str
     examples: Sequence[Example]

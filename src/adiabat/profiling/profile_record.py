@@ -38,11 +38,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TextCounts:
-    """The texts of one role.
-
-    Attributes:
-        distinct_folded: Distinct ones regardless of width, case, composition and white space (Unicode NFKC, case folding).
-    """
+    """The texts of one role; `distinct_folded` disregards width, case, composition and white space (Unicode NFKC, case folding)."""
 
     role: Role
     texts: int
@@ -81,12 +77,7 @@ class PairCounts:
 
 @dataclass(frozen=True, slots=True)
 class NamedGroup:
-    """The distinct pairs of one topic, or of one tag of a topic.
-
-    Attributes:
-        within: Topic of a tag, "" where it has none.
-        tags: Largest tags of a topic: (tag, pairs).
-    """
+    """The distinct pairs of one topic, with its largest tags and their pairs; or of one tag `within` a topic, "" where it has none."""
 
     name: str
     pairs: int
@@ -182,11 +173,9 @@ class Languages:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the file.
+    """One column of the file: `used_as` is its name among ours, "" where it is not read; `kinds` and `values` have their rows.
 
-    Attributes:
-        used_as: Its name among our columns, "" where it is not read.
-        values: (value, rows), most frequent first; None where they are too many to be tags, or not short texts or numbers.
+    Values are None where they are too many to be tags, or not short texts or numbers.
     """
 
     name: str

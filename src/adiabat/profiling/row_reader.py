@@ -24,12 +24,7 @@ USUAL_SPLIT = "train"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row.
-
-    Attributes:
-        address: Id of the query or document, "" where the file has none.
-        texts: Texts of each role, or ids where a corpus holds the texts.
-    """
+    """One row: the id of the query or document, "" where the file has none, and the texts of each role, or ids of a corpus."""
 
     location: str
     address: str
@@ -41,11 +36,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Rows of one source, read from the start at every call.
+    """Rows of one source, read from the start at every call, but for the queries of a BEIR folder (`judged`), which are in memory.
 
-    Attributes:
-        used: Our name of each column that is read, by the file's.
-        judged: The queries of a BEIR folder, which are in memory; None elsewhere.
+    `used` has our name of each column that is read, by the file's.
     """
 
     source: str | Path
