@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from adiabat.config.reader import has_short_form, inline
-from adiabat.config.section import Section, by_kind, sections_in
+from adiabat.config.section import Choice, Section, by_kind, sections_in
 
 WIDTH = 120
 """Characters of a line."""
@@ -47,6 +47,8 @@ def _tables(kind: type[Section], prefix: str, given: Section | None = None) -> I
         default = field.default if given is None else getattr(given, name)
         usual = type(default) if isinstance(default, Section) else tables[0]
         yield from ["", f"{'#' if field.default is None else ''}[{prefix}{name}]", *_comment(field.description or usual.__doc__)]
+        if field.description and issubclass(usual, Choice):
+            yield from _comment(usual.__doc__)
         if has_short_form(kind, name):
             yield from _comment(_short_form(kind, name, field, tables))
         inner = [*_keys(usual, default), *_tables(usual, f"{prefix}{name}.", default)]
