@@ -33,8 +33,7 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
         _stored_scores(path) if is_stored else _judged(path, judged, qrels, settings)
         for path, is_stored in zip((first, second), stored, strict=True)
     ]
-    notes = _alone(sides, (first, second))
-    baseline, model = _named_apart(_in_common(sides, settings.measure.units), (first, second))
+    (baseline, model), notes = _in_common(sides, (first, second), settings.measure.units)
     return compare_models(
         [baseline, model],
         settings,
@@ -144,26 +143,24 @@ def _tie_notes(run: Run, qrels: Qrels, ties: Ties) -> list[str]:
     return [f"{tied}: relevant documents are ranked last among equals; measure.ties = trec_eval ranks them by document id"]
 
 
-def _alone(sides: Sequence[ModelScores], paths: Sequence[Path]) -> list[str]:
-    """Tasks of one model alone."""
+def _in_common(sides: Sequence[ModelScores], paths: Sequence[Path], units_setting: str) -> tuple[list[ModelScores], list[str]]:
+    """Shared tasks, and with ``units = common`` shared units; tasks of one model alone are noted. Models of one name go by their paths."""
     tasks = [{name for run in side.runs for name in run} for side in sides]
-    if not tasks[0] & tasks[1]:
+    shared = tasks[0] & tasks[1]
+    if not shared:
         listing = " and ".join(f"{', '.join(sorted(names))} in {path}" for names, path in zip(tasks, paths, strict=True))
         raise DataError(
             f"both must be measured on at least one task in common, got {listing}; the task of a TREC run is named by measure.task"
         )
-    exclusive = [(names - tasks[1 - side], paths[side]) for side, names in enumerate(tasks)]
-    return [f"only in {path}, and so not compared: {', '.join(sorted(names))}" for names, path in exclusive if names]
-
-
-def _in_common(sides: Sequence[ModelScores], units_setting: str) -> list[ModelScores]:
-    """Shared tasks, and with ``units = common`` shared units."""
-    shared = set.intersection(*({name for run in side.runs for name in run} for side in sides))
-    restricted = [replace(side, runs=[{name: run[name] for name in run if name in shared} for run in side.runs]) for side in sides]
-    if units_setting == "same":
-        return restricted
-    units = {name: _common_units(name, restricted) for name in shared}
-    return [replace(side, runs=[{name: _taken(run[name], units[name]) for name in run} for run in side.runs]) for side in restricted]
+    exclusive = [(sorted(names - shared), path) for names, path in zip(tasks, paths, strict=True)]
+    notes = [f"only in {path}, and so not compared: {', '.join(names)}" for names, path in exclusive if names]
+    units = {name: _common_units(name, sides) for name in shared} if units_setting == "common" else {}
+    restricted = []
+    for side, path in zip(sides, paths, strict=True):
+        model = replace(side.model, name=str(path)) if sides[0].name == sides[1].name else side.model
+        runs = [{name: _taken(run[name], units.get(name)) for name in run if name in shared} for run in side.runs]
+        restricted.append(ModelScores(model, runs))
+    return restricted, notes
 
 
 def _common_units(task: str, sides: Sequence[ModelScores]) -> list[str]:
@@ -174,16 +171,12 @@ def _common_units(task: str, sides: Sequence[ModelScores]) -> list[str]:
     return [unit for unit in unit_lists[0] if unit in shared]
 
 
-def _taken(scores: TaskScores, units: Sequence[str]) -> TaskScores:
+def _taken(scores: TaskScores, units: Sequence[str] | None) -> TaskScores:
+    """The scores of some units, or of all."""
+    if units is None:
+        return scores
     row_of: Mapping[str, int] = {unit: number for number, unit in enumerate(scores.units)}
     restricted = scores.take(np.array([row_of[unit] for unit in units], dtype=np.int64))
     if dropped := len(scores.units) - len(units):
         return replace(restricted, notes=(*restricted.notes, f"{dropped:,} that the other lacks were left out"))
     return restricted
-
-
-def _named_apart(sides: Sequence[ModelScores], paths: Sequence[Path]) -> list[ModelScores]:
-    """Two models of one name go by their paths."""
-    if sides[0].name != sides[1].name:
-        return list(sides)
-    return [replace(side, model=replace(side.model, name=str(path))) for side, path in zip(sides, paths, strict=True)]

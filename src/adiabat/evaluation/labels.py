@@ -1,7 +1,7 @@
 """Texts with labels: classification and clustering on frozen vectors."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float32, Int
@@ -52,8 +52,7 @@ def score_classification(
         "training texts": float(len(texts)),
     }
     notes = [
-        *_short_notes(np.bincount(training_labels), per_label),
-        *_leak_notes(texts, test.texts),
+        *_training_notes(np.bincount(training_labels), per_label, texts, test.texts),
         *_distinct_notes(vectors[: len(texts)], "training texts", labels=len(labels)),
         *([] if converged else [f"the regression had not converged after {ITERATIONS:,} iterations"]),
         *([] if len(present) == len(labels) else [f"the test has {len(present):,} of {len(labels):,} labels"]),
@@ -144,18 +143,14 @@ def _clusters(vectors: Vectors, count: int, *, restarts: int, seed: int) -> Int[
     return clusters
 
 
-def _short_notes(counts: Int[np.ndarray, " k"], per_label: int | None) -> list[str]:
-    if per_label is None or (counts >= per_label).all():
-        return []
-    few = int((counts < per_label).sum())
-    return [f"{few:,} of {counts.size:,} labels have fewer than {per_label:,} training texts and give all of them"]
-
-
-def _leak_notes(training: Sequence[str], test: Sequence[str]) -> list[str]:
-    """Test texts that are training texts too say little about new texts."""
+def _training_notes(counts: Int[np.ndarray, " k"], per_label: int | None, training: Sequence[str], test: Sequence[str]) -> Iterator[str]:
+    """Labels of few training texts, and test texts that are training texts too, which say little about new ones."""
+    few = 0 if per_label is None else int((counts < per_label).sum())
+    if few:
+        yield f"{few:,} of {counts.size:,} labels have fewer than {per_label:,} training texts and give all of them"
     known = set(training)
-    both = sum(text in known for text in test)
-    return [f"{both:,} of {len(test):,} test texts are training texts too"] if both else []
+    if both := sum(text in known for text in test):
+        yield f"{both:,} of {len(test):,} test texts are training texts too"
 
 
 def _distinct_notes(vectors: Vectors, texts: str, *, labels: int) -> list[str]:

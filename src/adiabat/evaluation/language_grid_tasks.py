@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from adiabat.core.errors import DataError, several
+from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.language_grids import QuestionGridSet
 from adiabat.data.records import POSITIVE, LanguageGridSet, Side, grid_id
@@ -42,7 +42,6 @@ def measure_question_grid(
     Returns:
         Per similarity ``P@1``, ``RR`` and ``PND`` of each question, averaged over all cells; and P@1 and PND of each question in each cell.
     """
-    _check(questions, paragraphs)
     question_vectors, paragraph_vectors = ([FixedPoint.of(vectors) for vectors in side.values()] for side in (questions, paragraphs))
     others = np.array([len(vectors) - 1 for vectors in paragraphs.values()])[:, None]
     samples, cells = [], []
@@ -67,19 +66,6 @@ def _lost(questions: FixedPoint, paragraphs: FixedPoint, answers: Int[np.ndarray
     scores = exact_table(questions, paragraphs, similarity)
     own_scores = np.take_along_axis(scores, answers[:, None], axis=1)
     return np.asarray(np.count_nonzero(scores >= own_scores, axis=1) - 1)
-
-
-def _check(questions: Vectors, paragraphs: Vectors) -> None:
-    if few := [language for language, vectors in paragraphs.items() if len(vectors) < 2]:
-        raise ValueError(f"paragraphs must be at least two in every language, got fewer in {', '.join(few)}")
-    faults = [
-        f"{side} vector {row} in {language} must be finite, got NaN or infinity; encode it again"
-        for side, vectors_of in (("question", questions), ("paragraph", paragraphs))
-        for language, vectors in vectors_of.items()
-        for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist()
-    ]
-    if faults:
-        raise DataError(several(faults))
 
 
 _RETRIEVAL = (f"{MEASURE}: each premise ranks what it entails among the neutral, and the contradicted, hypotheses of other premises",)

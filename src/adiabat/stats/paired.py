@@ -96,7 +96,8 @@ def changes_over_runs(after: Sequence[Runs], before: Sequence[Runs] | None, *, s
     changes: dict[int, Change] = {}
     for indices in _drawn_alike(measures):
         group = [measures[i] for i in indices]
-        values, draws = _values(group, None), _draws(group, seed=seed, resamples=resamples)
+        counts = resampling_counts(group[0].first.values.size, resamples=resamples, seed=seed, groups=group[0].first.groups)
+        values, draws = _values(group, None), _values(group, counts)
         for i, value, replicates in zip(indices, values, draws, strict=True):
             changes[i] = _change(measures[i], value, replicates, runs, p_values.get(i))
     return [changes[i] for i in range(len(measures))]
@@ -129,12 +130,6 @@ def _values(measures: Sequence[PairedMeasure], counts: Iterable[Float[np.ndarray
     columns = values_of(all_samples) if counts is None else np.concatenate([values_of(all_samples, block) for block in counts])
     ends = np.cumsum([len(group) for group in samples])[:-1]
     return [measure.replicates(part) for measure, part in zip(measures, np.split(columns, ends, axis=1), strict=True)]
-
-
-def _draws(measures: Sequence[PairedMeasure], *, seed: int, resamples: int) -> list[Replicates]:
-    """Values on each resample."""
-    first = measures[0].first
-    return _values(measures, resampling_counts(first.values.size, resamples=resamples, seed=seed, groups=first.groups))
 
 
 def _p_values(measures: Sequence[PairedMeasure], *, seed: int, flips: int) -> dict[int, float]:
