@@ -14,7 +14,7 @@ from adiabat.core.files import sole_writer
 from adiabat.data.records import Document, Side
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.store import append as append_module
-from adiabat.store.append import AppendResult, append_documents, finish_append
+from adiabat.store.append import append_documents, finish_append
 from adiabat.store.corpus_files import IdIndex
 from adiabat.store.manifest import HEADER_BYTES, VectorFile
 from adiabat.store.vector_store import Store
@@ -28,27 +28,26 @@ def build(out: Path, documents: list[Document] = OLD, **options: Any) -> Store:
     return fake_store(out, documents, source="old", **options).store
 
 
-def append(path: Path, documents: list[Document] = NEW, *, encoder: FakeEncoder | None = None) -> AppendResult:
+def append(path: Path, documents: list[Document] = NEW, *, encoder: FakeEncoder | None = None) -> Store:
     return append_documents(encoder or FakeEncoder(), lambda: iter(documents), path, chunk_size=4, source="new")
 
 
 def test_an_appended_store_is_the_one_built_at_once(tmp_path: Path) -> None:
     build(tmp_path / "s")
-    done = append(tmp_path / "s")
+    store = append(tmp_path / "s")
     together = build(tmp_path / "together", OLD + NEW)
-    assert (done.appended, done.completed) == (10, False)
-    assert files_of_store(done.store.path) == files_of_store(together.path)
-    assert done.store.manifest.sha256 == together.manifest.sha256
-    assert done.store.manifest.corpus == together.manifest.corpus
-    assert done.store.manifest.source == "old + new"
-    assert done.store.rows(["d0", "n0", "n9"]).tolist() == [0, 7, 16]
+    assert files_of_store(store.path) == files_of_store(together.path)
+    assert store.manifest.sha256 == together.manifest.sha256
+    assert store.manifest.corpus == together.manifest.corpus
+    assert store.manifest.source == "old + new"
+    assert store.rows(["d0", "n0", "n9"]).tolist() == [0, 7, 16]
     assert np.load(tmp_path / "s" / "vectors.npy", mmap_mode="r").shape == (17, 8)
     assert not (tmp_path / "s" / "appending").exists()
 
 
 def test_a_store_without_texts_can_grow(tmp_path: Path) -> None:
     build(tmp_path / "s", keep_texts=False)
-    store = append(tmp_path / "s").store
+    store = append(tmp_path / "s")
     assert not store.has_texts
     assert store.manifest.corpus is None
     assert store.doc_ids([6, 7]) == ["d6", "n0"]
@@ -59,7 +58,7 @@ def test_ids_already_there_are_refused_by_name(tmp_path: Path) -> None:
     before = files_of_store(build(tmp_path / "s").path)
     with pytest.raises(StoreError, match=r'it holds 2 documents: "d2"; "d5"; remove them from the corpus'):
         append(tmp_path / "s", [NEW[0], OLD[2], NEW[1], OLD[5]])
-    assert append(tmp_path / "s", []).appended == 0
+    assert append(tmp_path / "s", []).count == 7
     assert files_of_store(tmp_path / "s") == before
     assert not (tmp_path / "s" / "appending").exists()
 
@@ -69,7 +68,7 @@ def test_new_documents_that_repeat_an_id_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match='"n1" 2 times'):
         append(tmp_path / "s", [*NEW, NEW[1]])
     assert Store.open(tmp_path / "s").count == 7
-    assert append(tmp_path / "s").appended == 10
+    assert append(tmp_path / "s").count == 17
 
 
 def test_another_encoder_is_refused(tmp_path: Path) -> None:
@@ -85,9 +84,9 @@ def test_an_append_cut_while_encoding_leaves_the_store_usable_and_goes_on(tmp_pa
         append(tmp_path / "s", encoder=FakeEncoder(stop_at=2))
     assert Store.open(tmp_path / "s").count == 7
     encoder = FakeEncoder()
-    done = append(tmp_path / "s", encoder=encoder)
+    store = append(tmp_path / "s", encoder=encoder)
     assert encoder.calls == [2]
-    assert files_of_store(done.store.path) == files_of_store(build(tmp_path / "together", OLD + NEW).path)
+    assert files_of_store(store.path) == files_of_store(build(tmp_path / "together", OLD + NEW).path)
 
 
 def test_other_documents_than_the_cut_short_append_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +165,7 @@ def test_a_crash_before_any_step_loses_and_doubles_nothing(tmp_path: Path, monke
             append(folder)
         # Leftovers of a crash after the commit do not stand in the way of the next append.
         assert files_of_store(folder) == wanted
-        assert append(folder, [Document("later", "later")]).store.count == 18
+        assert append(folder, [Document("later", "later")]).count == 18
         shutil.rmtree(folder)
     assert halves >= 8
     assert 20 < step < 199
@@ -178,9 +177,8 @@ def test_append_completes_what_was_cut_before_it_begins(tmp_path: Path, monkeypa
         patch.setattr(append_module, "_extend_vectors", _raising)
         with pytest.raises(_CutError):
             append(tmp_path / "s")
-    done = append(tmp_path / "s", [Document("later", "later")])
-    assert done.completed
-    assert done.store.count == 18
+    store = append(tmp_path / "s", [Document("later", "later")])
+    assert store.count == 18
 
 
 def test_a_torn_write_into_the_vectors_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,9 +208,9 @@ class Late(FakeEncoder):
 
 def test_an_append_that_ends_before_this_one_begins_is_built_upon(tmp_path: Path) -> None:
     path = build(tmp_path / "s").path
-    done = append(path, NEW[4:], encoder=Late(path, NEW[:4]))
-    assert (done.appended, done.store.count) == (6, 17)
-    done.store.verify()
+    store = append(path, NEW[4:], encoder=Late(path, NEW[:4]))
+    assert store.count == 17
+    store.verify()
     assert files_of_store(path) == files_of_store(build(tmp_path / "together", OLD + NEW).path)
 
 
@@ -220,4 +218,4 @@ def test_two_appends_at_once_are_refused(tmp_path: Path) -> None:
     path = build(tmp_path / "s").path
     with sole_writer(path), pytest.raises(InUseError, match="one writer at a time"):
         append(path)
-    assert append(path).appended == 10
+    assert append(path).count == 17

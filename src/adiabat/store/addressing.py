@@ -113,13 +113,13 @@ def address(
         )
     addressed = _pack(examples, row_of, absent)
     addressed = _merged(addressed) if merge_equal else sharing_answers(addressed)[0]
-    if merge_equal and not absent and len(addressed) == len(examples):
-        addressed = replace(addressed, negative_columns=_negative_columns(examples, row_of))
     if not len(addressed):
         raise DataError(
             f"{examples.name}: at least one query must have a positive document in the store {store.path}, got none; "
             "name the corpus that they were judged on"
         )
+    if merge_equal and not absent and len(addressed) == len(examples):
+        addressed = replace(addressed, negative_columns=_negative_columns(examples, row_of))
     return addressed
 
 

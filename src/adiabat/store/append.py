@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -41,20 +41,6 @@ MERGED = "merged"
 """Inside the staging folder: the files that replace the store's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
-    """What a call of `append_documents` did.
-
-    Attributes:
-        store: With the new documents at its end.
-        completed: Whether an earlier append, interrupted within its commit, was completed first.
-    """
-
-    store: Store
-    appended: int
-    completed: bool
-
-
 def append_documents(
     encoder: DocumentEncoder,
     documents: Callable[[], Iterator[Document]],
@@ -63,34 +49,33 @@ def append_documents(
     chunk_size: int = CHUNK_SIZE,
     on_progress: Progress | None = None,
     source: str,
-) -> AppendResult:
+) -> Store:
     """Encode new documents and add them at the end of a store; rows of old documents stay.
 
     Interrupted while encoding, the store is as it was, and the same call resumes. Interrupted within the commit, `Store.open` refuses the
     store until this function or `finish_append` has completed it.
     """
     folder = Path(path)
-    completed = finish_append(folder)
+    finish_append(folder)
     # Outside of the lock, because hashing the weights of a large model takes seconds.
     fingerprint = encoder.fingerprint("document")
     _open_appendable(folder, fingerprint)
     with plain_disk_errors(folder), sole_writer(folder):
         # Opened again: until the lock was taken, another append may have ended, or been interrupted within its commit.
-        completed = _complete(folder) or completed
+        _complete(folder)
         store = _open_appendable(folder, fingerprint)
         staging = _stage(folder / APPENDING, fingerprint, store.dtype, chunk_size)
         staging.write_corpus(_new_documents(documents(), store, source), source=source)
-        appended = staging.state.count
-        if not appended:
+        if not staging.state.count:
             staging.discard()
-            return AppendResult(store, 0, completed)
+            return store
         staging.encode(encoder, on_progress, store=store)
         _merge(store, staging, source)
         # From this marker on the append can only go forward: every later call completes it first.
         write_text("", staging.folder / COMMIT_FILE)
         sync_folder(staging.folder)
         _redo(folder)
-    return AppendResult(Store.open(folder), appended, completed)
+    return Store.open(folder)
 
 
 def finish_append(path: str | os.PathLike[str]) -> bool:

@@ -72,7 +72,7 @@ def embed_corpus(model: Model, corpus: str, out: Path, settings: EmbedSettings, 
     documents = known_documents(encoder.model.document, documents, blank=settings.data.blank, source=corpus, note=watch.note)
     progress = partial(watch.progress, "encoding documents")
     if append:
-        store, note = append_documents(encoder, lambda: documents, out, on_progress=progress, source=corpus).store, ""
+        store, note = append_documents(encoder, lambda: documents, out, on_progress=progress, source=corpus), ""
     else:
         section, name = settings.store, encoder.model.name
         built = build_store(
