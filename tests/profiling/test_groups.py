@@ -16,16 +16,7 @@ from adiabat.core.errors import DataError
 from adiabat.data.text_hashes import TextHashes, folded, numbered
 from adiabat.dual_encoder.batches import sampler_of
 from adiabat.dual_encoder.pair_data import read_pairs
-from adiabat.profiling.pair_counters import (
-    BATCH_SIZES,
-    LISTED_GROUPS,
-    NAME_CHARACTERS,
-    Listed,
-    NameCounter,
-    count_pairs,
-    groups_of,
-    in_corpus,
-)
+from adiabat.profiling.counters import BATCH_SIZES, LISTED_GROUPS, NAME_CHARACTERS, Listed, NameCounter, count_pairs, groups_of, in_corpus
 from adiabat.profiling.profile_record import Groups, NamedGroup, PairCounts, SmallGroups
 from tests.data.files import write
 from tests.profiling.files import inspected, of_kind, sentence_of

@@ -14,9 +14,21 @@ from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import counted, cut
 from adiabat.data.table_rows import FileFaults, count_rows
-from adiabat.profiling.counters import SHOWN_CHARACTERS, SHOWN_LOCATIONS, ColumnCounter, RowCounter, Sampling, TextCounter
-from adiabat.profiling.pair_counters import NAMES, Listed, PairRows, count_pairs, groups_of, in_corpus
+from adiabat.profiling.counters import (
+    SHOWN_CHARACTERS,
+    SHOWN_LOCATIONS,
+    ColumnCounter,
+    Listed,
+    PairRows,
+    RowCounter,
+    Sampling,
+    TextCounter,
+    count_pairs,
+    groups_of,
+    in_corpus,
+)
 from adiabat.profiling.profile_record import (
+    NAMES,
     PLURALS,
     ROLES,
     Column,

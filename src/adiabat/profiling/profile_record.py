@@ -9,10 +9,15 @@ Role = Literal["query", "positive", "negative", "document"]
 
 ROLES: tuple[Role, ...] = ("query", "positive", "negative", "document")
 
+PLURALS: Mapping[Role, str] = {"query": "queries", "positive": "positives", "negative": "negatives", "document": "documents"}
+
 Layout = Literal["examples", "corpus", "grid", "BEIR folder"]
 
 GroupKind = Literal["topic", "tag"]
 """Column that batches can be grouped by."""
+
+NAMES: tuple[GroupKind, ...] = ("topic", "tag")
+"""Columns that batches can be grouped by, the coarser first."""
 
 Unit = Literal["tokens", "words", "characters"]
 """``tokens`` include prompt and special tokens, before truncation; ``words`` stand between white space."""
@@ -229,6 +234,3 @@ class Inspection:
     def to_json(self) -> dict[str, Any]:
         """Nested plain data, ready for `json.dump`."""
         return asdict(self)
-
-
-PLURALS: Mapping[Role, str] = {"query": "queries", "positive": "positives", "negative": "negatives", "document": "documents"}

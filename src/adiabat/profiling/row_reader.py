@@ -15,8 +15,7 @@ from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.records import Example, ExampleSet
 from adiabat.data.table_headers import COLUMN_ALIASES, OF_DOCUMENTS, OF_LAYOUT
 from adiabat.data.table_rows import FileFaults, Row, read_rows
-from adiabat.profiling.pair_counters import NAMES
-from adiabat.profiling.profile_record import Layout, Role
+from adiabat.profiling.profile_record import NAMES, Layout, Role
 
 USUAL_SPLIT = "train"
 """Default split of a BEIR folder that has several: data are mostly inspected before training."""
