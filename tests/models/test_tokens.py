@@ -1,16 +1,22 @@
-"""Texts tokenised once, and embedded by their number."""
+"""Texts tokenised once and embedded by their number; texts cut before they are tokenised, padding, and batches of a budget of tokens."""
 
+import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 import torch
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
 
 from adiabat.core.errors import DataError
 from adiabat.models import bulk as tokens
+from adiabat.models import tokens as cutting
 from adiabat.models.bulk import TokenTable, embed_all, embed_rows
 from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.tokens import bucket_batches, cut_texts, filled_up, pad, token_budget_batches
 from tests.tiny import tiny_encoder
 
 TEXTS = ["a", "query of some length", "", "längeres Wort äöü", "b", "一二三"]
@@ -122,3 +128,215 @@ def test_padding_beside_a_long_text_does_not_change_a_short_one() -> None:
     with torch.no_grad():
         alone, together = embed_rows(encoder, table, np.array([0])), embed_rows(encoder, table, np.array([0, 3]))
     torch.testing.assert_close(alone[0], together[0], atol=1e-6, rtol=0)
+
+
+LETTERS = "abcdeé"
+PIECES = [first + second + third for first in LETTERS for second in ["", *LETTERS] for third in ["", "a", "b"]]
+
+
+def wordpiece() -> Tokenizer:
+    vocabulary = ["[UNK]", "[CLS]", "[SEP]", *dict.fromkeys(PIECES), *(f"##{piece}" for piece in dict.fromkeys(PIECES)), "一", "二", "."]
+    tokenizer = Tokenizer(models.WordPiece({piece: row for row, piece in enumerate(vocabulary)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)])
+    return tokenizer
+
+
+def bpe(merged: list[tuple[str, str]], letters: list[str]) -> Tokenizer:
+    vocabulary = dict.fromkeys(["<unk>", *letters, *(first + second for first, second in merged)])
+    return Tokenizer(models.BPE({piece: row for row, piece in enumerate(vocabulary)}, merged, unk_token="<unk>"))
+
+
+def byte_level() -> Tokenizer:
+    tokenizer = bpe([("a", "b"), ("Ġ", "ab"), ("ab", "c"), ("Ã", "©")], pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.add_tokens([AddedToken("cab abc", lstrip=True)])
+    return tokenizer
+
+
+def sentencepiece_bpe() -> Tokenizer:
+    """As Llama 2 has it: the whole text is one word for the pre-tokenizer, of which there is none."""
+    tokenizer = bpe([("a", "b"), ("▁", "ab"), ("b", "a"), ("▁", "▁"), ("ab", "ab")], ["▁", *LETTERS, "一", "二", ".", "\n"])
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    return tokenizer
+
+
+def unigram() -> Tokenizer:
+    pieces = [("<unk>", 0.0), ("▁", -2.0), *((piece, -len(piece) - 1.0) for piece in dict.fromkeys(PIECES)), ("▁ab", -1.5), ("aaaa", -2.0)]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase(), normalizers.Replace(Regex(" {2,}"), " ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    return tokenizer
+
+
+def across_words() -> Tokenizer:
+    """Tokens over several words, and no pre-tokenizer."""
+    tokenizer = bpe([("b", "▁"), ("b▁", "a"), ("a", "b▁a"), ("▁", "a")], ["▁", *LETTERS])
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    return tokenizer
+
+
+def looking_ahead() -> Tokenizer:
+    tokenizer = wordpiece()
+    tokenizer.normalizer = normalizers.Replace(Regex("a(?=.*é)"), "b")
+    return tokenizer
+
+
+MAKERS = [wordpiece, byte_level, sentencepiece_bpe, unigram, across_words, looking_ahead]
+
+
+def texts_of(seed: int) -> list[str]:
+    drawn = random.Random(seed)
+
+    def words(count: int, longest: int = 9, between: str = " ") -> str:
+        return between.join("".join(drawn.choices([*LETTERS, "e\u0301", "A", "."], k=drawn.randint(1, longest))) for _ in range(count))
+
+    return [
+        words(2_000),
+        words(2_000, between="  \n"),
+        words(2_000, between="\n"),
+        "a" * drawn.randint(3_000, 3_010),
+        "a" * drawn.randint(3_000, 3_010) + " " + words(1_000),
+        words(5) + " " + "b" * 4_000 + " " + words(500),
+        words(5) + " " * 4_000 + words(500),
+        "e" + "\u0301" * 4_000 + words(800),
+        "一二" * 2_000,
+        words(60) + " 一二" * 1_000 + " é",
+        "cab abc " * 700,
+        words(10),
+        "",
+    ]
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutting, "FIRST_CHARACTERS", 400)
+    monkeypatch.setattr(cutting, "TAIL", 300)
+    monkeypatch.setattr(cutting, "CHARACTERS_PER_TOKEN", 2)
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("limit", [3, 40])
+def test_the_tokens_that_count_are_those_of_the_whole_text(make: Callable[[], Tokenizer], limit: int) -> None:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=make())
+    for seed in range(2):
+        texts = texts_of(seed)
+        cut = cut_texts(tokenizer, texts, limit)
+        whole, beginnings = (tokenizer(each, truncation=True, max_length=limit)["input_ids"] for each in (texts, cut))
+        assert beginnings == whole
+        assert all(text.startswith(beginning) for text, beginning in zip(texts, cut, strict=True))
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize(("make", "is_cut"), [(make, make not in (across_words, looking_ahead)) for make in MAKERS])
+def test_long_texts_are_cut_where_the_tokenizer_splits_them_into_words(make: Callable[[], Tokenizer], is_cut: bool) -> None:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=make())
+    (beginning,) = cut_texts(tokenizer, [text := texts_of(0)[0]], 10)
+    assert (len(beginning) < len(text) / 4) is is_cut
+
+
+def test_a_text_that_is_cut_from_the_left_is_left_whole() -> None:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=wordpiece(), truncation_side="left")
+    text = "ab " * 100_000
+    assert cut_texts(tokenizer, [text], 10) == [text]
+
+
+def test_a_megabyte_of_words_becomes_a_few_thousand_letters() -> None:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=wordpiece())
+    text = "abc cab é. " * 100_000
+    (beginning,) = cut_texts(tokenizer, [text], 128)
+    assert len(beginning) == cutting.FIRST_CHARACTERS + 128 * cutting.CHARACTERS_PER_TOKEN
+
+
+def padded_in_plain_loops(token_ids: list[list[int]], fill: int, skipped: int) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+    longest = max(len(ids) for ids in token_ids)
+    rows, attended, pooled = [], [], []
+    for ids in token_ids:
+        rows.append(ids + [fill] * (longest - len(ids)))
+        attended.append([1] * len(ids) + [0] * (longest - len(ids)))
+        left_out = min(skipped, len(ids) - 1)
+        pooled.append([0] * left_out + [1] * (len(ids) - left_out) + [0] * (longest - len(ids)))
+    return rows, attended, pooled
+
+
+@pytest.mark.parametrize("skipped", [0, 1, 3, 100])
+@pytest.mark.parametrize("token_ids", [[[4]], [[4, 5, 6, 7], [8, 9], [3]], [[2, 2], [2, 2]]], ids=["one token", "ragged", "even"])
+def test_padding_equals_plain_loops(token_ids: list[list[int]], skipped: int) -> None:
+    batch = pad(token_ids, pad_token_id=0, skipped=skipped)
+    rows, attended, pooled = padded_in_plain_loops(token_ids, 0, skipped)
+    assert batch.input_ids.tolist() == rows
+    assert batch.attention_mask.tolist() == attended
+    assert batch.pooling_mask.tolist() == pooled
+
+
+def test_tokens_at_the_end_may_be_left_out_of_pooling_too() -> None:
+    batch = pad([[1, 2, 3, 4], [5, 6, 7], [8]], pad_token_id=0, skipped=1, closing=1)
+    assert batch.pooling_mask.tolist() == [[0, 1, 1, 0], [0, 1, 0, 0], [1, 0, 0, 0]]
+    assert batch.attention_mask.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]]
+
+
+def test_a_padding_id_inside_a_text_still_counts() -> None:
+    # Decoders pad with their end-of-text token, which may stand in a text as well.
+    assert pad([[2, 2], [2]], pad_token_id=2).attention_mask.tolist() == [[1, 1], [1, 0]]
+
+
+def random_lengths(count: int, seed: int) -> list[int]:
+    return [int(length) for length in np.random.default_rng(seed).integers(1, 200, count)]
+
+
+@pytest.mark.parametrize("budget", [1, 64, 512, 4096, 10**6])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_row_comes_once_in_batches_as_full_as_the_budget_allows(seed: int, budget: int) -> None:
+    lengths = random_lengths(300, seed)
+    batches = list(token_budget_batches(lengths, budget))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(300))
+    longest = [max(lengths[row] for row in rows) for rows in batches]
+    assert all(len(rows) == 1 or len(rows) * length <= budget for rows, length in zip(batches, longest, strict=True))
+    assert all((len(rows) + 1) * length > budget for rows, length in zip(batches[:-1], longest, strict=False))
+
+
+def test_batches_worked_by_hand() -> None:
+    # Sorted: row 1 (5), row 3 (4), row 0 (2), row 2 (2). One row of 5; then 8 // 4 = 2 rows; then the rest.
+    assert [rows.tolist() for rows in token_budget_batches([2, 5, 2, 4], 8)] == [[1], [3, 0], [2]]
+
+
+def test_a_batch_filled_up_by_hand() -> None:
+    batch = filled_up(pad([[5, 6, 7], [8]], pad_token_id=9, skipped=1), rows=3, length=4, pad_token_id=9)
+    assert batch.input_ids.tolist() == [[5, 6, 7, 9], [8, 9, 9, 9], [9, 9, 9, 9]]
+    assert batch.attention_mask.tolist() == [[1, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
+    assert batch.pooling_mask.tolist() == [[0, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(("rows", "length"), [(1, 3), (2, 2)])
+def test_a_batch_is_never_cut_to_a_shape(rows: int, length: int) -> None:
+    with pytest.raises(ValueError, match=f"a batch must fit {rows} rows of {length} tokens, got 2 of 3"):
+        filled_up(pad([[1, 2, 3], [4]], pad_token_id=0), rows=rows, length=length, pad_token_id=0)
+
+
+def test_buckets_worked_by_hand() -> None:
+    # 3 and 4 go to 4; 5 to 8; 130 to the second multiple of 128; 300 to the third, cut at 310. 16 tokens are 4 rows of 4, 2 of 8.
+    found = list(bucket_batches([3, 130, 5, 4, 300, 1, 2, 4], 16, (4, 8), longest=310))
+    assert [(rows.tolist(), shape) for rows, shape in found] == [
+        ([4], (1, 310)),
+        ([1], (1, 256)),
+        ([2], (2, 8)),
+        ([0, 3, 5, 6], (4, 4)),
+        ([7], (4, 4)),
+    ]
+
+
+@pytest.mark.parametrize("buckets", [(64, 128, 196, 256), (10,), (199, 200)])
+@pytest.mark.parametrize("budget", [1, 256, 4096])
+def test_every_row_comes_once_in_the_smallest_bucket_that_holds_it(buckets: tuple[int, ...], budget: int) -> None:
+    lengths = random_lengths(157, 1)
+    allowed = sorted({*buckets, 128, 256})
+    seen = []
+    for rows, (height, length) in bucket_batches(lengths, budget, buckets, longest=512):
+        assert len(rows) <= height == max(1, budget // length)
+        for row in rows:
+            inside = [bucket for bucket in buckets if bucket >= lengths[row]]
+            assert length == (min(inside) if inside else min(bucket for bucket in allowed if bucket % 128 == 0 and bucket >= lengths[row]))
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(157))
