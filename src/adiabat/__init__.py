@@ -2,6 +2,9 @@
 
 Every verb of the command line is a function here, beside the errors, the settings and the classes that functions return; nothing else is
 public. A name is loaded when it is first used, so that importing the package loads nothing heavy.
+
+All functions raise AdiabatError, whose line says what is wrong, where, and what to do, for inputs, settings and directories that cannot be
+used; and TypeError for an argument of a type that is not listed, and for a keyword that names no setting.
 """
 
 import ast

@@ -52,9 +52,6 @@ def mine(
     Returns:
         Files and counts; other functions take it in place of the mined file.
 
-    Raises:
-        AdiabatError: If data, corpus, model or settings are unusable.
-
     Example:
         >>> mined = adiabat.mine([{"query": "document 3", "pos": ["d3"]}], "corpus.jsonl", out="mined.jsonl")
         >>> mined.out.exists()

@@ -79,9 +79,6 @@ def distill_fit(
     Returns:
         The record of the run, which other functions take as the student.
 
-    Raises:
-        AdiabatError: If models, texts, settings or directory are unusable.
-
     Example:
         >>> options = {"validation_fraction": 0.2, "batch_size": 4, "steps": 2}
         >>> student = adiabat.distill_fit("demo", "demo", out="student", texts="corpus.jsonl", **options)
@@ -121,9 +118,6 @@ def distill_multilingual(
 
     Returns:
         The record of the run, which other functions take as the student.
-
-    Raises:
-        AdiabatError: If models, texts, settings or directory are unusable.
 
     Example:
         >>> rows = [{"en": f"text {number}", "de": f"Text {number}"} for number in range(20)]
@@ -187,9 +181,6 @@ def distill_ablate(
 
     Returns:
         The suite's result, in which models are compared with the first step.
-
-    Raises:
-        AdiabatError: If teacher, suite, settings or directory are unusable.
 
     Example:
         >>> result = adiabat.distill_ablate("demo", out="steps", suite="suite.toml", dims=16)

@@ -56,9 +56,6 @@ def embed(
     Returns:
         The finished store, which other functions take in place of its path.
 
-    Raises:
-        AdiabatError: If model, corpus, settings or directory are unusable.
-
     Example:
         >>> papers = [{"_id": "a", "text": "Graph neural networks"}, {"_id": "b", "text": "Protein folding"}]
         >>> store = adiabat.embed("demo", papers, out="papers")

@@ -68,9 +68,6 @@ def evaluate(
     Returns:
         The result; of a job, with the record of its tuning.
 
-    Raises:
-        AdiabatError: If models, stores, data, settings or directory are unusable.
-
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
         >>> evaluation = adiabat.evaluate("demo", store, "test.jsonl", out="evaluation", resamples=100)
@@ -153,9 +150,6 @@ def evaluate_suite(
     Returns:
         The result.
 
-    Raises:
-        AdiabatError: If models, tasks, settings or directory are unusable.
-
     Example:
         >>> result = adiabat.evaluate_suite(["demo", "bm25"], "suite.toml", out="measured")
         >>> [model.name for model in result.models]
@@ -208,9 +202,6 @@ def space(
 
     Returns:
         The result.
-
-    Raises:
-        AdiabatError: If models, stores, queries, settings or directory are unusable.
 
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")

@@ -44,9 +44,6 @@ def sweep(
     Returns:
         The result: a row for each run, and the ranking.
 
-    Raises:
-        AdiabatError: If settings, models, data, tasks or directory are unusable.
-
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
         >>> spec = {
@@ -195,9 +192,6 @@ def safe_rate(
 
     Returns:
         The result, with a row for each trial.
-
-    Raises:
-        AdiabatError: If model, store, data, settings or directory are unusable.
 
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")

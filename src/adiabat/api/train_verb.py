@@ -80,9 +80,6 @@ def estimate(
     Returns:
         The estimate.
 
-    Raises:
-        AdiabatError: If model, data or settings are unusable.
-
     Example:
         >>> pairs = [{"query": f"question {number}", "positive": f"answer {number}"} for number in range(16)]
         >>> adiabat.estimate("demo", pairs, batch_size=4, steps=2).steps
