@@ -26,7 +26,7 @@ SAMPLES: dict[str, tuple[Callable[[], Record], set[str], int]] = {
     "training": (lambda: make_result(training=make_tuning(), baseline=None), {"training", "layers", "settings"}, 3),
     "suite": (full_suite, {"models-by-tasks", "over-all", "tasks", "task-0", "task-3", "task-0-units", "how-to-read", "inputs"}, 8),
     "suite beside a baseline": (lambda: full_suite(baseline="small"), {"models-by-tasks", "over-all", "tasks"}, 8),
-    "space": (make_space, {"numbers", "nearness", "ratio", "map", "reading", "how-to-read", "inputs"}, 4),
+    "space": (make_space, {"numbers", "nearness", "ratio", "map", "reading", "how-to-read", "inputs"}, 5),
     "sweep": (
         full_sweep,
         {"settings-table", "all-measures", "against-0", "trade", "layers", "drift", "runs", "how-to-read", "inputs", "settings"},

@@ -181,14 +181,16 @@ def _numbers(result: SpaceResult) -> Group:
     return Group(id="numbers", title="Numbers", lead=lead, sections=tables)
 
 
-def _histogram(distribution: Distribution, *, label: str, name: str, wide: bool = False) -> Chart:
+def _histogram(
+    distribution: Distribution, *, label: str, name: str, width: float = NARROW, band: tuple[float, float] | None = None
+) -> Chart:
     models = [(distribution.after, "after" if distribution.before else "", True), (distribution.before, "before", False)]
     spreads = [
         Spread(label, [100 * count / spread.total for count in spread.counts], spread.quantiles[_MEDIAN], filled)
         for spread, label, filled in models
         if spread and spread.total
     ]
-    return histogram(name, distribution.edges, spreads, label=label, width=WIDE if wide else NARROW, band=_NEAR if wide else None)
+    return histogram(name, distribution.edges, spreads, label=label, width=width, band=band)
 
 
 def _nearness(result: SpaceResult) -> Group:
@@ -218,6 +220,7 @@ def _ratio(result: SpaceResult) -> Group | None:
     ratio = result.distribution("ratio")
     if not any(spread.total for spread in (ratio.after, ratio.before) if spread):
         return None
+    label = "cos(query, other query) / cos(query, other's positive)"
     return Group(
         id="ratio",
         title="Queries beside documents",
@@ -225,7 +228,8 @@ def _ratio(result: SpaceResult) -> Group | None:
         "query and its positive are of one kind to a stranger; away from it, the towers keep to themselves.",
         sections=[
             Figure(
-                charts=[_histogram(ratio, label="cos(query, other query) / cos(query, other's positive)", name="ratio", wide=True)],
+                charts=[_histogram(ratio, label=label, name="ratio", width=WIDE, band=_NEAR)],
+                narrow=_histogram(ratio, label=label, name="ratio-narrow", band=_NEAR),
                 label="Histogram of the ratio of query to query and query to document similarities; the table above holds median and "
                 "share near 1",
                 caption=f"Shaded: within 0.1 of 1. Marks at the foot: medians. {outside(ratio)}",
