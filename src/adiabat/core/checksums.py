@@ -32,13 +32,7 @@ _compared: set[tuple[Path | int | str, ...]] = set()
 
 
 class Digest(NamedTuple):
-    """The size and checksum that a file must have.
-
-    Attributes:
-        size: Of the whole file, in bytes.
-        sha256: From byte `start` on, in hexadecimal.
-        start: Where a header ends that its reader compares by itself; 0 for none.
-    """
+    """The size that a file must have, and its SHA-256 from byte `start` on, where a header ends that its reader compares by itself."""
 
     size: int
     sha256: str

@@ -10,12 +10,7 @@ from jaxtyping import Int
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """Lists of numbers, packed.
-
-    Attributes:
-        values: All entries, one list after another.
-        offsets: Where each list starts; one more entry than lists.
-    """
+    """Lists of numbers as one array of values, with the offset at which each list starts and that at which the last ends."""
 
     values: Int[np.ndarray, " entries"]
     offsets: Int[np.ndarray, " lists_and_one"]

@@ -104,12 +104,7 @@ LEAST_REACH = 1.0
 
 
 def heat_colours(shades: Float[np.ndarray, "..."], *, compared: bool) -> Callable[[float], tuple[str, str]]:
-    """From a number to the colour of its cell in a heat map, and to that of the letters in it.
-
-    Args:
-        shades: All numbers that share the colours; NaN where there is none.
-        compared: Whether they are changes: 0 is in the middle, and blue is better.
-    """
+    """From each of some numbers to the colours of its cell in a heat map and of the letters in it; of changes 0 is in the middle."""
     import matplotlib
     from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm, to_hex
 

@@ -98,13 +98,7 @@ def forest(
     flipped: bool = False,
     zero: bool = True,
 ) -> None:
-    """Values with their intervals, a row each, and a line at 0.
-
-    Args:
-        narrow: Whether labels stand over their rows, for a telephone.
-        flipped: Whether lower values stand on the right.
-        zero: Whether a line stands at 0.
-    """
+    """Values with their intervals, a row each; `narrow` has labels over rows, for a telephone, `flipped` has lower values on the right."""
     figure.set_size_inches(NARROW if narrow else WIDE, 0.75 + (0.48 if narrow else 0.36) * len(rows))
     axes = _open_axes(figure, grid="x")
     for position, row in enumerate(rows):

@@ -33,13 +33,7 @@ OPEN_NOTES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure(Section):
-    """Charts side by side in a card, with a caption.
-
-    Attributes:
-        label: For readers who do not see the picture.
-        narrow: Drawn in their place on a telephone.
-        wide: Whether a telephone scrolls instead of shrinking the picture.
-    """
+    """Charts side by side, with a label for readers who do not see them; a telephone shows `narrow`, or else scrolls what is `wide`."""
 
     kind: ClassVar[str] = "figure"
     charts: Sequence[Chart]
@@ -129,13 +123,7 @@ class Examples(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group(Section):
-    """Sections under one title.
-
-    Attributes:
-        subtitle: Behind the title of a folded group.
-        opened: Whether a folded group is open at first.
-        side_by_side: Whether sections stand in two columns where there is room.
-    """
+    """Sections under one title; a folded group has a subtitle behind it, and may be open at first."""
 
     kind: ClassVar[str] = "group"
     sections: Sequence[Section | None]

@@ -22,11 +22,7 @@ _ARROW = "\N{RIGHTWARDS ARROW}"
 
 
 def training_of(record: TrainingRecord, *, measured: bool) -> Group:
-    """Curves and facts of a run.
-
-    Args:
-        measured: Whether the page is of an evaluation, whose headline says nothing of the run.
-    """
+    """Curves and facts of a run, with its sentence where the page is of an evaluation, whose headline says nothing of the run."""
     period = sentences.period(record)
     charts = training_curves(record)
     share = 100 * record.trainable / record.parameters if record.parameters else 0.0

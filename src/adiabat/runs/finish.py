@@ -15,13 +15,7 @@ from adiabat.runs.run_log import GO_ON
 
 
 def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside: Mapping[str, bytes], tidy: Callable[[], None]) -> None:
-    """Write model, result and report; the model gets its name last of all, so that a job with a model is complete.
-
-    Args:
-        save: Writes the model into a folder.
-        beside: Further files of the job by name.
-        tidy: Removes what a finished job no longer needs.
-    """
+    """Write model, result, report and further files by name, and tidy up; a job with a model is complete: it gets its name last of all."""
     new, former = job.folder / ".model", job.folder / ".former-model"
     try:
         _clear(new, former)
@@ -42,11 +36,7 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
 
 
 def write_report(record: Record, folder: Path, *, beside: Mapping[str, bytes] | None = None) -> None:
-    """Write ``result.json``, its page, and the tables and figures made from it, all or none.
-
-    Args:
-        beside: Further files by name.
-    """
+    """Write ``result.json``, its page, the tables and figures made from it, and further files by name, all or none."""
     from adiabat.report.pages import files
 
     write_result(record, folder, beside={**files(record), **{name: partial(bytes, content) for name, content in (beside or {}).items()}})

@@ -34,11 +34,7 @@ def require_outside(folder: Path) -> None:
 
 
 def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str | None:
-    """Refuse a directory for what consists of many jobs, and is none itself.
-
-    Returns:
-        What to tell people where there is nothing to go on with, and None elsewhere.
-    """
+    """Refuse a directory for what consists of many jobs; returns a note where there is nothing to go on with."""
     if begun:
         _require_resume(folder, what, resume=resume)
         return None
@@ -51,11 +47,7 @@ def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str 
 def require_fitting(
     folder: Path, description: Mapping[str, Any], *, resume: bool, rules: Rules = STRICT, unknown: Collection[str] = ()
 ) -> str | None:
-    """Refuse a directory that is not for this job, before anything long begins; writes nothing.
-
-    Returns:
-        What to tell people where there is nothing to go on with, and None elsewhere.
-    """
+    """Refuse a directory that is not for this job, before anything long begins; returns a note where there is nothing to go on with."""
     require_free(folder, resume=resume)
     if not resume:
         return None
@@ -116,12 +108,7 @@ def claimed_for_jobs(folder: Path, describe: Callable[[], Mapping[str, Any]], *,
 
 @contextmanager
 def claimed(folder: Path | None, *, kind: str = "evaluation") -> Iterator[Path | None]:
-    """A directory that an evaluation may write into, made where it is missing, and gone again where the evaluation fails.
-
-    Args:
-        folder: None where nothing is written.
-        kind: Of the record; one of this kind that lies there may be replaced.
-    """
+    """A directory for an evaluation, whose record of that kind may be replaced; one that is made here goes again where it fails."""
     if folder is None:
         yield None
         return

@@ -152,11 +152,7 @@ def _require_verb(job: Job, before: AbstractSet[str], wanted: AbstractSet[str]) 
 
 
 def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
-    """A description without its tables.
-
-    Returns:
-        Dotted key to value, lists for tuples, without what is None.
-    """
+    """A description as dotted keys with values, lists for tuples, without what is None."""
     flat: dict[str, Any] = {}
     for key, value in without_none(description).items():
         flat |= {f"{key}.{inner}": setting for inner, setting in flat_settings(value).items()} if isinstance(value, dict) else {key: value}

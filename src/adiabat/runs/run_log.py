@@ -25,11 +25,7 @@ class JobLog:
     """Writes the rows of one job; optionally the same numbers for TensorBoard."""
 
     def __init__(self, path: Path, *, tensorboard: Path | None = None, silent: bool = False) -> None:
-        """Set the log up; nothing is written yet.
-
-        Args:
-            tensorboard: Folder for TensorBoard's event files; None writes none.
-        """
+        """Set the log up; `tensorboard` is a folder for event files. Nothing is written yet."""
         if tensorboard:
             require_tensorboard()
         self.path = path
@@ -75,12 +71,9 @@ class JobLog:
             self._board.close()
 
     def truncate(self, *, step: int, checksum: str | None = None) -> None:
-        """Drop the rows after a step, and a half-written last one: what a resumed run writes again.
+        """Drop the rows after a step, and a half-written last one; the rows up to it must have the checksum, where there is one.
 
         The shortened log replaces the old one in one move, so a run that is killed here loses nothing.
-
-        Args:
-            checksum: What the rows up to that step must have; None accepts any.
         """
         if self._silent:
             return
