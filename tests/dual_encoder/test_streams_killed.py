@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pyarrow as pa
 import pytest
 import torch
 from torch import Tensor
@@ -138,6 +139,9 @@ def main(folder: Path) -> None:
     """Each job without interruption, and killed at every moment."""
     torch.set_num_threads(1)
     without_pages(pytest.MonkeyPatch())
+    # What pyarrow and torch import with their first array and optimizer is imported once, not in each child.
+    pa.array(["text"])
+    torch.optim.SGD([torch.zeros(1)]).step()
     for number, (tables, moments) in enumerate(JOBS.values()):
         whole, cut = (stream_settings(folder, folder / f"{kind}-{number}", **tables) for kind in ("whole", "cut"))
         statuses = [begin(whole, None, resume=False)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from torch import Tensor
@@ -68,6 +69,8 @@ def work(folder: Path) -> int:
 
 def main() -> None:
     """Start the processes; what they import is imported once."""
+    pa.array(["text"])
+    torch.optim.SGD([torch.zeros(1)]).step()
     config = LaunchConfig(1, 1, 2, run_id="test", rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0", start_method="fork", max_restarts=0)
     print(elastic_launch(config, work)(Path(sys.argv[1])))
 
