@@ -9,7 +9,8 @@ import pytest
 from adiabat.core.errors import DataError
 from adiabat.data.language_grids import QuestionGridSet
 from adiabat.data.records import Document, LanguageGridSet, Side, grid_id
-from adiabat.evaluation.language_grid_tasks import grid_result, measure_question_grid, score_nli_grid, score_question_grid
+from adiabat.evaluation.evaluate import dataset_result
+from adiabat.evaluation.language_grid_tasks import measure_question_grid, score_nli_grid, score_question_grid
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
@@ -190,7 +191,7 @@ def before_and_after(model: DualEncoder) -> tuple[TaskScores, TaskScores]:
 
 def test_a_result_of_before_and_after_holds_what_both_scored(model: DualEncoder) -> None:
     before, after = before_and_after(model)
-    result = grid_result(after, before, sentence_pairs(), role="retain", seed=0, resamples=100)
+    result = dataset_result(after, before, sentence_pairs(), role="retain", seed=0, resamples=100)
     assert (result.name, result.kind, result.role, result.main, result.queries, result.documents) == (
         "pairs",
         "grid",
@@ -211,9 +212,9 @@ def test_a_result_of_before_and_after_holds_what_both_scored(model: DualEncoder)
 
 def test_a_grid_says_that_signs_were_flipped_more_often_than_asked(model: DualEncoder) -> None:
     before, after = before_and_after(model)
-    result = grid_result(after, before, sentence_pairs(), role="target", seed=0, resamples=50)
+    result = dataset_result(after, before, sentence_pairs(), role="target", seed=0, resamples=50)
     assert any("flipped 80 times in the cells of the grid, not measure.resamples = 50" in note for note in result.notes)
-    alone = grid_result(after, None, sentence_pairs(), role="target", seed=0, resamples=50)
+    alone = dataset_result(after, None, sentence_pairs(), role="target", seed=0, resamples=50)
     assert (list(after.notes), alone.grid[0].before, alone.main_change().before) == (alone.notes, None, None)
 
 

@@ -15,8 +15,8 @@ from adiabat.data.examples import read_examples
 from adiabat.data.language_grids import require_every_label
 from adiabat.data.records import ExampleSet, LanguageGridSet
 from adiabat.data.text_hashes import TrainedTexts
-from adiabat.evaluation.language_grid_tasks import grid_result, score_nli_grid
-from adiabat.evaluation.retrieval import retrieval_result, score_retrieval
+from adiabat.evaluation.language_grid_tasks import score_nli_grid
+from adiabat.evaluation.retrieval import score_retrieval
 from adiabat.evaluation.systems import (
     Role,
     System,
@@ -32,6 +32,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Result, TrainedOn, Unseen
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import TaskScores
+from adiabat.stats.significance import compare_grids, flips_notes
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.search import hits_of, search
 from adiabat.store.vector_store import Store
@@ -171,13 +172,46 @@ def _measure(
         if save_scores:
             save_scores((side, each))
     other = scores[1] if before else None
-    if isinstance(grid, LanguageGridSet):
-        result = grid_result(scores[0], other, grid, role=dataset.role, **drawing)
-    else:
-        result = replace(retrieval_result(scores[0], other, role=dataset.role, **drawing), unseen=_measure_unseen(scores, **drawing))
-    result = replace(result, notes=[*result.notes, *_other_similarity(after, before)])
+    result = dataset_result(scores[0], other, grid if isinstance(grid, LanguageGridSet) else None, role=dataset.role, **drawing)
+    unseen = None if isinstance(grid, LanguageGridSet) else _measure_unseen(scores, **drawing)
+    result = replace(result, unseen=unseen, notes=[*result.notes, *_other_similarity(after, before)])
     pairs = zip(systems, scores, strict=True)
     return _with_overlap(result, [overlap for system, each in pairs for overlap in each.trained_on(system.model.name)])
+
+
+def dataset_result(
+    after: TaskScores, before: TaskScores | None, grid: LanguageGridSet | None, *, role: Role, seed: int, resamples: int
+) -> DatasetResult:
+    """Result of queries, or of a grid of sentence pairs; `before` is the baseline by the same similarities, or None."""
+    drawing = {"seed": seed, "resamples": resamples}
+    ladder = paired_changes(after.ladder, before.ladder if before else None, **drawing)
+    result = DatasetResult(
+        name=after.task,
+        role=role,
+        kind="pairs" if after.kind == "triplets" else "ranking",
+        queries=len(after.units),
+        documents=after.documents,
+        pairs=0,
+        main=after.samples[0].measure,
+        changes=paired_changes(after.samples, before.samples if before else None, **drawing),
+        notes=list(after.notes),
+        ladder=ladder,
+    )
+    if grid is None:
+        pooled = next(sample for sample in after.samples if sample.measure == "PND pooled")
+        return replace(result, pairs=int(pooled.weights.sum()))
+    against = before.grids if before else [None] * len(after.grids)
+    by_main = [each for each in after.grids if each.similarity == after.samples[0].similarity]
+    compared = by_main[0].values[..., 0].size if before else 0
+    return replace(
+        result,
+        kind="grid",
+        queries=len(grid) * len(grid.languages),
+        pairs=sum(each.total * each.values[..., 0].size for each in by_main),
+        languages=list(grid.languages),
+        grid=[compare_grids(now, was, **drawing) for now, was in zip(after.grids, against, strict=True)],
+        notes=[*after.notes, *flips_notes(compared, requested=resamples)],
+    )
 
 
 def _measure_unseen(scores: Sequence[TaskScores], *, seed: int, resamples: int) -> Unseen | None:

@@ -11,13 +11,10 @@ from adiabat.data.language_grids import QuestionGridSet
 from adiabat.data.records import POSITIVE, LanguageGridSet, Side, grid_id
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.language_grid_measures import MEASURE, cluster_ids, grid_scores, measure_grid, measure_grid_retrieval
-from adiabat.evaluation.systems import Role, ranking_notes, similarities_of
+from adiabat.evaluation.systems import ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
-from adiabat.results.evaluation_result import DatasetResult
-from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import SHARE, GridSample, Sample, TaskScores, TrainingOverlap
-from adiabat.stats.significance import compare_grids, flips_notes
 from adiabat.store.scoring import FixedPoint, exact_table
 from adiabat.store.text_vectors import embed_texts, zero_rows
 from adiabat.store.vector_store import Store
@@ -164,29 +161,6 @@ def _premise_overlap(record: TrainedTexts | None, grid: LanguageGridSet, cluster
     owners = np.repeat(clusters[entailed], languages)
     counts = None if known is None else np.bincount(owners, weights=known, minlength=count).astype(np.int64)
     return TrainingOverlap(np.bincount(clusters, weights=premise_known.any(axis=1), minlength=count) > 0, relevant, counts, record.unknown)
-
-
-def grid_result(
-    after: TaskScores, before: TaskScores | None, grid: LanguageGridSet, *, role: Role, seed: int, resamples: int
-) -> DatasetResult:
-    """Result of a grid of sentence pairs; `before` is the baseline by the same similarities, or None."""
-    against = [None] * len(after.grids) if before is None else before.grids
-    tables = [compare_grids(now, was, seed=seed, resamples=resamples) for now, was in zip(after.grids, against, strict=True)]
-    by_one = [grid_sample for grid_sample in after.grids if grid_sample.similarity == after.samples[0].similarity]
-    compared = 0 if before is None else by_one[0].values[..., 0].size
-    return DatasetResult(
-        name=after.task,
-        role=role,
-        kind="grid",
-        queries=len(grid) * len(grid.languages),
-        documents=after.documents,
-        pairs=sum(grid_sample.total * grid_sample.values[..., 0].size for grid_sample in by_one),
-        main=after.samples[0].measure,
-        changes=paired_changes(after.samples, None if before is None else before.samples, seed=seed, resamples=resamples),
-        languages=list(grid.languages),
-        grid=tables,
-        notes=[*after.notes, *flips_notes(compared, requested=resamples)],
-    )
 
 
 def _embedded(

@@ -12,10 +12,8 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.core.ragged import Ragged
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, errors_by_negative, rank_in_lists, rank_in_store
-from adiabat.evaluation.systems import BM25System, Role, System, identical_documents, ranking_notes, similarities_of
+from adiabat.evaluation.systems import BM25System, System, identical_documents, ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity
-from adiabat.results.evaluation_result import Change, DatasetResult
-from adiabat.stats.paired import paired_changes
 from adiabat.stats.ranking_measures import largest_cutoff, measures_of_ranks, pnd_samples, require_relevant_only
 from adiabat.stats.samples import SHARE, Sample, TaskScores, TrainingOverlap, ranking_bounds
 from adiabat.store.addressing import AddressedSet
@@ -163,25 +161,3 @@ def _query_overlap(record: TrainedTexts | None, examples: AddressedSet, store: S
     owners = np.repeat(np.arange(len(examples)), lengths)
     counts = None if known is None else np.bincount(owners, weights=known[number_of], minlength=len(examples)).astype(np.int64)
     return TrainingOverlap(record.holds_queries(examples.queries), np.asarray(lengths, dtype=np.int64), counts, record.unknown)
-
-
-def retrieval_result(after: TaskScores, before: TaskScores | None, *, role: Role, seed: int, resamples: int) -> DatasetResult:
-    """Result of a retrieval data set; `before` is the baseline by the same similarities, or None."""
-    pooled = next(sample for sample in after.samples if sample.measure == "PND pooled")
-    assert pooled.reference is not None
-
-    def changes(samples: Sequence[Sample], baseline: Sequence[Sample] | None) -> list[Change]:
-        return paired_changes(samples, baseline, seed=seed, resamples=resamples)
-
-    return DatasetResult(
-        name=after.task,
-        role=role,
-        kind="pairs" if after.kind == "triplets" else "ranking",
-        queries=len(after.units),
-        documents=after.documents,
-        pairs=int(pooled.reference.sum()),
-        main=after.samples[0].measure,
-        changes=changes(after.samples, None if before is None else before.samples),
-        notes=list(after.notes),
-        ladder=changes(after.ladder, None if before is None else before.ladder) if after.ladder else [],
-    )
