@@ -278,7 +278,8 @@ def _pair_classification(section: PairClassificationTask, _: int) -> LoadedTask:
 
 def _bitext(section: BitextTask, _: int) -> LoadedTask:
     sentences = read_parallel_texts(section.data, a=section.a, b=section.b, split=section.split, where=section.where)
-    return _of_texts(section, sentences, partial(score_bitext, sentences=sentences))
+    # Version 2 of this kind of scores: Euclidean distances were compared with squared ones.
+    return _of_texts(section, sentences, partial(score_bitext, sentences=sentences), 2)
 
 
 def _classification(section: ClassificationTask, seed: int) -> LoadedTask:
