@@ -102,4 +102,4 @@ def test_any_number_is_shown_with_three_digits(number, shown) -> None:
 def test_a_setting_of_another_table_than_that_of_tuning_says_which() -> None:
     runs = [make_run({RATE: 1e-8, "guard.limit": 0.1, "rehearsal.texts_per_step": count}) for count in (7, 14)]
     seen = overview_of(make_sweep(runs, varied=(RATE, "guard.limit", "rehearsal.texts_per_step")))
-    assert [setting.label for setting in seen.settings] == ["learning rate", "guard most", "rehearsal texts per step"]
+    assert [setting.label for setting in seen.settings] == ["learning rate", "guard limit", "rehearsal texts per step"]
