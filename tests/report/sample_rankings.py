@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from adiabat.results.evaluation_result import Verdict
-from adiabat.results.sweep_result import Contrast, Level, RankedTask, Ranking, Speed, Standing, Start
+from adiabat.results.ranking_result import Contrast, Level, RankedTask, Ranking, Speed, Standing, Start
 
 
 def make_level(score: float, half_width: float = 0.02) -> Level:

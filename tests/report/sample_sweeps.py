@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from adiabat.experiments.sweep_analysis import analysed
 from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange, Verdict
 from adiabat.results.sweep_result import SweepResult, SweepRun, TaskOutcome, Value
@@ -104,7 +105,7 @@ def make_sweep(
         **{"settings": {"tune": {"margin": 0.1}}, "inputs": {"data": {"sha256": "ab12", "source": "data/train"}}},
         **parts,
     }
-    return SweepResult(runs=list(runs), varied=list(varied), tasks=list(tasks), targets=list(targets), **given)
+    return analysed(SweepResult(runs=list(runs), varied=list(varied), tasks=list(tasks), targets=list(targets), **given))
 
 
 def simple_sweep(gains: Mapping[float, tuple[float | None, float | None]] | None = None, **parts: Any) -> SweepResult:

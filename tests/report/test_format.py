@@ -79,3 +79,45 @@ def test_a_name_is_rid_of_marks_that_turn_what_follows(mark: str) -> None:
 )
 def test_durations_counts_names_and_shares(written: str, expected: str) -> None:
     assert plain(written) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (5e-8, "5e-8"),
+        (1e-7 / 2**0.5, "7.07107e-8"),
+        (0.1, "0.1"),
+        (1.0, "1"),
+        (14, "14"),
+        (123456789, "123456789"),
+        (True, "true"),
+        (False, "false"),
+        ("adamw", "adamw"),
+        ("", "none"),
+        (None, "none"),
+        ([], "none"),
+        (["embeddings", "blocks[0]"], "embeddings + blocks[0]"),
+        (-0.5, "-0.5"),
+        (2.5e20, "2.5e20"),
+    ],
+)
+def test_a_setting_is_shown_as_it_is_written(value, shown) -> None:
+    assert text.setting_text(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (0.0, "0"),
+        (0.05, "0.05"),
+        (12_000.0, "12,000"),
+        (123_456.0, "123,000"),
+        (2e-5, "2e−5"),
+        (-1.234e-4, "−1.23e−4"),
+        (3.001, "3"),
+        (1e7, "1e7"),
+        (0.001, "0.001"),
+    ],
+)
+def test_any_number_is_shown_with_three_digits(number, shown) -> None:
+    assert formats.three_digits(number) == shown

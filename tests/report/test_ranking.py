@@ -11,7 +11,7 @@ from rich.console import Console
 from adiabat.report import pages
 from adiabat.report import ranking_headline as words
 from adiabat.report.ranking_section import ranking_groups, ranking_tables
-from adiabat.results.sweep_result import Level, Ranking, Speed
+from adiabat.results.ranking_result import Level, Ranking, Speed
 from tests.report.html_page import NASTY, Page, plain, texts
 from tests.report.sample_rankings import make_contrast, make_ranking
 from tests.report.sample_sweeps import simple_sweep

@@ -5,10 +5,14 @@ from functools import cache
 
 import pytest
 
+from adiabat.adiabatic.drift import MARGINS, OVERLAP_LOSS
 from adiabat.report import pages
+from adiabat.report.sweep_page import drift_limit_table
 from adiabat.results.sweep_result import SweepResult
+from tests.experiments.sweep.test_sweep_analysis import NOISE, OTHERS, remedies, series
 from tests.report.html_page import Page as Shown
-from tests.report.sample_sweeps import even_sweep, failed_sweep, full_sweep, make_sweep, simple_sweep
+from tests.report.html_page import plain
+from tests.report.sample_sweeps import MARGIN, RATE, even_sweep, failed_sweep, full_sweep, make_failed, make_sweep, simple_sweep
 
 
 def render_sweep(result: SweepResult) -> str:
@@ -49,3 +53,25 @@ def test_the_setting_that_gains_most_without_harm_is_shaded() -> None:
     rows = re.findall(r'<tr class="safe">\s*<th[^>]*><span>\s*<span dir="auto">([^<]*)', full_html())
     assert rows == ["5e-8"]
     assert '<tr class="safe">' not in render_sweep(simple_sweep({1e-8: (1.0, -3.0), 2e-8: (1.0, -4.0)}))
+
+
+def test_limits_on_drift_have_a_table_with_a_cell_for_each_column() -> None:
+    runs = series([0.01, 0.02, 0.04, 0.05], OTHERS)
+    table = plain(render_sweep(make_sweep(runs, noise=NOISE))).split('id="judged"')[1].split("</table>")[0]
+    assert table.count("<th ") == 7
+    row = table.split("<tbody>")[1].split("</tr>")[0]
+    assert row.count("<td") == 7
+    for cell in (OVERLAP_LOSS, "5e−8", "arxiv", "hit", "0.04000 to 0.05000"):
+        assert f">{cell}<" in row
+    assert 'id="judged"' not in render_sweep(make_sweep(runs))
+    both = [*series([0.01, 0.02, 0.04, 0.05], OTHERS, **{MARGIN: 0.1}), *series([0.05, 0.06, 0.07, 0.08], OTHERS, **{MARGIN: 0.3})]
+    limits = drift_limit_table(make_sweep(both, noise=NOISE, varied=[RATE, MARGIN]))
+    assert limits is not None
+    assert [cell.text for cell in limits.cells()[2][1]][:4] == ["margin 0.3", OVERLAP_LOSS, "0.04583", "no rate"]
+    assert [row.measure for row in limits.rows] == [OVERLAP_LOSS, MARGINS] * 2
+
+
+def test_what_is_not_drawn_is_counted() -> None:
+    many = remedies({f"way {number}": [(1e-8, 0.0, 1.0, 0.0, 0.1), (2e-8, 0.0, 2.0, -1.0, 0.2)] for number in range(9)})
+    assert "8 of 9 methods are drawn" in render_sweep(many)
+    assert "1 setting without a known gain" in plain(render_sweep(make_sweep([*simple_sweep().runs, make_failed({RATE: 1e-6})])))

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.report.sweep_cases import overview_of, rate_setting
-from adiabat.report.sweep_headline import best_of, headline, reservations, tone
+from adiabat.experiments.sweep_analysis import change_of
+from adiabat.report import sweep_headline as words
+from adiabat.report.sweep_headline import headline, reservations, tone
 from adiabat.results.sweep_result import SweepResult
 from tests.report.html_page import plain
 from tests.report.sample_sweeps import (
@@ -14,6 +15,7 @@ from tests.report.sample_sweeps import (
     even_sweep,
     failed_sweep,
     full_sweep,
+    make_change,
     make_failed,
     make_run,
     make_sweep,
@@ -25,11 +27,11 @@ from tests.report.sample_sweeps import (
 
 
 def said(result: SweepResult) -> str:
-    return plain(headline(overview_of(result)))
+    return plain(headline(result))
 
 
 def reserved(result: SweepResult) -> str:
-    return plain(" ".join(reservations(overview_of(result))))
+    return plain(" ".join(reservations(result)))
 
 
 def margins(*gains: tuple[float, float]) -> SweepResult:
@@ -113,7 +115,7 @@ LARGEST = "is the largest at which no run made another task measurably worse"
         (margins((2.0, 0.0), (3.0, 0.5)), ["Of 2 settings, each made no other task measurably worse"], "good"),
         (margins((4.0, -2.0), (3.0, -2.5)), ["Each of 2 settings made another task worse. The target gained most with margin 0.1:"], "bad"),
         (
-            replace(margins((2.0, -2.0)), runs=[*margins((2.0, -2.0)).runs, make_failed({MARGIN: 0.7})]),
+            make_sweep([*margins((2.0, -2.0)).runs, make_failed({MARGIN: 0.7})], varied=(MARGIN,)),
             ["None of 2 settings is known to do no harm: 1 made another task worse"],
             "plain",
         ),
@@ -150,7 +152,7 @@ LARGEST = "is the largest at which no run made another task measurably worse"
 def test_the_headline_says_no_more_than_the_runs_allow(result: SweepResult, facts: list[str], news: str) -> None:
     for fact in facts:
         assert fact in said(result)
-    assert tone(overview_of(result)) == news
+    assert tone(result) == news
 
 
 @pytest.mark.parametrize(
@@ -188,14 +190,6 @@ def test_reservations_name_the_limits_of_the_evidence(result: SweepResult, facts
         assert fact not in reserved(result)
 
 
-def test_the_best_setting_is_found_and_the_rate_is_a_number() -> None:
-    view = overview_of(simple_sweep())
-    assert best_of(view) is view.cases[2]
-    assert rate_setting(view) is view.settings[0]
-    assert rate_setting(overview_of(margins((1.0, 1.0), (2.0, 2.0)))) is None
-    assert rate_setting(overview_of(make_sweep([run_at(1e-8, 1.0, 1.0)]))) is None
-
-
 def test_rates_that_only_some_variants_have_are_no_series() -> None:
     """Harm at a rate would be ascribed to the rate, though other settings differ there."""
     full = [make_run({RATE: rate}, make_tasks(1.0, other), variant="full") for rate, other in ((1e-7, 0.0), (1e-6, -5.0))]
@@ -203,3 +197,46 @@ def test_rates_that_only_some_variants_have_are_no_series() -> None:
     assert "Of 4 settings, 3 made no other task measurably worse in any run." in said(make_sweep([*full, *biases]))
     crossed = [make_run({RATE: rate}, make_tasks(1.0, 0.0), variant=name) for name in ("a", "b") for rate in (1e-7, 1e-6)]
     assert "At no learning rate of 2" in said(make_sweep(crossed))
+
+
+# --- Words of cases and changes ---
+
+
+def test_a_case_is_told_by_what_differs() -> None:
+    def labels(*pairs: tuple[float, float]) -> list[str]:
+        runs = [make_run({RATE: rate, MARGIN: margin}) for rate, margin in pairs]
+        view = make_sweep(runs, varied=(RATE, MARGIN)).analysis
+        return [words.case_head(view), words.case_label(view, view.cases[0]), words.case_cell(view, view.cases[0])]
+
+    both = "learning rate 1e-8 with margin 0.1"
+    assert labels((1e-8, 0.1), (2e-8, 0.2)) == ["setting", both, both]
+    assert labels((1e-8, 0.1), (1e-8, 0.2)) == ["margin", "margin 0.1", "0.1"]
+    assert labels((1e-8, 0.1))[1:] == ["the only setting"] * 2
+
+
+@pytest.mark.parametrize(
+    ("improvements", "gain", "bounds", "marks", "said"),
+    [
+        ([7.3], "+7.3 %", "[+6.3, +8.3]", "▲", "better"),
+        ([0.2], "+0.2 %", "[−0.8, +1.2]", "○", "no evidence"),
+        ([-1.004], "−1.004 %", "[−2.004, −0.004]", "▼", "worse"),
+        ([7.0, 8.0, 9.0], "+8.0 %", "+7.0 to +9.0", "▲", "better"),
+        ([0.5, 3.0, 4.0], "+2.5 %", "+0.5 to +4.0", "▲2 ○1", "better in 2 of 3 seeds, no evidence in 1"),
+        ([3.0, -3.0], "0.0 %", "−3.0 to +3.0", "▲1 ▼1", "better in 1 of 2 seeds, worse in 1"),
+        ([None], "+0.1000", "[+0.0500, +0.1500]", "▲", "better"),
+        ([None, 5.0], "+0.0625", "+0.0250 to +0.1000", "▲", "better"),
+        ([], "–", "", "", "no verdict"),
+    ],
+)
+def test_a_change_is_a_mean_with_bounds_and_verdicts(
+    improvements: list[float | None], gain: str, bounds: str, marks: str, said: str
+) -> None:
+    unknown = replace(make_change(None), difference=None, difference_interval=None, verdict=None)
+    found = change_of("task", "RR", "cosine", [make_change(one) for one in improvements] or [unknown])
+    assert (plain(words.gain(found)), plain(words.gain_bounds(found))) == (gain, bounds)
+    assert (words.verdict_marks(found), words.verdict_words(found)) == (marks, said)
+
+
+def test_counts_of_language_pairs_stand_side_by_side() -> None:
+    pairs = [(222.0, 0.0), (221.5, 0.5), (1200.0, None), (None, 1.0)]
+    assert [words.sides(*pair) for pair in pairs] == ["222/0", "221.5/0.5", "–", "–"]

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.report.sweep_cases import overview_of
 from adiabat.report.sweep_page import MOST_ROWS
 from adiabat.report.sweep_tables import columns_of, drift_columns, measure_columns, sweep_csv, sweep_latex, sweep_markdown
 from tests.report.html_page import HOSTILE, plain, printed
@@ -30,15 +29,15 @@ MAIN = "msmarco: nDCG@10 cosine"
 
 
 def rows_of(result) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(sweep_csv(overview_of(result)))))
+    return list(csv.DictReader(io.StringIO(sweep_csv(result))))
 
 
 def markdown(result) -> str:
-    return plain(sweep_markdown(overview_of(result)))
+    return plain(sweep_markdown(result))
 
 
 def latex(result) -> str:
-    return sweep_latex(overview_of(result))
+    return sweep_latex(result)
 
 
 def hostile_sweep():
@@ -143,7 +142,7 @@ def test_hostile_names_stay_in_their_cells(export) -> None:
     assert "<b>" not in text.replace("<br>", "")
     if export is markdown:
         own = [line for line in table if "adamw" in line or "sgd" in line or "cmd" in line]
-        assert {len(re.findall(r"(?<!\\)\|", line)) for line in own[:3]} == {len(columns_of(overview_of(hostile_sweep()))) + 1}
+        assert {len(re.findall(r"(?<!\\)\|", line)) for line in own[:3]} == {len(columns_of(hostile_sweep())) + 1}
     else:
         assert r"\end{tabular} \%" not in text
         assert text.count(r"\end{tabular}") == 1
@@ -154,7 +153,7 @@ def test_hostile_names_stay_in_their_cells(export) -> None:
 
 def test_what_runs_took_is_a_column_only_where_the_grid_does_not_tell() -> None:
     def heads(*runs, varied=(RATE,)):
-        return [column.full for column in columns_of(overview_of(make_sweep(runs, varied=varied, tasks=())))]
+        return [column.full for column in columns_of(make_sweep(runs, varied=varied, tasks=()))]
 
     assert heads(make_run({RATE: 1e-8}), make_run({RATE: 2e-8})) == ["learning rate", "steps", "best epoch"]
     scaled = [make_run({"tune.batch_size": size}, learning_rate=5e-8 * size / 14, batch_size=size) for size in (14, 28)]
@@ -166,9 +165,9 @@ def test_what_runs_took_is_a_column_only_where_the_grid_does_not_tell() -> None:
 
 
 def test_cells_are_sorted_by_their_numbers() -> None:
-    seen = overview_of(full_sweep())
+    seen = full_sweep()
     by_name = {column.full: column for column in columns_of(seen)}
-    first, last = seen.cases[0], seen.cases[-1]
+    first, last = seen.analysis.cases[0], seen.analysis.cases[-1]
     assert by_name["learning rate"].cell(first).value == 1e-8
     assert by_name["msmarco"].cell(first).value == pytest.approx(0.6)
     assert by_name["entailment-neutral"].cell(last).value == 174
@@ -178,19 +177,19 @@ def test_cells_are_sorted_by_their_numbers() -> None:
 
 
 def test_all_measures_and_drift_have_tables_of_their_own() -> None:
-    seen = overview_of(full_sweep())
+    seen = full_sweep()
     assert [(column.full, "".join(column.sub)) for column in measure_columns(seen)][3:5] == [
         ("msmarco", "nDCG@10, cosine"),
         ("msmarco", "nDCG@10, distance"),
     ]
     assert [column.full for column in drift_columns(seen)][3:] == ["overlap loss", "margins", "turn"]
     assert [column.full for column in drift_columns(seen, "zh")] == [column.full for column in drift_columns(seen)]
-    alone = overview_of(make_sweep([make_run({RATE: 1e-8}, drift=drift_at(1e-8))]))
-    cell = drift_columns(alone)[1].cell(alone.cases[0])
+    alone = make_sweep([make_run({RATE: 1e-8}, drift=drift_at(1e-8))])
+    cell = drift_columns(alone)[1].cell(alone.analysis.cases[0])
     assert (cell.text, *cell.sub) == ("0.004", "± 4e−4")
-    assert drift_columns(overview_of(simple_sweep())) == []
+    assert drift_columns(simple_sweep()) == []
     single = make_run({RATE: 1e-8}, [replace(make_task("msmarco", 2.0), changes=[make_task("msmarco", 2.0).main])])
-    assert measure_columns(overview_of(make_sweep([single]))) == []
+    assert measure_columns(make_sweep([single])) == []
 
 
 # --- Terminal ---

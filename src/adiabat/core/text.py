@@ -42,6 +42,23 @@ def counted(count: int, noun: str) -> str:
     return f"{integer(count)}{NO_BREAK}{noun if count == 1 else plural}"
 
 
+def setting(value: float) -> str:
+    """A number as it is written in a configuration."""
+    digits, _, exponent = f"{value:.6g}".partition("e")
+    return f"{digits}e{int(exponent)}" if exponent else digits
+
+
+def setting_text(value: object) -> str:
+    """The value of a setting as in a configuration, lists as ``embeddings + blocks[0]``, and ``none`` for empty ones."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return setting(value)
+    if isinstance(value, list):
+        return " + ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value) or "none"
+
+
 def flop(budget: float) -> str:
     """A number of operations."""
     return f"{budget:.3g} FLOP"

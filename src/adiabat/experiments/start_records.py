@@ -16,7 +16,7 @@ from adiabat.core.files import read_json, write_json
 from adiabat.data.records import Document
 from adiabat.evaluation.measured_models import Corpus, without_skip_warnings
 from adiabat.models.towers import DualEncoder
-from adiabat.results.sweep_result import Speed
+from adiabat.results.ranking_result import Speed
 
 STARTS = "starts.json"
 """In the directory of a sweep."""

@@ -20,6 +20,7 @@ from adiabat.experiments import dual_variants as both
 from adiabat.experiments.evaluator import NOISE, READINGS
 from adiabat.experiments.grid import SweepTrial
 from adiabat.experiments.setting_digests import pairs_key, short_digest
+from adiabat.experiments.sweep_analysis import analysed
 from adiabat.experiments.sweep_ranking import ranking_of
 from adiabat.experiments.sweep_rows import rows_at
 from adiabat.experiments.sweep_trials import TrainSweepRunner, TuneSweepRunner
@@ -69,7 +70,7 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
         place=runner.device,
         outcome=lambda row: f"{row.status} after {row.steps:,} steps",
     ) as rows:
-        result = _result(runner, rows, targets)
+        result = analysed(_result(runner, rows, targets))
         write_report(result, folder)
     return result
 

@@ -12,7 +12,8 @@ from adiabat.core.errors import several
 from adiabat.experiments.grid import SweepTrial
 from adiabat.experiments.sweep_trials import SweepRunner
 from adiabat.results.evaluation_result import Verdict
-from adiabat.results.sweep_result import Contrast, Level, RankedTask, Ranking, Standing, Start, SweepRun
+from adiabat.results.ranking_result import Contrast, Level, RankedTask, Ranking, Standing, Start
+from adiabat.results.sweep_result import SweepRun
 from adiabat.stats.samples import Sample, TaskScores
 from adiabat.stats.statistics import value_of
 from adiabat.stats.variant_ranking import (

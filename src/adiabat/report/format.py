@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK, cut
+from adiabat.core.text import setting as setting
 from adiabat.results.evaluation_result import Change, Verdict
 
 EVEN = "\N{ALMOST EQUAL TO}"
@@ -74,10 +75,12 @@ def number(value: float, *, digits: int = 4) -> str:
     return text.replace("-", MINUS)
 
 
-def setting(value: float) -> str:
-    """A number as it is written in a configuration."""
-    digits, _, exponent = f"{value:.6g}".partition("e")
-    return f"{digits}e{int(exponent)}" if exponent else digits
+def three_digits(value: float) -> str:
+    """A number of any order of magnitude with three digits, for an axis or a cell."""
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        return f"{float(f'{value:.3g}'):,g}".replace("-", MINUS)
+    digits, _, exponent = f"{value:.2e}".partition("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}".replace("-", MINUS)
 
 
 def score(value: float) -> str:

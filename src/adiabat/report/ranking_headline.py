@@ -3,7 +3,7 @@
 from adiabat.core.text import DASH, MINUS, NO_BREAK, counted
 from adiabat.report.format import bounds, decimals_for, joined, listed, marked, named, signed_pair
 from adiabat.report.page import Tone
-from adiabat.results.sweep_result import Contrast, Level, Ranking, Speed, Standing, Start
+from adiabat.results.ranking_result import Contrast, Level, Ranking, Speed, Standing, Start
 
 
 def headline(ranking: Ranking) -> str:

@@ -10,7 +10,7 @@ from adiabat.report import ranking_headline as words
 from adiabat.report.charts import SERIES, ForestRow, Line, Panel, curves, forest, short
 from adiabat.report.page import Figure, Group, HeatMap, Notes, Terms
 from adiabat.report.tables import Cell, Column, Table
-from adiabat.results.sweep_result import Contrast, Level, RankedTask, Ranking, Standing, Start
+from adiabat.results.ranking_result import Contrast, Level, RankedTask, Ranking, Standing, Start
 
 _SIMULTANEOUS = [f"[simultaneous 95{NO_BREAK}%]"]
 

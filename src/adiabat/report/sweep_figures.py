@@ -4,22 +4,20 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from adiabat.core.text import cut_middle
+from adiabat.core.text import NO_BREAK, cut_middle, setting_text
 from adiabat.report import charts
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, INK, MUTED
-from adiabat.report.format import cut_name, difference_tick
-from adiabat.report.sweep_analysis import DRIFTS, Combination, Method, Series, change_of, drift_of, gain_of, methods_of, series_of
-from adiabat.report.sweep_cases import Case, Compared, Overview, comparisons_of, outcome, pair_counts, rate, setting_value
-from adiabat.results.sweep_result import SweepRun
+from adiabat.report.format import cut_name, difference_tick, three_digits
+from adiabat.report.sweep_tables import compared_in
+from adiabat.results.sweep_result import Case, Method, PairCounts, Setting, SweepResult, SweepRun, is_number, key_of
 
-# Mid-tones, to be seen on light and dark pages alike; markers tell curves apart without colour.
-_GREEN, _ROSE, _OCHRE, _TEAL = "#1b8a5a", "#c2568f", "#a67c00", "#2a8f9c"
-_TARGETS = ((INK, "D"), (GOOD, "d"), (ACCENT, "P"))
-_OTHERS = ((_GREEN, "o"), (_ROSE, "s"), (_OCHRE, "^"), (ACCENT, "v"), (_TEAL, "<"), (MUTED, "p"), (GOOD, "h"))
-_SIDES = {"improved": (GOOD, "^"), "worsened": (BAD, "v")}
+DRIFTS = ("overlap loss", "margins", "turn")
+"""Measures of drift that come first."""
 
+MOST_COMBINATIONS = 6
+"""Combinations of the other settings up to which each has its own curve."""
 
 MOST_METHODS = 8
 """Methods that can be told apart in one figure."""
@@ -27,13 +25,35 @@ MOST_METHODS = 8
 MOST_TICKS = 8
 """Values of a setting up to which each has a number below the axis."""
 
+_LOG_FROM = 20
+"""Ratio of the largest to the least positive value from which an axis is logarithmic."""
 
 _NORMAL = 1.96
 """Standard errors to either side of a mean that make a 95 % interval."""
 
-Kind = Literal["improvement", "pairs", "drift", "validation", "trade"]
-"""Of a figure."""
-Role = Literal["target", "other", "improved", "worsened", "combination"]
+# Mid-tones, to be seen on light and dark pages alike; markers tell curves apart without colour.
+_GREEN, _ROSE, _OCHRE, _TEAL = "#1b8a5a", "#c2568f", "#a67c00", "#2a8f9c"
+_TARGETS = ((INK, "D"), (GOOD, "d"), (ACCENT, "P"))
+_OTHERS = ((_GREEN, "o"), (_ROSE, "s"), (_OCHRE, "^"), (ACCENT, "v"), (_TEAL, "<"), (MUTED, "p"), (GOOD, "h"))
+_SIDES = {"improved": (GOOD, "^"), "worsened": (BAD, "v")}
+
+Style = tuple[str, str]
+"""Colour and marker."""
+
+
+class Drawing(NamedTuple):
+    """One figure; `name` is that of its file."""
+
+    name: str
+    title: str
+    caption: str
+    panels: list[charts.Panel]
+    columns: int = 2
+
+    @property
+    def chart(self) -> charts.Chart:
+        """Its panels side by side."""
+        return charts.curves(self.name, self.panels, height=3.8 if len(self.panels) == 1 else 2.8, columns=self.columns)
 
 
 class Point(NamedTuple):
@@ -50,70 +70,132 @@ Measure = Callable[[float, SweepRun], Point | None]
 """A point of a run at a value of the setting, if the run has one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Points of one line, from left to right.
-
-    Attributes:
-        means: Value of the setting to the mean over seeds; None, a gap, without values.
-        faint: Whether it stands behind another, as the counts of the z-test do.
-    """
+class Combination(NamedTuple):
+    """Values of the other settings, with their cases from left to right, each behind its position on the axis."""
 
     label: str
-    role: Role
-    points: tuple[Point, ...]
-    means: tuple[tuple[float, float | None], ...]
-    faint: bool = False
+    cases: list[tuple[float, Case]]
+
+    @property
+    def failed(self) -> list[float]:
+        """Positions at which a run failed."""
+        return [x for x, case in self.cases if case.failed]
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
-    """One pair of axes.
+class Series:
+    """A numeric setting that figures are drawn against.
 
     Attributes:
-        failed: Values of the setting at which a run failed.
-        ceiling: The largest possible count, such as all language pairs.
-        percent: Whether the values are improvements in percent.
+        combinations: Of the other settings; at most `MOST_COMBINATIONS`.
+        of: How many combinations there are.
+        tied: Labels of settings that vary with it, so that they make no curves of their own.
+        alone: How many cases are on no curve, for no other has the same other settings.
     """
 
-    title: str
-    curves: tuple[Curve, ...]
-    failed: tuple[float, ...] = ()
-    ceiling: int | None = None
-    percent: bool = False
+    setting: Setting
+    combinations: list[Combination]
+    of: int
+    tied: list[str]
+    alone: int
+
+    @property
+    def failed(self) -> list[float]:
+        """Positions at which a run of any combination failed."""
+        return sorted({x for combination in self.combinations for x in combination.failed})
+
+    def panel(self, lines: Sequence[charts.Line], title: str, up: str = "", *, failed: Sequence[float], log: str = "") -> charts.Panel:
+        """Axes against the setting."""
+        values = sorted({x for combination in self.combinations for x, _ in combination.cases})
+        scale = scale_of(self.setting)
+        return charts.Panel(
+            lines,
+            cut_name(self.setting.label, limit=60),
+            up,
+            title=_title(title),
+            log=("x" if scale == "log" else "") + log,
+            x_tick=setting_text,
+            y_tick=three_digits,
+            ticks=values if len(values) <= MOST_TICKS else values[:: -(-len(values) // MOST_TICKS)],
+            linear_to=min(value for value in values if value > 0) if scale == "symlog" and max(values) > 0 else 0.0,
+            failed=failed,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """One figure; `series` is None against the gain of the targets, `name` is that of its file."""
-
-    name: str
-    kind: Kind
-    title: str
-    panels: tuple[Panel, ...]
-    series: Series | None = None
+def _title(text: str) -> str:
+    return cut_middle(cut_name(text, limit=200), limit=40)
 
 
-def pictures(view: Overview) -> list[Picture]:
+def series_of(result: SweepResult) -> list[Series]:
+    """Settings that figures are drawn against."""
+    numeric = [index for index, setting in enumerate(result.analysis.settings) if setting.numeric and len(setting.numbers) > 1]
+    return [series for index in numeric if (series := _series(result, index)) is not None]
+
+
+def _series(result: SweepResult, index: int) -> Series | None:
+    view = result.analysis
+    others = [other for other in range(len(view.settings)) if other != index and len(view.settings[other].values) > 1]
+    tied = [other for other in others if _is_tied(view.cases, other, index)]
+    apart = [other for other in others if other not in tied]
+    numbered = [case for case in view.cases if is_number(case.values[index])]
+    lines = [cases for cases in view.grouped(numbered, apart) if len({key_of(case.values[index]) for case in cases}) > 1]
+    if not lines:
+        return None
+    shown = lines if len(lines) <= MOST_COMBINATIONS else [max(lines, key=lambda cases: sum(len(case.runs) for case in cases))]
+    combinations = []
+    for label, cases in zip(view.line_labels(apart, lines), lines, strict=True):
+        if cases in shown:
+            positions = [(float(value), case) for case in cases if is_number(value := case.values[index])]
+            combinations.append(Combination(label, sorted(positions, key=lambda pair: pair[0])))
+    alone = len(numbered) - sum(map(len, lines))
+    return Series(view.settings[index], combinations, len(lines), [view.settings[other].label for other in tied], alone)
+
+
+def _is_tied(cases: Sequence[Case], first: int, second: int) -> bool:
+    """Whether two settings map one to one, as a learning rate and the batch size that it is scaled with."""
+    pairs = {(key_of(case.values[first]), key_of(case.values[second])) for case in cases}
+    return len(pairs) == len({left for left, _ in pairs}) == len({right for _, right in pairs})
+
+
+def scale_of(setting: Setting) -> str:
+    """``log`` for learning rates and positive values that span more than an order of magnitude; ``symlog`` with a 0 among them."""
+    values = setting.numbers
+    positive = [value for value in values if value > 0]
+    if not positive or min(values) < 0:
+        return "linear"
+    wide = max(positive) / min(positive) >= _LOG_FROM or setting.name.endswith("learning_rate")
+    return "linear" if not wide else "log" if len(positive) == len(values) else "symlog"
+
+
+def drawings(result: SweepResult) -> list[Drawing]:
     """All figures of a sweep, without empty ones."""
-    against_settings = [picture for series in series_of(view) for picture in against(view, series)]
-    return [*against_settings, *([cost] if (cost := trade_picture(view)) else [])]
+    against_settings = [drawing for series in series_of(result) for drawing in against(result, series)]
+    return [*against_settings, *([cost] if (cost := trade(result)) else [])]
 
 
-def against(view: Overview, series: Series) -> list[Picture]:
+def against(result: SweepResult, series: Series) -> list[Drawing]:
     """The figures of one setting, without empty ones."""
     label = series.setting.label
     slug = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-") or "setting"
+    drifts = _drifts(result, series)
     drawn = [
-        Picture(f"improvement-{slug}", "improvement", f"Improvement against {label}", improvements(view, series), series),
-        *_pair_pictures(view, series, slug),
-        Picture(f"drift-{slug}", "drift", f"Drift against {label}", drifts(view, series), series),
-        Picture(f"validation-{slug}", "validation", f"Training against {label}", validations(series), series),
+        Drawing(f"improvement-{slug}", f"Improvement against {label}", _IMPROVEMENT, _improvements(result, series)),
+        *_pair_drawings(result, series, slug),
+        Drawing(f"drift-{slug}", f"Drift against {label}", _DRIFT, drifts, 3 if len(drifts) == 3 else 2),
+        Drawing(f"validation-{slug}", f"Training against {label}", _VALIDATION, _validations(result, series)),
     ]
-    return [picture for picture in drawn if any(panel.curves for panel in picture.panels)]
+    cross = " A cross at the lower edge: a run failed there." * bool(series.failed)
+    return [drawing._replace(caption=drawing.caption + cross) for drawing in drawn if any(panel.lines for panel in drawing.panels)]
 
 
-def improvements(view: Overview, series: Series) -> tuple[Panel, ...]:
+_IMPROVEMENT = f"Main measures. Markers are runs, lines means over seeds; bars: paired 95{NO_BREAK}% intervals. Open: no evidence."
+_PAIRS = "Solid: by the paired test, corrected over all pairs; dashed: by the source's z-test."
+_DRIFT = f"0 is the untuned tower. Bars: 95{NO_BREAK}% over probes."
+_TRADE = f"Markers are settings; the untuned tower is at 0. Bars: paired 95{NO_BREAK}% intervals. Open: no evidence."
+_VALIDATION = "Optimiser steps of the runs, and the epoch whose weights were kept; 0 is the start."
+
+
+def _improvements(result: SweepResult, series: Series) -> list[charts.Panel]:
     """Improvement of the main measure of each task in percent, a panel for each combination."""
 
     def improvement_on(task: str) -> Measure:
@@ -125,54 +207,72 @@ def improvements(view: Overview, series: Series) -> tuple[Panel, ...]:
 
         return point
 
-    roles: list[tuple[str, Role]] = [(task, "target" if task in view.result.targets else "other") for task in view.ordered]
-    return tuple(
-        _panel_of(group.label, [_curve(task, role, group, improvement_on(task)) for task, role in roles], group.failed, percent=True)
-        for group in series.combinations
-    )
+    def is_drawn(task: str) -> bool:
+        outcomes = [outcome for run in result.runs_of() if (outcome := run.task(task)) is not None]
+        return any(outcome.main.improvement is not None for outcome in outcomes)
+
+    tasks = list(filter(is_drawn, result.ordered))
+    targets = [task for task in tasks if task in result.targets]
+    styles = _styles(targets, _TARGETS) | _styles([task for task in tasks if task not in targets], _OTHERS)
+    panels = []
+    for group in series.combinations:
+        lines: list[charts.Line] = []
+        for task in tasks:
+            lines += _curve(result, group.cases, improvement_on(task), task, styles[task], target=task in targets)
+        panels.append(_in_percent(series.panel(lines, group.label, "improvement, % (up is better)", failed=group.failed)))
+    return panels
 
 
-def pairs(view: Overview, series: Series) -> list[tuple[Compared, tuple[Panel, ...]]]:
-    """Language pairs improved and worsened, by the paired test and by the source's z-test."""
-    compared = comparisons_of(view.done, view.ordered)
-    return [(comparison, tuple(_pair_panel(group, comparison) for group in series.combinations)) for comparison in compared]
+def _in_percent(panel: charts.Panel) -> charts.Panel:
+    return replace(panel, across=[(0.0, "", MUTED)], y_tick=difference_tick)
 
 
-def _pair_panel(group: Combination, compared: Compared) -> Panel:
-    def count_of(name: str) -> Measure:
-        def point(x: float, run: SweepRun) -> Point | None:
-            counts = pair_counts([run], compared)
-            value = None if counts is None else getattr(counts, name)
-            return None if value is None else Point(x, float(value), run.seed)
-
-        return point
-
-    sides: tuple[Role, Role] = ("improved", "worsened")
-    curves = [
-        *(_curve(side, side, group, count_of(side)) for side in sides),
-        *(_curve(f"{side}, z-test", side, group, count_of(f"{side}_z"), faint=True) for side in sides),
-    ]
-    totals = [counts.pairs for _, case in group.cases if (counts := pair_counts(case.runs, compared)) is not None]
-    return _panel_of(group.label, curves, group.failed, ceiling=max(totals, default=None))
+def _styles(labels: Sequence[str], palette: Sequence[Style]) -> dict[str, Style]:
+    """Colour and marker of each label, the same in all panels of a figure."""
+    count = len(palette)
+    # Colours and markers come round at different times, so that many curves still differ.
+    return {label: (palette[index % count][0], palette[(index + index // count) % count][1]) for index, label in enumerate(labels)}
 
 
-def _pair_pictures(view: Overview, series: Series, slug: str) -> Iterator[Picture]:
+def _pair_drawings(result: SweepResult, series: Series, slug: str) -> Iterator[Drawing]:
     """A figure for each grid with all its comparisons; with several combinations a figure for each comparison."""
-    by_task: dict[str, list[tuple[str, tuple[Panel, ...]]]] = {}
-    for (task, comparison, similarity), panels in pairs(view, series):
-        by_task.setdefault(task, []).append((", ".join(filter(None, [comparison, similarity])), panels))
-    figures: list[tuple[str, tuple[Panel, ...]]] = []
+    by_task: dict[str, list[tuple[str, list[charts.Panel]]]] = {}
+    for counts in sorted(compared_in(result), key=lambda counts: result.ordered.index(counts.task)):
+        label = ", ".join(filter(None, [counts.comparison, counts.similarity]))
+        panels = [_pair_panel(result, series, combination, counts) for combination in series.combinations]
+        by_task.setdefault(counts.task, []).append((label, panels))
+    figures: list[tuple[str, list[charts.Panel]]] = []
     for task, compared in by_task.items():
         title = f"Language pairs of {task} against {series.setting.label}"
         if len(series.combinations) == 1:
-            figures.append((title, tuple(replace(panel, title=label) for label, (panel,) in compared)))
+            figures.append((title, [replace(panel, title=_title(label)) for label, (panel,) in compared]))
         else:
             figures += [(f"{title}, {label}", panels) for label, panels in compared]
     for number, (title, panels) in enumerate(figures, start=1):
-        yield Picture(f"pairs-{slug}" + f"-{number}" * (len(figures) > 1), "pairs", title, panels, series)
+        yield Drawing(f"pairs-{slug}" + f"-{number}" * (len(figures) > 1), title, _PAIRS, panels)
 
 
-def drifts(view: Overview, series: Series) -> tuple[Panel, ...]:
+def _pair_panel(result: SweepResult, series: Series, combination: Combination, compared: PairCounts) -> charts.Panel:
+    """Language pairs improved and worsened, by the paired test and by the source's z-test."""
+
+    def count_of(name: str) -> Measure:
+        def point(x: float, run: SweepRun) -> Point | None:
+            grids = outcome.grids if (outcome := run.task(compared.task)) is not None else []
+            counts = [getattr(grid, name) for grid in grids if (grid.comparison, grid.similarity) == compared.compared[1:]]
+            return Point(x, float(counts[0]), run.seed) if counts and counts[0] is not None else None
+
+        return point
+
+    cases = combination.cases
+    lines = [line for side, style in _SIDES.items() for line in _curve(result, cases, count_of(side), side, style)]
+    for side, style in _SIDES.items():
+        lines += _curve(result, cases, count_of(f"{side}_z"), f"{side}, z-test", style, faint=True)
+    totals = [counts.pairs for _, case in cases for counts in case.pairs if counts.compared == compared.compared]
+    up = f"language pairs of {max(totals):,.0f}" if totals else "language pairs"
+    return series.panel(lines, combination.label, up, failed=combination.failed)
+
+
+def _drifts(result: SweepResult, series: Series) -> list[charts.Panel]:
     """Drift of tuned towers from the untuned one, a panel for each measure."""
 
     def drift_by(name: str) -> Measure:
@@ -184,14 +284,20 @@ def drifts(view: Overview, series: Series) -> tuple[Panel, ...]:
 
         return point
 
-    measured = dict.fromkeys(name for run in view.done if run.drift is not None for name in run.drift.means)
+    measured = dict.fromkeys(name for case in result.analysis.cases for name in case.drift)
     names = [*(name for name in DRIFTS if name in measured), *(name for name in measured if name not in DRIFTS)]
-    return _by_combination(series, [(name, drift_by(name)) for name in names])
+    panels = _by_combination(result, series, [(name, drift_by(name)) for name in names])
+    return [replace(panel, log=f"{panel.log}y") if min(_heights(panel)) > 0 else panel for panel in panels]
 
 
-def validations(series: Series) -> tuple[Panel, ...]:
+def _heights(panel: charts.Panel) -> list[float]:
+    return [y for line in panel.lines for _, y in line.points if y is not None]
+
+
+def _validations(result: SweepResult, series: Series) -> list[charts.Panel]:
     """Steps of the runs, and their best epochs."""
     return _by_combination(
+        result,
         series,
         [
             ("steps taken", lambda x, run: Point(x, float(run.steps), run.seed)),
@@ -200,122 +306,90 @@ def validations(series: Series) -> tuple[Panel, ...]:
     )
 
 
-def _by_combination(series: Series, measures: Sequence[tuple[str, Measure]]) -> tuple[Panel, ...]:
+def _by_combination(result: SweepResult, series: Series, measures: Sequence[tuple[str, Measure]]) -> list[charts.Panel]:
     """A panel for each measure with a curve for each combination, without empty panels."""
-    failed = tuple(sorted({x for group in series.combinations for x in group.failed}))
-    panels = (
-        _panel_of(title, [_curve(group.label, "combination", group, measure) for group in series.combinations], failed)
-        for title, measure in measures
-    )
-    return tuple(panel for panel in panels if panel.curves)
-
-
-def _panel_of(
-    title: str, curves: Sequence[Curve], failed: tuple[float, ...] = (), *, ceiling: int | None = None, percent: bool = False
-) -> Panel:
-    """A panel without empty curves."""
-    return Panel(title, tuple(curve for curve in curves if curve.points), failed, ceiling, percent)
-
-
-def _curve(label: str, role: Role, group: Combination, measure: Measure, *, faint: bool = False) -> Curve:
-    points = tuple(point for x, case in group.cases for run in case.done if (point := measure(x, run)) is not None)
-    heights = {x: [point.y for point in points if point.x == x] for x, _ in group.cases}
-    return Curve(label, role, points, tuple((x, fmean(values) if values else None) for x, values in heights.items()), faint)
-
-
-def trade_picture(view: Overview) -> Picture | None:
-    """Changes of the other tasks and drift against the gain of the targets; None where no two cases have a gain, or nothing beside it."""
-    panels = [panel for panel in trades(view) if any(curve.points for curve in panel.curves)]
-    return Picture("trade", "trade", "Gain of the targets, and what it costs", tuple(panels)) if panels else None
-
-
-def trades(view: Overview) -> list[Panel]:
-    """A panel for each other task, then one for the drift; a curve for each method."""
-    methods = sorted(methods_of(view), key=lambda method: -len(method.cases))[:MOST_METHODS]
-    cases = [case for method in methods for case in method.cases]
-    if len(cases) < 2:
-        return []
-
-    def change_at(case: Case, task: str) -> Point | None:
-        changed, change = outcome(case, task), change_of(case, task)
-        if changed is None or change is None:
-            return None
-        no_evidence = not changed.verdicts["better"] + changed.verdicts["worse"]
-        interval = changed.bounds if len(changed.changes) == 1 else None
-        return Point(gain_of(view, case), change, case.runs[0].seed, no_evidence, interval)
-
-    def drift_at(case: Case, measure: str) -> Point | None:
-        drift = drift_of(case, measure)
-        return None if drift is None else Point(gain_of(view, case), drift, case.runs[0].seed)
-
-    def curve(method: Method, point_of: Callable[[Case, str], Point | None], name: str) -> Curve:
-        points = tuple(point for case in method.cases if (point := point_of(case, name)) is not None)
-        return Curve(method.label, "combination", points, tuple((point.x, point.y) for point in points) if method.line else ())
-
-    tasks = [task for task in view.others if any(change_of(case, task) is not None for case in cases)]
-    panels = [Panel(task, tuple(curve(method, change_at, task) for method in methods), percent=True) for task in tasks]
-    measure = next((name for name in DRIFTS if any(drift_of(case, name) is not None for case in cases)), None)
-    if measure is not None:
-        panels.append(Panel(f"drift: {measure}", tuple(curve(method, drift_at, measure) for method in methods)))
+    drawn = [group for group in series.combinations if any(len(case.runs) > case.failed for _, case in group.cases)]
+    styles = _styles([group.label for group in drawn], _OTHERS)
+    panels = []
+    for title, measure in measures:
+        if lines := [line for label, cases in drawn for line in _curve(result, cases, measure, label, styles[label])]:
+            panels.append(series.panel(lines, title, failed=series.failed))
     return panels
 
 
-def chart_of(picture: Picture) -> charts.Chart:
-    """Panels side by side, with one colour and marker for each label."""
-    styles = _styles(picture)
-    panels = [_panel(picture, panel, styles) for panel in picture.panels]
-    columns = 3 if len(panels) == 3 and picture.kind in ("drift", "trade") else 2
-    return charts.curves(picture.name, panels, height=3.8 if len(panels) == 1 else 2.8, columns=columns)
+def _curve(
+    result: SweepResult,
+    cases: Sequence[tuple[float, Case]],
+    measure: Measure,
+    label: str,
+    style: Style,
+    *,
+    target: bool = False,
+    faint: bool = False,
+) -> list[charts.Line]:
+    """Runs of one line from left to right with their means over seeds, which leave a gap where no run has a value."""
+    points = [point for x, case in cases for run in result.runs_of(case) if (point := measure(x, run)) is not None]
+    heights = {x: [point.y for point in points if point.x == x] for x, _ in cases}
+    means = [(x, fmean(values) if values else None) for x, values in heights.items()]
+    return _lines(points, means, label, style, target=target, faint=faint) if points else []
 
 
-def _styles(picture: Picture) -> dict[str, tuple[str, str]]:
-    """Colour and marker of each label, the same in all panels of a figure."""
-    roles = {curve.label: curve.role for panel in picture.panels for curve in panel.curves}
-    styles: dict[str, tuple[str, str]] = {}
-    for palette, palette_roles in ((_TARGETS, {"target"}), (_OTHERS, {"other", "combination"})):
-        labels = [label for label, role in roles.items() if role in palette_roles]
-        for index, label in enumerate(labels):
-            # Colours and markers come round at different times, so that many curves still differ.
-            styles[label] = (palette[index % len(palette)][0], palette[(index + index // len(palette)) % len(palette)][1])
-    return styles | {label: _SIDES[role] for label, role in roles.items() if role in _SIDES}
-
-
-def _panel(picture: Picture, panel: Panel, styles: dict[str, tuple[str, str]]) -> charts.Panel:
-    series, kind = picture.series, picture.kind
-    values = sorted({x for group in series.combinations for x, _ in group.cases}) if series else []
-    positive = [value for value in values if value > 0]
-    heights = [point.y for curve in panel.curves for point in curve.points]
-    is_log = kind == "drift" and bool(heights) and min(heights) > 0
-    total = "" if panel.ceiling is None else f" of {panel.ceiling:,.0f}"
-    axes: dict[Kind, str] = {"improvement": "improvement, % (up is better)", "pairs": f"language pairs{total}"}
-    return charts.Panel(
-        [line for curve in panel.curves for line in _lines(curve, styles[curve.label])],
-        "gain of the targets, %" if series is None else cut_name(series.setting.label, limit=60),
-        axes.get(kind, "improvement, %" if panel.percent else "drift" if kind == "trade" else ""),
-        title=cut_middle(cut_name(panel.title, limit=200), limit=40),
-        log=("x" if series and series.scale == "log" else "") + ("y" if is_log else ""),
-        across=[(0.0, "", MUTED)] if panel.percent else [],
-        down=[(0.0, "", MUTED)] if kind == "trade" else [],
-        x_tick=setting_value if series else difference_tick,
-        y_tick=difference_tick if panel.percent else rate,
-        ticks=values if len(values) <= MOST_TICKS else values[:: -(-len(values) // MOST_TICKS)],
-        linear_to=min(positive) if series and series.scale == "symlog" and positive else 0.0,
-        failed=panel.failed,
-    )
-
-
-def _lines(curve: Curve, style: tuple[str, str]) -> list[charts.Line]:
+def _lines(
+    points: Sequence[Point],
+    means: Sequence[tuple[float, float | None]],
+    label: str,
+    style: Style,
+    *,
+    target: bool = False,
+    faint: bool = False,
+) -> list[charts.Line]:
     """The line of means, and a marker for each run: hollow without evidence; with its interval where it is alone at its position."""
     colour, marker = style
-    label = cut_name(curve.label, limit=34) + (" (target)" if curve.role == "target" else "")
-    width = 2.4 if curve.role == "target" else 1.4
-    several = len({(point.x, point.seed) for point in curve.points}) > len({point.x for point in curve.points})
-    means = charts.Line(curve.means, label, colour, "", "--" if curve.faint else "-", width=width)
-    if curve.faint:
-        return [means]
-    lines = [replace(means, marker="" if several else marker) if curve.means else charts.Line([], label, colour, marker, "")]
+    shown = cut_name(label, limit=34) + (" (target)" if target else "")
+    several = len({(point.x, point.seed) for point in points}) > len({point.x for point in points})
+    mean = charts.Line(means, shown, colour, "", "--" if faint else "-", width=2.4 if target else 1.4)
+    if faint:
+        return [mean]
+    lines = [replace(mean, marker="" if several else marker) if means else charts.Line([], shown, colour, marker, "")]
     for hollow in (False, True):
-        points = [point for point in curve.points if point.open == hollow]
-        ends = () if several else [point.interval for point in points]
-        lines.append(charts.Line([(point.x, point.y) for point in points], "", colour, marker, "", ends, hollow=hollow))
+        alike = [point for point in points if point.open == hollow]
+        ends = () if several else [point.interval for point in alike]
+        lines.append(charts.Line([(point.x, point.y) for point in alike], "", colour, marker, "", ends, hollow=hollow))
     return [line for line in lines if line.points or line.label]
+
+
+def trade(result: SweepResult) -> Drawing | None:
+    """Changes of the other tasks and drift against the gain of the targets; None where no two cases have a gain, or nothing beside it."""
+    view = result.analysis
+    methods = sorted(view.methods, key=lambda method: -len(method.cases))[:MOST_METHODS]
+    cases = [view.cases[place] for method in methods for place in method.cases]
+    if len(cases) < 2:
+        return None
+    styles = _styles([method.label for method in methods], _OTHERS)
+
+    def change_at(case: Case, task: str) -> Point | None:
+        changed = case.change(task)
+        if changed is None or changed.improvement is None:
+            return None
+        is_open = not changed.verdicts.keys() & {"better", "worse"}
+        return Point(case.gain or 0.0, changed.improvement, 0, is_open, changed.interval if changed.runs == 1 else None)
+
+    def drift_at(case: Case, measure: str) -> Point | None:
+        return Point(case.gain or 0.0, case.drift[measure], 0) if measure in case.drift else None
+
+    def panel(title: str, up: str, point_of: Callable[[Case, str], Point | None], name: str) -> charts.Panel:
+        def lines(method: Method) -> list[charts.Line]:
+            points = [point for place in method.cases if (point := point_of(view.cases[place], name)) is not None]
+            means = [(point.x, point.y) for point in points] if method.line else []
+            return _lines(points, means, method.label, styles[method.label])
+
+        drawn = [line for method in methods for line in lines(method)]
+        axes = {"title": _title(title), "down": [(0.0, "", MUTED)], "x_tick": difference_tick, "y_tick": three_digits}
+        return charts.Panel(drawn, "gain of the targets, %", up, **axes)  # type: ignore[arg-type]
+
+    tasks = [task for task in result.others if any(change_at(case, task) is not None for case in cases)]
+    panels = [_in_percent(panel(task, "improvement, %", change_at, task)) for task in tasks]
+    if measure := next((name for name in DRIFTS if any(name in case.drift for case in cases)), None):
+        panels.append(panel(f"drift: {measure}", "drift", drift_at, measure))
+    title = "Gain of the targets, and what it costs"
+    return Drawing("trade", title, _TRADE, panels, 3 if len(panels) == 3 else 2) if panels else None

@@ -5,27 +5,27 @@ from dataclasses import replace
 from typing import Any
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
-from adiabat.report import sweep_figures as figures
-from adiabat.report.format import cut_name, number, signed
+from adiabat.report.format import cut_name, number, signed, three_digits
 from adiabat.report.page import Figure, Group, Page, Terms, notes_section
 from adiabat.report.ranking_section import ranking_groups, ranking_tables
-from adiabat.report.sweep_analysis import DRIFTS, Cost, DriftLimit, Series, at_equal_gain, drift_limits, methods_of, most_changed, series_of
-from adiabat.report.sweep_cases import Case, Overview, case_cell, case_head, comparisons_of, overview_of, pair_counts, rate
-from adiabat.report.sweep_headline import best_of, headline, reservations, sides, tone
+from adiabat.report.sweep_figures import DRIFTS, MOST_METHODS, Drawing, Series, against, drawings, series_of, trade
+from adiabat.report.sweep_headline import case_cell, case_head, headline, reservations, sides, tone
 from adiabat.report.sweep_tables import (
+    change_cell,
     columns_of,
+    compared_in,
     drift_columns,
-    layer_tensors,
+    layer_tables,
     legend,
     measure_columns,
-    outcome_cell,
+    pairs_of,
     run_count,
     sweep_csv,
     sweep_latex,
     sweep_markdown,
 )
 from adiabat.report.tables import Cell, Column, Section, Table
-from adiabat.results.sweep_result import SweepResult, SweepRun
+from adiabat.results.sweep_result import Case, Cost, DriftLimit, SweepResult, SweepRun
 
 OPEN_ROWS = 12
 """Runs up to which their table is open when the page is loaded."""
@@ -35,15 +35,6 @@ MOST_TASKS = 4
 
 MOST_ROWS = 60
 """Settings in the terminal; more of them are on the page."""
-
-CAPTIONS: dict[figures.Kind, str] = {
-    "improvement": f"Main measures. Markers are runs, lines means over seeds; bars: paired 95{NO_BREAK}% intervals. Open: no evidence.",
-    "pairs": "Solid: by the paired test, corrected over all pairs; dashed: by the source's z-test.",
-    "drift": f"0 is the untuned tower. Bars: 95{NO_BREAK}% over probes.",
-    "trade": f"Markers are settings; the untuned tower is at 0. Bars: paired 95{NO_BREAK}% intervals. Open: no evidence.",
-    "validation": "Optimiser steps of the runs, and the epoch whose weights were kept; 0 is the start.",
-}
-"""How to read each figure."""
 
 _TERMS = [
     (
@@ -78,15 +69,15 @@ _TERMS = [
 
 def page(result: SweepResult) -> Page:
     """The page of a sweep."""
-    view = overview_of(result)
+    view = result.analysis
     varied = [f"{setting.label} ({len(setting.values)})" for setting in view.settings if len(setting.values) > 1]
     seeds = sorted({run.seed for run in result.runs})
     return Page(
         record=result,
         name="sweep",
-        headline=headline(view),
-        tone=tone(view),
-        reservations=reservations(view),
+        headline=headline(result),
+        tone=tone(result),
+        reservations=reservations(result),
         about=[
             ("tuned from" if result.verb == "tune" else "trained from", result.model),
             ("varied", ", ".join(varied) or "nothing"),
@@ -94,12 +85,12 @@ def page(result: SweepResult) -> Page:
         ],
         sections=[
             *([] if result.ranking is None else ranking_groups(result.ranking)),
-            _settings(view),
-            *(_against(view, series, index) for index, series in enumerate(series_of(view))),
-            _trade(view),
-            _layers(view),
-            _drift(view),
-            _runs(view),
+            _settings(result),
+            *(_against(result, series, index) for index, series in enumerate(series_of(result))),
+            _trade(result),
+            _layers(result),
+            _drift(result),
+            _runs(result),
         ],
         facts=[
             ("seeds of the runs", ", ".join(map(str, seeds))),
@@ -112,40 +103,37 @@ def page(result: SweepResult) -> Page:
 
 def exports(result: SweepResult) -> dict[str, Callable[[], str]]:
     """The tables and figures beside the page."""
-    view = overview_of(result)
     return {
-        "table.csv": lambda: sweep_csv(view),
-        "table.md": lambda: sweep_markdown(view),
-        "table.tex": lambda: sweep_latex(view),
-        **{f"figures/{chart.name}.svg": chart.file for chart in map(figures.chart_of, figures.pictures(view))},
+        "table.csv": lambda: sweep_csv(result),
+        "table.md": lambda: sweep_markdown(result),
+        "table.tex": lambda: sweep_latex(result),
+        **{f"figures/{drawing.name}.svg": drawing.chart.file for drawing in drawings(result)},
     }
 
 
-def _case_table(view: Overview, columns: Sequence[Column], **options: Any) -> Table | None:
+def _case_table(result: SweepResult, columns: Sequence[Column], **options: Any) -> Table | None:
     """A row for each setting; None without columns or rows."""
-    return Table(columns=columns, rows=view.cases, sortable=True, look="matrix", **options) if columns and view.cases else None
+    cases = result.analysis.cases
+    return Table(columns=columns, rows=cases, sortable=True, look="matrix", **options) if columns and cases else None
 
 
-def _settings(view: Overview) -> Group | None:
+def _settings(result: SweepResult) -> Group | None:
+    view = result.analysis
     if not view.cases:
         return None
-    best = best_of(view) if len(view.cases) > 1 else None
-    shaded = [] if best is None else [f"shaded: the largest gain on targets{', with no other task measurably worse' * bool(view.others)}"]
-    table = _case_table(
-        view,
-        columns_of(view),
-        caption=["; ".join([*legend(view), *shaded, "– not measured"])],
-        row_class=lambda case: "safe" if case is best else "",
-    )
+    best = view.best_case if len(view.cases) > 1 else None
+    shaded = [] if best is None else [f"shaded: the largest gain on targets{', with no other task measurably worse' * bool(result.others)}"]
+    caption = ["; ".join([*legend(result), *shaded, "– not measured"])]
+    table = _case_table(result, columns_of(result), caption=caption, row_class=lambda case: "safe" if case is best else "")
     return Group(
         id="settings-table",
         title="Settings and what they changed",
         lead="A row is a setting; tasks show the improvement of their main measure on the untuned tower.",
-        sections=[table, _case_table(view, measure_columns(view), id="all-measures", title="All measures", folded=True)],
+        sections=[table, _case_table(result, measure_columns(result), id="all-measures", title="All measures", folded=True)],
     )
 
 
-def _against(view: Overview, series: Series, index: int) -> Group:
+def _against(result: SweepResult, series: Series, index: int) -> Group:
     """The figures against one setting."""
     label = cut_name(series.combinations[0].label, limit=200)
     lead = [cut(series.setting.name, limit=120)]
@@ -159,32 +147,30 @@ def _against(view: Overview, series: Series, index: int) -> Group:
         id=f"against-{index}",
         title=f"Against {cut(series.setting.label, limit=80)}",
         lead="; ".join(lead),
-        sections=list(map(_figure, figures.against(view, series))),
+        sections=list(map(_figure, against(result, series))),
     )
 
 
-def _figure(picture: figures.Picture) -> Figure:
-    title, caption = cut(picture.title, limit=200), CAPTIONS[picture.kind]
-    if picture.series is not None and any(group.failed for group in picture.series.combinations):
-        caption += " A cross at the lower edge: a run failed there."
-    return Figure(charts=[figures.chart_of(picture)], title=title, caption=caption, label=f"{title}; the table above holds the numbers")
+def _figure(drawing: Drawing) -> Figure:
+    title = cut(drawing.title, limit=200)
+    return Figure(charts=[drawing.chart], title=title, caption=drawing.caption, label=f"{title}; the table above holds the numbers")
 
 
-def _trade(view: Overview) -> Group | None:
+def _trade(result: SweepResult) -> Group | None:
     """Costs of gains: the figure, and methods beside each other at one gain."""
-    picture = figures.trade_picture(view)
-    if picture is None:
+    drawing = trade(result)
+    if drawing is None:
         return None
-    methods = methods_of(view)
-    drawn, unknown = min(len(methods), figures.MOST_METHODS), len(view.cases) - sum(len(method.cases) for method in methods)
-    limits = [f"{drawn} of {len(methods)} methods are drawn"] * (drawn < len(methods))
+    view = result.analysis
+    drawn, unknown = min(len(view.methods), MOST_METHODS), len(view.cases) - sum(len(method.cases) for method in view.methods)
+    limits = [f"{drawn} of {len(view.methods)} methods are drawn"] * (drawn < len(view.methods))
     limits += [f"{counted(unknown, 'setting')} without a known gain"] if unknown else []
-    return Group(id="trade", title="What gains cost", lead="; ".join(limits), sections=[_figure(picture), equal_gain_table(view)])
+    return Group(id="trade", title="What gains cost", lead="; ".join(limits), sections=[_figure(drawing), equal_gain_table(result)])
 
 
-def equal_gain_table(view: Overview) -> Table | None:
+def equal_gain_table(result: SweepResult) -> Table | None:
     """Methods beside each other at one gain, if they share one."""
-    equal = at_equal_gain(view)
+    equal = result.analysis.equal_gain
     if equal is None:
         return None
 
@@ -199,7 +185,7 @@ def equal_gain_table(view: Overview) -> Table | None:
     )
     columns = [
         Column("method", lambda cost: cut(cost.method or "all runs", limit=120), "name"),
-        *map(change, view.others),
+        *map(change, result.others),
         Column(f"drift, {DRIFTS[0]}", lambda cost: DASH if cost.drift is None else read(cost, number(cost.drift)), "number"),
         Column("largest gain with nothing worse", lambda cost: _percent(cost.harmless, "none"), "number"),
     ]
@@ -211,69 +197,69 @@ def _percent(value: float | None, missing: str = DASH) -> str:
     return missing if value is None else f"{signed(value, decimals=2)}{NO_BREAK}%"
 
 
-def _layers(view: Overview) -> Group | None:
-    layers, prefix = most_changed(view)
-    if not layers:
+def _layers(result: SweepResult) -> Group | None:
+    tables, prefix = layer_tables(result)
+    if not tables:
         return None
     names = f" Names are shown without {cut(prefix, limit=120)}" if prefix else ""
     return Group(
         id="layers",
         title="Most changed tensors",
         folded=True,
-        subtitle=counted(len(layers[0].rows), "setting"),
+        subtitle=counted(len(tables[0].rows), "setting"),
         lead=f"By two measures of the source and the Frobenius norm; means over seeds, of tensors that tuning changed.{names}",
-        sections=[layer_tensors(view, layer) for layer in layers],
+        sections=tables,
     )
 
 
-def _drift(view: Overview) -> Group | None:
-    columns = drift_columns(view)
-    if not columns or not view.cases:
+def _drift(result: SweepResult) -> Group | None:
+    columns = drift_columns(result)
+    if not columns or not result.analysis.cases:
         return None
-    probes = max((run.drift.probes for run in view.done if run.drift is not None), default=0)
-    names = dict.fromkeys(name for run in view.done if run.drift is not None for name in run.drift.groups)
-    groups: list[Section | None] = [_case_table(view, drift_columns(view, name), title=cut(name, limit=80)) for name in names]
+    drifts = [run.drift for run in result.runs_of() if run.drift is not None]
+    names = dict.fromkeys(name for drift in drifts for name in drift.groups)
+    groups: list[Section | None] = [_case_table(result, drift_columns(result, name), title=cut(name, limit=80)) for name in names]
     return Group(
         id="drift",
         title="Drift of probes",
-        lead=f"Means over {probes} probe texts without labels: 0 is no change of results. ±: one standard error.",
+        lead=f"Means over {max(drift.probes for drift in drifts)} probe texts without labels: 0 is no change of results. "
+        "±: one standard error.",
         sections=[
-            _case_table(view, columns),
-            drift_limit_table(view),
+            _case_table(result, columns),
+            drift_limit_table(result),
             Group(title=f"By group of probes ({len(groups)})", folded=True, sections=groups) if groups else None,
         ],
     )
 
 
-def drift_limit_table(view: Overview) -> Table | None:
+def drift_limit_table(result: SweepResult) -> Table | None:
     """Limits on drift beside the labels, if there are any."""
-    limits = drift_limits(view)
+    limits = result.analysis.drift_limits
+
+    def rate(value: float | None) -> str:
+        return "no rate" if value is None else three_digits(value)
 
     def bracket(limit: DriftLimit) -> str:
-        low, high = limit.judgement.bracket
-        if high is None or high == float("inf"):
+        low, high = limit.bracket
+        if high is None:
             return f"from {number(low)}"
         return f"{number(low)} to {number(high)}" if low < high else "none"
 
     columns = [
         *([Column("runs with", lambda limit: cut(limit.series, limit=120), "name")] if limits and limits[0].series else []),
         Column("drift by", lambda limit: limit.measure, "name"),
-        Column("limit", lambda limit: number(limit.judgement.limit), "name"),
-        Column("safe by drift up to", lambda limit: _rate(limit.judgement.safe), "name"),
-        Column("harmless by labels up to", lambda limit: _rate(limit.judgement.harmless), "name"),
-        Column("then worse", lambda limit: cut(", ".join(limit.judgement.harmed) or "nothing", limit=120), "name"),
-        Column("drift is", lambda limit: limit.judgement.agreement, "name"),
+        Column("limit", lambda limit: number(limit.limit), "name"),
+        Column("safe by drift up to", lambda limit: rate(limit.safe), "name"),
+        Column("harmless by labels up to", lambda limit: rate(limit.harmless), "name"),
+        Column("then worse", lambda limit: cut(", ".join(limit.harmed) or "nothing", limit=120), "name"),
+        Column("drift is", lambda limit: limit.agreement, "name"),
         Column("limits that hit", bracket, "name"),
     ]
     return Table(id="judged", title="Drift limits beside labels", columns=columns, rows=limits) if limits else None
 
 
-def _rate(value: float | None) -> str:
-    return "no rate" if value is None else rate(value)
-
-
-def _runs(view: Overview) -> Group | None:
-    runs = view.result.runs
+def _runs(result: SweepResult) -> Group | None:
+    runs = result.runs
     if not runs:
         return None
 
@@ -301,8 +287,8 @@ def _runs(view: Overview) -> Group | None:
         Column("time", lambda run: Cell(duration(run.seconds), value=run.seconds), "number", (), "descending"),
         Column("device", lambda run: cut(run.device or DASH, limit=60), "name"),
     ]
-    outcomes = [(task, run.task(task)) for task in view.ordered for run in view.done]
-    notes = {task: list(dict.fromkeys(n for name, o in outcomes if name == task and o for n in o.notes)) for task in view.ordered}
+    outcomes = [(task, run.task(task)) for task in result.ordered for run in result.runs_of()]
+    notes = {task: list(dict.fromkeys(n for name, o in outcomes if name == task and o for n in o.notes)) for task in result.ordered}
     table = Table(columns=columns, rows=runs, sortable=True)
     return Group(
         id="runs",
@@ -318,41 +304,39 @@ def _runs(view: Overview) -> Group | None:
 
 def terminal(result: SweepResult) -> list[Table]:
     """The ranking of trained variants, or settings by tasks and language pairs, then runs that failed."""
-    view = overview_of(result)
+    view = result.analysis
     failures = [Column("failed", lambda run: run.name, "name"), Column("reason", lambda run: cut_name(run.reason, limit=300), "name")]
-    failed = [Table(columns=failures, rows=view.failed[:MOST_ROWS])] if view.failed else []
+    failed = [Table(columns=failures, rows=rows[:MOST_ROWS])] if (rows := result.runs_of(status="failed")) else []
     if result.verb == "train" and result.ranking is not None:
         return [*ranking_tables(result.ranking, result.title), *failed]
-    omitted = [(len(view.cases) - MOST_ROWS, "setting"), (len(view.ordered) - MOST_TASKS, "task")]
+    omitted = [(len(view.cases) - MOST_ROWS, "setting"), (len(result.ordered) - MOST_TASKS, "task")]
     more = [f"and {counted(count, name)} more in the report" for count, name in omitted if count > 0]
     key = f"{'* a target of tuning; ' * bool(result.targets)}improvement of the main measure"
 
     def task_column(task: str) -> Column:
         head = f"{cut_name(task, limit=10)}{' *' * (task in result.targets)}"
-        return Column(head, lambda case: replace(outcome_cell(case, task), sub=()), "number")
+        return Column(head, lambda case: replace(change_cell(case, task), sub=()), "number")
 
     def runs(case: Case) -> Cell:
-        return Cell(run_count(case) if case.done else "failed", tone="bad" if case.failed else "")
+        return Cell(run_count(case) if case.failed < len(case.runs) else "failed", tone="bad" if case.failed else "")
 
     columns = [
         Column(case_head(view), lambda case: case_cell(view, case), "name"),
-        *map(task_column, view.ordered[:MOST_TASKS]),
+        *map(task_column, result.ordered[:MOST_TASKS]),
         Column("runs", runs, "number"),
     ]
     tables = [Table(title=result.title, columns=columns, rows=view.cases[:MOST_ROWS], caption=["; ".join([key, *more])])]
-    tables += [_pairs(view)] if comparisons_of(view.done, result.tasks) else []
-    tables += failed
-    return [*tables[:-1], replace(tables[-1], caption=[*tables[-1].caption, headline(view)])]
+    tables += [*([_pairs(result)] if compared_in(result) else []), *failed]
+    return [*tables[:-1], replace(tables[-1], caption=[*tables[-1].caption, headline(result)])]
 
 
-def _pairs(view: Overview) -> Table:
+def _pairs(result: SweepResult) -> Table:
     """Language pairs by the paired test and by the z-test, a block for each comparison."""
-    rows: list[tuple[Cell, str, str]] = []
-    for compared in comparisons_of(view.done, view.result.tasks):
-        task, *by = compared
-        rows.append((Cell(f"{task}: {', '.join(filter(None, by))}", bold=True), "", ""))
+    view, rows = result.analysis, list[tuple[Cell, str, str]]()
+    for first in compared_in(result):
+        rows.append((Cell(f"{first.task}: {', '.join(filter(None, first.compared[1:]))}", bold=True), "", ""))
         for case in view.cases[:MOST_ROWS]:
-            counts = pair_counts(case.done, compared)
+            counts = pairs_of(case, first.compared)
             paired = DASH if counts is None else sides(counts.improved, counts.worsened)
             by_z = DASH if counts is None else sides(counts.improved_z, counts.worsened_z)
             rows.append((Cell(f"  {case_cell(view, case)}"), paired, by_z))

@@ -1,34 +1,22 @@
 """The tables of a sweep, a row for each setting: columns of the page, CSV, Markdown and LaTeX (Vasilyev et al. 2024, tables 1, 6 to 20)."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from statistics import fmean
 from typing import Any, Literal
 
-from adiabat.core.text import DASH, NO_BREAK, cut
-from adiabat.report.format import VERDICT_MARKS, cut_name
-from adiabat.report.sweep_analysis import LayerTable, most_changed
-from adiabat.report.sweep_cases import (
-    Case,
-    Compared,
-    Measured,
-    Overview,
-    case_cell,
-    case_head,
-    comparisons_of,
-    is_number,
-    measures_of,
-    outcome,
-    pair_counts,
-    rate,
-    setting_value,
-)
-from adiabat.report.sweep_headline import count, gain, gain_bounds, headline, reservations, sides, verdict_marks
+from adiabat.core.text import DASH, NO_BREAK, cut, setting_text
+from adiabat.report.format import VERDICT_MARKS, cut_name, three_digits
+from adiabat.report.sweep_headline import case_cell, case_head, count, gain, gain_bounds, headline, reservations, sides, verdict_marks
 from adiabat.report.tables import NAME_LENGTH, Cell, Column, Table, latex, markdown
-from adiabat.results.sweep_result import SweepRun
+from adiabat.results.sweep_result import Case, PairCounts, SweepResult, SweepRun, is_number
 
 Group = Literal["setting", "target", "other tasks", "language pairs, better/worse", "training", "drift"]
+Measured = tuple[str, str]
+"""A measure and its similarity."""
 
 TEXT_LENGTH = 200
 """Characters of a text that a cell holds."""
@@ -43,118 +31,131 @@ def _column(group: Group, name: str, below: str, cell: Callable[[Case], Cell], *
     return Column(head, cell, "number" if number else "name", [cut_name(below, limit=60)] if below else [], first, full=name, group=group)
 
 
-def columns_of(view: Overview) -> list[Column]:
+def columns_of(result: SweepResult) -> list[Column]:
     """The main table: settings, main measures, language pairs, training."""
-    mains = [(task, measures_of(view.result, task)[:1]) for task in view.ordered]
-    tasks = [_task_column(view, task, *main) for task, main in mains]
-    pairs = [_pair_column(view, compared) for compared in comparisons_of(view.done, view.result.tasks)]
-    training = [
-        _mean_column("training", "steps", lambda run: run.steps, count),
-        _mean_column("training", "best epoch", lambda run: run.best_epoch, count),
-    ]
-    if view.failed:
-        training.append(_column("training", "failed", "", _failure, number=False))
-    return [*setting_columns(view), *tasks, *pairs, *training]
+    tasks = [_task_column(result, task, *measures_of(result, task)[:1]) for task in result.ordered]
+    pairs = [_pair_column(result, counts) for counts in compared_in(result)]
+    training = [_mean_column(result, "training", name, count) for name in ("steps", "best epoch")]
+    if any(case.failed for case in result.analysis.cases):
+        training.append(_column("training", "failed", "", lambda case: _failure(result, case), number=False))
+    return [*setting_columns(result), *tasks, *pairs, *training]
 
 
-def setting_columns(view: Overview) -> list[Column]:
+def measures_of(result: SweepResult, task: str) -> list[Measured]:
+    """Measures of a task, the main one first; empty without measured runs."""
+    changes = (change for case in result.analysis.cases for change in case.changes if change.task == task)
+    return list(dict.fromkeys((change.measure, change.similarity) for change in changes))
+
+
+def compared_in(result: SweepResult) -> list[PairCounts]:
+    """The first counts of each comparison of a language grid, in the order of the tasks."""
+    first: dict[tuple[str, str, str], PairCounts] = {}
+    for counts in (counts for case in result.analysis.cases for counts in case.pairs):
+        first.setdefault(counts.compared, counts)
+    return sorted(first.values(), key=lambda counts: result.tasks.index(counts.task))
+
+
+def pairs_of(case: Case, compared: tuple[str, str, str]) -> PairCounts | None:
+    """The counts of a case by one comparison."""
+    return next((counts for counts in case.pairs if counts.compared == compared), None)
+
+
+def setting_columns(result: SweepResult) -> list[Column]:
     """The columns that identify a row."""
-    columns = [_setting_column(view, index) for index in range(len(view.settings))]
+    cases = result.analysis.cases
+    columns = [_setting_column(result, index) for index in range(len(result.analysis.settings))]
     columns = columns or [_column("setting", "setting", "", lambda _: Cell("as configured"), number=False)]
-    if not _is_configured(view, "learning_rate"):
-        columns.append(_mean_column("setting", "learning rate taken", lambda run: run.learning_rate, rate, failed=True))
-    if not _is_configured(view, "batch_size"):
-        columns.append(_mean_column("setting", "batch size taken", lambda run: run.batch_size, rate, failed=True))
-    if any(len(case.runs) > 1 for case in view.cases):
-        columns.append(_column("setting", "runs", "", lambda case: Cell(run_count(case), value=float(len(case.done)))))
+    for name in ("learning rate", "batch size"):
+        if not _is_configured(result, name.replace(" ", "_")):
+            columns.append(_mean_column(result, "setting", f"{name} taken", three_digits, status=None))
+    if any(len(case.runs) > 1 for case in cases):
+        columns.append(_column("setting", "runs", "", lambda case: Cell(run_count(case), value=float(len(case.runs) - case.failed))))
     return columns
 
 
-def _is_configured(view: Overview, name: str) -> bool:
+def _is_configured(result: SweepResult, name: str) -> bool:
     """Whether the value of each run is that of the grid, or common to all: a rate may be scaled, and variants may set either."""
-    values: set[float] = {getattr(run, name) for run in view.result.runs}
-    configured = [next((value for key, value in run.varied.items() if key.rpartition(".")[2] == name), None) for run in view.result.runs]
+    values: set[float] = {getattr(run, name) for run in result.runs}
+    configured = [next((value for key, value in run.varied.items() if key.rpartition(".")[2] == name), None) for run in result.runs]
     if not any(map(is_number, configured)):
         return len(values) < 2
-    pairs = zip(view.result.runs, configured, strict=True)
+    pairs = zip(result.runs, configured, strict=True)
     return all(is_number(value) and math.isclose(getattr(run, name), value, rel_tol=1e-6) for run, value in pairs)
 
 
-def _setting_column(view: Overview, index: int) -> Column:
-    setting = view.settings[index]
+def _setting_column(result: SweepResult, index: int) -> Column:
+    setting = result.analysis.settings[index]
 
     def cell(case: Case) -> Cell:
         value = case.values[index]
-        return Cell(cut_name(setting_value(value), limit=TEXT_LENGTH), value=float(value) if is_number(value) else setting_value(value))
+        return Cell(cut_name(setting_text(value), limit=TEXT_LENGTH), value=float(value) if is_number(value) else setting_text(value))
 
     return _column("setting", setting.label, "", cell, number=setting.numeric)
 
 
 def run_count(case: Case) -> str:
     """How many runs of a case left a model."""
-    done, total = len(case.done), len(case.runs)
-    return f"{done} of {total}" if done < total else str(total)
+    return f"{len(case.runs) - case.failed} of {len(case.runs)}" if case.failed else str(len(case.runs))
 
 
-def _task_column(view: Overview, task: str, measured: Measured | None = None) -> Column:
-    group: Group = "target" if task in view.result.targets else "other tasks"
+def _task_column(result: SweepResult, task: str, measured: Measured | None = None) -> Column:
+    group: Group = "target" if task in result.targets else "other tasks"
     below = ", ".join(filter(None, measured)) if measured else "not measured"
-    return _column(group, task, below, lambda case: outcome_cell(case, task, measured))
+    return _column(group, task, below, lambda case: change_cell(case, task, measured))
 
 
-def outcome_cell(case: Case, task: str, measured: Measured | None = None) -> Cell:
+def change_cell(case: Case, task: str, measured: Measured | None = None) -> Cell:
     """The change of a case on a task by a measure, by default the main one."""
-    changed = outcome(case, task, measured)
+    changed = case.change(task, measured)
     if changed is None:
         return Cell(DASH)
     tone = (changed.verdict or "").replace(" ", "-")
     return Cell(gain(changed), [gain_bounds(changed)], value=changed.mean, sign=verdict_marks(changed), sign_tone=tone)
 
 
-def _pair_column(view: Overview, compared: Compared) -> Column:
-    task, comparison, similarity = compared
-    one_task = len({other for other, *_ in comparisons_of(view.done, view.result.tasks)}) == 1
-    total = pair_counts(view.done, compared)
-    below = ", ".join(filter(None, [similarity, "" if total is None else f"of {total.pairs}"]))
+def _pair_column(result: SweepResult, first: PairCounts) -> Column:
+    one_task = len({counts.task for counts in compared_in(result)}) == 1
+    below = ", ".join(filter(None, [first.similarity, f"of {first.pairs}"]))
 
     def cell(case: Case) -> Cell:
-        counts = pair_counts(case.done, compared)
+        counts = pairs_of(case, first.compared)
         if counts is None:
             return Cell(DASH)
         by_z = sides(counts.improved_z, counts.worsened_z)
         net = None if counts.improved is None or counts.worsened is None else counts.improved - counts.worsened
         return Cell(sides(counts.improved, counts.worsened), sub=[] if by_z == DASH else [f"z {by_z}"], value=net)
 
-    return _column("language pairs, better/worse", comparison if one_task else f"{task}: {comparison}", below, cell)
+    return _column("language pairs, better/worse", first.comparison if one_task else f"{first.task}: {first.comparison}", below, cell)
 
 
-def _mean_column(
-    group: Group, name: str, value: Callable[[SweepRun], float], text: Callable[[float], str], *, failed: bool = False
-) -> Column:
+def _mean_column(result: SweepResult, group: Group, name: str, text: Callable[[float], str], *, status: str | None = "done") -> Column:
+    """Means of a figure of the runs, by the name of its column."""
+    field = name.removesuffix(" taken").replace(" ", "_")
+
     def cell(case: Case) -> Cell:
-        values = [float(value(run)) for run in (case.runs if failed else case.done)]
+        values = [float(getattr(run, field)) for run in result.runs_of(case, status)]
         return Cell(text(fmean(values)), value=fmean(values)) if values else Cell(DASH)
 
     return _column(group, name, "", cell)
 
 
-def _failure(case: Case) -> Cell:
-    reasons = dict.fromkeys(run.reason or "no reason given" for run in case.failed)
+def _failure(result: SweepResult, case: Case) -> Cell:
+    reasons = dict.fromkeys(run.reason or "no reason given" for run in result.runs_of(case, "failed"))
     return Cell(cut_name("; ".join(reasons), limit=TEXT_LENGTH))
 
 
-def measure_columns(view: Overview) -> list[Column]:
+def measure_columns(result: SweepResult) -> list[Column]:
     """All measures of all tasks; empty where each task has one."""
-    measures = [(task, measured) for task in view.ordered for measured in measures_of(view.result, task)]
+    measures = [(task, measured) for task in result.ordered for measured in measures_of(result, task)]
     if len(measures) <= len({task for task, _ in measures}):
         return []
-    return [*setting_columns(view), *(_task_column(view, task, measured) for task, measured in measures)]
+    return [*setting_columns(result), *(_task_column(result, task, measured) for task, measured in measures)]
 
 
-def drift_columns(view: Overview, group: str | None = None) -> list[Column]:
+def drift_columns(result: SweepResult, group: str | None = None) -> list[Column]:
     """Drift of all probes, or of one group of them, such as a language."""
-    names = list(dict.fromkeys(name for run in view.done for name in _drift_means(run, group)))
-    return [*setting_columns(view), *(_drift_column(name, group) for name in names)] if names else []
+    names = list(dict.fromkeys(name for run in result.runs_of() for name in _drift_means(run, group)))
+    return [*setting_columns(result), *(_drift_column(result, name, group) for name in names)] if names else []
 
 
 def _drift_means(run: SweepRun, group: str | None) -> dict[str, float]:
@@ -163,124 +164,142 @@ def _drift_means(run: SweepRun, group: str | None) -> dict[str, float]:
     return run.drift.means if group is None else run.drift.groups.get(group, {})
 
 
-def _drift_column(name: str, group: str | None) -> Column:
+def _drift_column(result: SweepResult, name: str, group: str | None) -> Column:
     def cell(case: Case) -> Cell:
-        values = [means[name] for run in case.done if name in (means := _drift_means(run, group))]
+        runs = result.runs_of(case)
+        values = [means[name] for run in runs if name in (means := _drift_means(run, group))]
         if not values:
             return Cell(DASH)
-        errors = [run.drift.errors.get(name) for run in case.done if run.drift is not None] if group is None else []
-        below = f"{rate(min(values))} to {rate(max(values))}" if len(values) > 1 else ""
+        errors = [run.drift.errors.get(name) for run in runs if run.drift is not None] if group is None else []
+        below = f"{three_digits(min(values))} to {three_digits(max(values))}" if len(values) > 1 else ""
         if len(values) == 1 and errors and errors[0] is not None:
-            below = f"± {rate(errors[0])}"
-        return Cell(rate(fmean(values)), sub=[below], value=fmean(values))
+            below = f"± {three_digits(errors[0])}"
+        return Cell(three_digits(fmean(values)), sub=[below], value=fmean(values))
 
     return _column("drift", name, "", cell)
 
 
-def legend(view: Overview) -> list[str]:
+def legend(result: SweepResult) -> list[str]:
     """The marks of the main table, as far as it has them."""
-    runs = [len(case.done) for case in view.cases]
+    runs = [len(case.runs) - case.failed for case in result.analysis.cases]
     marks = [f"{', '.join(f'{mark} {verdict}' for verdict, mark in VERDICT_MARKS.items())}, by the paired test"]
     if 1 in runs:
         marks.append(f"in brackets the paired 95{NO_BREAK}% interval of one run")
     if max(runs, default=0) > 1:
         marks.append("a to b: the lowest and the highest of several runs, below their mean; a mark bears its number of runs")
-    if comparisons_of(view.done, view.result.tasks):
+    if compared_in(result):
         marks.append("language pairs: better/worse by the paired test, then z by the source's test")
     return marks
 
 
-def layer_tensors(view: Overview, table: LayerTable) -> Table:
-    """The most changed tensors of each case by one measure."""
-
-    def tensor(index: int, row: tuple[Case, Sequence[tuple[str, float]]]) -> str:
-        return cut_name(" ".join((row[1][index][0], rate(row[1][index][1]))), limit=NAME_LENGTH) if index < len(row[1]) else ""
-
-    setting = Column(cut(case_head(view), limit=60), lambda row: cut_name(case_cell(view, row[0]), limit=120), "name")
-    tensors = [Column(head, partial(tensor, index), "code") for index, head in enumerate(("most", "next"))]
-    return Table(title=table.title, lead=table.formula, columns=[setting, *tensors], rows=table.rows)
+LAYER_TITLES = {
+    "largest weight": "largest |weight| after tuning, of tensors that changed",
+    "change of the largest weight": "|(Wt - Wo) / (Wt + Wo)| of the largest |weights|",
+    "relative change": "||after - before|| / ||before||, Frobenius norm",
+}
+"""Measure of the change of tensors to its formula."""
 
 
-def sweep_markdown(view: Overview) -> str:
+def layer_tables(result: SweepResult) -> tuple[list[Table], str]:
+    """The most changed tensors of each case by each measure, and the prefix that is left out of their names."""
+    view = result.analysis
+    prefix = block_prefix([name for case in view.cases for tensors in case.layers.values() for name, _ in tensors])
+
+    def tensor(measure: str, index: int, case: Case) -> str:
+        if index >= len(tensors := case.layers[measure]):
+            return ""
+        name, value = tensors[index]
+        return cut_name(f"{name.removeprefix(prefix)} {three_digits(value)}", limit=NAME_LENGTH)
+
+    setting = Column(cut(case_head(view), limit=60), lambda case: cut_name(case_cell(view, case), limit=120), "name")
+    tables = []
+    for measure, formula in LAYER_TITLES.items():
+        columns = [setting, *(Column(head, partial(tensor, measure, index), "code") for index, head in enumerate(("most", "next")))]
+        if rows := [case for case in view.cases if measure in case.layers]:
+            tables.append(Table(title=measure.capitalize(), lead=formula, columns=columns, rows=rows))
+    return tables, prefix
+
+
+def block_prefix(names: Sequence[str]) -> str:
+    """The commonest prefix before the number of a block."""
+    prefixes: Counter[str] = Counter()
+    for name in dict.fromkeys(names):
+        words = name.split(".")
+        if index := next((index for index, word in enumerate(words) if word.isdecimal()), 0):
+            prefixes[".".join(words[:index]) + "."] += 1
+    return prefixes.most_common(1)[0][0] if prefixes else ""
+
+
+def sweep_markdown(result: SweepResult) -> str:
     """The main table with headline and reservations, and the most changed tensors."""
-    sentences = [*(f"- {markdown(cut(sentence, limit=SENTENCE_LENGTH))}" for sentence in reservations(view))]
     blocks = [
-        markdown(cut(view.result.title, limit=NAME_LENGTH)),
-        markdown(headline(view)),
-        Table(columns=columns_of(view), rows=view.cases).to_markdown().rstrip("\n"),
-        f"{markdown('; '.join(legend(view)))}.",
-        "\n".join(sentences),
+        markdown(cut(result.title, limit=NAME_LENGTH)),
+        markdown(headline(result)),
+        Table(columns=columns_of(result), rows=result.analysis.cases).to_markdown().rstrip("\n"),
+        f"{markdown('; '.join(legend(result)))}.",
+        "\n".join(f"- {markdown(cut(sentence, limit=SENTENCE_LENGTH))}" for sentence in reservations(result)),
     ]
-    layers, prefix = most_changed(view)
-    for table in layers:
+    tables, prefix = layer_tables(result)
+    for table in tables:
         omitted = f'; "{prefix}" is left out of names' if prefix else ""
-        blocks += [f"{markdown(f'{table.title}, {table.formula}{omitted}')}:", layer_tensors(view, table).to_markdown().rstrip("\n")]
+        blocks += [f"{markdown(f'{table.title}, {table.lead}{omitted}')}:", table.to_markdown().rstrip("\n")]
     return "\n\n".join(blocks) + "\n"
 
 
-def sweep_latex(view: Overview) -> str:
+def sweep_latex(result: SweepResult) -> str:
     """The main table as a plain ``tabular`` that needs no package, behind headline and reservations as comments."""
-    comments = [view.result.title, headline(view), *legend(view), *reservations(view)]
+    comments = [result.title, headline(result), *legend(result), *reservations(result)]
     lines = "".join(f"% {latex(cut(comment, limit=SENTENCE_LENGTH))}\n" for comment in comments)
-    return lines + Table(columns=columns_of(view), rows=view.cases).to_latex()
+    return lines + Table(columns=columns_of(result), rows=result.analysis.cases).to_latex()
 
 
-def sweep_csv(view: Overview) -> str:
+def sweep_csv(result: SweepResult) -> str:
     """One line for each setting, with all digits."""
-    return Table(columns=list(_csv_columns(view)), rows=view.cases).to_csv()
+    cases = result.analysis.cases
+    measures = [(task, measured) for task in result.ordered for measured in measures_of(result, task)]
+    compared = [counts.compared for counts in compared_in(result)]
+    rows = [{**_setting_figures(result, case), **_changes_of(case, measures, compared), **_run_figures(result, case)} for case in cases]
+    columns = [Column(name, itemgetter(name)) for name in (rows[0] if rows else {})]
+    return Table(columns=columns, rows=rows).to_csv()
 
 
-def _csv_columns(view: Overview) -> Iterator[Column]:
-    for index, setting in enumerate(view.settings):
-        yield Column(setting.name, partial(_plain_setting, index))
-    yield Column("runs", lambda case: len(case.runs))
-    yield Column("failed", lambda case: len(case.failed))
-    yield Column("seeds", lambda case: " ".join(str(run.seed) for run in case.runs))
-    yield Column("learning_rate taken", lambda case: _mean([run.learning_rate for run in case.runs]))
-    for task in view.ordered:
-        for measured in measures_of(view.result, task):
-            for name in ("improvement %", "low %", "high %", "difference", "verdict", "runs better", "runs worse"):
-                yield Column(f"{task}: {' '.join(filter(None, measured))}, {name}", partial(_outcome_value, task, measured, name))
-    for compared in comparisons_of(view.done, view.result.tasks):
-        task, comparison, similarity = compared
-        for name in ("improved", "worsened", "improved_z", "worsened_z"):
-            yield Column(f"{task}: {comparison} {similarity}, {name}", partial(_pair_value, compared, name))
-    for name in ("steps", "epochs", "best_epoch", "seconds", "trainable"):
-        yield Column(name, partial(lambda name, case: _mean([getattr(run, name) for run in case.done]), name))
-    for name in dict.fromkeys(name for run in view.done if run.drift is not None for name in run.drift.means):
-        yield Column(f"drift: {name}", partial(_drift_value, name))
-    yield Column("reason", lambda case: "; ".join(dict.fromkeys(run.reason for run in case.failed)))
-
-
-def _plain_setting(index: int, case: Case) -> Any:
-    value = case.values[index]
-    return Cell("", value=value if isinstance(value, int | float | bool) or value is None else setting_value(value))
-
-
-def _outcome_value(task: str, measured: Measured, name: str, case: Case) -> Any:
-    """Percent columns stay empty where there is no percent."""
-    changed = outcome(case, task, measured)
-    if changed is None or ("%" in name and not changed.percent):
-        return None
-    low, high = changed.bounds or (None, None)
+def _setting_figures(result: SweepResult, case: Case) -> dict[str, Any]:
+    values = zip(result.analysis.settings, case.values, strict=True)
+    runs = result.runs_of(case, None)
     return {
-        "improvement %": changed.mean,
-        "low %": low,
-        "high %": high,
-        "difference": _mean([change.difference for change in changed.changes if change.difference is not None]),
-        "verdict": changed.verdict or ("mixed" if changed.verdicts else None),
-        "runs better": changed.verdicts["better"],
-        "runs worse": changed.verdicts["worse"],
-    }[name]
+        **{setting.name: Cell("", value=setting_text(value) if isinstance(value, str | list) else value) for setting, value in values},
+        "runs": len(runs),
+        "failed": case.failed,
+        "seeds": " ".join(str(run.seed) for run in runs),
+        "learning_rate taken": _mean([run.learning_rate for run in runs]),
+    }
 
 
-def _pair_value(compared: Compared, name: str, case: Case) -> Any:
-    counts = pair_counts(case.done, compared)
-    return None if counts is None else getattr(counts, name)
+def _changes_of(case: Case, measures: Sequence[tuple[str, Measured]], compared: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
+    """Percent columns stay empty where there is no percent."""
+    figures: dict[str, Any] = {}
+    for task, measured in measures:
+        changed, name = case.change(task, measured), f"{task}: {' '.join(filter(None, measured))}"
+        low, high = (changed.interval if changed and changed.percent else None) or (None, None)
+        figures |= {f"{name}, improvement %": changed and changed.improvement, f"{name}, low %": low, f"{name}, high %": high}
+        figures[f"{name}, difference"] = changed and changed.difference
+        figures[f"{name}, verdict"] = changed and (changed.verdict or ("mixed" if changed.verdicts else None))
+        figures |= {f"{name}, runs {verdict}": changed and changed.verdicts.get(verdict, 0) for verdict in ("better", "worse")}
+    for task, comparison, similarity in compared:
+        counts = pairs_of(case, (task, comparison, similarity))
+        for side in ("improved", "worsened", "improved_z", "worsened_z"):
+            figures[f"{task}: {comparison} {similarity}, {side}"] = None if counts is None else getattr(counts, side)
+    return figures
 
 
-def _drift_value(name: str, case: Case) -> int | float | None:
-    return _mean([run.drift.means[name] for run in case.done if run.drift is not None and name in run.drift.means])
+def _run_figures(result: SweepResult, case: Case) -> dict[str, Any]:
+    done, failed = result.runs_of(case), result.runs_of(case, "failed")
+    drifts = dict.fromkeys(name for every in result.analysis.cases for name in every.drift)
+    return {
+        **{name: _mean([getattr(run, name) for run in done]) for name in ("steps", "epochs", "best_epoch", "seconds", "trainable")},
+        **{f"drift: {name}": case.drift.get(name) for name in drifts},
+        "reason": "; ".join(dict.fromkeys(run.reason for run in failed)),
+    }
 
 
 def _mean(values: Sequence[int | float]) -> int | float | None:

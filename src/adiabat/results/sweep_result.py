@@ -1,10 +1,13 @@
 """The result of a sweep: plain data for ``result.json``, of which its page, figures and tables are made (Vasilyev et al. 2024)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeGuard
 
+from adiabat.core.text import setting_text
 from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange, Verdict
+from adiabat.results.ranking_result import Ranking
 from adiabat.results.record import Record
 from adiabat.results.suite_result import Kind
 
@@ -107,166 +110,254 @@ class SweepRun:
         return next((one for one in self.tasks if one.task == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
-    """A value of the main measure.
-
-    Attributes:
-        score: Mean over seeds and queries, and over tasks where it is of several.
-        interval: 95 % interval of it, over queries and runs.
-    """
-
-    score: float
-    interval: tuple[float, float]
+VARIANT = "variant"
+"""Name of the overlay of a run beside the settings that a grid varies."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contrast:
-    """A difference of two levels.
+def is_number(value: Value) -> TypeGuard[int | float]:
+    """Whether a value has a position on an axis."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
-    Attributes:
-        difference: Of the main measure.
-        interval: Simultaneous 95 % interval: all differences of its kind in this ranking lie in theirs, 19 times of 20.
-        verdict: Whether it lies beside zero.
-    """
 
-    difference: float
-    interval: tuple[float, float]
-    verdict: Verdict
+def key_of(value: Value) -> tuple[bool, object]:
+    """A hashable key, which tells True from 1."""
+    return isinstance(value, bool), tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """How fast a model encodes documents.
+class Setting:
+    """A setting that runs differ by.
 
     Attributes:
-        texts_per_second: Median over rounds.
-        slowest: Of the rounds, texts per second.
-        fastest: Likewise.
-        texts: In each round.
-        rounds: Timed.
-    """
-
-    texts_per_second: float
-    slowest: float
-    fastest: float
-    texts: int
-    rounds: int
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A model before it is trained.
-
-    Attributes:
-        model: Its name.
-        case: Whose start it is; "" where all runs start from it.
-        overall: Mean over tasks, equally weighted.
-        tasks: One for each task.
-        measures: All measures, means over queries and tasks.
-        parameters: Of both towers, each once.
-        speed: Of encoding; None where it was not measured.
-    """
-
-    model: str
-    case: str
-    overall: Level
-    tasks: list[Level]
-    measures: dict[str, float]
-    parameters: int
-    speed: Speed | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How one variant or combination of settings, a case, came off.
-
-    Attributes:
-        name: Of the case: its variant and values.
-        trained_on: Names of the data.
-        model: Where it started.
-        overall: Mean over seeds and tasks, tasks equally weighted.
-        best_share: Share of the resamples in which no other case is higher; ties are shared.
-        to_best: Difference to the case ranked first; None for that one.
-        gain: Difference to its own start.
-        runs: One value for each seed, in order.
-        tasks: One for each task.
-        measures: All measures, means over seeds, queries and tasks.
-        parameters: Of both towers, each once, adapters among them.
-        trained: Those that were updated.
-        steps: Of each run.
-        passes: How often a run went over its pairs.
-        pairs: Trained on.
-        step_seconds: Median time of an optimiser step; None where runs were too short to tell.
-        speed: Of encoding, before training; None where it was not measured.
+        name: Dotted, or ``variant``.
+        label: For columns and axes.
+        values: Each once; numbers ascending, then None, where the setting has no effect; others in the order of the runs.
     """
 
     name: str
-    trained_on: str
-    model: str
-    overall: Level
-    best_share: float
-    to_best: Contrast | None
-    gain: Contrast
-    runs: list[float]
-    tasks: list[Level]
-    measures: dict[str, float]
-    parameters: int
-    trained: int
-    steps: int
-    passes: float
-    pairs: int
-    step_seconds: float | None = None
-    speed: Speed | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RankedTask:
-    """A task whose scores rank the cases.
-
-    Attributes:
-        name: Of the task.
-        kind: ``ranking`` (whole corpus ranked) or ``pairs`` (listed candidates).
-        queries: How many.
-        documents: How many the corpus holds.
-        notes: What was left out.
-    """
-
-    name: str
-    kind: Literal["ranking", "pairs"]
-    queries: int
-    documents: int
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The cases of a sweep ranked by their scores on retrieval tasks.
-
-    Attributes:
-        measure: That ranks them.
-        seeds: Of the runs.
-        tasks: That were measured on.
-        standings: Highest first.
-        starts: The models before training.
-        run_deviation: Standard deviation of a run's overall score about the mean of its case, pooled over cases; None with one seed.
-        resamples: Of the bootstrap.
-        notes: What a reader must know.
-    """
-
-    measure: str
-    seeds: list[int]
-    tasks: list[RankedTask]
-    standings: list[Standing]
-    starts: list[Start]
-    run_deviation: float | None
-    resamples: int
-    notes: list[str] = field(default_factory=list)
+    label: str
+    values: list[Value]
 
     @property
-    def compares_models(self) -> bool:
-        """Whether cases start from several models."""
-        return len(self.starts) > 1
+    def numbers(self) -> list[float]:
+        """Its numeric values."""
+        return [float(value) for value in self.values if is_number(value)]
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its values are numbers, but for None."""
+        return bool(self.numbers) and all(is_number(value) or value is None for value in self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseChange:
+    """What the measured runs of a case changed on a task by one measure; the first of a task is its main measure.
+
+    Attributes:
+        percent: Whether values are improvements in percent; otherwise differences, since a baseline of 0 has no percent.
+        values: One of each run that has a comparison.
+        mean: Of the values.
+        interval: Paired 95 % interval of a single run; the lowest and the highest value of several.
+        difference: Mean over runs.
+        verdicts: Verdict to its number of runs.
+        runs: That were measured.
+    """
+
+    task: str
+    measure: str
+    similarity: str
+    percent: bool
+    values: list[float]
+    mean: float | None
+    interval: tuple[float, float] | None
+    difference: float | None
+    verdicts: dict[Verdict, int]
+    runs: int
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict that all runs share; None where they disagree, or have none."""
+        return next(iter(self.verdicts)) if list(self.verdicts.values()) == [self.runs] else None
+
+    @property
+    def improvement(self) -> float | None:
+        """The mean, if it is in percent."""
+        return self.mean if self.percent else None
+
+
+@dataclass(frozen=True, slots=True)
+class PairCounts:
+    """Language pairs of a grid that changed, as means over runs; None without the paired test, or without the source's z-test."""
+
+    task: str
+    comparison: str
+    similarity: str
+    pairs: int
+    improved: float | None
+    worsened: float | None
+    improved_z: float | None
+    worsened_z: float | None
+
+    @property
+    def compared(self) -> tuple[str, str, str]:
+        """Task, comparison and similarity."""
+        return self.task, self.comparison, self.similarity
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All runs of one combination of settings, which differ by their seeds; figures are of the runs that left a model.
+
+    Attributes:
+        values: In the order of `SweepAnalysis.settings`.
+        runs: Positions in `SweepResult.runs`.
+        failed: Number of runs that left no model.
+        changes: By task and measure.
+        pairs: By task and comparison of language grids.
+        drift: Measure to its mean over runs.
+        layers: Measure of change to the names and values of the most changed tensors, the largest first.
+        gain: Mean improvement in percent over runs and targets; None where a target has none.
+        worse: Tasks beside the targets that any run made worse.
+        harmless: Whether every run has a verdict on each of these tasks, and none is worse.
+    """
+
+    values: list[Value]
+    runs: list[int]
+    failed: int
+    changes: list[CaseChange]
+    pairs: list[PairCounts]
+    drift: dict[str, float]
+    layers: dict[str, list[tuple[str, float]]]
+    gain: float | None
+    worse: list[str]
+    harmless: bool
+
+    def change(self, task: str, measured: tuple[str, str] | None = None) -> CaseChange | None:
+        """The change on a task by a measure and its similarity, by default the main one; None without measured runs."""
+        return next((one for one in self.changes if one.task == task and measured in (None, (one.measure, one.similarity))), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """Cases with a gain that differ by their numeric settings alone.
+
+    Attributes:
+        label: Their common values of the other settings.
+        cases: Positions, in the order of their numbers.
+        line: Whether they differ by one number, so that values between neighbours can be interpolated.
+    """
+
+    label: str
+    cases: list[int]
+    line: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Losses of one method at a gain that others reach too.
+
+    Attributes:
+        method: The label.
+        changes: Task beside the targets to its improvement in percent; None where it has none.
+        drift: Of the probes; None without a measurement.
+        interpolated: Whether the gain lies between two cases.
+        harmless: The largest gain above 0 of a harmless case; None without one.
+    """
+
+    method: str
+    changes: dict[str, float | None]
+    drift: float | None
+    interpolated: bool
+    harmless: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EqualGain:
+    """Methods beside each other at one gain.
+
+    Attributes:
+        gain: In percent.
+        costs: Of the methods that reach it, the least drift first.
+        without: Labels of the methods that do not.
+    """
+
+    gain: float
+    costs: list[Cost]
+    without: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DriftLimit:
+    """A limit on drift beside the labelled truth, for a series of learning rates.
+
+    Attributes:
+        series: Values of the other settings; "" where there is one series.
+        measure: Of drift.
+        limit: Of the drift.
+        safe: The largest rate up to which every drift is within the limit; None where the lowest is beyond it.
+        harmless: The largest rate up to which no task is measurably worse; None where one is at the lowest.
+        harmed: Tasks that are worse at the next rate; none where damage does not begin in the series.
+        bracket: Limits that would have been a hit: from the first, up to but without the second, None where nothing ends them.
+        agreement: ``hit`` where drift leaves the limit at the rate where damage begins, ``early`` at a lower one, ``late`` at a higher one;
+            ``untested`` where both happen beyond an end of the series.
+    """
+
+    series: str
+    measure: str
+    limit: float
+    safe: float | None
+    harmless: float | None
+    harmed: list[str]
+    bracket: tuple[float, float | None]
+    agreement: Literal["hit", "early", "late", "untested"]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepAnalysis:
+    """What the runs of a sweep say together.
+
+    Attributes:
+        settings: Those of the grid in their order, then the overlays.
+        cases: In the order of their first runs.
+        best: Position of the case with the largest gain among those that made no other task worse; None without such a case.
+        methods: Cases by the settings that are no numbers; empty without tasks beside the targets.
+        equal_gain: Methods beside each other at the gain that most of them reach; None where no two methods reach one.
+        drift_limits: For each series of learning rates and measure of drift.
+    """
+
+    settings: list[Setting] = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
+    best: int | None = None
+    methods: list[Method] = field(default_factory=list)
+    equal_gain: EqualGain | None = None
+    drift_limits: list[DriftLimit] = field(default_factory=list)
+
+    @property
+    def best_case(self) -> Case | None:
+        """The case at `best`."""
+        return None if self.best is None else self.cases[self.best]
+
+    @property
+    def rate(self) -> Setting | None:
+        """The learning rate; None where it does not vary, or some of its values are no numbers."""
+        rates = (setting for setting in self.settings if setting.name.endswith("learning_rate") and setting.numeric)
+        return next((rate for rate in rates if len(rate.values) > 1), None)
+
+    def grouped(self, cases: Sequence[Case], indices: Sequence[int]) -> list[list[Case]]:
+        """Cases with equal values of some settings together."""
+        groups: dict[tuple[object, ...], list[Case]] = {}
+        for case in cases:
+            groups.setdefault(tuple(key_of(case.values[index]) for index in indices), []).append(case)
+        return list(groups.values())
+
+    def described(self, case: Case, indices: Sequence[int]) -> str:
+        """The values of some settings of a case in one line."""
+        return ", ".join(f"{self.settings[index].label} {setting_text(case.values[index])}" for index in indices)
+
+    def line_labels(self, indices: Sequence[int], lines: Sequence[Sequence[Case]]) -> list[str]:
+        """A label for each line of cases, by the settings that differ between lines."""
+        differing = [index for index in indices if len(lines) == 1 or len(self.grouped([cases[0] for cases in lines], [index])) > 1]
+        return [self.described(cases[0], differing) for cases in lines]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +372,7 @@ class SweepResult(Record):
         runs: In order of the grid.
         noise: Measure of drift to how far the untuned tower drifts when only the writing of the probes changes (`adiabat.adiabatic.drift`);
             empty where drift was not measured.
+        analysis: What the runs say together: means over seeds, harm, costs of gains, limits on drift.
         ranking: Cases by their scores on retrieval tasks; None where there are fewer than two, or too many.
     """
 
@@ -292,6 +384,7 @@ class SweepResult(Record):
     varied: list[str]
     runs: list[SweepRun]
     noise: dict[str, float] = field(default_factory=dict)
+    analysis: SweepAnalysis = field(default_factory=SweepAnalysis)
     ranking: Ranking | None = None
     kind: Literal["sweep"] = "sweep"
 
@@ -299,3 +392,18 @@ class SweepResult(Record):
     def verb(self) -> str:
         """Verb that made the runs: ``tune`` or ``train``."""
         return str(self.settings.get("sweep", {}).get("verb", "tune"))
+
+    @property
+    def others(self) -> list[str]:
+        """Tasks that are no targets of tuning."""
+        return [task for task in self.tasks if task not in self.targets]
+
+    @property
+    def ordered(self) -> list[str]:
+        """Targets, then the others."""
+        return [*(task for task in self.tasks if task in self.targets), *self.others]
+
+    def runs_of(self, case: Case | None = None, status: str | None = "done") -> list[SweepRun]:
+        """Runs of a case, by default of all cases, that left a model (``done``), that failed, or all."""
+        runs = self.runs if case is None else [self.runs[position] for position in case.runs]
+        return [run for run in runs if status in (None, run.status)]

@@ -12,7 +12,7 @@ from adiabat.data.records import Document
 from adiabat.evaluation.measured_models import Corpus
 from adiabat.experiments.start_records import StartRecord, _sample, drawn_texts, encoding_speeds, read_starts, step_seconds, write_starts
 from adiabat.models.towers import DualEncoder
-from adiabat.results.sweep_result import Speed
+from adiabat.results.ranking_result import Speed
 from tests.experiments.sweep.training_world import tiny, write_world
 
 

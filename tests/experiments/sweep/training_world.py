@@ -13,7 +13,8 @@ from adiabat.experiments.sweep import sweep
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder
-from adiabat.results.sweep_result import Ranking, SweepResult
+from adiabat.results.ranking_result import Ranking
+from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.run_config import is_job
 from adiabat.runs.run_dir import Job
 from tests.tiny import tiny_dual

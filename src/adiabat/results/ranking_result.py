@@ -1,0 +1,168 @@
+"""The ranking of a sweep's cases by their scores on retrieval tasks (Reimers 2021)."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from adiabat.results.evaluation_result import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A value of the main measure.
+
+    Attributes:
+        score: Mean over seeds and queries, and over tasks where it is of several.
+        interval: 95 % interval of it, over queries and runs.
+    """
+
+    score: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A difference of two levels.
+
+    Attributes:
+        difference: Of the main measure.
+        interval: Simultaneous 95 % interval: all differences of its kind in this ranking lie in theirs, 19 times of 20.
+        verdict: Whether it lies beside zero.
+    """
+
+    difference: float
+    interval: tuple[float, float]
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast a model encodes documents.
+
+    Attributes:
+        texts_per_second: Median over rounds.
+        slowest: Of the rounds, texts per second.
+        fastest: Likewise.
+        texts: In each round.
+        rounds: Timed.
+    """
+
+    texts_per_second: float
+    slowest: float
+    fastest: float
+    texts: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A model before it is trained.
+
+    Attributes:
+        model: Its name.
+        case: Whose start it is; "" where all runs start from it.
+        overall: Mean over tasks, equally weighted.
+        tasks: One for each task.
+        measures: All measures, means over queries and tasks.
+        parameters: Of both towers, each once.
+        speed: Of encoding; None where it was not measured.
+    """
+
+    model: str
+    case: str
+    overall: Level
+    tasks: list[Level]
+    measures: dict[str, float]
+    parameters: int
+    speed: Speed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one variant or combination of settings, a case, came off.
+
+    Attributes:
+        name: Of the case: its variant and values.
+        trained_on: Names of the data.
+        model: Where it started.
+        overall: Mean over seeds and tasks, tasks equally weighted.
+        best_share: Share of the resamples in which no other case is higher; ties are shared.
+        to_best: Difference to the case ranked first; None for that one.
+        gain: Difference to its own start.
+        runs: One value for each seed, in order.
+        tasks: One for each task.
+        measures: All measures, means over seeds, queries and tasks.
+        parameters: Of both towers, each once, adapters among them.
+        trained: Those that were updated.
+        steps: Of each run.
+        passes: How often a run went over its pairs.
+        pairs: Trained on.
+        step_seconds: Median time of an optimiser step; None where runs were too short to tell.
+        speed: Of encoding, before training; None where it was not measured.
+    """
+
+    name: str
+    trained_on: str
+    model: str
+    overall: Level
+    best_share: float
+    to_best: Contrast | None
+    gain: Contrast
+    runs: list[float]
+    tasks: list[Level]
+    measures: dict[str, float]
+    parameters: int
+    trained: int
+    steps: int
+    passes: float
+    pairs: int
+    step_seconds: float | None = None
+    speed: Speed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankedTask:
+    """A task whose scores rank the cases.
+
+    Attributes:
+        name: Of the task.
+        kind: ``ranking`` (whole corpus ranked) or ``pairs`` (listed candidates).
+        queries: How many.
+        documents: How many the corpus holds.
+        notes: What was left out.
+    """
+
+    name: str
+    kind: Literal["ranking", "pairs"]
+    queries: int
+    documents: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The cases of a sweep ranked by their scores on retrieval tasks.
+
+    Attributes:
+        measure: That ranks them.
+        seeds: Of the runs.
+        tasks: That were measured on.
+        standings: Highest first.
+        starts: The models before training.
+        run_deviation: Standard deviation of a run's overall score about the mean of its case, pooled over cases; None with one seed.
+        resamples: Of the bootstrap.
+        notes: What a reader must know.
+    """
+
+    measure: str
+    seeds: list[int]
+    tasks: list[RankedTask]
+    standings: list[Standing]
+    starts: list[Start]
+    run_deviation: float | None
+    resamples: int
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def compares_models(self) -> bool:
+        """Whether cases start from several models."""
+        return len(self.starts) > 1
