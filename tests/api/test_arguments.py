@@ -12,7 +12,7 @@ import pandas
 import pytest
 
 import adiabat
-from adiabat.api import experiment_verbs
+from adiabat.api import arguments, experiment_verbs
 from adiabat.api.arguments import data_of, path_of, settings_of, sources_of
 from adiabat.config.distillation import FitSettings
 from adiabat.config.reader import checked
@@ -326,6 +326,16 @@ def test_a_sweep_is_of_the_verb_that_keywords_settings_or_their_type_name(
     with pytest.raises(ZeroDivisionError):
         adiabat.sweep(settings, **options)
     assert kinds == [TrainSweepSettings]
+
+
+def test_a_sweep_reads_its_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sweep.toml").write_text('[sweep]\nverb = "train"\n', encoding="utf-8")
+    read: list[Path] = []
+    real = arguments.read_table
+    monkeypatch.setattr(arguments, "read_table", lambda path, kind: read.append(path) or real(path, kind))  # type: ignore[func-returns-value]
+    with pytest.raises(ConfigError, match="tasks must be given"):
+        adiabat.sweep(tmp_path / "sweep.toml", out=tmp_path / "out")
+    assert read == [tmp_path / "sweep.toml"]
 
 
 def test_progress_is_shown_where_it_is_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,7 @@ from adiabat.config.reader import checked
 from adiabat.core.progress import SILENT
 from adiabat.core.text import NO_BREAK
 from adiabat.experiments.plan import plan
-from adiabat.experiments.scaling_analysis import evidence_of, fitted
-from adiabat.experiments.scaling_rows import result_of, rows_at
+from adiabat.experiments.scaling_analysis import evidence_of, fitted, result_of, rows_at
 from adiabat.report import pages
 from adiabat.report.scaling_figures import panels_of
 from adiabat.report.scaling_headline import crossing_cells, headline, reservations

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from adiabat.experiments.scaling_rows import rows_in
+from adiabat.experiments.scaling_analysis import rows_in
 from adiabat.scaling_laws.flops import PassedParameters, training_flops
 from adiabat.scaling_laws.laws import (
     LOG_OF_NOTHING,

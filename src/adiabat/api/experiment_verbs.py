@@ -57,6 +57,8 @@ def sweep(
         >>> [run.status for run in result.runs]
         ['done', 'done']
     """
+    if not isinstance(settings, SweepSettings):
+        settings = settings_table(settings, SweepSettings)
     verb = _verb(settings, options)
     kind = sweep_kind({"sweep": {"verb": verb}})
     # The type of a settings object names a verb that its table may leave out.

@@ -1,6 +1,7 @@
 """From settings to what is trained: towers, method, what is frozen (Ziarko et al. 2024; Moiseev et al. 2023)."""
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +47,12 @@ class Built:
     projection: str | None
     before: Mapping[str, Tensor]
     note: str = ""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that towers and guide are made of."""
+        prints = json.dumps([fingerprint.to_json() for fingerprint in self.prints], sort_keys=True) + (self.projection or "")
+        return hashlib.sha256(prints.encode()).hexdigest()
 
 
 def build(settings: TrainSettings, load: Loader) -> Built:

@@ -1,7 +1,6 @@
 """Training both towers of a dual encoder: from settings to a job directory (Ziarko et al. 2024; Moiseev et al. 2023; Reimers 2021)."""
 
 import hashlib
-import json
 import math
 import statistics
 import time
@@ -213,12 +212,11 @@ def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: in
 
 def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
-    prints = json.dumps([fingerprint.to_json() for fingerprint in built.prints], sort_keys=True) + (built.projection or "")
     stream = objective.stream
     examples = [objective.train.digest() if stream is None else stream.rows[0].sha256, objective.validation.digest()]
     examples += [] if objective.store is None else [objective.store.manifest.sha256]
     digests = {
-        "model": hashlib.sha256(prints.encode()).hexdigest(),
+        "model": built.digest,
         "examples": hashlib.sha256(" ".join(examples).encode()).hexdigest(),
     }
     stated = objective.settings.digests.model_dump(exclude_none=True)

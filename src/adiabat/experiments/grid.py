@@ -1,5 +1,7 @@
 """From the settings of a sweep to its runs: every combination of the grid over every variant, or some of them, with every seed."""
 
+import hashlib
+import json
 import math
 from bisect import bisect_right
 from collections import Counter
@@ -53,6 +55,10 @@ class SweepTrial:
         """What the runs of all seeds have in common: variant and values; "" in a sweep that varies nothing."""
         return self.name.removesuffix(f"seed={self.seed}").removesuffix(", ")
 
+    def key(self, *tables: str) -> str:
+        """Short digest of variant and grid values, which identifies inputs of a run in later calls, wherever files lie."""
+        return short_digest(self.variant, {key: value for key, value in self.varied.items() if key.startswith(tables)})
+
     @property
     def tuned(self) -> TuneSettings:
         """Its settings, in a sweep over ``tune``."""
@@ -64,6 +70,11 @@ class SweepTrial:
         """Its settings, in a sweep over ``train``."""
         assert isinstance(self.settings, TrainSettings)
         return self.settings
+
+
+def short_digest(*parts: object) -> str:
+    """Twelve digits of a SHA-256."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def plan_runs(settings: SweepSettings) -> list[SweepTrial]:

@@ -218,7 +218,7 @@ def _costs(others: Sequence[str], label: str, cases: Sequence[Case], gain: float
         low, high = left.gain or 0.0, right.gain or 0.0
         if min(low, high) <= gain <= max(low, high):
             share = (gain - low) / (high - low) if high != low else 0.0
-            changes = {task: _interpolated(*(_improvement(case, task) for case in (left, right)), share) for task in others}
+            changes = {task: _interpolated(_improvement(left, task), _improvement(right, task), share) for task in others}
             drift = _interpolated(left.drift.get(OVERLAP_LOSS), right.drift.get(OVERLAP_LOSS), share)
             costs.append(Cost(label, changes, drift, 0 < share < 1, harmless))
     return costs

@@ -1,33 +1,26 @@
 """The runs of a sweep: models that are tuned or trained, measured on the same tasks, and a row for each."""
 
+import json
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
-from adiabat.adiabatic.probes import ProbeSet
-from adiabat.adiabatic.tune import TuningRun, learning_rate_of
-from adiabat.adiabatic.tune_checks import inputs_of
-from adiabat.adiabatic.tuning_context import TuningContext
-from adiabat.config.sweeps import SweepSettings, TrainSweepSettings, TuneSweepSettings
+from pydantic import TypeAdapter, ValidationError
+
+from adiabat.config.sweeps import SweepSettings
 from adiabat.config.tasks import SuiteSettings
-from adiabat.core.errors import JobError
-from adiabat.core.progress import Watch
+from adiabat.core.errors import DataError, JobError
+from adiabat.core.files import read_json, write_json
 from adiabat.core.provenance import versions
-from adiabat.dual_encoder.tower_setup import build, merged
-from adiabat.dual_encoder.train import train
 from adiabat.evaluation.measured_models import CorpusStores
 from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
 from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
-from adiabat.experiments.dual_variants import train_settings
-from adiabat.experiments.evaluator import DriftEvaluator, Evaluator, Start
+from adiabat.experiments.evaluator import Evaluator, Start
 from adiabat.experiments.grid import SweepTrial, plan_runs
-from adiabat.experiments.pair_checks import read_checked
-from adiabat.experiments.rate_search import rate_for_run
-from adiabat.experiments.setting_digests import data_key, has_random_projection, short_digest, start_key
-from adiabat.experiments.start_records import StartRecord, drawn_texts, encoding_speeds, read_starts, step_seconds, write_starts
 from adiabat.experiments.trials import Runner
 from adiabat.models.device import device_name, device_of
 from adiabat.models.embedding_head import NAMES
@@ -35,10 +28,47 @@ from adiabat.models.model_names import trained_by
 from adiabat.models.towers import DualEncoder
 from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import TrainingRecord
-from adiabat.results.sweep_result import SweepRun
+from adiabat.results.ranking_result import Speed
+from adiabat.results.sweep_result import SweepRun, TaskOutcome
+from adiabat.runs.row_files import Rows
 from adiabat.runs.run_dir import Job
 from adiabat.runs.run_log import read_log
 from adiabat.training.run_record import finished
+
+STARTS = "starts.json"
+"""In the directory of a sweep."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartRecord:
+    """A model that runs start from.
+
+    Attributes:
+        model: Its name.
+        parameters: Of both towers, each once.
+        speed: Of encoding documents; None where it was not measured.
+        key: Digest of the settings that decide the model.
+        state: Digest of the model, as recorded in its score files.
+    """
+
+    model: str
+    parameters: int
+    speed: Speed | None = None
+    key: str = ""
+    state: str = ""
+
+
+def read_starts(folder: Path) -> dict[str, StartRecord]:
+    """The records of an earlier call by name; empty where the file is missing or damaged."""
+    try:
+        return TypeAdapter(dict[str, StartRecord]).validate_python(read_json(folder / STARTS, remedy="it is made again"))
+    except (DataError, ValidationError):
+        return {}
+
+
+def write_starts(records: Mapping[str, StartRecord], folder: Path) -> None:
+    """Write the records."""
+    write_json({name: asdict(record) for name, record in records.items()}, folder / STARTS)
 
 
 @dataclass(frozen=True)
@@ -89,6 +119,23 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         """Where models are measured."""
         return device_of(self.settings.run.device)
 
+    @property
+    @abstractmethod
+    def rules(self) -> dict[str, Any]:
+        """What may differ when the sweep is resumed beside what may in any: ``free``, ``free_in`` and ``growing`` of `ExperimentKind`."""
+
+    @abstractmethod
+    def check_settings(self) -> None:
+        """Refuse runs whose settings are wrong, before data or models are read."""
+
+    @abstractmethod
+    def digests(self) -> dict[str, Any]:
+        """SHA-256 of the inputs of runs; all data are read here, so that their errors come before the first run."""
+
+    @abstractmethod
+    def inputs(self) -> tuple[list[str], dict[str, Any]]:
+        """Names of the models that runs start from, and the inputs for the result."""
+
     @abstractmethod
     def start_name(self, trial: SweepTrial) -> str:
         """Name of the scores of the model that a run starts from."""
@@ -108,6 +155,16 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
     def drift(self, trial: SweepTrial, model: DualEncoder) -> Drift | None:
         """Drift of a trained model's answers; None where it is not measured."""
         return None
+
+    @property
+    def noise(self) -> dict[str, float]:
+        """Measure of drift to that of the untuned model on probes that are written otherwise; empty where drift is not measured."""
+        return {}
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes for the result."""
+        return [*self.counts.notes(), *self.evaluator.unread]
 
     @cached_property
     def _starts(self) -> dict[str, Start]:
@@ -210,147 +267,42 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         )
 
 
-UNTUNED, UNTRAINED = "untuned", "untrained"
-"""Names of the scores of the models that runs start from."""
+def step_seconds(rows: Iterable[Mapping[str, Any]]) -> float | None:
+    """Median time of an optimiser step, from the log of a run; None where no two rows lie a step apart.
+
+    A row behind a validation counts from the validation's end, which leaves validations out.
+    """
+    steps, before = list[float](), None
+    for row in rows:
+        if "loss" in row and before is not None and row["step"] > before["step"]:
+            steps.append((row["seconds"] - before["seconds"]) / (row["step"] - before["step"]))
+        before = row
+    return median(steps) if steps else None
 
 
-@dataclass(frozen=True)
-class TuneSweepRunner(SweepRunner):
-    """Makes the runs of a sweep over ``tune``: all start from one model, and tune against one store."""
-
-    settings: TuneSweepSettings
-
-    @cached_property
-    def inputs(self) -> dict[str, str]:
-        """Model, store and data, by the names that a job has for them."""
-        job = self.settings.job
-        return inputs_of(str(job.model), str(job.store), str(job.data))
-
-    @cached_property
-    def context(self) -> TuningContext:
-        """What tuning runs share."""
-
-        def load() -> DualEncoder:
-            return self.load(self.inputs["model"], self.settings.encoder)
-
-        return TuningContext(load, Path(self.inputs["store"]), self.inputs["data"], self.inputs["model"])
-
-    @cached_property
-    def probes(self) -> ProbeSet | None:
-        """Texts to measure drift on."""
-        section = self.settings.probes
-        return None if section is None else self.context.probes(section.data)
-
-    @cached_property
-    def drift_evaluator(self) -> DriftEvaluator | None:
-        """Measures drift on the probes; None where there are none."""
-        section = self.settings.probes
-        if self.probes is None or section is None:
-            return None
-        store = self.context.store_at(section.store)
-        return DriftEvaluator(self.folder, section.depth, lambda: self.start_model(self.trials[0]), self.probes, store, self.watch)
-
-    def start_name(self, trial: SweepTrial) -> str:
-        """Name of the scores of the model that a run starts from."""
-        return UNTUNED
-
-    def start_digest(self, trial: SweepTrial) -> str:
-        """Digest of the query tower and the settings of the encoder."""
-        return short_digest(self.context.digest, self.settings.encoder.model_dump(mode="json"))
-
-    def start_model(self, trial: SweepTrial) -> DualEncoder:
-        """The model that a run starts from."""
-        return self.context.model.to(self.device)
-
-    def trained_on(self, trial: SweepTrial) -> str:
-        """Training data of a run, for people."""
-        return self.inputs["data"]
-
-    def facts(self, trial: SweepTrial) -> dict[str, Any]:
-        """Learning rate, batch size and number of training queries of a run."""
-        section = trial.tuned.tune
-        queries = len(self.context.examples(trial.tuned.data)[0])
-        return {"learning_rate": learning_rate_of(section), "batch_size": section.batch_size, "pairs": queries}
-
-    def prepare(self, waiting: Sequence[SweepTrial]) -> None:
-        """Measure the untuned model on tasks and probes before any run."""
-        super().prepare(waiting)
-        if self.drift_evaluator is not None:
-            _ = self.drift_evaluator.start
-
-    def train(self, trial: SweepTrial, job: Job, *, resume: bool, watch: Watch) -> None:
-        """Tune the query tower, or both towers."""
-        if trial.both:
-            train(self.load, train_settings(trial, self.context, job), resume=resume, command=self.command, watch=watch)
-            return
-        begun = TuningRun.begin(self.context, job.folder, settings=trial.tuned, resume=resume, watch=watch, find_rate=rate_for_run)
-        begun.carry_out(resume=resume, command=self.command)
-
-    def drift(self, trial: SweepTrial, model: DualEncoder) -> Drift | None:
-        """Drift of a tuned model's answers; None of both towers, whose answers lie among other document vectors."""
-        return None if trial.both or self.drift_evaluator is None else self.drift_evaluator.drift(model, trial.name)
+def rows_at(path: Path) -> Rows[SweepRun]:
+    """The runs of a sweep that are done."""
+    return Rows(path, SweepRun, columns=_columns, of="a sweep")
 
 
-@dataclass(frozen=True)
-class TrainSweepRunner(SweepRunner):
-    """Makes the runs of a sweep over ``train``: each trains both towers, and embeds the corpora of the tasks."""
+def _columns(run: SweepRun) -> dict[str, Any]:
+    scalars = {"run": run.name, "variant": run.variant, "seed": run.seed, "status": run.status, "reason": run.reason}
+    # Values of one setting may be of several kinds, which a column is not.
+    varied = {key: json.dumps(value) if isinstance(value, list) else value for key, value in run.varied.items()}
+    numbers = {"learning_rate": run.learning_rate, "batch_size": run.batch_size, "steps": run.steps, "epochs": run.epochs}
+    numbers |= {"best_epoch": run.best_epoch, "seconds": run.seconds}
+    found = {name: value for task in run.tasks for name, value in _of_task(task)}
+    drifted = {} if run.drift is None else {f"drift: {name}": value for name, value in run.drift.means.items()}
+    return {**scalars, **varied, **numbers, **found, **drifted}
 
-    settings: TrainSweepSettings
 
-    @cached_property
-    def _data(self) -> dict[str, tuple[str, int]]:
-        return {}
-
-    def read_data(self, trial: SweepTrial) -> tuple[str, int]:
-        """SHA-256 of the training and validation pairs of a run, and the number of training pairs."""
-        key = data_key(trial.trained)
-        if key not in self._data:
-            self._data[key] = read_checked(trial, self.trials, self.watch)
-        return self._data[key]
-
-    @cached_property
-    def start_cases(self) -> dict[str, str]:
-        """Key of each start to the case whose start it is; "" where all runs start from one model."""
-        cases: dict[str, str] = {}
-        for trial in self.trials:
-            cases.setdefault(start_key(trial.trained), trial.case)
-        return cases if len(cases) > 1 else dict.fromkeys(cases, "")
-
-    def start_name(self, trial: SweepTrial) -> str:
-        """Name of the scores of the model that a run starts from."""
-        return ", ".join(filter(None, [self.start_cases[start_key(trial.trained)], UNTRAINED]))
-
-    def start_digest(self, trial: SweepTrial) -> str:
-        """Digest of the settings that decide the untrained model; a new projection's random weights go by the seed."""
-        return short_digest(start_key(trial.trained), trial.seed if has_random_projection(trial.trained) else None)
-
-    def start_model(self, trial: SweepTrial) -> DualEncoder:
-        """The untrained model, set up as for training, which finds settings that do not fit it."""
-        towers = merged(build(trial.trained, self.load).towers)
-        return replace(towers, name=str(trial.trained.job.model)).to(self.device)
-
-    def start_records(self) -> dict[str, StartRecord]:
-        """The untrained models; where there are several, all are timed again once one was added: only models that take turns compare."""
-        records = super().start_records()
-        if len(records) > 1 and any(record.speed is None for record in records.values()):
-            models = {name: partial(self.start_model, self.start_trials[name]) for name in records}
-            texts = drawn_texts(self.settings.tasks, self.settings.speed.texts)
-            progress = partial(self.watch.progress, "timing the encoding of documents")
-            speeds = encoding_speeds(models, texts, rounds=self.settings.speed.rounds, on_progress=progress) if texts else {}
-            records = {name: replace(record, speed=speeds.get(name)) for name, record in records.items()}
-            write_starts(records, self.folder)
-        return records
-
-    def trained_on(self, trial: SweepTrial) -> str:
-        """Training data of a run, for people."""
-        return trial.trained.job.data or " + ".join(source.path for source in trial.trained.data.sources)
-
-    def facts(self, trial: SweepTrial) -> dict[str, Any]:
-        """Learning rate, batch size and number of training pairs of a run."""
-        section = trial.trained.train
-        return {"learning_rate": section.learning_rate, "batch_size": section.batch_size, "pairs": self.read_data(trial)[1]}
-
-    def train(self, trial: SweepTrial, job: Job, *, resume: bool, watch: Watch) -> None:
-        """Train both towers."""
-        section = trial.trained.job.model_copy(update={"out": str(job.folder)})
-        train(self.load, trial.trained.model_copy(update={"job": section}), resume=resume, command=self.command, watch=watch)
+def _of_task(task: TaskOutcome) -> Iterator[tuple[str, Any]]:
+    main = task.main
+    name = f"{task.task}: {main.measure}"
+    yield from ((name, main.after), (f"{name}, before", main.before), (f"{name}, improvement %", main.improvement))
+    low, high = main.improvement_interval or (None, None)
+    yield from ((f"{name}, low %", low), (f"{name}, high %", high), (f"{name}, p", main.p), (f"{name}, verdict", main.verdict))
+    for grid in task.grids:
+        where = f"{task.task}: {grid.comparison} by {grid.similarity}"
+        yield from ((f"{where}, improved", grid.improved), (f"{where}, worsened", grid.worsened))
+        yield from ((f"{where}, improved by z", grid.improved_z), (f"{where}, worsened by z", grid.worsened_z))

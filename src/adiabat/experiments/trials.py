@@ -11,11 +11,10 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from torch import device
 
-from adiabat.core.errors import BudgetError, DivergedError, is_out_of_memory
+from adiabat.core.errors import AdiabatError, BudgetError, DivergedError, MissingDependencyError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch, once
 from adiabat.dual_encoder.tower_setup import Loader
 from adiabat.evaluation.score_files import run_folder_name
-from adiabat.experiments.executors import Executor, map_trials
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import Rules, description_of, flat_settings, is_described, is_job, require_same
@@ -42,6 +41,8 @@ class Outcome(Named, Protocol):
     def status(self) -> Literal["done", "failed"]:
         """Whether the run left a model."""
 
+
+Executor = Literal["process", "ray"]
 
 TrialT = TypeVar("TrialT", bound=Named)
 RowT = TypeVar("RowT", bound=Outcome)
@@ -237,3 +238,50 @@ def run_trials(
             if (row := runner.refreshed(trial, rows[trial.name])) != rows[trial.name]:
                 rows.add(row)
         yield [rows[trial.name] for trial in trials]
+
+
+def map_trials(
+    make: Callable[[TrialT], RowT], apart: object, trials: Sequence[TrialT], *, executor: Executor, setting: str, on_gpu: bool
+) -> Iterator[RowT]:
+    """Make the row of each trial, in this process or spread over a Ray cluster.
+
+    Args:
+        apart: The runner that every process of a cluster gets a copy of.
+        setting: Dotted name of the setting that chose the executor, for errors.
+    """
+    if executor == "process":
+        yield from map(make, trials)
+        return
+    ray = _ray(setting)
+    begun_here = not ray.is_initialized()
+    if begun_here:
+        ray.init(log_to_driver=False)
+    try:
+        count = min(len(trials), int(ray.cluster_resources().get("GPU" if on_gpu else "CPU", 1)))
+        remote: Any = ray.remote(_Apart).options(num_cpus=1, num_gpus=int(on_gpu))
+        pool = ray.util.ActorPool([remote.remote(apart) for _ in range(count)])
+        yield from pool.map_unordered(lambda actor, trial: actor.make.remote(trial), trials)
+    except ray.exceptions.RayTaskError as fault:
+        # The error of the process itself; the rest of the message is Ray's own text.
+        raise (fault.cause if isinstance(fault.cause, AdiabatError) else fault) from None
+    finally:
+        if begun_here:
+            ray.shutdown()
+
+
+class _Apart:
+    """A runner in a process of Ray's."""
+
+    def __init__(self, runner: Any) -> None:
+        self._runner = runner
+
+    def make(self, trial: Any) -> Any:
+        return self._runner.make(trial)
+
+
+def _ray(setting: str) -> Any:
+    try:
+        import ray
+    except ImportError as fault:
+        raise MissingDependencyError("ray", extra="ray", purpose=f"{setting} = ray") from fault
+    return ray

@@ -16,7 +16,7 @@ from adiabat.core.progress import Watch
 from adiabat.experiments.plan import plan
 from adiabat.experiments.plan_constraints import TOO_LARGE
 from adiabat.experiments.plan_prior import FULL, published_rate
-from adiabat.experiments.scaling_rows import rows_in
+from adiabat.experiments.scaling_analysis import rows_in
 from adiabat.report.scaling_headline import headline, reservations
 from adiabat.report.scaling_page import run_toml
 from adiabat.results.scaling_result import ScalingResult, ScalingRun

@@ -12,9 +12,9 @@ import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError, DataError, JobError, ModelError
+from adiabat.experiments import scaling as runner_module
 from adiabat.experiments import scaling as scaling_module
-from adiabat.experiments import scaling_trials as runner_module
-from adiabat.experiments.scaling_rows import rows_at, rows_in
+from adiabat.experiments.scaling_analysis import rows_at, rows_in
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.results.scaling_result import ScalingResult
 from adiabat.runs.run_config import read_description

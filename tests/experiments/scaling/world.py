@@ -13,7 +13,7 @@ from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection
 from adiabat.core.progress import Watch
 from adiabat.experiments.scaling import scaling
-from adiabat.experiments.scaling_rows import rows_at
+from adiabat.experiments.scaling_analysis import rows_at
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
 from adiabat.results.scaling_result import Advice, ScalingResult, ScalingRun

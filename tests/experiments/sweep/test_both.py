@@ -10,8 +10,8 @@ from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import ConfigError
 from adiabat.dual_encoder.train import train
-from adiabat.experiments.dual_variants import train_settings
 from adiabat.experiments.grid import plan_runs
+from adiabat.experiments.tune_sweep import train_settings
 from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.results.record import read_result
 from adiabat.runs.run_dir import Job

@@ -9,8 +9,8 @@ import pytest
 
 from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import MissingDependencyError, ModelError
-from adiabat.experiments import executors as engines
 from adiabat.experiments import sweep as sweep_module
+from adiabat.experiments import trials as engines
 from adiabat.models.towers import DualEncoder
 from adiabat.results.sweep_result import SweepResult
 from tests.experiments.sweep.world import load as world_load

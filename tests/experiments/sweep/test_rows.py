@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adiabat.core.errors import DataError, JobError
-from adiabat.experiments.sweep_rows import rows_at
+from adiabat.experiments.sweep_trials import rows_at
 from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange
 from adiabat.results.sweep_result import SweepRun, TaskOutcome

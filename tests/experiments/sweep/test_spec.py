@@ -11,7 +11,7 @@ from adiabat.config.sweeps import SweepSettings, TuneSweepSettings, sweep_kind
 from adiabat.core.errors import ConfigError
 from adiabat.evaluation.score_files import run_folder_name
 from adiabat.experiments.grid import plan_runs
-from adiabat.experiments.sweep_rows import rows_at
+from adiabat.experiments.sweep_trials import rows_at
 
 
 def sweep_of(**tables: Any) -> TuneSweepSettings:

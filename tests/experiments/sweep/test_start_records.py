@@ -10,7 +10,8 @@ from adiabat.config.shared import EncoderSection
 from adiabat.config.tasks import TaskSection
 from adiabat.data.records import Document
 from adiabat.evaluation.measured_models import Corpus
-from adiabat.experiments.start_records import StartRecord, _sample, drawn_texts, encoding_speeds, read_starts, step_seconds, write_starts
+from adiabat.experiments.sweep_trials import StartRecord, read_starts, step_seconds, write_starts
+from adiabat.experiments.train_sweep import _sample, drawn_texts, encoding_speeds
 from adiabat.models.towers import DualEncoder
 from adiabat.results.ranking_result import Speed
 from tests.experiments.sweep.training_world import tiny, write_world
@@ -64,7 +65,7 @@ def test_the_time_of_a_step_is_the_median_without_validations() -> None:
 def test_models_take_turns_and_the_median_of_their_rounds_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     # Begin and end of each round, of one model and the other in turns: 2 and 1 s, 8 and 1 s, 4 and 1 s.
     clock = iter([0.0, 2.0, 0.0, 1.0, 0.0, 8.0, 0.0, 1.0, 0.0, 4.0, 0.0, 1.0])
-    monkeypatch.setattr("adiabat.experiments.start_records.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("adiabat.experiments.train_sweep.perf_counter", lambda: next(clock))
     turns: list[str] = []
 
     def model(name: str) -> DualEncoder:

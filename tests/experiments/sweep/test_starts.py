@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from adiabat.evaluation.score_files import run_folder_name
-from adiabat.experiments.start_records import read_starts, write_starts
+from adiabat.experiments.sweep_trials import read_starts, write_starts
 from tests.experiments.sweep.training_world import brief, ranking_of, run, write_world
 
 

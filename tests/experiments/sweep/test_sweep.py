@@ -15,7 +15,7 @@ from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError
 from adiabat.data.records import Document
 from adiabat.experiments import sweep as sweep_module
 from adiabat.experiments import sweep_trials as runner_module
-from adiabat.experiments.sweep_rows import rows_at
+from adiabat.experiments.sweep_trials import rows_at
 from adiabat.models.encoder import Encoder
 from adiabat.results.record import read_result
 from adiabat.results.sweep_result import SweepResult, SweepRun

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adiabat.core.errors import DataError, JobError
-from adiabat.experiments.sweep_rows import rows_at
+from adiabat.experiments.sweep_trials import rows_at
 from tests.experiments.sweep.training_world import brief, run, write_world
 
 

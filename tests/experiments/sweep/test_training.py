@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adiabat.config.shared import EncoderSection
 from adiabat.config.sweeps import TrainSweepSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, ModelError
 from adiabat.core.files import read_json
 from adiabat.core.progress import Watch
 from adiabat.dual_encoder import train as training
 from adiabat.evaluation.score_files import read_scores, run_folder_name
-from adiabat.experiments import sweep_trials
+from adiabat.experiments import train_sweep
 from adiabat.experiments.grid import plan_runs
-from adiabat.experiments.start_records import encoding_speeds
 from adiabat.experiments.sweep import sweep
-from adiabat.experiments.sweep_rows import rows_at
+from adiabat.experiments.sweep_trials import rows_at
+from adiabat.experiments.train_sweep import encoding_speeds
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.run_config import is_described, is_job
@@ -27,6 +30,7 @@ from adiabat.runs.run_dir import Job
 from tests.commands import one_thread
 from tests.experiments.sweep.training_world import brief, lines, ranking_of, run, settings_of, tiny, write_world
 from tests.pages import EVERY, without_pages
+from tests.tiny import tiny_dual
 
 
 class Killed(BaseException):
@@ -315,7 +319,7 @@ def test_finished_runs_are_not_made_again(here: Path, monkeypatch: pytest.Monkey
         trained.append((Path(own.job.data).stem, own.run.seed))
         return training.train(load, own, **more)
 
-    monkeypatch.setattr(sweep_trials, "train", noted)
+    monkeypatch.setattr(train_sweep, "train", noted)
     run(settings, resume=True)
     assert trained == [("far", 0)]
     before = (here / "out" / "runs.parquet").read_bytes()
@@ -348,7 +352,7 @@ def test_models_are_timed_together_and_again_when_one_is_added(here: Path, monke
         timed.append(sorted(models))
         return encoding_speeds(models, texts, **more)
 
-    monkeypatch.setattr(sweep_trials, "encoding_speeds", noted)
+    monkeypatch.setattr(train_sweep, "encoding_speeds", noted)
     tables: dict[str, Any] = {"sweep": {"seeds": [0]}, "tasks": brief(here).model_dump()["tasks"]}
     two = settings_of("models", here, **tables)
     run(two)
@@ -389,3 +393,67 @@ def test_settings_that_change_no_number_may_change(here: Path) -> None:
     first = ranking_of(run(brief(here)))
     again = ranking_of(run(brief(here, memory={"chunk_tokens": 999}, sweep={"seeds": [0], "name": "other"}), resume=True))
     assert [one.runs for one in again.standings] == [one.runs for one in first.standings]
+
+
+# --- Inputs that change on the disk ---
+
+
+def test_inputs_that_change_between_two_runs_of_a_case_are_noticed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed_after(load: Any, own: Any, **more: Any) -> Any:
+        result = training.train(load, own, **more)
+        change_rows(here)
+        return result
+
+    monkeypatch.setattr(train_sweep, "train", changed_after)
+    with pytest.raises(ConfigError, match=r"digests.examples must be that of what is there, but the pairs differ"):
+        run(brief(here, variants=[brief(here).variants[0].model_dump()], sweep={"seeds": [0, 1]}))
+    assert [row.seed for row in rows_at(here / "out" / "runs.parquet").every] == [0]
+
+
+def test_every_model_that_runs_are_built_from_is_compared_when_a_sweep_is_resumed(here: Path) -> None:
+    """Two variants of one model with other encoders, one of them with a document tower and a projection of its own."""
+    seeds = {"tiny": 0, "other": 1}
+    start = here / "projection.npy"
+    np.save(start, np.eye(16, dtype=np.float32))
+    towers = {"kind": "shared_projection", "document_model": "other", "projection_start": str(start)}
+    near = {"job": {"data": str(here / "near.jsonl")}}
+    variants = [{"name": "short", "encoder": {"max_tokens": 20}, **near}, {"name": "long", "towers": towers, **near}]
+
+    def load(name: str, section: EncoderSection) -> DualEncoder:
+        if name not in seeds:
+            return tiny(name, section)
+        settings = EncoderSettings(max_tokens=section.max_tokens or 48)
+        return tiny_dual(width=16, layers=2, seed=seeds[name], settings=settings)
+
+    def resumed() -> SweepResult:
+        return sweep(load, brief(here, variants=variants, sweep={"seeds": [0]}), resume=True)
+
+    resumed()
+    models = tomllib.loads((here / "out" / "config.toml").read_text(encoding="utf-8"))["start"]["models"]
+    assert len(set(models.values())) == 2
+    for name in seeds:
+        seeds[name] += 5
+        with pytest.raises(JobError, match=r"start.models.\w+ was"):
+            resumed()
+        seeds[name] -= 5
+    np.save(start, 2 * np.eye(16, dtype=np.float32))
+    with pytest.raises(JobError, match=r"start.models.\w+ was"):
+        resumed()
+
+
+def test_files_may_lie_elsewhere_and_others_are_refused_by_their_content(here: Path) -> None:
+    def mixed(folder: Path) -> TrainSweepSettings:
+        far = {"path": str(folder / "far.jsonl"), "columns": {"query": "question", "positive": "answer"}}
+        variant = {"name": "both", "data": {"sources": [{"path": str(folder / "near.jsonl")}, far]}, "mixture": {"rule": "equal"}}
+        return brief(here, variants=[variant])
+
+    first = run(mixed(here))
+    moved = here / "moved"
+    moved.mkdir()
+    for name in ("near.jsonl", "far.jsonl"):
+        (moved / name).write_bytes((here / name).read_bytes())
+        (here / name).unlink()
+    assert run(mixed(moved), resume=True).runs == first.runs
+    change_rows(moved)
+    with pytest.raises(JobError, match=r"start.examples.\w+ was"):
+        run(mixed(moved), resume=True)
