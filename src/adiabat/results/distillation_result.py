@@ -11,7 +11,6 @@ class DistillResult(Record):
     """The whole ``result.json`` of a static model.
 
     Attributes:
-        teacher: Its name.
         tokens: Rows of the table.
         added: Words and phrases among them that the teacher does not have as tokens.
         dims: Numbers in each.

@@ -26,7 +26,6 @@ class Drift:
     """How far what a tuned tower finds for probe texts is from what the untuned one finds.
 
     Attributes:
-        probes: How many texts.
         means: Measure to its mean over probes; `adiabat.adiabatic.drift` has the formulas.
         errors: Measure to the standard error of that mean.
         groups: Group of probes, such as a language, to the means of its probes.

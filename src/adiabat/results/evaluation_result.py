@@ -107,7 +107,6 @@ class TrainedOn:
     """How much of a data set the job of a model trained or validated on.
 
     Attributes:
-        model: Name.
         queries: Of the data set; for a language grid, premises.
         trained_queries: Of them, whose text the job trained or validated on.
         relevant: Relevant documents, counted once for each query.
@@ -159,16 +158,10 @@ class DatasetResult:
     """Everything measured on one data set.
 
     Attributes:
-        name: Of the data set.
         role: ``target`` for what was tuned on or is to be improved, ``retain`` for what must not get worse.
         kind: ``ranking`` (whole store ranked), ``pairs`` (listed candidates) or ``grid`` (languages).
-        queries: How many.
-        documents: How many the store holds.
         pairs: (positive, negative) pairs compared.
         main: `Change.measure` that carries the verdict of the data set.
-        changes: One per measure and similarity.
-        languages: Codes, only for a grid.
-        grid: Only for a grid.
         notes: Plain sentences: what was left out, or needs saying.
         ladder: PND against the first negative that each query lists, against the second, ...: a curve from hard to easy, where the data is
             so ordered. Only for listed candidates, of which every query has one positive and equally many negatives.
@@ -201,7 +194,6 @@ class Hit:
     """One retrieved document.
 
     Attributes:
-        doc_id: Its id.
         text: Or "" where the store keeps none.
         score: More is closer.
         relevant: Whether it is a known positive.
@@ -230,10 +222,7 @@ class LayerChange:
     """How much one parameter tensor moved (Vasilyev et al. 2024).
 
     Attributes:
-        name: Parameter name inside the backbone.
         relative: ``||after - before|| / ||before||``, Frobenius norm; None where the tensor was zero before.
-        largest_before: Largest absolute weight before.
-        largest_after: Largest absolute weight after.
         largest_change: ``(Wt - Wo) / (Wt + Wo)`` of the two; 0 where both are 0.
     """
 
@@ -252,7 +241,6 @@ class TrainedFile:
         queries: How many distinct texts of queries.
         documents: How many distinct texts of relevant documents.
         doc_ids: How many distinct ids of relevant documents whose texts were not known.
-        sha256: Of the file.
         unknown: Why there may be others that are not in the file; "" where there are none.
     """
 
@@ -271,8 +259,6 @@ class TrainingRecord:
         settings: The resolved configuration, as it stands in ``config.toml``.
         trained_on: One line: data set, split, counts.
         parameters: All parameters of the query tower, or of both.
-        trainable: Those that were updated.
-        steps: Optimiser steps taken.
         epochs: Validations after the start, each at the end of an epoch.
         best_epoch: The epoch whose weights were kept, 0 for the start (nothing improved).
         stop_reason: Why it ended, in words.
@@ -281,7 +267,6 @@ class TrainingRecord:
         validation_loss: (epoch, loss) points, epoch 0 first.
         validation_errors: (epoch, number of errors) points, epoch 0 first.
         validation_pairs: How many validation pairs, or queries, the errors are counted over.
-        layers: Per parameter tensor that was updated.
         notes: Plain sentences: what was left out or replaced, or needs saying.
         kind: ``tuning`` of a query tower against stored documents, or ``training`` of both towers.
         unit: What the validation errors are counted in: ``pairs`` in the wrong order, or ``queries`` whose first document is wrong.
@@ -328,7 +313,6 @@ class Result(Record):
         baseline: One line naming what it is compared with, or None.
         training: Of the job the model came from, where it did.
         datasets: Target first, then the retention sets.
-        examples: Queries whose top results changed.
     """
 
     model: str

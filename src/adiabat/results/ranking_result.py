@@ -24,7 +24,6 @@ class Contrast:
     """A difference of two levels.
 
     Attributes:
-        difference: Of the main measure.
         interval: Simultaneous 95 % interval: all differences of its kind in this ranking lie in theirs, 19 times of 20.
         verdict: Whether it lies beside zero.
     """
@@ -43,7 +42,6 @@ class Speed:
         slowest: Of the rounds, texts per second.
         fastest: Likewise.
         texts: In each round.
-        rounds: Timed.
     """
 
     texts_per_second: float
@@ -58,10 +56,8 @@ class Start:
     """A model before it is trained.
 
     Attributes:
-        model: Its name.
         case: Whose start it is; "" where all runs start from it.
         overall: Mean over tasks, equally weighted.
-        tasks: One for each task.
         measures: All measures, means over queries and tasks.
         parameters: Of both towers, each once.
         speed: Of encoding; None where it was not measured.
@@ -82,20 +78,14 @@ class Standing:
 
     Attributes:
         name: Of the case: its variant and values.
-        trained_on: Names of the data.
-        model: Where it started.
         overall: Mean over seeds and tasks, tasks equally weighted.
         best_share: Share of the resamples in which no other case is higher; ties are shared.
         to_best: Difference to the case ranked first; None for that one.
         gain: Difference to its own start.
         runs: One value for each seed, in order.
-        tasks: One for each task.
         measures: All measures, means over seeds, queries and tasks.
         parameters: Of both towers, each once, adapters among them.
-        trained: Those that were updated.
-        steps: Of each run.
         passes: How often a run went over its pairs.
-        pairs: Trained on.
         step_seconds: Median time of an optimiser step; None where runs were too short to tell.
         speed: Of encoding, before training; None where it was not measured.
     """
@@ -124,11 +114,7 @@ class RankedTask:
     """A task whose scores rank the cases.
 
     Attributes:
-        name: Of the task.
         kind: ``ranking`` (whole corpus ranked) or ``pairs`` (listed candidates).
-        queries: How many.
-        documents: How many the corpus holds.
-        notes: What was left out.
     """
 
     name: str
@@ -143,14 +129,7 @@ class Ranking:
     """The cases of a sweep ranked by their scores on retrieval tasks.
 
     Attributes:
-        measure: That ranks them.
-        seeds: Of the runs.
-        tasks: That were measured on.
-        standings: Highest first.
-        starts: The models before training.
         run_deviation: Standard deviation of a run's overall score about the mean of its case, pooled over cases; None with one seed.
-        resamples: Of the bootstrap.
-        notes: What a reader must know.
     """
 
     measure: str

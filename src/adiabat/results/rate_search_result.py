@@ -15,13 +15,9 @@ class RateTrial:
 
     Attributes:
         rate: Its learning rate, before any scaling with the batch size.
-        seed: Of the run.
         steps: After which the drift was looked at, ascending.
         drift: Measure to its mean over the probes at each of these steps.
         left_at: Step at which the drift was beyond the limit, or the loss no number any more; None where it stayed inside.
-        reason: Why the run ended.
-        seconds: That it took.
-        device: That it ran on.
     """
 
     rate: float
@@ -44,15 +40,10 @@ class SafeRate(Record):
     """The whole ``result.json`` of a search for the largest safe rate.
 
     Attributes:
-        model: Where tuning starts.
-        measure: Of drift, that is limited.
-        limit: What it may be.
         noise: Measure to what `adiabat.adiabatic.drift` found; empty where the limit was given as a number.
-        probes: How many texts.
         steps: For which a rate must stay inside.
         rates: All of the search, ascending.
         rate: The largest that stayed inside with every seed; None where none did.
-        trials: Runs that were made, in their order.
     """
 
     ROWS: ClassVar[str] = "trials"

@@ -17,27 +17,13 @@ class ScalingRun:
     """One run of a scaling experiment.
 
     Attributes:
-        name: Unique in the scaling experiment.
-        way: Model and method.
         parameters: ``N_F``, ``N_B`` and ``N_U`` of a tower.
-        learning_rate: At its peak.
-        batch_size: Queries per step.
-        budget: That it was given, in FLOP.
-        seed: Of the run.
         status: ``done``, or ``failed`` where it ended without a model.
-        reason: Why it stopped, or failed.
-        steps: Taken.
-        tokens: Trained on, padding left out.
         passes: How often it went over its pairs; 0 where that is not known.
-        flops: Spent, by parameters and tokens.
         loss: Mean over its last steps, in nats; None of one that failed, here and below.
         validation_loss: On pairs held out, of the weights that were kept, in nats.
         validation: Further figures of that validation: ``P@1`` and ``RR``.
-        queries: That were held out.
-        seconds: Of training and validation.
         memory: Most that was held at a time, in bytes (`adiabat.models.device.peak_memory`); 0 where it was not measured.
-        device: That it ran on.
-        scores: Task to its score.
     """
 
     name: str
@@ -81,8 +67,6 @@ class Predicted:
     """A run beside what a law says of it.
 
     Attributes:
-        run: Its name.
-        loss: Its own, in nats.
         fitted: By the law fitted to all runs of its kind.
         held_out: By the law fitted without the largest model of its kind; None where too few runs are left for that.
         largest: Whether it is of that model.
@@ -105,7 +89,6 @@ class LineRecord:
         low: The intervals' lower ends of slope and intercept; None where there are none.
         high: Their upper ends.
         at: Where it runs through, rising.
-        values: What stands there.
     """
 
     slope: float
@@ -223,10 +206,6 @@ class Choice:
     """A model and method at a budget.
 
     Attributes:
-        way: Model and method.
-        parameters: ``N_F``, ``N_B`` and ``N_U``.
-        tokens: To be trained on.
-        flops: That these take.
         loss: Predicted, in nats; None where nothing predicts it.
         law: Its 95 % interval, of the law; None where there is none.
         run: The same, of one run, which has noise of its own.
@@ -255,9 +234,6 @@ class Reason:
     """Why a value is what it is.
 
     Attributes:
-        what: Is decided.
-        value: For people.
-        why: In a sentence.
         source: Where that comes from.
     """
 
@@ -272,7 +248,6 @@ class Addition:
     """A run that would narrow the answer.
 
     Attributes:
-        run: Model and method.
         budget: In FLOP.
         seed: Above 0 where there is such a run already.
         gain: By how much of itself the variance of the difference of best and runner-up is expected to fall.
@@ -298,7 +273,6 @@ class Advice:
         sure: Share of laws fitted to runs drawn again by which the best's kind stays ahead; None where there is no other.
         candidates: All, the least predicted loss first.
         excluded: Why some models and methods are no candidates, to their names.
-        reasons: Of every value that is recommended.
         additions: Runs that would narrow the answer most for what they cost.
         beyond: How many times the largest budget of the runs the best's tokens take; None without runs.
         settings: Of the training run that carries it out, as `adiabat train` is told; empty where nothing tells which.
@@ -335,11 +309,9 @@ class ScalingResult(Record):
 
     Attributes:
         loss: Which loss of the runs everything is about.
-        runs: In their order.
         left_out: Name of a run that no law was fitted to, to why.
         kinds: What the runs of each family and method say.
         downstream: Correlation of losses and scores, by task.
-        resamples: How often runs were drawn again.
         advice: What to train; None of a scaling experiment.
         crossings: Where a family's methods change places, near to the budgets of its runs.
     """

@@ -20,12 +20,9 @@ class SpaceNumber:
         name: Such as ``uniformity``; unique together with `of`.
         of: Whose vectors it is about.
         formula: In one line, in words and symbols.
-        source: Where it comes from.
         after: Of the model under test; None where it is not defined, such as the rank of vectors that are all the same.
         after_interval: 95 % bootstrap interval; None where the number is no mean over a sample.
         before: Of the baseline; None where there is none, or it is not defined.
-        before_interval: As `after_interval`.
-        difference: ``after - before``.
         difference_interval: Paired: the same resamples before and after.
     """
 
@@ -120,17 +117,11 @@ class SpaceResult(Record):
     """The whole of the ``result.json`` of an analysis.
 
     Attributes:
-        model: Name of the model under test.
         baseline: Name of what it is compared with, or None.
-        data: Name of the set of queries.
-        queries: In the set.
         looked_at: Of them, in the sample.
         distinct: Different positives among those of the sample: queries that share one are drawn together.
-        documents: In the store.
         sampled: Of them, in the sample.
         pairs: Of queries, drawn for the ratio.
-        resamples: Of the bootstrap.
-        numbers: In the order of the table.
         distributions: Of cosines and ratios.
         map: None where it was not asked for.
     """

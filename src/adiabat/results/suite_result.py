@@ -33,15 +33,10 @@ class SuiteTask:
     """A task that models were measured on.
 
     Attributes:
-        name: Unique in the suite.
-        kind: What is asked.
         unit: What the units are, in the singular, such as ``query``.
-        units: How many.
         documents: How many the queries are compared with; 0 where there is no corpus.
         measure: That carries the verdict.
         similarity: That it is by; "" where nothing is compared.
-        lower_is_better: Of the measure.
-        languages: Of a grid.
         notes: What was left out, or needs saying; true of every model.
     """
 
@@ -62,14 +57,9 @@ class SuiteModel:
     """A model that was measured.
 
     Attributes:
-        name: Unique in the suite.
-        model: Where it was loaded from.
         runs: Further models of other seeds, of which values are means; empty where there is one.
         parameters: Of both towers, each once; None where it has none (BM25).
         width: Of its vectors; None likewise.
-        query_prompt: Put before queries.
-        document_prompt: Put before documents.
-        notes: What needs saying of it.
     """
 
     name: str
@@ -87,13 +77,7 @@ class Score:
     """One measure of one model on one task.
 
     Attributes:
-        task: Name.
-        model: Name.
-        measure: Such as ``nDCG@10``.
-        similarity: That it is by.
-        value: Of the measure.
         interval: 95 % interval, over units, and over seeds where there are several runs; None where fewer than two units were measured.
-        lower_is_better: Of the measure.
         is_proof: False where the model was trained on more than a tenth of the task's units: it is then neither ranked nor compared.
     """
 
@@ -112,7 +96,6 @@ class Pairing:
     """One model compared with another on the main measure of a task.
 
     Attributes:
-        task: Name.
         model: Name; `Change.after` is its value.
         against: Name of the other; `Change.before` is its value.
         change: With intervals; its verdict is that of this comparison alone.
@@ -138,13 +121,7 @@ class SuiteGrid:
     """A language grid of one model, compared with another where there are several.
 
     Attributes:
-        task: Name.
-        model: Name.
         against: Name of the other model, whose values are `GridComparison.before`; None where there is none.
-        rows: Languages of the queries.
-        columns: Languages of the documents.
-        lower_is_better: Of the values.
-        grid: Tables, with verdicts after Benjamini-Hochberg over the cells.
     """
 
     task: str
@@ -161,8 +138,6 @@ class UnitRow:
     """One unit of a task, for looking at what models do on it.
 
     Attributes:
-        task: Name.
-        unit: Its id.
         text: Of the query, or of the pair; "" where it is not known.
         values: Name of a model to its value of the main measure.
     """
@@ -175,14 +150,7 @@ class UnitRow:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A figure of one model on one task that is no measure, such as how many words it did not know.
-
-    Attributes:
-        model: Name.
-        task: Name.
-        name: What is told.
-        value: The figure.
-    """
+    """A figure of one model on one task that is no measure, such as how many words it did not know."""
 
     model: str
     task: str
@@ -195,7 +163,6 @@ class TaskRanking:
     """The order of the models on one task.
 
     Attributes:
-        task: Name.
         against: Model that the others are compared with; None where one model alone did the task.
         ranks: 1 for the best; equal values share the mean of their ranks. Models that were trained on the units are left out, and so is a
             model on its own.
@@ -217,7 +184,6 @@ class ModelStanding:
     """One model over all tasks.
 
     Attributes:
-        model: Name.
         tasks: How many it did, those on its own among them.
         best: On how many it has the best value.
         clear: On how many of those it is measurably above every other.
@@ -238,15 +204,7 @@ class ModelStanding:
 
 @dataclass(frozen=True, slots=True)
 class KindMean:
-    """Plain means over the tasks of one kind, where all have one measure.
-
-    Attributes:
-        kind: What is asked.
-        measure: That of all its tasks.
-        tasks: How many.
-        lower_is_better: Of the measure.
-        values: Model to its mean; None for a model that did not do all of them.
-    """
+    """Plain means over the tasks of one kind, where all have one measure."""
 
     kind: Kind
     measure: str
@@ -269,8 +227,6 @@ class SuiteResult(Record):
     """The whole of the ``result.json`` of a suite.
 
     Attributes:
-        tasks: In the order of the suite.
-        models: In the order given.
         scores: All measures of all models on all tasks, the main one of each first; a model that cannot do a task, as BM25 cannot judge
             pairs of sentences, has none of it.
         pairings: Every model with `baseline`, or with the best of each task, on its main measure.

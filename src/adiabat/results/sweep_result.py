@@ -21,11 +21,8 @@ class TaskOutcome:
 
     Attributes:
         task: Name, unique in the sweep.
-        kind: What is asked.
         unit: What the units are, in the singular, such as ``query``.
-        units: How many.
         changes: One for each measure and similarity; the first carries the verdict.
-        languages: Of a grid.
         grids: Tables of a grid, with counts of language pairs improved and worsened.
         notes: What was left out, or needs saying.
     """
@@ -53,27 +50,16 @@ class SweepRun:
         name: Unique in the sweep; also that of its folder.
         variant: Name of the overlay that it has; "" where there is none.
         varied: Dotted setting to its value, of those that the grid varies.
-        seed: Of the run.
         learning_rate: As taken, after any scaling with the batch size.
-        batch_size: Queries per step.
         status: ``done``, or ``failed`` where it ended without a model.
-        reason: Why it stopped, or failed.
-        seconds: Of training and validation.
-        steps: Taken.
-        epochs: Finished.
         best_epoch: Whose weights were kept; 0 is the start.
         validation_loss: (epoch, loss) points, epoch 0 first.
         validation_errors: (epoch, errors) points, epoch 0 first.
         validation_pairs: That the errors are counted over.
         parameters: Of both towers, each once.
-        trainable: Parameters that were updated.
-        pairs: Trained on.
         passes: How often the run went over its pairs; 0 where that is not known.
         step_seconds: Median time of an optimiser step; None where the run was too short to tell.
-        tasks: In the order of the sweep.
-        layers: How much each tensor moved.
         drift: From the untuned tower on the probes; None where there are none.
-        device: That it ran on.
     """
 
     name: str
@@ -156,7 +142,6 @@ class CaseChange:
     Attributes:
         percent: Whether values are improvements in percent; otherwise differences, since a baseline of 0 has no percent.
         values: One of each run that has a comparison.
-        mean: Of the values.
         interval: Paired 95 % interval of a single run; the lowest and the highest value of several.
         difference: Mean over runs.
         verdicts: Verdict to its number of runs.
@@ -212,7 +197,6 @@ class Case:
         values: In the order of `SweepAnalysis.settings`.
         runs: Positions in `SweepResult.runs`.
         failed: Number of runs that left no model.
-        changes: By task and measure.
         pairs: By task and comparison of language grids.
         drift: Measure to its mean over runs.
         layers: Measure of change to the names and values of the most changed tensors, the largest first.
@@ -257,7 +241,6 @@ class Cost:
     """Losses of one method at a gain that others reach too.
 
     Attributes:
-        method: The label.
         changes: Task beside the targets to its improvement in percent; None where it has none.
         drift: Of the probes; None without a measurement.
         interpolated: Whether the gain lies between two cases.
@@ -292,8 +275,6 @@ class DriftLimit:
 
     Attributes:
         series: Values of the other settings; "" where there is one series.
-        measure: Of drift.
-        limit: Of the drift.
         safe: The largest rate up to which every drift is within the limit; None where the lowest is beyond it.
         harmless: The largest rate up to which no task is measurably worse; None where one is at the lowest.
         harmed: Tasks that are worse at the next rate; none where damage does not begin in the series.
@@ -367,9 +348,7 @@ class SweepResult(Record):
     Attributes:
         model: Where training starts; several are listed.
         targets: Names of the tasks that tuning is for; the others must not get worse.
-        tasks: Names of all tasks, in order.
         varied: Dotted settings that the grid varies, in order.
-        runs: In order of the grid.
         noise: Measure of drift to how far the untuned tower drifts when only the writing of the probes changes (`adiabat.adiabatic.drift`);
             empty where drift was not measured.
         analysis: What the runs say together: means over seeds, harm, costs of gains, limits on drift.
