@@ -42,12 +42,7 @@ class Start:
     """A model that runs start from.
 
     Attributes:
-        name: Of its scores.
-        model: For people.
         parameters: Of both towers, each once.
-        scores: By task.
-        similarity: That it compares by.
-        document: Fingerprint of its document tower.
         state: Digest of the model, as its files of scores state it.
     """
 
@@ -65,11 +60,6 @@ class Evaluator:
     """Measures models on the tasks of a sweep.
 
     Attributes:
-        folder: Of the sweep.
-        measure: Of the sweep.
-        seed: Of the statistics.
-        scoring: Scores a model on every task.
-        watch: Takes notes and progress.
         unread: Notes about files of scores that are missing or damaged.
     """
 
@@ -136,16 +126,7 @@ def _subject(model: DualEncoder, name: str, trained: TrainedTexts | None = None)
 
 @dataclass(frozen=True)
 class DriftEvaluator:
-    """Measures how far the answers of tuned models drift from those of the untuned one.
-
-    Attributes:
-        folder: Of the sweep.
-        depth: Documents whose order is compared.
-        load: Gives the model that every run starts from.
-        probes: Texts that are asked.
-        store: Of the documents.
-        watch: Takes notes and progress.
-    """
+    """Measures how far the answers of tuned models drift from those of the untuned one."""
 
     folder: Path
     depth: int

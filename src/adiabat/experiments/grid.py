@@ -35,8 +35,6 @@ class SweepTrial:
         name: Of its folder and row; says what is varied.
         variant: Name of its overlay; "" where there is none.
         varied: Dotted setting to value, of those that any grid varies.
-        settings: Of `adiabat tune` or `adiabat train`.
-        both: Whether a tuning run tunes both towers.
     """
 
     name: str

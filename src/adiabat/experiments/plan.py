@@ -1,7 +1,7 @@
 """What to train for a budget, by the runs of a scaling experiment (Ziarko et al. 2024)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,16 +52,16 @@ def plan(load: "Loader", settings: PlanSettings, *, command: str = "", watch: Wa
     rows = rows_in(Path(section.runs))
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
     _require_comparable(evidence, len(rows))
-    asked = _asked(settings, evidence.rows)
+    budgets, gone = _affordable(section, evidence.rows)
     fits = fitted(
         evidence,
-        asked=asked.budgets,
+        asked=budgets,
         data_tokens=section.data_tokens,
         resamples=section.resamples,
         seed=settings.run.seed,
         watch=watch,
     )
-    advice = _advice(asked, evidence.rows, fits)
+    advice = replace(_advice(settings, budgets, evidence.rows, fits), excluded=gone)
     if section.measure and advice.settings:
         advice = _measured(load, advice, settings.run.device, watch)
     device = PROCESSOR if advice.seconds is None else _device(settings.run.device)
@@ -93,37 +93,21 @@ def _require_comparable(evidence: Evidence, count: int) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a plan chooses from.
-
-    Attributes:
-        settings: As they were given.
-        memory: Of each option, what its runs held, in bytes; None where that was not measured.
-        budgets: Those that memory allows and whose tokens make enough steps, with what each may spend.
-        excluded: As in `Advice`.
-    """
-
-    settings: PlanSettings
-    memory: Mapping[Option, int | None]
-    budgets: Mapping[Option, float]
-    excluded: dict[str, list[str]]
-
-
-def _asked(settings: PlanSettings, rows: Sequence[ScalingRun]) -> _Asked:
-    section, memory = settings.plan, _held(rows)
+def _affordable(section: PlanSection, rows: Sequence[ScalingRun]) -> tuple[dict[Option, float], dict[str, list[str]]]:
+    """What each option may spend, of those that memory allows and whose tokens make enough steps, and the others as in `Advice`."""
+    memory = _held(rows)
     instead = "sweep with a smaller train.batch_size, or with memory.cached = true"
     small = within(memory, section.memory, takes="held {}", instead=instead)
     timed = budgets_of(small, rows, section)
     long_enough = enough(timed, rows, section)
     left = with_steps(timed, long_enough, rows, section)
     gone = excluded(TOO_LARGE, memory, small) | excluded(UNTIMED, small, timed) | excluded(TOO_SHORT, timed, long_enough)
-    return _Asked(settings, memory, left, gone | excluded(TOO_LONG, long_enough, left))
+    return left, gone | excluded(TOO_LONG, long_enough, left)
 
 
-def _advice(asked: _Asked, rows: Sequence[ScalingRun], fits: Sequence[KindFit]) -> Advice:
-    section, memory = asked.settings.plan, asked.memory
-    found = recommend(fits, asked.budgets, data_tokens=section.data_tokens, seed=asked.settings.run.seed)
+def _advice(settings: PlanSettings, budgets: Mapping[Option, float], rows: Sequence[ScalingRun], fits: Sequence[KindFit]) -> Advice:
+    section, memory = settings.plan, _held(rows)
+    found = recommend(fits, budgets, data_tokens=section.data_tokens, seed=settings.run.seed)
     own = max((row for row in rows if row.way == found.best.option.way), key=lambda row: row.budget)
     largest, told = max(row.budget for row in rows), _run_settings(found.best, own, Path(str(section.runs)))
     return Advice(
@@ -135,7 +119,7 @@ def _advice(asked: _Asked, rows: Sequence[ScalingRun], fits: Sequence[KindFit]) 
         runner_up=None if found.runner_up is None else _choice(found.runner_up, memory),
         sure=None if found.runner_up is None else found.sure,
         candidates=[_choice(one, memory) for one in found.candidates],
-        excluded=asked.excluded,
+        excluded={},
         reasons=reasons_of(found, own, section, largest=largest, missed=_missed(fits, own), temperature=_temperature(told)),
         additions=_additions(rows, fits, found, section),
         beyond=found.best.flops / largest,

@@ -30,14 +30,7 @@ PAPER = "Ziarko et al. 2024"
 
 @dataclass(frozen=True, slots=True)
 class PublishedModel:
-    """A model of the Pythia suite.
-
-    Attributes:
-        name: On the hub.
-        layers: Blocks.
-        hidden: Width of a hidden state.
-        pretraining_rate: Highest learning rate of its pre-training.
-    """
+    """A model of the Pythia suite."""
 
     name: str
     layers: int

@@ -38,12 +38,7 @@ from adiabat.training.passes import side_passes
 
 @dataclass(frozen=True, slots=True)
 class PlannedTrial:
-    """A run that is to be made.
-
-    Attributes:
-        rate: Its learning rate.
-        seed: Of the run.
-    """
+    """A run that is to be made."""
 
     rate: float
     seed: int

@@ -47,11 +47,7 @@ from adiabat.training.run_record import finished
 
 @dataclass(frozen=True)
 class ScalingRunner(Runner[Planned, ScalingRun]):
-    """Makes the runs of a scaling experiment.
-
-    Attributes:
-        settings: Of the experiment.
-    """
+    """Makes the runs of a scaling experiment."""
 
     settings: ScalingSettings
 

@@ -20,12 +20,7 @@ BlockCount = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A way to train a model, and the rate that it is tried with.
-
-    Attributes:
-        way: Model and method.
-        learning_rate: By the rule of the method.
-    """
+    """A way to train a model, and the rate that it is tried with."""
 
     way: Way
     learning_rate: float
@@ -47,10 +42,6 @@ class Planned:
     """One run to be made.
 
     Attributes:
-        name: Of its row and folder.
-        tried: Model, method and rate.
-        budget: In FLOP.
-        seed: Of the run.
         settings: Everything that `adiabat train` would be told, but for the directory.
     """
 

@@ -38,15 +38,7 @@ class _Evidence:
     """Scores of all models, cases before starts.
 
     Attributes:
-        cases: Name of each case to its runs, one for each seed.
-        starts: Names of the starts.
         own_start: For each case, the position of its start among all models.
-        stored: Name of a run or start to its scores by task.
-        tasks: Names of the tasks that have the measure.
-        measure: That ranks.
-        scores: Of every model, run and query.
-        draws: Of them.
-        levels: Of every model, over all tasks, and on each.
     """
 
     cases: Mapping[str, list[SweepRun]]

@@ -44,7 +44,6 @@ class StartRecord:
     """A model that runs start from.
 
     Attributes:
-        model: Its name.
         parameters: Of both towers, each once.
         speed: Of encoding documents; None where it was not measured.
         key: Digest of the settings that decide the model.
@@ -73,11 +72,7 @@ def write_starts(records: Mapping[str, StartRecord], folder: Path) -> None:
 
 @dataclass(frozen=True)
 class SweepRunner(Runner[SweepTrial, SweepRun]):
-    """Makes the runs of a sweep; tasks and starts are read and measured once.
-
-    Attributes:
-        settings: Of the sweep.
-    """
+    """Makes the runs of a sweep; tasks and starts are read and measured once."""
 
     settings: SweepSettings
 

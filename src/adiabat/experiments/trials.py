@@ -116,14 +116,7 @@ def _come_or_gone(name: str, before: Mapping[str, Any], wanted: Mapping[str, Any
 
 @dataclass(frozen=True)
 class Runner(ABC, Generic[TrialT, RowT]):
-    """Makes the runs of an experiment; a process of a cluster has one of its own.
-
-    Attributes:
-        folder: Of the experiment.
-        load: Gives a model by its name.
-        command: For the reports of the jobs.
-        watch: Takes notes and progress.
-    """
+    """Makes the runs of an experiment; a process of a cluster has one of its own."""
 
     folder: Path
     load: Loader

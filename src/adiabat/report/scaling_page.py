@@ -1,7 +1,8 @@
 """The page of a scaling experiment or a plan, with its figures, ``train.toml`` and terminal tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
+from typing import Any
 
 import tomli_w
 
@@ -11,7 +12,7 @@ from adiabat.report.format import number, setting, signed
 from adiabat.report.page import Figure, Group, Page
 from adiabat.report.scaling_figures import figures
 from adiabat.report.tables import Cell, Column, Section, Table
-from adiabat.results.scaling_result import Advice, Correlation, KindRecord, LineRecord, ScalingResult, ScalingRun
+from adiabat.results.scaling_result import Advice, Choice, Correlation, KindRecord, LineRecord, ScalingResult, ScalingRun
 from adiabat.scaling_laws.frontier import NEAR
 
 MOST_CANDIDATES = 15
@@ -86,9 +87,8 @@ def terminal(result: ScalingResult) -> list[Table]:
         runs = "; ".join(f"{run.run} at {flop(run.budget)}, seed {run.seed} ({share(run.gain)})" for run in advice.additions)
         caption.insert(0, f"runs that would narrow the answer most: {runs}")
     columns = [column for column in _choice_columns() if column.head not in NOT_SHOWN]
-    best = id(advice.candidates[0]) if advice.best is not None and advice.candidates else 0
     rows = advice.candidates[:MOST_ROWS]
-    return [Table(title=result.title, columns=columns, rows=rows, caption=caption, row_class=lambda row: "safe" if id(row) == best else "")]
+    return [Table(title=result.title, columns=columns, rows=rows, caption=caption, row_class=_shaded(advice))]
 
 
 def _kind_columns() -> list[Column]:
@@ -113,6 +113,12 @@ def _choice_columns() -> list[Column]:
     return [column(position, head) for position, head in enumerate(words.CHOICE_HEAD)]
 
 
+def _group(name: str, title: str, columns: Sequence[Column], rows: Sequence[Any], lead: str = "", **options: Any) -> Group | None:
+    """A table under a title; None without rows."""
+    table = Table(columns=columns, rows=rows, **options)
+    return Group(id=name, title=title, lead=lead, sections=[table]) if rows else None
+
+
 def _advised(result: ScalingResult, advice: Advice) -> list[Group | None]:
     """Reasons, options, and runs that would narrow the answer."""
     reasons = [
@@ -127,62 +133,45 @@ def _advised(result: ScalingResult, advice: Advice) -> list[Group | None]:
         Column("seed", lambda run: run.seed, "number"),
         Column("variance that goes", lambda run: share(run.gain), "number"),
     ]
-    first = id(advice.candidates[0]) if advice.best is not None and advice.candidates else 0
     hidden = max(0, len(advice.candidates) - MOST_CANDIDATES)
-    options = Table(
-        columns=_choice_columns(), rows=advice.candidates[:MOST_CANDIDATES], row_class=lambda choice: "safe" if id(choice) == first else ""
-    )
     ordered = ", the least predicted loss first" if result.runs else ""
+    options = f"Each at the tokens that the budget pays for{ordered}.{f' {hidden} more are in result.json.' if hidden else ''}"
+    narrowing = (
+        "Those that take most off the variance of the difference between the first and the runner-up, for what they cost; add them to the "
+        "scaling experiment and resume it."
+    )
+    rows = advice.candidates[:MOST_CANDIDATES]
     return [
-        Group(id="reasons", title="Why", sections=[Table(columns=reasons, rows=advice.reasons)]) if advice.reasons else None,
-        Group(
-            id="candidates",
-            title="Options",
-            lead=f"Each at the tokens that the budget pays for{ordered}.{f' {hidden} more are in result.json.' if hidden else ''}",
-            sections=[options],
-        )
-        if advice.candidates
-        else None,
-        Group(
-            id="additions",
-            title="Runs that would narrow the answer",
-            lead="Those that take most off the variance of the difference between the first and the runner-up, for what they cost; add "
-            "them to the scaling experiment and resume it.",
-            sections=[Table(columns=additions, rows=advice.additions)],
-        )
-        if advice.additions
-        else None,
+        _group("reasons", "Why", reasons, advice.reasons),
+        _group("candidates", "Options", _choice_columns(), rows, options, row_class=_shaded(advice)),
+        _group("additions", "Runs that would narrow the answer", additions, advice.additions, narrowing),
     ]
+
+
+def _shaded(advice: Advice) -> Callable[[Choice], str]:
+    """CSS class of the row of the best option."""
+    best = advice.candidates[0] if advice.best is not None and advice.candidates else None
+    return lambda choice: "safe" if choice is best else ""
 
 
 def _crossings(result: ScalingResult) -> Group | None:
     heads = ("models", "ahead before", "ahead after", "budget, FLOP", "interval", "draws that agree")
     columns = [Column(head, itemgetter(at), "number" if at > 2 else "text") for at, head in enumerate(heads)]
-    return (
-        Group(
-            id="crossings",
-            title="Where one method overtakes another",
-            lead=f"Budgets at which the lines of the least loss cross, of those within a factor of {NEAR:g} of the budgets of the runs; "
-            "with the 95 % interval of noise drawn again, and the share of these draws in which the same method is ahead before.",
-            sections=[Table(columns=columns, rows=[words.crossing_cells(crossing) for crossing in result.crossings])],
-        )
-        if result.crossings
-        else None
+    lead = (
+        f"Budgets at which the lines of the least loss cross, of those within a factor of {NEAR:g} of the budgets of the runs; with the "
+        "95 % interval of noise drawn again, and the share of these draws in which the same method is ahead before."
     )
+    rows = [words.crossing_cells(crossing) for crossing in result.crossings]
+    return _group("crossings", "Where one method overtakes another", columns, rows, lead)
 
 
 def _laws(result: ScalingResult) -> Group | None:
-    return (
-        Group(
-            id="laws",
-            title="Laws",
-            lead="Coefficients with 95 % intervals of runs drawn again. Noise is the spread of single runs about the law; the errors are "
-            "those on the largest model and on the largest budget, of the law fitted without them (means of logarithms).",
-            sections=[section for kind in result.kinds for section in _law(kind)],
-        )
-        if result.kinds
-        else None
+    lead = (
+        "Coefficients with 95 % intervals of runs drawn again. Noise is the spread of single runs about the law; the errors are those on "
+        "the largest model and on the largest budget, of the law fitted without them (means of logarithms)."
     )
+    sections = [section for kind in result.kinds for section in _law(kind)]
+    return Group(id="laws", title="Laws", lead=lead, sections=sections) if sections else None
 
 
 def _law(kind: KindRecord) -> list[Table | None]:
@@ -226,17 +215,11 @@ def _downstream(result: ScalingResult) -> Group | None:
         Column("correlation", value, "number"),
         Column("interval", lambda correlation: Cell(words.bounds(correlation.interval, digits=3)), "number"),
     ]
-    return (
-        Group(
-            id="downstream",
-            title="Loss and scores of tasks",
-            lead="Spearman's correlation over the runs that have the score, with the 95 % interval of runs drawn again; below 0 where a "
-            "lower loss goes with a better score.",
-            sections=[Table(columns=columns, rows=result.downstream)],
-        )
-        if result.downstream
-        else None
+    lead = (
+        "Spearman's correlation over the runs that have the score, with the 95 % interval of runs drawn again; below 0 where a lower loss "
+        "goes with a better score."
     )
+    return _group("downstream", "Loss and scores of tasks", columns, result.downstream, lead)
 
 
 def _runs(result: ScalingResult) -> Group | None:
@@ -261,4 +244,4 @@ def _runs(result: ScalingResult) -> Group | None:
         Column("time", lambda run: duration(run.seconds), "number"),
         Column("memory", lambda run: amount(run.memory) or DASH, "number"),
     ]
-    return Group(id="runs", title="Runs", sections=[Table(columns=columns, rows=result.runs)]) if result.runs else None
+    return _group("runs", "Runs", columns, result.runs)
