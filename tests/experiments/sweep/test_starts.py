@@ -1,13 +1,26 @@
-"""The starts of a sweep over training runs: their records and scores, and what becomes of those that are lost or of another start."""
+"""The starts of a sweep over training runs and the inputs of its runs: what becomes of those that are lost, or change on the disk."""
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from adiabat.config.shared import EncoderSection
+from adiabat.config.sweeps import TrainSweepSettings
+from adiabat.core.errors import ConfigError, JobError
+from adiabat.dual_encoder import train as training
 from adiabat.evaluation.score_files import run_folder_name
-from adiabat.experiments.sweep_trials import read_starts, write_starts
-from tests.experiments.sweep.training_world import brief, ranking_of, run, write_world
+from adiabat.experiments import train_sweep
+from adiabat.experiments.sweep import sweep
+from adiabat.experiments.sweep_trials import read_starts, rows_at, write_starts
+from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.towers import DualEncoder
+from adiabat.results.sweep_result import SweepResult
+from tests.experiments.sweep.training_world import brief, ranking_of, run, tiny, write_world
+from tests.tiny import tiny_dual
 
 
 @pytest.fixture
@@ -46,3 +59,80 @@ def test_a_lost_file_of_scores_is_named_where_it_prevents_the_ranking(here: Path
     result = run(brief(here), resume=True)
     assert result.ranking is None
     assert any(str(start_file(here, "near, seed=0")) in note for note in result.notes)
+
+
+# --- Inputs that change on the disk ---
+
+
+def change_rows(folder: Path) -> None:
+    rows = (folder / "near.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "near.jsonl").write_text("".join(rows[:-1]), encoding="utf-8")
+
+
+def test_data_that_changed_under_its_name_is_refused(here: Path) -> None:
+    run(brief(here))
+    change_rows(here)
+    with pytest.raises(JobError, match=r"start.examples.\w+ was"):
+        run(brief(here, sweep={"seeds": [0, 1]}), resume=True)
+    assert {row.seed for row in rows_at(here / "out" / "runs.parquet").every} == {0}
+
+
+def test_inputs_that_change_between_two_runs_of_a_case_are_noticed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed_after(load: Any, own: Any, **more: Any) -> Any:
+        result = training.train(load, own, **more)
+        change_rows(here)
+        return result
+
+    monkeypatch.setattr(train_sweep, "train", changed_after)
+    with pytest.raises(ConfigError, match=r"digests.examples must be that of what is there, but the pairs differ"):
+        run(brief(here, variants=[brief(here).variants[0].model_dump()], sweep={"seeds": [0, 1]}))
+    assert [row.seed for row in rows_at(here / "out" / "runs.parquet").every] == [0]
+
+
+def test_every_model_that_runs_are_built_from_is_compared_when_a_sweep_is_resumed(here: Path) -> None:
+    """Two variants of one model with other encoders, one of them with a document tower and a projection of its own."""
+    seeds = {"tiny": 0, "other": 1}
+    start = here / "projection.npy"
+    np.save(start, np.eye(16, dtype=np.float32))
+    towers = {"kind": "shared_projection", "document_model": "other", "projection_start": str(start)}
+    near = {"job": {"data": str(here / "near.jsonl")}}
+    variants = [{"name": "short", "encoder": {"max_tokens": 20}, **near}, {"name": "long", "towers": towers, **near}]
+
+    def load(name: str, section: EncoderSection) -> DualEncoder:
+        if name not in seeds:
+            return tiny(name, section)
+        settings = EncoderSettings(max_tokens=section.max_tokens or 48)
+        return tiny_dual(width=16, layers=2, seed=seeds[name], settings=settings)
+
+    def resumed() -> SweepResult:
+        return sweep(load, brief(here, variants=variants, sweep={"seeds": [0]}), resume=True)
+
+    resumed()
+    models = tomllib.loads((here / "out" / "config.toml").read_text(encoding="utf-8"))["start"]["models"]
+    assert len(set(models.values())) == 2
+    for name in seeds:
+        seeds[name] += 5
+        with pytest.raises(JobError, match=r"start.models.\w+ was"):
+            resumed()
+        seeds[name] -= 5
+    np.save(start, 2 * np.eye(16, dtype=np.float32))
+    with pytest.raises(JobError, match=r"start.models.\w+ was"):
+        resumed()
+
+
+def test_files_may_lie_elsewhere_and_others_are_refused_by_their_content(here: Path) -> None:
+    def mixed(folder: Path) -> TrainSweepSettings:
+        far = {"path": str(folder / "far.jsonl"), "columns": {"query": "question", "positive": "answer"}}
+        variant = {"name": "both", "data": {"sources": [{"path": str(folder / "near.jsonl")}, far]}, "mixture": {"rule": "equal"}}
+        return brief(here, variants=[variant])
+
+    first = run(mixed(here))
+    moved = here / "moved"
+    moved.mkdir()
+    for name in ("near.jsonl", "far.jsonl"):
+        (moved / name).write_bytes((here / name).read_bytes())
+        (here / name).unlink()
+    assert run(mixed(moved), resume=True).runs == first.runs
+    change_rows(moved)
+    with pytest.raises(JobError, match=r"start.examples.\w+ was"):
+        run(mixed(moved), resume=True)

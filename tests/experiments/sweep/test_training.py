@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adiabat.config.shared import EncoderSection
 from adiabat.config.sweeps import TrainSweepSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, ModelError
 from adiabat.core.files import read_json
@@ -21,8 +20,6 @@ from adiabat.experiments.grid import plan_runs
 from adiabat.experiments.sweep import sweep
 from adiabat.experiments.sweep_trials import rows_at
 from adiabat.experiments.train_sweep import encoding_speeds
-from adiabat.models.embedding_head import EncoderSettings
-from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.run_config import is_described, is_job
@@ -30,7 +27,6 @@ from adiabat.runs.run_dir import Job
 from tests.commands import one_thread
 from tests.experiments.sweep.training_world import brief, lines, ranking_of, run, settings_of, tiny, write_world
 from tests.pages import EVERY, without_pages
-from tests.tiny import tiny_dual
 
 
 class Killed(BaseException):
@@ -376,84 +372,7 @@ def test_another_sweep_is_refused_with_what_differs(here: Path) -> None:
         run(settings, resume=True)
 
 
-def change_rows(folder: Path) -> None:
-    rows = (folder / "near.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (folder / "near.jsonl").write_text("".join(rows[:-1]), encoding="utf-8")
-
-
-def test_data_that_changed_under_its_name_is_refused(here: Path) -> None:
-    run(brief(here))
-    change_rows(here)
-    with pytest.raises(JobError, match=r"start.examples.\w+ was"):
-        run(brief(here, sweep={"seeds": [0, 1]}), resume=True)
-    assert {row.seed for row in rows_at(here / "out" / "runs.parquet").every} == {0}
-
-
 def test_settings_that_change_no_number_may_change(here: Path) -> None:
     first = ranking_of(run(brief(here)))
     again = ranking_of(run(brief(here, memory={"chunk_tokens": 999}, sweep={"seeds": [0], "name": "other"}), resume=True))
     assert [one.runs for one in again.standings] == [one.runs for one in first.standings]
-
-
-# --- Inputs that change on the disk ---
-
-
-def test_inputs_that_change_between_two_runs_of_a_case_are_noticed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def changed_after(load: Any, own: Any, **more: Any) -> Any:
-        result = training.train(load, own, **more)
-        change_rows(here)
-        return result
-
-    monkeypatch.setattr(train_sweep, "train", changed_after)
-    with pytest.raises(ConfigError, match=r"digests.examples must be that of what is there, but the pairs differ"):
-        run(brief(here, variants=[brief(here).variants[0].model_dump()], sweep={"seeds": [0, 1]}))
-    assert [row.seed for row in rows_at(here / "out" / "runs.parquet").every] == [0]
-
-
-def test_every_model_that_runs_are_built_from_is_compared_when_a_sweep_is_resumed(here: Path) -> None:
-    """Two variants of one model with other encoders, one of them with a document tower and a projection of its own."""
-    seeds = {"tiny": 0, "other": 1}
-    start = here / "projection.npy"
-    np.save(start, np.eye(16, dtype=np.float32))
-    towers = {"kind": "shared_projection", "document_model": "other", "projection_start": str(start)}
-    near = {"job": {"data": str(here / "near.jsonl")}}
-    variants = [{"name": "short", "encoder": {"max_tokens": 20}, **near}, {"name": "long", "towers": towers, **near}]
-
-    def load(name: str, section: EncoderSection) -> DualEncoder:
-        if name not in seeds:
-            return tiny(name, section)
-        settings = EncoderSettings(max_tokens=section.max_tokens or 48)
-        return tiny_dual(width=16, layers=2, seed=seeds[name], settings=settings)
-
-    def resumed() -> SweepResult:
-        return sweep(load, brief(here, variants=variants, sweep={"seeds": [0]}), resume=True)
-
-    resumed()
-    models = tomllib.loads((here / "out" / "config.toml").read_text(encoding="utf-8"))["start"]["models"]
-    assert len(set(models.values())) == 2
-    for name in seeds:
-        seeds[name] += 5
-        with pytest.raises(JobError, match=r"start.models.\w+ was"):
-            resumed()
-        seeds[name] -= 5
-    np.save(start, 2 * np.eye(16, dtype=np.float32))
-    with pytest.raises(JobError, match=r"start.models.\w+ was"):
-        resumed()
-
-
-def test_files_may_lie_elsewhere_and_others_are_refused_by_their_content(here: Path) -> None:
-    def mixed(folder: Path) -> TrainSweepSettings:
-        far = {"path": str(folder / "far.jsonl"), "columns": {"query": "question", "positive": "answer"}}
-        variant = {"name": "both", "data": {"sources": [{"path": str(folder / "near.jsonl")}, far]}, "mixture": {"rule": "equal"}}
-        return brief(here, variants=[variant])
-
-    first = run(mixed(here))
-    moved = here / "moved"
-    moved.mkdir()
-    for name in ("near.jsonl", "far.jsonl"):
-        (moved / name).write_bytes((here / name).read_bytes())
-        (here / name).unlink()
-    assert run(mixed(moved), resume=True).runs == first.runs
-    change_rows(moved)
-    with pytest.raises(JobError, match=r"start.examples.\w+ was"):
-        run(mixed(moved), resume=True)
