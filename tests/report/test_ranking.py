@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from adiabat.report import pages
-from adiabat.report import ranking_headline as words
+from adiabat.report import ranking_section as words
 from adiabat.report.ranking_section import ranking_groups, ranking_tables
 from adiabat.results.ranking_result import Level, Ranking, Speed
 from tests.report.html_page import NASTY, Page, plain, texts

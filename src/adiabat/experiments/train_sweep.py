@@ -23,7 +23,7 @@ from adiabat.dual_encoder.dataset_cache import cache_folder
 from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.dual_encoder.tower_setup import build, merged
 from adiabat.dual_encoder.train import check, check_pairs, train
-from adiabat.dual_encoder.train_checks import FREE_MEMORY, FREE_SOURCES
+from adiabat.dual_encoder.train_checks import FREE_MEMORY, FREE_PATHS, FREE_SOURCES
 from adiabat.evaluation.measured_models import Corpus, without_skip_warnings
 from adiabat.experiments.grid import SweepTrial, short_digest
 from adiabat.experiments.sweep_trials import StartRecord, SweepRunner, write_starts
@@ -36,12 +36,6 @@ from adiabat.store.vector_store import Store
 UNTRAINED = "untrained"
 """Name of the scores of the models that runs start from."""
 
-MOVABLE = (
-    *("job.data", "data.cache", "data.corpus", "data.validation", "towers.store", "towers.targets"),
-    *("towers.projection_start", "towers.document_model", "train.loss.guide.model"),
-)
-"""Settings that say where inputs lie; digests of the pairs, vectors and models are compared."""
-
 
 @dataclass(frozen=True)
 class TrainSweepRunner(SweepRunner):
@@ -53,7 +47,7 @@ class TrainSweepRunner(SweepRunner):
     def rules(self) -> dict[str, Any]:
         """What may differ when the sweep is resumed."""
         tables = ["common", *(f"variants.{one.name}" for one in self.settings.variants)]
-        moved = {f"{table}.{key}" for table in tables for key in MOVABLE}
+        moved = {f"{table}.{key}" for table in tables for key in FREE_PATHS}
         return {
             "free": {"sweep.data", *moved, *(f"common.{key}" for key in FREE_MEMORY)},
             "free_in": {f"{table}.data.sources": FREE_SOURCES for table in tables},

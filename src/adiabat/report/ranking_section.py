@@ -1,16 +1,16 @@
-"""The ranking of a sweep's variants: sections of its page, and tables for the terminal."""
+"""The ranking of a sweep's variants: sentences that say no more than its intervals allow, sections of the page, tables for the terminal."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from adiabat.core.text import DASH, NO_BREAK, counted, cut, integer, share
+from adiabat.core.text import DASH, MINUS, NO_BREAK, counted, cut, integer, share
 from adiabat.report import format as texts
-from adiabat.report import ranking_headline as words
 from adiabat.report.charts import SERIES, ForestRow, Line, Panel, curves, forest, short
-from adiabat.report.page import Figure, Group, HeatMap, Notes, Terms
+from adiabat.report.format import bounds, decimals_for, joined, listed, marked, named, signed_pair
+from adiabat.report.page import Figure, Group, HeatMap, Notes, Terms, Tone
 from adiabat.report.tables import Cell, Column, Table
-from adiabat.results.ranking_result import Contrast, Level, RankedTask, Ranking, Standing, Start
+from adiabat.results.ranking_result import Contrast, Level, RankedTask, Ranking, Speed, Standing, Start
 
 _SIMULTANEOUS = [f"[simultaneous 95{NO_BREAK}%]"]
 
@@ -37,31 +37,27 @@ def ranking_groups(ranking: Ranking) -> list[Group]:
 
 def ranking_tables(ranking: Ranking, title: str) -> list[Table]:
     """The ranking, and what each variant took, for the terminal."""
-
-    def level(row: Standing | Start) -> Cell:
-        return Cell(words.level(row.overall))
-
     columns = [
         Column("variant", _name, "name"),
-        Column(f"{ranking.measure} [95 %]", level, "number"),
-        Column("to the first [95 %]", lambda row: Cell(words.contrast(row.to_best)) if isinstance(row, Standing) else Cell(""), "number"),
+        Column(f"{ranking.measure} [95 %]", lambda row: level(row.overall), "number"),
+        Column("to the first [95 %]", lambda row: Cell(contrast(row.to_best)) if isinstance(row, Standing) else Cell(""), "number"),
         Column("verdict", lambda row: _verdict(row, ranking)),
     ]
     rows = [*ranking.standings, *ranking.starts]
-    ranked = Table(title=title, columns=columns, rows=rows, caption=[words.headline(ranking)], row_class=_muted)
+    ranked = Table(title=title, columns=columns, rows=rows, caption=[headline(ranking)], row_class=_muted)
     taken = [
         Column("variant", _name, "name"),
         Column("P(best)", lambda row: share(row.best_share), "number"),
-        Column("gain on untrained [95 %]", lambda row: words.contrast(row.gain), "number"),
+        Column("gain on untrained [95 %]", lambda row: contrast(row.gain), "number"),
     ]
     if ranking.compares_models:
         taken += [
             Column("parameters", lambda row: texts.millions(row.parameters), "number"),
-            Column("texts/s", lambda row: words.rate(row.speed), "number"),
+            Column("texts/s", lambda row: rate(row.speed), "number"),
         ]
     else:
         taken += [Column("pairs", lambda row: integer(row.pairs), "number"), Column("passes", lambda row: f"{row.passes:.2g}", "number")]
-    taken.append(Column("step", lambda row: words.step_time(row.step_seconds), "number"))
+    taken.append(Column("step", lambda row: step_time(row.step_seconds), "number"))
     return [ranked, Table(columns=taken, rows=ranking.standings)]
 
 
@@ -70,29 +66,29 @@ def _muted(row: Standing | Start) -> str:
 
 
 def _name(row: Standing | Start) -> str:
-    return row.name if isinstance(row, Standing) else words.start_name(row)
+    return row.name if isinstance(row, Standing) else start_name(row)
 
 
 def _verdict(row: Standing | Start, ranking: Ranking) -> Cell:
     if isinstance(row, Start):
         return Cell("")
     tone = "better" if row.to_best is None else row.to_best.verdict.replace(" ", "-")
-    return Cell(words.verdict(row, ranking), tone=tone, badge=True)
+    return Cell(verdict(row, ranking), tone=tone, badge=True)
 
 
-def _level(level: Level) -> Cell:
-    return Cell(texts.score(level.score), [words.level_interval(level, decimals=4)])
+def _level(score: Level) -> Cell:
+    return Cell(texts.score(score.score), [level_interval(score, decimals=4)])
 
 
-def _contrast(contrast: Contrast | None) -> Cell:
-    value, _, interval = words.contrast(contrast, decimals=4).partition(" ")
+def _contrast(difference: Contrast | None) -> Cell:
+    value, _, interval = contrast(difference, decimals=4).partition(" ")
     return Cell(value, [interval])
 
 
 def _ranking(ranking: Ranking) -> Group:
     def name(row: Standing | Start) -> Cell:
         if isinstance(row, Start):
-            return Cell(words.start_name(row), [cut(row.model, limit=200)], tone="muted")
+            return Cell(start_name(row), [cut(row.model, limit=200)], tone="muted")
         runs = [f"runs {', '.join(f'{value:.4f}' for value in row.runs)}"] if len(row.runs) > 1 else []
         about = row.model if ranking.compares_models else row.trained_on
         position = ranking.standings.index(row) + 1
@@ -117,7 +113,7 @@ def _ranking(ranking: Ranking) -> Group:
 def _figure(ranking: Ranking) -> Figure:
     """Scores on the left, differences to the first on the right."""
     levels = [ForestRow(short(row.name), row.overall.score, row.overall.interval, "better", runs=row.runs) for row in ranking.standings]
-    levels += [ForestRow(words.start_name(row), row.overall.score, row.overall.interval, None) for row in ranking.starts]
+    levels += [ForestRow(start_name(row), row.overall.score, row.overall.interval, None) for row in ranking.starts]
     differences = [
         ForestRow(short(row.name), 0.0, (0.0, 0.0), "better", main=True)
         if row.to_best is None
@@ -183,13 +179,13 @@ def _costs(ranking: Ranking) -> Group:
         columns += [
             Column("parameters", lambda row: texts.millions(row.parameters), "number"),
             Column("of them trained", _trained, "number"),
-            Column("documents per second", lambda row: Cell(words.rate(row.speed), [words.rate_range(row.speed)]), "number"),
+            Column("documents per second", lambda row: Cell(rate(row.speed), [rate_range(row.speed)]), "number"),
         ]
     columns += [
         Column("pairs", lambda row: integer(row.pairs), "number"),
         Column("steps", lambda row: integer(row.steps), "number"),
         Column("passes", lambda row: f"{row.passes:.2g}", "number"),
-        Column("time of a step", lambda row: words.step_time(row.step_seconds), "number"),
+        Column("time of a step", lambda row: step_time(row.step_seconds), "number"),
     ]
     measures = [Column("variant", lambda row: cut(_name(row), limit=80), "name")]
     measures += [_measure(name) for name in ranking.standings[0].measures]
@@ -242,3 +238,112 @@ def _speed(standings: Sequence[Standing], measure: str) -> Figure | None:
         caption=f"Across: median, slowest and fastest round; the models took turns. {rounds} Filled: no other model is both faster and "
         f"higher by its mean.",
     )
+
+
+def headline(ranking: Ranking) -> str:
+    """Who is ahead, and of whom that is known."""
+    first, *others = ranking.standings
+    worse = [standing.name for standing in others if standing.to_best is not None and standing.to_best.verdict == "worse"]
+    even = [standing.name for standing in others if standing.name not in worse]
+    seeds = f"mean of {counted(len(ranking.seeds), 'seed')}" if len(ranking.seeds) > 1 else "one seed"
+    on = f"on {counted(len(ranking.tasks), 'task')}"
+    head = f"{named(first.name)} is {'best' if not even else 'ahead'}: {ranking.measure} {level(first.overall)}, {seeds} {on}"
+    clauses = [head]
+    if worse:
+        clauses.append(f"measurably above {'all others' if not even and worse[1:] else listed([*map(named, worse)])}")
+    if even:
+        clauses.append(f"no evidence of a difference to {listed([*map(named, even)])}")
+    return "; ".join(clauses) + "."
+
+
+def tone(ranking: Ranking) -> Tone:
+    """Whether one variant is above all others."""
+    alone = all(standing.to_best is None or standing.to_best.verdict == "worse" for standing in ranking.standings)
+    return "good" if alone and len(ranking.seeds) > 1 and ranking.standings[0].gain.verdict == "better" else "plain"
+
+
+def reservations(ranking: Ranking) -> list[str]:
+    """What the head line leaves out and an honest reader should know."""
+    return [sentence for sentence in (_about_starts(ranking), _about_runs(ranking), _about_tasks(ranking), *ranking.notes) if sentence]
+
+
+def _about_starts(ranking: Ranking) -> str:
+    """Variants that training made worse are no good choice, however they rank."""
+    below = [standing.name for standing in ranking.standings if standing.gain.verdict == "worse"]
+    above = [standing.name for standing in ranking.standings if standing.gain.verdict == "better"]
+    if below:
+        return f"Training made {listed([*map(named, below)])} worse than the untrained start."
+    if not above:
+        return "No variant is measurably better than its untrained start."
+    return ""
+
+
+def _about_runs(ranking: Ranking) -> str:
+    if ranking.run_deviation is None:
+        return (
+            "Every variant was trained once, so that intervals hold what differs from query to query, not from run to run: "
+            "with other seeds the order may be another. List several in sweep.seeds."
+        )
+    return (
+        f"Runs of one variant differ by {difference_size(ranking.run_deviation)} in standard deviation, all variants taken together; "
+        "that is in every interval."
+    )
+
+
+def _about_tasks(ranking: Ranking) -> str:
+    if len(ranking.tasks) == 1:
+        return f"All of this is about one task, {named(ranking.tasks[0].name)}; another may rank otherwise."
+    return f"All of this is about these {len(ranking.tasks)} tasks, which count equally; others may rank otherwise."
+
+
+def level(score: Level, *, decimals: int = 3) -> str:
+    """A score with its interval."""
+    return f"{score.score:.{decimals}f} {level_interval(score, decimals=decimals)}".replace("-", MINUS)
+
+
+def level_interval(score: Level, *, decimals: int = 3) -> str:
+    """The interval of a score."""
+    return bounds(score.interval, f"{{:.{decimals}f}}".format).replace("-", MINUS)
+
+
+def contrast(difference: Contrast | None, *, decimals: int = 3) -> str:
+    """A difference with its interval, with as many digits as keep an end of it from looking like zero; a dash for the best."""
+    return DASH if difference is None else joined(*signed_pair(difference.difference, difference.interval, least=decimals, most=6))
+
+
+def difference_size(value: float) -> str:
+    """A distance between scores."""
+    return f"{value:.{decimals_for([value], least=3, most=6)}f}"
+
+
+def verdict(standing: Standing, ranking: Ranking) -> str:
+    """What may be said of a variant beside the first."""
+    if standing.to_best is None:
+        return "best" if all(other.to_best is None or other.to_best.verdict == "worse" for other in ranking.standings) else "ahead"
+    return marked(standing.to_best.verdict)
+
+
+def start_name(start: Start) -> str:
+    """What an untrained model is called beside the variants."""
+    return f"{named(start.case or start.model)}, untrained"
+
+
+def rate(speed: Speed | None) -> str:
+    """Texts encoded per second, such as ``1,204``."""
+    return DASH if speed is None else _per_second(speed.texts_per_second)
+
+
+def rate_range(speed: Speed | None) -> str:
+    """Texts per second in the slowest and the fastest round."""
+    return "" if speed is None else f"{_per_second(speed.slowest)}{DASH}{_per_second(speed.fastest)}"
+
+
+def _per_second(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def step_time(seconds: float | None) -> str:
+    """Time of an optimiser step."""
+    if seconds is None:
+        return DASH
+    return f"{seconds:.2f}{NO_BREAK}s" if seconds >= 0.995 else f"{1000 * seconds:.3g}{NO_BREAK}ms"

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from adiabat.core.text import DASH, NO_BREAK, counted, integer, setting_text
-from adiabat.report import ranking_headline
+from adiabat.report import ranking_section
 from adiabat.report.format import MOST_NAMED, VERDICT_MARKS, cut_name, decimals_for, interval, listed, named, signed
 from adiabat.report.page import Tone
 from adiabat.results.evaluation_result import Verdict
@@ -98,7 +98,7 @@ def headline(result: SweepResult) -> str:
     if not result.runs_of():
         return _ended(result)
     if ranking := _train_ranking(result):
-        return f"{_ended(result)} {ranking_headline.headline(ranking)}"
+        return f"{_ended(result)} {ranking_section.headline(ranking)}"
     view = result.analysis
     if not result.others:
         harm = "Only tasks that tuning is for were measured, so what it does elsewhere is not known."
@@ -110,7 +110,7 @@ def headline(result: SweepResult) -> str:
 def tone(result: SweepResult) -> Tone:
     """Whether the headline is good news."""
     if ranking := _train_ranking(result):
-        return ranking_headline.tone(ranking)
+        return ranking_section.tone(ranking)
     best = result.analysis.best_case
     if not result.runs_of() or (result.others and all(case.worse for case in result.analysis.cases)):
         return "bad"
@@ -234,7 +234,7 @@ def reservations(result: SweepResult) -> list[str]:
     """Limits of the evidence that the headline leaves out."""
     if not result.runs_of():
         return list(result.notes)
-    ranked = ranking_headline.reservations(result.ranking) if result.ranking is not None else []
+    ranked = ranking_section.reservations(result.ranking) if result.ranking is not None else []
     sentences = [_verdicts(result), *_about_best(result), _seeds(result), _choice(result), _failures(result), _without_percent(result)]
     return [sentence for sentence in [*ranked, *sentences, *result.notes] if sentence]
 
