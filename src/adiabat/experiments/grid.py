@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from adiabat.results.sweep_result import Value
 
 MOST_RUNS = 100_000
 """Of a sweep; each is planned before the first is made."""
+
+RunT = TypeVar("RunT", bound=Section)
 
 Cell = tuple[VariantSection | None, dict[str, Any]]
 """A variant, and the value of each setting of its grid."""
@@ -85,6 +87,19 @@ def plan_runs(settings: SweepSettings) -> list[SweepTrial]:
     return runs
 
 
+def checked_run(name: str, kind: type[RunT], base: Mapping[str, Any], overlay: Mapping[str, Any]) -> RunT:
+    """Settings of a run: an overlay on what all runs share; faults bear the name of the run."""
+    try:
+        return checked(kind, overlaid(kind, base, overlay))
+    except ConfigError as fault:
+        raise ConfigError(f"{name}: {fault}") from fault
+
+
+def exact(number: float) -> str:
+    """A number as short as can be, and of no other number."""
+    return short if float(short := f"{number:g}") == number else repr(number)
+
+
 def _drawn_cells(settings: SweepSettings) -> list[Cell]:
     """All combinations, or as many of them as are wanted."""
     grids = [(variant, settings.values(variant)) for variant in settings.variants or (None,)]
@@ -120,10 +135,7 @@ def _planned(settings: SweepSettings, variant: VariantSection | None, varied: Ma
     parts = [name] if name else []
     parts += [f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in varied.items()]
     title = ", ".join([*parts, f"seed={seed}"])
-    try:
-        run = checked(settings.run_kind, overlaid(settings.run_kind, settings.completed(table), {"run": {"seed": seed}}))
-    except ConfigError as fault:
-        raise ConfigError(f"{title}: {fault}") from fault
+    run = checked_run(title, settings.run_kind, settings.completed(table), {"run": {"seed": seed}})
     both = isinstance(variant, TuneVariantSection) and variant.towers == "both"
     return SweepTrial(title, name, {key: _taken(run, key) for key in settings.varied}, run, both)
 
@@ -145,5 +157,5 @@ def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         return "+".join(map(str, value)) or "none"
     if isinstance(value, float):
-        return short if float(short := f"{value:g}") == value else repr(value)
+        return exact(value)
     return str(value)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from adiabat.config.budgets import PRETRAINING_SHARE, PlanSettings, RatesSection, ScalingSettings
+from adiabat.config.budgets import PRETRAINING_SHARE, PlanSection, PlanSettings, RatesSection, ScalingSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.section import overlaid
@@ -107,7 +107,7 @@ def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
     """What was published says of a budget."""
     section, budget = settings.plan, settings.plan.budget
     assert budget is not None, "time is for plans with runs"
-    method, scarce, (held, choices) = _decided(load, settings, "full" if budget < SWITCH else "lora", watch)
+    method, scarce, held, choices = _decided(load, settings, "full" if budget < SWITCH else "lora", watch)
     _require_a_step(choices, budget)
     known = bool(section.models) and (scarce or len(choices) == 1)
     best = max(choices, key=lambda one: one.option.size) if known else None
@@ -130,20 +130,20 @@ def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
     )
 
 
-Choices = tuple[dict[Option, int | None], list[Choice]]
-
-
-def _decided(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) -> tuple[Method, bool, Choices]:
-    """The method, whether tokens rather than the budget decided it, and what it can be applied to."""
-    by_full = None if settings.plan.data_tokens is None else _by_full(load, settings, watch)
-    return (method, False, _choices(load, settings, method, watch)) if by_full is None else ("full", True, by_full)
-
-
-def _by_full(load: "Loader", settings: PlanSettings, watch: Watch) -> Choices | None:
-    """By full training, where memory suffices for it, and the budget for all tokens that there are; None where they do not."""
-    held = _held(load, settings, "full", watch)
-    choices = _chosen(held, fitting(held, settings.plan.memory), settings)
-    return (held, choices) if choices and _scarce(choices, settings.plan.data_tokens) else None
+def _decided(
+    load: "Loader", settings: PlanSettings, method: Method, watch: Watch
+) -> tuple[Method, bool, dict[Option, int | None], list[Choice]]:
+    """The method, whether tokens rather than the budget decided it, the models that there are, and what memory suffices for."""
+    section = settings.plan
+    if section.data_tokens is not None:
+        held = _held(load, settings, "full", watch)
+        choices = _chosen(held, fitting(held, section.memory), section)
+        # Full training, where even the largest model's budget pays for all tokens that there are.
+        if choices and max(choices, key=lambda one: one.option.size).tokens >= section.data_tokens:
+            return "full", True, held, choices
+    held = _held(load, settings, method, watch)
+    takes = "takes {} for weights, gradients and AdamW alone"
+    return method, False, held, _chosen(held, within(held, section.memory, takes=takes, instead="name a smaller model"), section)
 
 
 def _require_a_step(choices: Sequence[Choice], budget: float) -> None:
@@ -157,36 +157,27 @@ def _require_a_step(choices: Sequence[Choice], budget: float) -> None:
 
 
 def _held(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) -> dict[Option, int | None]:
-    return dict(_asked(load, settings, method, watch)) if settings.plan.models else dict.fromkeys(_pythia(method))
-
-
-def _choices(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) -> Choices:
-    """The models that there are, and what each would do with the budget, of those that memory suffices for."""
-    held = _held(load, settings, method, watch)
-    takes = "takes {} for weights, gradients and AdamW alone"
-    small = within(held, settings.plan.memory, takes=takes, instead="name a smaller model")
-    return held, _chosen(held, small, settings)
-
-
-def _chosen(held: dict[Option, int | None], options: Sequence[Option], settings: PlanSettings) -> list[Choice]:
-    section = settings.plan
-    return [_choice(option, held[option], section.budget or 0.0, section.data_tokens) for option in options]
-
-
-def _scarce(choices: Sequence[Choice], data_tokens: float | None) -> bool:
-    """Whether even the largest model's budget pays for all tokens that there are."""
-    return data_tokens is not None and max(choices, key=lambda one: one.option.size).tokens >= data_tokens
-
-
-def _asked(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) -> Iterator[tuple[Option, int | None]]:
-    """The models that were named, and what weights, gradients and optimizer take."""
+    """The models that were named, and what weights, gradients and optimizer take; the source's own where none was."""
+    if not settings.plan.models:
+        return dict.fromkeys(_pythia(method))
     from adiabat.training.flop_count import passed_parameters
 
+    held: dict[Option, int | None] = {}
     for number, name in enumerate(settings.plan.models):
         watch.progress("setting models up", number, len(settings.plan.models))
         way = Way("", PurePath(name).name, name, settings.encoder.blocks, method, RANK if method == "lora" else None, 0)
         towers = _built(way, settings, load)
-        yield Option(way, passed_parameters(towers.query)), _bytes(towers)
+        held[Option(way, passed_parameters(towers.query))] = _bytes(towers)
+    return held
+
+
+def _chosen(held: dict[Option, int | None], options: Sequence[Option], section: PlanSection) -> list[Choice]:
+    """What each would do with the budget."""
+    choices = []
+    for option in options:
+        tokens = float(points_at([(option, section.budget or 0.0)], section.data_tokens).tokens[0])
+        choices.append(Choice(option.way, option.parameters, tokens, tokens * option.flops_per_token, None, None, None, held[option]))
+    return choices
 
 
 def _built(way: Way, settings: PlanSettings, load: "Loader") -> "DualEncoder":
@@ -215,11 +206,6 @@ def _pythia(method: Method) -> Iterator[Option]:
     for one in PYTHIA:
         way = Way("", PurePath(one.name).name, one.name, None, method, RANK if method == "lora" else None, 0)
         yield Option(way, PassedParameters(one.parameters, one.parameters, one.parameters if method == "full" else 0))
-
-
-def _choice(option: Option, held: int | None, budget: float, data_tokens: float | None) -> Choice:
-    tokens = float(points_at([(option, budget)], data_tokens).tokens[0])
-    return Choice(option.way, option.parameters, tokens, tokens * option.flops_per_token, None, None, None, held)
 
 
 def _rate(way: Way) -> float:

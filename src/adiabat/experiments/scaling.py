@@ -31,6 +31,7 @@ from adiabat.experiments.scaling_analysis import ROWS, evidence_of, fitted, resu
 from adiabat.experiments.scaling_variants import Planned, plan_runs, ways_of, without_freezing
 from adiabat.experiments.trials import ExperimentKind, Runner, run_trials, waiting
 from adiabat.models.device import device_name, device_of, peak_memory, reset_peak_memory
+from adiabat.models.towers import DualEncoder
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.finish import write_report
 from adiabat.runs.run_config import FREE_RUNS, without_none
@@ -169,10 +170,12 @@ def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, co
     begun = SCALING.begin(folder, resume=resume, watch=watch)
     runner = ScalingRunner(folder, load, command, watch, settings)
     examples, tasks = _examples(settings, watch), {task.name: task.sha256 for task in runner.tasks}
-    models = _Models(load, settings)
-    trials = plan_runs(settings, ways_of(settings, models.blocks))
-    description = _description(settings, trials, examples=examples, models=models.prints, tasks=tasks)
-    for lost in without_freezing(settings, models.blocks):
+    models = {name: _looked_at(load(name, settings.encoder)) for name in dict.fromkeys(family.model for family in settings.models)}
+    trials = plan_runs(settings, ways_of(settings, lambda name: models[name][0]))
+    description = _description(
+        settings, trials, examples=examples, models={name: digest for name, (_, digest) in models.items()}, tasks=tasks
+    )
+    for lost in without_freezing(settings, lambda name: models[name][0]):
         watch.note(lost)
     # Another experiment is refused before any model is set up, and models before anything is written.
     SCALING.resumed(folder, description)
@@ -233,25 +236,10 @@ def _examples(settings: ScalingSettings, watch: Watch) -> str:
     return hashlib.sha256(" ".join([training.digest(), validation.digest()]).encode()).hexdigest()
 
 
-class _Models:
-    """The models of a scaling experiment, each loaded once to be looked at."""
-
-    def __init__(self, load: Loader, settings: ScalingSettings) -> None:
-        self._load, self._settings = load, settings
-        self.prints: dict[str, str] = {}
-        self._counts: dict[str, int] = {}
-
-    def blocks(self, name: str) -> int:
-        """How many a model has; its fingerprint is noted."""
-        if name not in self._counts:
-            self._counts[name] = self._looked_at(name)
-        return self._counts[name]
-
-    def _looked_at(self, name: str) -> int:
-        model = self._load(name, self._settings.encoder)
-        told = json.dumps([model.fingerprint(side).to_json() for side in ("query", "document")], sort_keys=True)
-        self.prints[name] = hashlib.sha256(told.encode()).hexdigest()
-        return len(blocks_of(model.query.backbone))
+def _looked_at(model: DualEncoder) -> tuple[int, str]:
+    """Number of blocks, and digest of a model."""
+    prints = json.dumps([model.fingerprint(side).to_json() for side in ("query", "document")], sort_keys=True)
+    return len(blocks_of(model.query.backbone)), hashlib.sha256(prints.encode()).hexdigest()
 
 
 def _description(

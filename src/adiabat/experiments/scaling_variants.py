@@ -9,9 +9,9 @@ from typing import Any
 
 from adiabat.config.budgets import PRETRAINING_SHARE, FamilySection, ScalingSettings
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import checked
 from adiabat.config.section import overlaid
 from adiabat.core.errors import ConfigError
+from adiabat.experiments.grid import checked_run, exact
 from adiabat.scaling_laws.laws import Way
 
 BlockCount = Callable[[str], int]
@@ -114,17 +114,7 @@ def plan_runs(settings: ScalingSettings, ways: Sequence[Tried]) -> list[Planned]
     ]
 
 
-def _exact(number: float) -> str:
-    """As short as can be, and of no other number."""
-    short = f"{number:g}"
-    return short if float(short) == number else repr(number)
-
-
 def _planned(common: Mapping[str, Any], tried: Tried, budget: float, seed: int) -> Planned:
-    name = f"{tried.way.title}, {_exact(budget)} FLOP, seed {seed}"
+    name = f"{tried.way.title}, {exact(budget)} FLOP, seed {seed}"
     own = overlaid(TrainSettings, tried.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
-    try:
-        run = checked(TrainSettings, overlaid(TrainSettings, common, own))
-    except ConfigError as fault:
-        raise ConfigError(f"{name}: {fault}") from fault
-    return Planned(name, tried, budget, seed, run)
+    return Planned(name, tried, budget, seed, checked_run(name, TrainSettings, common, own))

@@ -45,10 +45,12 @@ def analysed(result: SweepResult) -> SweepResult:
         positions.setdefault(tuple(map(key_of, row)), []).append(position)
     cases = [_case(result, values[runs[0]], runs) for runs in positions.values()]
     view = SweepAnalysis(settings, cases)
-    fair = [place for place, case in enumerate(cases) if case.gain is not None and (case.harmless if result.others else not case.failed)]
+    fair = [
+        position for position, case in enumerate(cases) if case.gain is not None and (case.harmless if result.others else not case.failed)
+    ]
     view = replace(
         view,
-        best=max(fair, key=lambda place: cases[place].gain or 0.0, default=None),
+        best=max(fair, key=lambda position: cases[position].gain or 0.0, default=None),
         methods=_methods(result, view),
         drift_limits=_drift_limits(result, view),
     )
@@ -198,7 +200,7 @@ def _at_equal_gain(result: SweepResult, view: SweepAnalysis) -> EqualGain | None
     Between neighbouring cases everything is interpolated linearly; candidates are gains of cases. None where no two methods reach the same
     gain above 0.
     """
-    lines = [(method.label, [view.cases[place] for place in method.cases]) for method in view.methods if method.line]
+    lines = [(method.label, [view.cases[position] for position in method.cases]) for method in view.methods if method.line]
     gains = {case.gain for _, cases in lines for case in cases if case.gain is not None and case.gain > 0}
     reached = {gain: {label: costs for label, cases in lines if (costs := _costs(result.others, label, cases, gain))} for gain in gains}
     gain = max(reached, key=lambda gain: (len(reached[gain]), gain), default=None)

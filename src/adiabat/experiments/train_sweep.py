@@ -49,7 +49,7 @@ class TrainSweepRunner(SweepRunner):
         tables = ["common", *(f"variants.{one.name}" for one in self.settings.variants)]
         moved = {f"{table}.{key}" for table in tables for key in FREE_PATHS}
         return {
-            "free": {"sweep.data", *moved, *(f"common.{key}" for key in FREE_MEMORY)},
+            "free": {"sweep.data", "sweep.model", *moved, *(f"common.{key}" for key in FREE_MEMORY)},
             "free_in": {f"{table}.data.sources": FREE_SOURCES for table in tables},
             "growing": ("start.models",),
         }

@@ -362,7 +362,7 @@ def trade(result: SweepResult) -> Drawing | None:
     """Changes of the other tasks and drift against the gain of the targets; None where no two cases have a gain, or nothing beside it."""
     view = result.analysis
     methods = sorted(view.methods, key=lambda method: -len(method.cases))[:MOST_METHODS]
-    cases = [view.cases[place] for method in methods for place in method.cases]
+    cases = [view.cases[position] for method in methods for position in method.cases]
     if len(cases) < 2:
         return None
     styles = _styles([method.label for method in methods], _OTHERS)
@@ -379,7 +379,7 @@ def trade(result: SweepResult) -> Drawing | None:
 
     def panel(title: str, up: str, point_of: Callable[[Case, str], Point | None], name: str) -> charts.Panel:
         def lines(method: Method) -> list[charts.Line]:
-            points = [point for place in method.cases if (point := point_of(view.cases[place], name)) is not None]
+            points = [point for position in method.cases if (point := point_of(view.cases[position], name)) is not None]
             means = [(point.x, point.y) for point in points] if method.line else []
             return _lines(points, means, method.label, styles[method.label])
 
