@@ -6,8 +6,9 @@ runs: 1.9 with the ten rates of the default.
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,79 +36,6 @@ from adiabat.training.limits import Limits, Position
 from adiabat.training.loop import Loop
 from adiabat.training.passes import side_passes
 
-
-@dataclass(frozen=True, slots=True)
-class PlannedTrial:
-    """A run that is to be made."""
-
-    rate: float
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """Unique in the search; its row has the same."""
-        return f"rate {self.rate:g}, seed {self.seed}"
-
-    def settings(self, settings: TuneSettings) -> TuneSettings:
-        """Of the run."""
-        tune, run = settings.tune.model_copy(update={"learning_rate": self.rate}), settings.run.model_copy(update={"seed": self.seed})
-        return settings.model_copy(update={"tune": tune, "guard": settings.watched, "run": run})
-
-    def folder(self, search: Path) -> Path:
-        """Where it is made."""
-        return search / "trials" / f"{self.rate:g}-seed-{self.seed}"
-
-
-def make_trial(planned: PlannedTrial, context: TuningContext, settings: TuneSettings, search: Path, watch: Watch) -> RateTrial:
-    """Make a run, which ends when its drift leaves the band, or its steps are done."""
-    own = planned.settings(settings)
-    objective = context.objective(prepared_tower(context.model.query, own)[0], own, validated=False)
-    loop = _loop(planned, objective, settings, search, watch)
-    try:
-        with side_passes(objective.encoder, precision=settings.run.precision) as objective.passes:
-            reason = loop.run(resume=True).position.outside
-    except DivergedError as fault:
-        reason = fault.what
-    return _trial(planned, loop, reason)
-
-
-def clear_trial(planned: PlannedTrial, search: Path) -> None:
-    """Remove what a run needs no more once its row is written; its log stays."""
-    shutil.rmtree(Job(planned.folder(search)).checkpoints, ignore_errors=True)
-
-
-def _loop(planned: PlannedTrial, objective: StoredDocuments, settings: TuneSettings, search: Path, watch: Watch) -> Loop:
-    steps, folder = settings.rate_search.steps, planned.folder(search)
-    every = -(-steps // settings.rate_search.checks)
-    # No model is left, so that no weights are kept to come back to.
-    limits = Limits(every, None, None, max_steps=steps, keep="last", **writing(settings))
-
-    limit = objective.guard.limit if objective.guard else None
-    assert limit is not None, "a search has a guard with a limit"
-
-    def show(position: Position) -> None:
-        drift = position.best.loss if position.best else 0.0
-        watch.progress(f"{planned.name}: drift {drift:.3g} of {limit:.3g}", position.step, steps)
-
-    folder.mkdir(parents=True, exist_ok=True)
-    return make_loop(objective, planned.settings(settings), folder, limits=limits, watch=show, note=watch.note)
-
-
-def _trial(planned: PlannedTrial, loop: Loop, reason: str | None) -> RateTrial:
-    rows = [row for row in read_log(loop.log.path) if row["step"]]
-    looks = [row for row in rows if f"validation_{MEASURES[0]}" in row]
-    return RateTrial(
-        rate=planned.rate,
-        seed=planned.seed,
-        steps=[int(row["step"]) for row in looks],
-        drift={name: [float(row[f"validation_{name}"]) for row in looks] for name in MEASURES},
-        left_at=loop.position.step if reason else None,
-        reason=reason or "",
-        seconds=loop.position.seconds,
-        device=device_name(loop.device),
-    )
-
-
 SEARCH = "search"
 """Table of a description by which one tells that it is of a search."""
 
@@ -130,7 +58,8 @@ def safe_rate(
     ``result.json``, ``report.html`` and figures. No model is left behind.
     """
     check_settings(settings)
-    _check_settings(settings)
+    if settings.tune.learning_rate != "safe":
+        raise ConfigError(f"tune.learning_rate must be safe where the rate is looked for, got {settings.tune.learning_rate:g}")
     context = TuningContext(load_model, store_path, data_path, model_name)
     require_named(context.inputs, settings)
     begun = is_described(out, SEARCH)
@@ -139,63 +68,24 @@ def safe_rate(
     if begun:
         # Before the data: settings that were left out make faults that speak of anything but resuming.
         require_same(Job(out), {SEARCH: context.inputs, **settings.model_dump()}, rules=RULES, unknown=RULES.words)
-    context.examples(settings.data)
-    _claim(context, out, settings, begun=begun)
-    if note := _mined_note(context, settings):
-        watch.note(note)
-    return search_rates(context, out, settings=settings, command=command, watch=watch)
-
-
-def search_rates(context: TuningContext, folder: Path, *, settings: TuneSettings, command: str = "", watch: Watch = SILENT) -> SafeRate:
-    """Make the runs of a search that are still to be made."""
-    folder.mkdir(exist_ok=True)
-    assert settings.watched is not None
-    with sole_writer(folder):
-        rows = _rows_at(folder / "trials.parquet", settings.watched.measure)
-        rate = _Search(context, settings, folder, rows, watch).find()
-        found = _result(context, settings, rows.every, rate, command)
-        write_report(found, folder)
-    return found
-
-
-def _rows_at(path: Path, measure: str) -> Rows[RateTrial]:
-    """The trials that are over."""
-
-    def fault(row: RateTrial) -> str:
-        complete = measure in row.drift and all(len(values) == len(row.steps) for values in row.drift.values())
-        return "" if complete else f"{row.name} without a drift for each look"
-
-    def columns(row: RateTrial) -> dict[str, Any]:
-        last = {f"drift: {name}": values[-1] if values else None for name, values in row.drift.items()}
-        about = {"seconds": row.seconds, "device": row.device, "reason": row.reason}
-        return {"trial": row.name, "rate": row.rate, "seed": row.seed, "left_at": row.left_at, **last, **about}
-
-    return Rows(path, RateTrial, columns=columns, of="a rate search", fault=fault)
-
-
-def _check_settings(settings: TuneSettings) -> None:
-    if settings.tune.learning_rate != "safe":
-        raise ConfigError(f"tune.learning_rate must be safe where the rate is looked for, got {settings.tune.learning_rate:g}")
-
-
-def _claim(context: TuningContext, folder: Path, settings: TuneSettings, *, begun: bool) -> None:
+    examples = context.examples(settings.data)
     # Before anything is written.
     context.require_possible([settings])
-    description = {SEARCH: {**context.inputs, **context.digests(settings, *context.examples(settings.data))}, **settings.model_dump()}
+    description = {SEARCH: {**context.inputs, **context.digests(settings, *examples)}, **settings.model_dump()}
     if begun:
-        require_same(Job(folder), description, rules=RULES)
-    with claimed_for_jobs(folder, lambda: description, begun=begun):
+        require_same(Job(out), description, rules=RULES)
+    with claimed_for_jobs(out, lambda: description, begun=begun):
         # Runs are made under a lock of their own, as where a search stands within a job.
         pass
+    search = RateSearch(context, settings, out, watch)
+    if note := search.mined_note:
+        watch.note(note)
+    return search.carry_out(command)
 
 
 def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
-    """Search for the largest safe rate before a run, and give the run's settings at that rate."""
-    return at_safe_rate(settings, search_rates(context, folder, settings=settings, watch=watch))
-
-
-def at_safe_rate(settings: TuneSettings, found: SafeRate) -> TuneSettings:
-    """Settings of a run at the rate that was found, guarded by the same limit."""
+    """Search for the largest safe rate before a run; gives the run's settings at that rate, guarded by the same limit."""
+    found = RateSearch(context, settings, folder, watch).carry_out()
     if found.rate is None:
         raise JobError(
             f"one rate of the search must stay within the band (drift {found.limit:.3g}), got none: the lowest, {found.rates[0]:g}, leaves "
@@ -207,76 +97,150 @@ def at_safe_rate(settings: TuneSettings, found: SafeRate) -> TuneSettings:
     return settings.model_copy(update={"tune": tune, "guard": guard, "rate_search": RateSearchSection()})
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+@dataclass(frozen=True)
+class RateSearch:
+    """Makes the runs of a search that are still to be made; beside a job, or within one.
+
+    Its trials leave no models and come one after another, each decided by those before, so that they are no runs of `Runner`.
+    """
+
     context: TuningContext
     settings: TuneSettings
     folder: Path
-    rows: Rows[RateTrial]
     watch: Watch
 
-    def find(self) -> float | None:
-        """Down from the highest rate to the first that is safe."""
-        for done in self.rows.every:
-            clear_trial(PlannedTrial(done.rate, done.seed), self.folder)
-        downwards = sorted({*self.settings.rate_search.values(), *(trial.rate for trial in self.rows.every)}, reverse=True)
-        return next(filter(self._is_safe, downwards), None)
+    @cached_property
+    def rows(self) -> Rows[RateTrial]:
+        """The trials that are over."""
+        assert self.settings.watched is not None
+        measure = self.settings.watched.measure
+
+        def fault(row: RateTrial) -> str:
+            complete = measure in row.drift and all(len(values) == len(row.steps) for values in row.drift.values())
+            return "" if complete else f"{row.name} without a drift for each look"
+
+        def columns(row: RateTrial) -> dict[str, Any]:
+            last = {f"drift: {name}": values[-1] if values else None for name, values in row.drift.items()}
+            about = {"seconds": row.seconds, "device": row.device, "reason": row.reason}
+            return {"trial": row.name, "rate": row.rate, "seed": row.seed, "left_at": row.left_at, **last, **about}
+
+        return Rows(self.folder / "trials.parquet", RateTrial, columns=columns, of="a rate search", fault=fault)
+
+    def carry_out(self, command: str = "") -> SafeRate:
+        """Go down from the highest rate to the first that is safe."""
+        self.folder.mkdir(exist_ok=True)
+        with sole_writer(self.folder):
+            for done in self.rows.every:
+                self._clear(done.rate, done.seed)
+            downwards = sorted({*self.settings.rate_search.values(), *(trial.rate for trial in self.rows.every)}, reverse=True)
+            found = self._result(next(filter(self._is_safe, downwards), None), command)
+            write_report(found, self.folder)
+        return found
 
     def _is_safe(self, rate: float) -> bool:
         # A seed that is asked for no more has left all the same.
         if any(trial.rate == rate and trial.left_at is not None for trial in self.rows.every):
             return False
         first = self.settings.run.seed
-        return all(self._stays(PlannedTrial(rate, seed)) for seed in range(first, first + self.settings.rate_search.seeds))
+        return all(self._stays(rate, seed) for seed in range(first, first + self.settings.rate_search.seeds))
 
-    def _stays(self, planned: PlannedTrial) -> bool:
-        if planned.name not in self.rows:
-            self._make(planned)
-        return self.rows[planned.name].left_at is None
+    def _stays(self, rate: float, seed: int) -> bool:
+        if (name := name_of(rate, seed)) not in self.rows:
+            trial = self._make(rate, seed)
+            self.rows.add(trial)
+            ended = f"stays inside for {trial.steps[-1]:,}" if trial.left_at is None else f"leaves the band by {trial.left_at:,}"
+            self.watch.note(f"{name}: {ended} of {self.settings.rate_search.steps:,} steps")
+            self._clear(rate, seed)
+        return self.rows[name].left_at is None
 
-    def _make(self, planned: PlannedTrial) -> None:
-        trial = make_trial(planned, self.context, self.settings, self.folder, self.watch)
-        self.rows.add(trial)
-        ended = f"stays inside for {trial.steps[-1]:,}" if trial.left_at is None else f"leaves the band by {trial.left_at:,}"
-        self.watch.note(f"{planned.name}: {ended} of {self.settings.rate_search.steps:,} steps")
-        clear_trial(planned, self.folder)
+    def _folder(self, rate: float, seed: int) -> Path:
+        return self.folder / "trials" / f"{rate:g}-seed-{seed}"
+
+    def _clear(self, rate: float, seed: int) -> None:
+        """Remove what a run needs no more once its row is written; its log stays."""
+        shutil.rmtree(Job(self._folder(rate, seed)).checkpoints, ignore_errors=True)
+
+    def _make(self, rate: float, seed: int) -> RateTrial:
+        """Make a run, which ends when its drift leaves the band, or its steps are done."""
+        tune = self.settings.tune.model_copy(update={"learning_rate": rate})
+        run = self.settings.run.model_copy(update={"seed": seed})
+        settings = self.settings.model_copy(update={"tune": tune, "guard": self.settings.watched, "run": run})
+        objective = self.context.objective(prepared_tower(self.context.model.query, settings)[0], settings, validated=False)
+        loop = self._loop(rate, seed, objective, settings)
+        try:
+            with side_passes(objective.encoder, precision=settings.run.precision) as objective.passes:
+                reason = loop.run(resume=True).position.outside
+        except DivergedError as fault:
+            reason = fault.what
+        rows = [row for row in read_log(loop.log.path) if row["step"]]
+        looks = [row for row in rows if f"validation_{MEASURES[0]}" in row]
+        return RateTrial(
+            rate=rate,
+            seed=seed,
+            steps=[int(row["step"]) for row in looks],
+            drift={name: [float(row[f"validation_{name}"]) for row in looks] for name in MEASURES},
+            left_at=loop.position.step if reason else None,
+            reason=reason or "",
+            seconds=loop.position.seconds,
+            device=device_name(loop.device),
+        )
+
+    def _loop(self, rate: float, seed: int, objective: StoredDocuments, settings: TuneSettings) -> Loop:
+        steps, folder = settings.rate_search.steps, self._folder(rate, seed)
+        every = -(-steps // settings.rate_search.checks)
+        # No model is left, so that no weights are kept to come back to.
+        limits = Limits(every, None, None, max_steps=steps, keep="last", **writing(settings))
+        limit = objective.guard.limit if objective.guard else None
+        assert limit is not None, "a search has a guard with a limit"
+
+        def show(position: Position) -> None:
+            drift = position.best.loss if position.best else 0.0
+            self.watch.progress(f"{name_of(rate, seed)}: drift {drift:.3g} of {limit:.3g}", position.step, steps)
+
+        folder.mkdir(parents=True, exist_ok=True)
+        return make_loop(objective, settings, folder, limits=limits, watch=show, note=self.watch.note)
+
+    @property
+    def mined_note(self) -> str | None:
+        """A note where queries get negatives that their data do not list."""
+        return mined_negatives_note(self.context.examples(self.settings.data)[0], self.settings.tune)
+
+    def _result(self, rate: float | None, command: str) -> SafeRate:
+        guard, section, inputs = self.context.guard(self.settings), self.settings.rate_search, self.context.inputs
+        trials = self.rows.every
+        rates = sorted({*section.values(), *(one.rate for one in trials)})
+        assert guard is not None
+        assert guard.limit is not None
+        notes = [self.mined_note] if self.mined_note else []
+        if rate == rates[-1]:
+            notes.insert(0, "even the highest rate of the search stays inside: larger ones may be safe too, see rate_search.high")
+        elif rate is None:
+            notes.insert(0, "even the lowest rate of the search leaves the band: see rate_search.low")
+        return SafeRate(
+            title=f"The largest safe rate for tuning {inputs['model']} on {self.context.examples(self.settings.data)[0].name}",
+            command=command,
+            created=now(),
+            seconds=sum(one.seconds for one in trials),
+            seed=self.settings.run.seed,
+            versions=versions(device_name(device_of(self.settings.run.device))),
+            model=inputs["model"],
+            measure=guard.section.measure,
+            limit=guard.limit,
+            noise=dict(guard.noise),
+            probes=guard.probes,
+            steps=section.steps,
+            rates=rates,
+            rate=rate,
+            trials=trials,
+            settings=self.settings.model_dump(mode="json", exclude_none=True),
+            inputs={**inputs, "store_sha256": self.context.store.manifest.sha256},
+            notes=notes,
+        )
 
 
-def _result(context: TuningContext, settings: TuneSettings, trials: list[RateTrial], rate: float | None, command: str) -> SafeRate:
-    guard, section, inputs = context.guard(settings), settings.rate_search, context.inputs
-    rates = sorted({*section.values(), *(one.rate for one in trials)})
-    assert guard is not None
-    assert guard.limit is not None
-    return SafeRate(
-        title=f"The largest safe rate for tuning {inputs['model']} on {context.examples(settings.data)[0].name}",
-        command=command,
-        created=now(),
-        seconds=sum(one.seconds for one in trials),
-        seed=settings.run.seed,
-        versions=versions(device_name(device_of(settings.run.device))),
-        model=inputs["model"],
-        measure=guard.section.measure,
-        limit=guard.limit,
-        noise=dict(guard.noise),
-        probes=guard.probes,
-        steps=section.steps,
-        rates=rates,
-        rate=rate,
-        trials=trials,
-        settings=settings.model_dump(mode="json", exclude_none=True),
-        inputs={**inputs, "store_sha256": context.store.manifest.sha256},
-        notes=[*_notes(rates, rate), *filter(None, [_mined_note(context, settings)])],
-    )
-
-
-def _mined_note(context: TuningContext, settings: TuneSettings) -> str | None:
-    return mined_negatives_note(context.examples(settings.data)[0], settings.tune)
-
-
-def _notes(rates: Sequence[float], rate: float | None) -> list[str]:
-    if rate == rates[-1]:
-        return ["even the highest rate of the search stays inside: larger ones may be safe too, see rate_search.high"]
-    return [] if rate is not None else ["even the lowest rate of the search leaves the band: see rate_search.low"]
+def name_of(rate: float, seed: int) -> str:
+    """Of a trial, unique in the search; its row has the same."""
+    return f"rate {rate:g}, seed {seed}"
 
 
 def _rules() -> Rules:
