@@ -10,7 +10,7 @@ import pytest
 
 from adiabat.config.shared import EncoderSection
 from adiabat.config.sweeps import TrainSweepSettings
-from adiabat.core.errors import ConfigError, JobError
+from adiabat.core.errors import ConfigError, DataError, JobError
 from adiabat.dual_encoder import train as training
 from adiabat.evaluation.score_files import run_folder_name
 from adiabat.experiments import train_sweep
@@ -69,14 +69,6 @@ def change_rows(folder: Path) -> None:
     (folder / "near.jsonl").write_text("".join(rows[:-1]), encoding="utf-8")
 
 
-def test_data_that_changed_under_its_name_is_refused(here: Path) -> None:
-    run(brief(here))
-    change_rows(here)
-    with pytest.raises(JobError, match=r"start.examples.\w+ was"):
-        run(brief(here, sweep={"seeds": [0, 1]}), resume=True)
-    assert {row.seed for row in rows_at(here / "out" / "runs.parquet").every} == {0}
-
-
 def test_inputs_that_change_between_two_runs_of_a_case_are_noticed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def changed_after(load: Any, own: Any, **more: Any) -> Any:
         result = training.train(load, own, **more)
@@ -85,7 +77,7 @@ def test_inputs_that_change_between_two_runs_of_a_case_are_noticed(here: Path, m
 
     monkeypatch.setattr(train_sweep, "train", changed_after)
     with pytest.raises(ConfigError, match=r"digests.examples must be that of what is there, but the pairs differ"):
-        run(brief(here, variants=[brief(here).variants[0].model_dump()], sweep={"seeds": [0, 1]}))
+        run(brief(here, variants=variants_at(here / "near.jsonl"), sweep={"seeds": [0, 1]}))
     assert [row.seed for row in rows_at(here / "out" / "runs.parquet").every] == [0]
 
 
@@ -136,3 +128,31 @@ def test_files_may_lie_elsewhere_and_others_are_refused_by_their_content(here: P
     change_rows(moved)
     with pytest.raises(JobError, match=r"start.examples.\w+ was"):
         run(mixed(moved), resume=True)
+
+
+def variants_at(path: Path) -> list[dict[str, Any]]:
+    return [{"name": "near", "job": {"data": str(path)}}]
+
+
+@pytest.mark.parametrize("varied", [False, True])
+def test_moved_data_are_resumed_and_other_data_are_refused(varied: bool, here: Path) -> None:
+    def at(path: Path) -> Any:
+        return brief(here, variants=variants_at(path)) if varied else brief(here, variants=[], job={"data": str(path)})
+
+    run(at(here / "near.jsonl"))
+    rows = (here / "out" / "runs.parquet").read_bytes()
+    moved = (here / "near.jsonl").rename(here / "moved.jsonl")
+    run(at(moved), resume=True)
+    assert (here / "out" / "runs.parquet").read_bytes() == rows
+    whole = moved.read_text(encoding="utf-8").splitlines(keepends=True)
+    (here / "other.jsonl").write_text("".join(whole[:-1]), encoding="utf-8")
+    with pytest.raises(JobError, match=r"start.examples.\w+ was"):
+        run(at(here / "other.jsonl"), resume=True)
+    assert len(rows_at(here / "out" / "runs.parquet").every) == 1
+
+
+def test_data_are_checked_against_every_run_before_the_first(here: Path) -> None:
+    near = variants_at(here / "near.jsonl")
+    with pytest.raises(DataError, match="^listed: .*negative where train.loss is triplet"):
+        run(brief(here, variants=[*near, {**near[0], "name": "listed", "train": {"loss": "triplet"}}]))
+    assert not (here / "out").exists()

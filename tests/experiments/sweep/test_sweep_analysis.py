@@ -64,9 +64,9 @@ def test_settings_have_labels_and_values_in_order() -> None:
     rate, freeze = full_sweep(freezes=(["embeddings"], [], ["embeddings"])).analysis.settings
     assert (rate.label, rate.numeric, rate.values) == ("learning rate", True, RATES)
     assert (freeze.label, freeze.numeric, freeze.values) == ("freeze", False, [["embeddings"], []])
-    alike = make_run({"tune.distance": "cosine", "data.distance": "euclidean", MARGIN: 0.1, "guard.most": 0.1})
+    alike = make_run({"tune.distance": "cosine", "data.distance": "euclidean", MARGIN: 0.1, "guard.limit": 0.1})
     labels = [setting.label for setting in view_of([alike], varied=list(alike.varied)).settings]
-    assert labels == ["tune.distance", "data.distance", "margin", "guard most"]
+    assert labels == ["tune.distance", "data.distance", "margin", "guard limit"]
     runs = [make_run({RATE: 1e-8}, variant=variant) for variant in ("plain", "sgd")]
     view = view_of(runs)
     assert [(setting.name, setting.values) for setting in view.settings] == [(RATE, [1e-8]), ("variant", ["plain", "sgd"])]
@@ -183,8 +183,8 @@ def test_a_method_goes_along_the_number_that_its_cases_differ_by() -> None:
     assert (rate.label, rate.line, [view.cases[place].values[0] for place in rate.cases]) == ("rate", True, [1e-8, 2e-8, 1e-7])
     assert (pulled.label, pulled.line, [view.cases[place].values[1] for place in pulled.cases]) == ("pulled", True, [1.0, 10.0])
     values: list[Value] = [None, 0.1, 0.05]
-    runs = [make_run({"guard.most": value}, make_tasks(gain, -1.0)) for value, gain in zip(values, (3.0, 2.0, 1.0), strict=True)]
-    unlimited = view_of(runs, varied=("guard.most",))
+    runs = [make_run({"guard.limit": value}, make_tasks(gain, -1.0)) for value, gain in zip(values, (3.0, 2.0, 1.0), strict=True)]
+    unlimited = view_of(runs, varied=("guard.limit",))
     (method,) = unlimited.methods
     # No limit is beyond every limit.
     assert ([unlimited.cases[place].values[0] for place in method.cases], method.line, method.label) == ([0.05, 0.1, None], True, "")
