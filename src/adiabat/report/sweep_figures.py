@@ -178,11 +178,15 @@ def against(result: SweepResult, series: Series) -> list[Drawing]:
     label = series.setting.label
     slug = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-") or "setting"
     drifts = _drifts(result, series)
+    taken: list[tuple[str, Measure]] = [
+        ("steps taken", lambda x, run: Point(x, float(run.steps), run.seed)),
+        ("epoch that was kept", lambda x, run: Point(x, float(run.best_epoch), run.seed)),
+    ]
     drawn = [
         Drawing(f"improvement-{slug}", f"Improvement against {label}", _IMPROVEMENT, _improvements(result, series)),
         *_pair_drawings(result, series, slug),
         Drawing(f"drift-{slug}", f"Drift against {label}", _DRIFT, drifts, 3 if len(drifts) == 3 else 2),
-        Drawing(f"validation-{slug}", f"Training against {label}", _VALIDATION, _validations(result, series)),
+        Drawing(f"validation-{slug}", f"Training against {label}", _VALIDATION, _by_combination(result, series, taken)),
     ]
     cross = " A cross at the lower edge: a run failed there." * bool(series.failed)
     return [drawing._replace(caption=drawing.caption + cross) for drawing in drawn if any(panel.lines for panel in drawing.panels)]
@@ -287,23 +291,8 @@ def _drifts(result: SweepResult, series: Series) -> list[charts.Panel]:
     measured = dict.fromkeys(name for case in result.analysis.cases for name in case.drift)
     names = [*(name for name in DRIFTS if name in measured), *(name for name in measured if name not in DRIFTS)]
     panels = _by_combination(result, series, [(name, drift_by(name)) for name in names])
-    return [replace(panel, log=f"{panel.log}y") if min(_heights(panel)) > 0 else panel for panel in panels]
-
-
-def _heights(panel: charts.Panel) -> list[float]:
-    return [y for line in panel.lines for _, y in line.points if y is not None]
-
-
-def _validations(result: SweepResult, series: Series) -> list[charts.Panel]:
-    """Steps of the runs, and their best epochs."""
-    return _by_combination(
-        result,
-        series,
-        [
-            ("steps taken", lambda x, run: Point(x, float(run.steps), run.seed)),
-            ("epoch that was kept", lambda x, run: Point(x, float(run.best_epoch), run.seed)),
-        ],
-    )
+    lowest = [min(y for line in panel.lines for _, y in line.points if y is not None) for panel in panels]
+    return [replace(panel, log=f"{panel.log}y") if low > 0 else panel for panel, low in zip(panels, lowest, strict=True)]
 
 
 def _by_combination(result: SweepResult, series: Series, measures: Sequence[tuple[str, Measure]]) -> list[charts.Panel]:
