@@ -62,7 +62,7 @@ TOP = "projections.0.linear.weight"
         # A projection may be trained alone.
         ({"freeze": ["embeddings", "blocks[:]", "."]}, lambda name: name == TOP),
     ],
-    ids=str,
+    ids=["all", "bias", "lora", "projection alone"],
 )
 def test_a_method_trains_its_weights_beside_a_projection_and_nothing_else(train: dict[str, Any], is_trained: Any) -> None:
     towers = built(train=train, towers={"projection_width": 5}).towers
