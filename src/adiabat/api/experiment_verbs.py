@@ -51,7 +51,7 @@ def sweep(
         ...     "tune": {"max_epochs": 1, "batches_per_epoch": 2},
         ...     "grid": {"tune": {"learning_rate": [1e-6, 1e-5]}},
         ...     "tasks": [{"kind": "retrieval", "data": "test.jsonl", "corpus": "corpus.jsonl", "stores": ["store"]}],
-        ...     "probes": {"use": False},
+        ...     "probes": False,
         ... }
         >>> result = adiabat.sweep(spec, out="sweep", resamples=100)
         >>> [run.status for run in result.runs]
@@ -197,8 +197,8 @@ def safe_rate(
 
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
-        >>> rates = {"low": 1e-7, "high": 1e-6, "count": 2, "steps": 2, "looks": 1}
-        >>> result = adiabat.safe_rate("demo", store, "train.jsonl", "search", rate_search=rates, guard={"use": True, "depth": 10})
+        >>> rates = {"low": 1e-7, "high": 1e-6, "count": 2, "steps": 2, "checks": 1}
+        >>> result = adiabat.safe_rate("demo", store, "train.jsonl", "search", rate_search=rates, guard={"depth": 10})
         >>> len(result.rates)
         2
     """
