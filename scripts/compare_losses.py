@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
-from adiabat.dual_encoder.answer_ranks import ranks_of_answers
+from adiabat.dual_encoder.contrastive_objective import ranks_of_answers
 from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.models.towers import DualEncoder
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from adiabat.api.data_verbs import inspect as inspect
     from adiabat.api.data_verbs import make as make
     from adiabat.api.data_verbs import mine as mine
-    from adiabat.api.demo_run import demo_files as demo_files
     from adiabat.api.distill_verb import distill_ablate as distill_ablate
     from adiabat.api.distill_verb import distill_fit as distill_fit
     from adiabat.api.distill_verb import distill_multilingual as distill_multilingual
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from adiabat.api.search_verb import search as search
     from adiabat.api.train_verb import estimate as estimate
     from adiabat.api.train_verb import train as train
+    from adiabat.api.tune_verb import demo_files as demo_files
     from adiabat.api.tune_verb import tune as tune
     from adiabat.config.budgets import PlanSettings as PlanSettings
     from adiabat.config.budgets import ScalingSettings as ScalingSettings

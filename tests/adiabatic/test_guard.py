@@ -15,8 +15,8 @@ from adiabat.core.errors import ConfigError, DataError, StoreError
 from adiabat.models.loading import load
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
-from adiabat.training.limits import InterruptionError
 from adiabat.training.loop import Loop
+from adiabat.training.schedules import InterruptionError
 from tests.adiabatic.problem import Problem, run, settings_of
 from tests.jobs import log_of, weights_of
 from tests.tiny import tiny_dual

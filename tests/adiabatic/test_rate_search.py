@@ -20,10 +20,9 @@ from adiabat.experiments import rate_search as rate_search_module
 from adiabat.experiments.rate_search import safe_rate
 from adiabat.models.loading import load
 from adiabat.results.rate_search_result import RateTrial, SafeRate
-from adiabat.runs.run_config import read_description
-from adiabat.runs.run_dir import Job
-from adiabat.training.limits import InterruptionError
+from adiabat.runs.run_config import Job, read_description
 from adiabat.training.loop import Loop
+from adiabat.training.schedules import InterruptionError
 from tests.adiabatic.problem import Problem, run, settings_of
 from tests.jobs import log_of, weights_of
 from tests.runs.before import forget

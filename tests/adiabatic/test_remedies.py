@@ -22,8 +22,8 @@ from adiabat.models.towers import interpolated, merged_tower
 from adiabat.results.evaluation_result import LayerChange
 from adiabat.results.record import read_result
 from adiabat.store.vector_store import Store
-from adiabat.training.limits import InterruptionError
 from adiabat.training.loop import Loop
+from adiabat.training.schedules import InterruptionError
 from tests.adiabatic.problem import Problem, run, settings_of
 from tests.jobs import log_of, weights_of
 

@@ -13,9 +13,9 @@ import pytest
 from adiabat.core.errors import JobError
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
-from adiabat.runs import finish
-from adiabat.runs.finish import write_report
-from adiabat.runs.run_dir import Job
+from adiabat.runs import output_dir
+from adiabat.runs.output_dir import write_report
+from adiabat.runs.run_config import Job
 from tests.adiabatic.kills import MOMENTS
 from tests.adiabatic.problem import Problem, killable_settings, run, settings_of
 from tests.jobs import everything
@@ -62,7 +62,7 @@ def test_a_job_that_has_a_model_has_its_result_and_one_cut_short_between_is_comp
     run(problem, job, settings_of(tune={"max_epochs": 1}))
     for out, resume in ((tmp_path / "new", False), (job, True)):
         with monkeypatch.context() as patch:
-            patch.setattr(finish, "write_report", cut)
+            patch.setattr(output_dir, "write_report", cut)
             with pytest.raises(KeyboardInterrupt):
                 run(problem, out, settings_of(tune={"max_epochs": 2}), resume=resume)
         # Not even the model of the shorter job, which the result no longer describes.

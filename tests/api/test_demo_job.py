@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import adiabat
-from adiabat.api import demo_run as demo_job
+from adiabat.api import tune_verb as demo_job
 from adiabat.results.evaluation_result import Result
 
 EVALUATED = Result(title="", command="", created="", seconds=0.0, seed=0, versions={}, model="")

@@ -11,12 +11,11 @@ import adiabat
 from adiabat.cli.options import short_for
 from adiabat.config.budgets import PlanSettings, ScalingTrainSection
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import checked, read_settings
+from adiabat.config.reader import checked, read_settings, shown
 from adiabat.config.section import Section, overlaid
 from adiabat.config.shared import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings
 from adiabat.config.training_choices import FixedTemperature, GuideSection, InBatchSoftmax, LoRA, SamToNe, TripletTuning
 from adiabat.config.tuning import TuneSettings
-from adiabat.config.validation import shown
 from adiabat.core.errors import ConfigError
 
 

@@ -8,11 +8,10 @@ import pytest
 
 from adiabat.cli.panel_results import KINDS, kind_of
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import checked, keys_of, read_settings
+from adiabat.config.reader import FORMER_KEYS, checked, keys_of, read_settings
 from adiabat.config.section import Section
 from adiabat.config.shared import EmbedSettings, EvaluateSettings
 from adiabat.config.tuning import TuneSettings
-from adiabat.config.validation import FORMER_KEYS
 from adiabat.core.errors import ConfigError
 
 RUN = '[job]\nmodel = "Zürich"\n'

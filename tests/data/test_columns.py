@@ -13,9 +13,9 @@ from adiabat.data.columns import Columns, entries_value, id_value, text_value
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import ExampleReader, SourcePosition, parse_list, read_examples, stream_examples
 from adiabat.data.labelled import read_labelled_texts
+from adiabat.data.lines import COLUMN_ALIASES
 from adiabat.data.parallel import ParallelSource, read_parallel
 from adiabat.data.records import ExampleSet
-from adiabat.data.table_headers import COLUMN_ALIASES
 from adiabat.data.table_rows import Row, RowError
 from adiabat.dual_encoder.pair_data import read_pairs
 from tests.data.files import refusal, write

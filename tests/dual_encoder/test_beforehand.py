@@ -15,7 +15,7 @@ from adiabat.config.reader import checked
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError, StoreError
 from adiabat.dual_encoder.train_checks import require_estimable, require_ready
 from adiabat.runs.output_dir import open_job
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job
 from tests.runs.before import forget
 
 QUICK = """

@@ -9,9 +9,9 @@ import torch
 
 from adiabat.data.pair_sets import PairSet
 from adiabat.data.text_hashes import hash_texts
-from adiabat.dual_encoder import answer_ranks as ranks_module
+from adiabat.dual_encoder import contrastive_objective as ranks_module
 from adiabat.dual_encoder.contrastive_objective import PairContrast
-from adiabat.training.limits import Validation
+from adiabat.training.schedules import Validation
 from tests.dual_encoder.problem import HELD_OUT, ROWS, Row, examples, objective_of, pair_sets
 
 T = 0.3

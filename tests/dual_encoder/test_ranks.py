@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from adiabat.dual_encoder import answer_ranks as ranks
-from adiabat.dual_encoder.answer_ranks import ranks_of_answers
+from adiabat.dual_encoder import contrastive_objective as ranks
+from adiabat.dual_encoder.contrastive_objective import ranks_of_answers
 
 
 def rows(*lists: list[int]) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ from adiabat.core.errors import ConfigError
 from adiabat.core.progress import SILENT
 from adiabat.dual_encoder.train import _loop, prepared, schedule_of
 from adiabat.dual_encoder.train_checks import steps_of
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job
 from adiabat.training.distributed import ALONE
 from tests.dual_encoder.problem import Problem, from_memory, job_settings, run, write_rows
 from tests.jobs import everything

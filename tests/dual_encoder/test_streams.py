@@ -23,7 +23,7 @@ from adiabat.dual_encoder.train import prepared
 from adiabat.dual_encoder.train_checks import require_ready
 from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.training.distributed import ALONE
-from adiabat.training.limits import InterruptionError
+from adiabat.training.schedules import InterruptionError
 from tests.dual_encoder.problem import from_memory, pair_sets, settings_of, write_rows
 from tests.dual_encoder.problem import run as run_job
 from tests.dual_encoder.streamed import stream_settings

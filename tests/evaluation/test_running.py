@@ -19,7 +19,7 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.results.suite_result import SuiteResult
-from adiabat.runs.finish import write_report
+from adiabat.runs.output_dir import write_report
 from adiabat.stats.samples import CORRELATION, SHARE, ranking_bounds
 from adiabat.store.build import build_store
 from adiabat.store.manifest import StoreDtype

@@ -6,8 +6,8 @@ from itertools import product
 from typing import Any
 
 from adiabat.experiments.sweep_analysis import analysed
-from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange, Verdict
+from adiabat.results.rate_search_result import Drift
 from adiabat.results.sweep_result import SweepResult, SweepRun, TaskOutcome, Value
 
 RATE, MARGIN = "tune.learning_rate", "tune.margin"

@@ -17,7 +17,7 @@ from adiabat.report.scaling_figures import panels_of
 from adiabat.report.scaling_headline import crossing_cells, headline, reservations
 from adiabat.results.record import read_result
 from adiabat.results.scaling_result import CrossingRecord, ScalingResult
-from adiabat.runs.finish import write_report
+from adiabat.runs.output_dir import write_report
 from adiabat.scaling_laws.frontier import Crossing
 from adiabat.scaling_laws.laws import Method
 from tests.experiments.scaling.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of

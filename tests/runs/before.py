@@ -2,8 +2,7 @@
 
 import tomli_w
 
-from adiabat.runs.run_config import read_description
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job, read_description
 
 
 def forget(job: Job, *keys: str) -> None:

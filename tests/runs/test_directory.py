@@ -21,8 +21,7 @@ from adiabat.models.saving import save
 from adiabat.runs import output_dir as directory
 from adiabat.runs import run_config as descriptions
 from adiabat.runs.output_dir import claimed_for_jobs, require_fitting, require_free
-from adiabat.runs.run_config import Rules, is_described, is_job, read_description
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job, Rules, is_described, is_job, read_description
 from tests.runs.before import forget
 from tests.settings_by_name import by_name
 from tests.tiny import tiny_dual

@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 import pytest
 
-from adiabat.training.limits import Interruption, Position, Validation
+from adiabat.training.schedules import Interruption, Position, Validation
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from adiabat.training import checkpoint
 from adiabat.training import loop as loop_module
 from adiabat.training.checkpoint import read_latest
 from adiabat.training.distributed import Processes
-from adiabat.training.limits import InterruptionError, Keep, Limits
 from adiabat.training.loop import Loop
+from adiabat.training.schedules import InterruptionError, Keep, Limits
 from tests.training.kills import MOMENTS
 from tests.training.toy import EPOCHS, RATES, STEPS_PER_EPOCH, Regression, Scripted, Seen, position_of, regression_loop, scripted_loop
 

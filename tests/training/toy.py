@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from adiabat.config.section import OptimizerName
 from adiabat.data.batch_sampler import ShuffledBatches
 from adiabat.runs.run_log import JobLog
-from adiabat.training.limits import Limits, Position, Validation
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import make_optimizer
-from adiabat.training.schedules import Schedule
+from adiabat.training.schedules import Limits, Position, Schedule, Validation
 
 STEPS_PER_EPOCH, EPOCHS = 5, 4
 RATES: dict[OptimizerName, float] = {

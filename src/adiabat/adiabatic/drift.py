@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int
 
-from adiabat.results.drift_judgement import Drift
+from adiabat.results.rate_search_result import Drift
 
 OVERLAP_LOSS = "overlap loss"
 """``1 - RBO`` of the documents found; see `rank_biased_overlap`."""

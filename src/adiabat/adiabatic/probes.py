@@ -14,8 +14,7 @@ from adiabat.adiabatic.drift import written_otherwise
 from adiabat.core.errors import DataError
 from adiabat.core.provenance import packaged_folder, require_published
 from adiabat.data.columns import id_value, parsed_rows, quoted, text_value
-from adiabat.data.lines import CODECS, Cursor, text_lines
-from adiabat.data.table_headers import COLUMN_ALIASES
+from adiabat.data.lines import CODECS, COLUMN_ALIASES, Cursor, text_lines
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, require_path, table_name
 
 DEFAULT, REHEARSAL = "default", "rehearsal"

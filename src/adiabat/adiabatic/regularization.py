@@ -24,7 +24,7 @@ from adiabat.models.bulk import TokenTable, embed_all
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder, interpolated, merged_tower
-from adiabat.results.drift_judgement import limits_of
+from adiabat.results.rate_search_result import limits_of
 from adiabat.store.search import score_rows, search
 from adiabat.store.text_vectors import embed_texts
 from adiabat.store.vector_store import Store

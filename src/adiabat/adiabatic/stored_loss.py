@@ -25,8 +25,8 @@ from adiabat.scaling_laws.flops import Cost, PassedParameters, training_flops
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store
 from adiabat.training.flop_count import passed_parameters
-from adiabat.training.limits import Validation
 from adiabat.training.passes import Group, Passes
+from adiabat.training.schedules import Validation
 
 if TYPE_CHECKING:
     from adiabat.adiabatic.regularization import Guard, Rehearsal

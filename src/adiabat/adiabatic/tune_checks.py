@@ -7,13 +7,11 @@ from typing import Any
 from adiabat.config.shared import require_device_name
 from adiabat.config.tuning import TuneSettings
 from adiabat.runs.output_dir import require_fitting
-from adiabat.runs.run_config import FREE_RUN, Rules
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import FREE_RUN, Job, Rules
 from adiabat.runs.run_log import read_log
 from adiabat.store.addressing import require_inputs
 from adiabat.store.vector_store import refuse_swapped
-from adiabat.training.limits import idle_counts, least_idle
-from adiabat.training.schedules import ENDING
+from adiabat.training.schedules import ENDING, idle_counts, least_idle
 
 WORDS = {
     "job.query_tower": "the query tower of the model differs from the one the job began with",

@@ -11,8 +11,7 @@ from adiabat.core.errors import JobError
 from adiabat.evaluation.compare import compare_runs
 from adiabat.evaluation.score_files import SCORES
 from adiabat.results.suite_result import SuiteResult
-from adiabat.runs.finish import write_report
-from adiabat.runs.output_dir import claimed
+from adiabat.runs.output_dir import claimed, write_report
 from adiabat.stats.ranking_measures import ranking_measures
 
 

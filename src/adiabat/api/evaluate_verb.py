@@ -26,10 +26,8 @@ from adiabat.results.evaluation_result import Result, TrainingRecord
 from adiabat.results.record import read_result
 from adiabat.results.space_result import SpaceResult
 from adiabat.results.suite_result import SuiteResult
-from adiabat.runs.finish import write_report
-from adiabat.runs.output_dir import claimed
-from adiabat.runs.run_config import is_job
-from adiabat.runs.run_dir import Job
+from adiabat.runs.output_dir import claimed, write_report
+from adiabat.runs.run_config import Job, is_job
 from adiabat.stats.ranking_measures import require_relevant_only
 from adiabat.stats.samples import TaskScores
 from adiabat.store.addressing import AddressedSet, address

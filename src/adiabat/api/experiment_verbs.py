@@ -16,8 +16,7 @@ from adiabat.config.tuning import TuneSettings
 from adiabat.results.rate_search_result import SafeRate
 from adiabat.results.scaling_result import ScalingResult
 from adiabat.results.sweep_result import SweepResult
-from adiabat.runs.finish import write_report
-from adiabat.runs.output_dir import claimed
+from adiabat.runs.output_dir import claimed, write_report
 
 if TYPE_CHECKING:
     from adiabat.config.shared import EncoderSection

@@ -146,7 +146,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Tune the embedded model on embedded papers, and show that the target got better and the rest did not get worse."""
-    from adiabat.api.demo_run import run_demo
+    from adiabat.api.tune_verb import run_demo
 
     result = run_demo(out)
     show(result, as_json=as_json, location=out / "report.html")

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from adiabat.config.reader import shown
 from adiabat.config.section import DropSameId, Section, SeedNumber, Text, Texts, each_once
-from adiabat.config.validation import shown
 from adiabat.core.errors import ConfigError
 
 

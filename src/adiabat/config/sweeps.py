@@ -8,12 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
 from adiabat.config.dual_training import TrainRunSection, TrainSection, TrainSettings, TrainTables
-from adiabat.config.reader import TRAIN_TABLES, _phrases, keys_of, leaves, with_values
+from adiabat.config.reader import TRAIN_TABLES, _phrases, keys_of, leaves, shown, unknown_phrases, with_values
 from adiabat.config.section import RangeValues, Section, SeedNumbers, Text, Texts, each_once, overlaid, value_at
 from adiabat.config.shared import RankingEncoderSection, RankingMeasureSection, StepsRunSection
 from adiabat.config.tasks import AnyTask, repeated_names
 from adiabat.config.tuning import GuardSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
-from adiabat.config.validation import shown, unknown_phrases
 
 STEPS, BATCH_SIZE = 2_000, 256
 """Length and batch size of the standard short training run of Reimers 2021."""

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from adiabat.config.reader import shown
 from adiabat.config.section import DropSameId, Section, Text, Texts
 from adiabat.config.shared import ColumnsSection, DataSection, EncoderSection, RankingEncoderSection, RankingMeasureSection, RunSection
-from adiabat.config.validation import shown
 from adiabat.core.errors import ConfigError
 
 Towers = Literal["query", "document"]

@@ -89,7 +89,7 @@ class GuardSection(Section):
     """Measure of drift that `limit` applies to (`adiabat.adiabatic.drift`). All are written to the log."""
     limit: Annotated[float | Literal["noise"], PlainValidator(positive_or("noise"))] | None = None
     """Largest drift of an epoch that may be the result; None sets no limit. ``noise`` derives it from the drift of the untuned tower when
-    only the punctuation at the end of the probes changes (`adiabat.results.drift_judgement.limits_of`)."""
+    only the punctuation at the end of the probes changes (`adiabat.results.rate_search_result.limits_of`)."""
     action: Literal["stop", "back", "soften"] = "stop"
     """What happens beyond the limit: the run stops; it continues from its best epoch at half the rate; or it continues, and its final
     weights are moved back towards the start until their drift is within the limit (`adiabat.adiabatic.regularization.soften`)."""

@@ -1,6 +1,6 @@
 """Columns of a row by our names for them, and checks of their values.
 
-Files of the field name the same column differently: `table_headers.COLUMN_ALIASES` lists the names, and a mapping from our name to the
+Files of the field name the same column differently: `lines.COLUMN_ALIASES` lists the names, and a mapping from our name to the
 file's overrides them.
 """
 
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import cut
-from adiabat.data.table_headers import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
+from adiabat.data.lines import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, table_name, value_kind
 
 Parsed = TypeVar("Parsed")

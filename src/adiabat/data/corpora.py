@@ -15,9 +15,8 @@ from adiabat.data.columns import Columns, Table, id_value, text_value
 from adiabat.data.examples import parse_example
 from adiabat.data.judgements import BEIR_COLUMNS, compressed_path
 from adiabat.data.language_grids import parse_grid_row
-from adiabat.data.lines import HUB_PREFIX
+from adiabat.data.lines import HUB_PREFIX, Layout
 from adiabat.data.records import Document, Example, grid_id, text_id
-from adiabat.data.table_headers import Layout
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 
 ANY: tuple[Layout, ...] = ("grid", "examples", "corpus")

@@ -12,9 +12,8 @@ from adiabat.core.errors import DataError
 from adiabat.core.text import shown
 from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, split_name, text_value
 from adiabat.data.judgements import is_beir_examples, read_beir_examples
-from adiabat.data.lines import Cursor
+from adiabat.data.lines import Cursor, Layout
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
-from adiabat.data.table_headers import Layout
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 
 _WANTED: tuple[Layout, ...] = ("grid", "examples")

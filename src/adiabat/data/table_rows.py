@@ -18,8 +18,7 @@ from typing import Any, Literal
 from adiabat.core.errors import ConfigError, DataError, Faults
 from adiabat.core.files import reading
 from adiabat.core.text import shown
-from adiabat.data.lines import CODECS, HUB_PREFIX, Cursor, byte_lines, require_plain, text_lines
-from adiabat.data.table_headers import header_of, shown_names
+from adiabat.data.lines import CODECS, HUB_PREFIX, Cursor, byte_lines, header_of, require_plain, shown_names, text_lines
 
 
 class RowError(Exception):

@@ -21,8 +21,7 @@ from adiabat.evaluation.task_kinds import load_tasks
 from adiabat.models.model_names import load_with
 from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
-from adiabat.runs.run_config import FREE_RUN, Rules, is_described, require_same
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import FREE_RUN, Job, Rules, is_described, require_same
 from adiabat.store.addressing import require_inputs
 
 TEACHER = "teacher"

@@ -32,7 +32,7 @@ from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.output_dir import require_free
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job
 from adiabat.store.vector_store import Store
 
 SAMPLE = 8_192

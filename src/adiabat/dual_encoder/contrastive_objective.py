@@ -1,6 +1,6 @@
 """What the training of both towers minimises (Ziarko et al. 2024; Moiseev et al. 2023; Reimers 2021)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -16,13 +16,12 @@ from adiabat.config.training_choices import FixedTemperature, GuideSection, InBa
 from adiabat.data.batch_sampler import BatchSampler, validation_batches
 from adiabat.data.pair_sets import PairSet
 from adiabat.data.records import SIDES, Side
-from adiabat.dual_encoder.answer_ranks import listed_pairs, pair_errors, ranks_of_answers
 from adiabat.dual_encoder.batches import Batch, Shard, Sides, draw_batch, pair_order, pairs_of, sampler_of, share_of, validation_batch
 from adiabat.dual_encoder.stream import Stream, window_name
 from adiabat.dual_encoder.text_cache import BatchPlan, PairTexts
 from adiabat.dual_encoder.train_checks import steps_of, steps_within
 from adiabat.losses.embedded_pairs import Guide, Pairs, unit_rows
-from adiabat.losses.in_batch import Criterion
+from adiabat.losses.in_batch import Criterion, triplet_errors
 from adiabat.losses.log_denominator import LearnedTemperature, Temperature, scheduled_temperature
 from adiabat.models.bulk import TokenTable
 from adiabat.models.towers import DualEncoder
@@ -31,8 +30,8 @@ from adiabat.store.vector_store import Store
 from adiabat.training.distributed import ALONE, Processes
 from adiabat.training.flop_count import passed_parameters
 from adiabat.training.gradient_cache import Chunking
-from adiabat.training.limits import Validation
 from adiabat.training.passes import Passes, side_passes
+from adiabat.training.schedules import Validation
 
 CHUNK_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 """Of one pass where nobody says how many: on a CPU what stays near the caches, on a GPU what keeps it busy."""
@@ -325,3 +324,56 @@ def _over_widths(loss: Criterion, widths: tuple[int, ...], pairs: Pairs, tempera
     """Mean of the loss over the first numbers of the embeddings and over all of them (Kusupati et al. 2022, equal weights)."""
     distinct = dict.fromkeys((*widths, pairs.query.shape[1]))
     return torch.stack([loss(pairs.first_numbers(width), temperature) for width in distinct]).mean()
+
+
+QUERIES_AT_A_TIME = 512
+"""Bounds the scores in memory."""
+
+
+PAIRS_AT_A_TIME = 4_096
+"""Bounds the vectors in memory."""
+
+
+EXACT = "donot_use_mm_for_euclid_dist"
+"""The sum of squared differences: through products, torch's choice for many rows, distances of near texts drown in rounding."""
+
+
+def ranks_of_answers(
+    query: Float[Tensor, "q e"], documents: Float[Tensor, "d e"], answers: Sequence[Int[np.ndarray, " _"]], *, distance: bool
+) -> Int[np.ndarray, " q"]:
+    """``1 + #{documents that do not answer and score at least as much as the best answer}``."""
+    ranks = []
+    for start in range(0, len(query), QUERIES_AT_A_TIME):
+        rows = query[start : start + QUERIES_AT_A_TIME]
+        scores = -torch.cdist(rows, documents, compute_mode=EXACT) if distance else rows @ documents.T
+        answered = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
+        for row, listed in enumerate(answers[start : start + QUERIES_AT_A_TIME]):
+            answered[row, torch.from_numpy(listed)] = True
+        best = scores.masked_fill(~answered, -torch.inf).amax(dim=1, keepdim=True)
+        # So that what is no number counts as a tie.
+        ranks.append(1 + (~(scores < best) & ~answered).sum(dim=1))
+    return torch.cat(ranks).cpu().numpy()
+
+
+def listed_pairs(pairs: PairSet) -> int:
+    """How many (positive, listed negative) pairs there are."""
+    return int(pairs.negatives.lengths[pairs.query].sum())
+
+
+Vectors = Callable[[Int[np.ndarray, " k"]], Float[Tensor, "k e"]]
+"""Gives embeddings of texts by their rows, as they are compared."""
+
+
+def pair_errors(pairs: PairSet, query: Vectors, document: Vectors, *, distance: bool) -> int:
+    """How many (positive, listed negative) pairs are in the wrong order; a tie is an error."""
+    negatives = pairs.negatives.take(pairs.query)
+    pair, errors = np.repeat(np.arange(len(pairs)), negatives.lengths), 0
+    for start in range(0, len(pair), PAIRS_AT_A_TIME):
+        block = pair[start : start + PAIRS_AT_A_TIME]
+        queries, near = query(pairs.query[block]), document(pairs.positive[block])
+        far = document(negatives.values[start : start + PAIRS_AT_A_TIME])
+        if distance:
+            errors += int(triplet_errors(queries, near, far, distance="euclidean"))
+        else:
+            errors += int((~((queries * near).sum(dim=1) > (queries * far).sum(dim=1))).sum())
+    return errors

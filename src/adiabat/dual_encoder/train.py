@@ -19,9 +19,8 @@ from adiabat.core.errors import ConfigError, DataError, StoreError, several
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.pair_sets import PairSet
-from adiabat.dual_encoder.answer_ranks import listed_pairs
 from adiabat.dual_encoder.batches import check_negatives
-from adiabat.dual_encoder.contrastive_objective import PairContrast
+from adiabat.dual_encoder.contrastive_objective import PairContrast, listed_pairs
 from adiabat.dual_encoder.dataset_cache import cache_folder
 from adiabat.dual_encoder.pair_data import read_pairs, read_validation
 from adiabat.dual_encoder.stream import Stream
@@ -34,14 +33,13 @@ from adiabat.models.freezing import check_patterns
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.output_dir import open_job
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job
 from adiabat.runs.run_log import JobLog
 from adiabat.store.vector_store import Store
 from adiabat.training.distributed import Processes, on_main, processes
-from adiabat.training.limits import Limits, Position
 from adiabat.training.loop import Loop
 from adiabat.training.run_record import finish_run
-from adiabat.training.schedules import Schedule, schedule_from, warmup_steps_of
+from adiabat.training.schedules import Limits, Position, Schedule, schedule_from, warmup_steps_of
 
 STREAM = "stream"
 """Folder of a job for the windows of its stream."""

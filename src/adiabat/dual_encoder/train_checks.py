@@ -10,12 +10,10 @@ from adiabat.config.shared import require_device_name
 from adiabat.core.errors import BudgetError, ConfigError, several
 from adiabat.data.examples import require_streamable
 from adiabat.runs.output_dir import require_fitting, require_free
-from adiabat.runs.run_config import FREE_RUN, Rules, is_job, read_description
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import FREE_RUN, Job, Rules, is_job, read_description
 from adiabat.runs.run_log import read_log
 from adiabat.store.addressing import require_inputs
-from adiabat.training.limits import idle_counts, least_idle
-from adiabat.training.schedules import ENDING
+from adiabat.training.schedules import ENDING, idle_counts, least_idle
 
 WORDS = {
     "digests.model": "the model differs from the one the job began with",

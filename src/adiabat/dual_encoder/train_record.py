@@ -9,18 +9,16 @@ import tomli_w
 from adiabat.config.training_choices import InBatchLoss
 from adiabat.core.text import amount
 from adiabat.data.text_hashes import TrainedTexts
-from adiabat.dual_encoder.answer_ranks import listed_pairs
 from adiabat.dual_encoder.batches import in_small_groups, left_out_note, mixture_note, unnamed
-from adiabat.dual_encoder.contrastive_objective import PairContrast
+from adiabat.dual_encoder.contrastive_objective import PairContrast, listed_pairs
 from adiabat.dual_encoder.pair_data import trained_pairs
 from adiabat.dual_encoder.tower_setup import Built, named_weights
 from adiabat.models.model_names import with_starts
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import LayerChange, Result
-from adiabat.runs.run_config import read_description, without_none
-from adiabat.runs.run_dir import Job
-from adiabat.training.limits import Outcome
+from adiabat.runs.run_config import Job, read_description, without_none
 from adiabat.training.run_record import layer_changes, record_of, result_of
+from adiabat.training.schedules import Outcome
 
 TIMED_STEPS = 3
 """Steps that an estimate takes; the first one, which also sets things up, does not count for the time."""

@@ -40,8 +40,8 @@ from adiabat.data.labelled import (
     require_separable,
 )
 from adiabat.data.language_grids import read_question_grid, require_every_label, select_languages
+from adiabat.data.lines import OF_DOCUMENTS
 from adiabat.data.records import Document, ExampleSet, LanguageGridSet, grid_id, text_id
-from adiabat.data.table_headers import OF_DOCUMENTS
 from adiabat.data.table_rows import table_name
 from adiabat.evaluation.labels import score_classification, score_clustering
 from adiabat.evaluation.language_grid_tasks import score_nli_grid, score_question_grid

@@ -23,7 +23,7 @@ from adiabat.evaluation.suite import Scoring
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
-from adiabat.results.drift_judgement import Drift
+from adiabat.results.rate_search_result import Drift
 from adiabat.results.sweep_result import TaskOutcome
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import TaskScores

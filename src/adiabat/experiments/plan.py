@@ -18,11 +18,10 @@ from adiabat.experiments.plan_prior import NOTES, by_prior
 from adiabat.experiments.scaling_analysis import PROCESSOR, Evidence, evidence_of, fitted, result_of, rows_in
 from adiabat.experiments.scaling_variants import Tried
 from adiabat.results.scaling_result import Addition, Advice, Choice, ScalingResult, ScalingRun
-from adiabat.runs.run_config import description_of, is_described, without_none
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job, description_of, is_described, without_none
 from adiabat.scaling_laws.laws import Option, Way
 from adiabat.scaling_laws.recommendation import Candidate, KindFit, Recommendation, narrowing, recommend
-from adiabat.training.limits import InterruptionError
+from adiabat.training.schedules import InterruptionError
 
 if TYPE_CHECKING:
     from adiabat.dual_encoder.tower_setup import Loader

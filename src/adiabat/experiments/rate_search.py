@@ -26,15 +26,13 @@ from adiabat.core.provenance import now, versions
 from adiabat.models.device import device_name, device_of
 from adiabat.models.towers import DualEncoder
 from adiabat.results.rate_search_result import RateTrial, SafeRate
-from adiabat.runs.finish import write_report
-from adiabat.runs.output_dir import claimed_for_jobs, require_begun
+from adiabat.runs.output_dir import claimed_for_jobs, require_begun, write_report
 from adiabat.runs.row_files import Rows
-from adiabat.runs.run_config import FREE_RUNS, Rules, is_described, require_same
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import FREE_RUNS, Job, Rules, is_described, require_same
 from adiabat.runs.run_log import read_log
-from adiabat.training.limits import Limits, Position
 from adiabat.training.loop import Loop
 from adiabat.training.passes import side_passes
+from adiabat.training.schedules import Limits, Position
 
 SEARCH = "search"
 """Table of a description by which one tells that it is of a search."""

@@ -33,9 +33,8 @@ from adiabat.experiments.trials import ExperimentKind, Runner, run_trials, waiti
 from adiabat.models.device import device_name, device_of, peak_memory, reset_peak_memory
 from adiabat.models.towers import DualEncoder
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
-from adiabat.runs.finish import write_report
-from adiabat.runs.run_config import FREE_RUNS, without_none
-from adiabat.runs.run_dir import Job
+from adiabat.runs.output_dir import write_report
+from adiabat.runs.run_config import FREE_RUNS, Job, without_none
 from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.laws import Way
 from adiabat.stats.ranking_measures import require_relevant_only

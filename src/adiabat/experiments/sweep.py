@@ -19,7 +19,7 @@ from adiabat.experiments.trials import ExperimentKind, is_begun, run_trials
 from adiabat.experiments.tune_sweep import TuneSweepRunner
 from adiabat.models.device import device_name, device_of
 from adiabat.results.sweep_result import SweepResult, SweepRun
-from adiabat.runs.finish import write_report
+from adiabat.runs.output_dir import write_report
 from adiabat.runs.run_config import FREE_RUNS, without_none
 from adiabat.stats.ranking_measures import require_relevant_only
 from adiabat.store.addressing import require_inputs

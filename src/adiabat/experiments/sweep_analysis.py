@@ -8,8 +8,8 @@ from itertools import pairwise, takewhile
 from statistics import fmean
 
 from adiabat.adiabatic.drift import OVERLAP_LOSS, ROTATION_SHARE
-from adiabat.results.drift_judgement import limits_of
 from adiabat.results.evaluation_result import Change, LayerChange
+from adiabat.results.rate_search_result import limits_of
 from adiabat.results.sweep_result import (
     VARIANT,
     Case,

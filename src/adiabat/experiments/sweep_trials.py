@@ -26,12 +26,12 @@ from adiabat.models.device import device_name, device_of
 from adiabat.models.embedding_head import NAMES
 from adiabat.models.model_names import trained_by
 from adiabat.models.towers import DualEncoder
-from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.results.ranking_result import Speed
+from adiabat.results.rate_search_result import Drift
 from adiabat.results.sweep_result import SweepRun, TaskOutcome
 from adiabat.runs.row_files import Rows
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job
 from adiabat.runs.run_log import read_log
 from adiabat.training.run_record import finished
 

@@ -29,8 +29,7 @@ from adiabat.experiments.grid import SweepTrial, short_digest
 from adiabat.experiments.sweep_trials import StartRecord, SweepRunner, write_starts
 from adiabat.models.towers import DualEncoder
 from adiabat.results.ranking_result import Speed
-from adiabat.runs.run_config import read_description
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job, read_description
 from adiabat.store.vector_store import Store
 
 UNTRAINED = "untrained"

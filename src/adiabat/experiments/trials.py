@@ -17,8 +17,7 @@ from adiabat.dual_encoder.tower_setup import Loader
 from adiabat.evaluation.score_files import run_folder_name
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.row_files import Rows
-from adiabat.runs.run_config import Rules, description_of, flat_settings, is_described, is_job, require_same
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job, Rules, description_of, flat_settings, is_described, is_job, require_same
 
 RUNS, ROWS = "runs", "runs.parquet"
 """In the directory of an experiment: the folder of its jobs, and the file of its rows."""

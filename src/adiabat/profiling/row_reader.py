@@ -12,8 +12,8 @@ from adiabat.data.corpora import ANY, documents_file, open_corpus, parse_documen
 from adiabat.data.examples import parse_example, read_examples
 from adiabat.data.judgements import is_beir_examples
 from adiabat.data.language_grids import parse_grid_row
+from adiabat.data.lines import COLUMN_ALIASES, OF_DOCUMENTS, OF_LAYOUT
 from adiabat.data.records import Example, ExampleSet
-from adiabat.data.table_headers import COLUMN_ALIASES, OF_DOCUMENTS, OF_LAYOUT
 from adiabat.data.table_rows import FileFaults, Row, read_rows
 from adiabat.profiling.profile_record import NAMES, Layout, Role
 

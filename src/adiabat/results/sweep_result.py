@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeGuard
 
 from adiabat.core.text import setting_text
-from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange, Verdict
 from adiabat.results.ranking_result import Ranking
+from adiabat.results.rate_search_result import Drift
 from adiabat.results.record import Record
 from adiabat.results.suite_result import Kind
 

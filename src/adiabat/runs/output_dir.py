@@ -1,15 +1,30 @@
-"""Who may write into a directory: a new run, a resumed one, or an evaluation."""
+"""Who may write into a directory (a new run, a resumed one, an evaluation), and what a finished one leaves there."""
 
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from adiabat.core.checksums import CHECKSUMS, digest_of
 from adiabat.core.errors import DataError, JobError, several
-from adiabat.core.files import is_store, sole_writer
-from adiabat.results.record import read_result
-from adiabat.runs.run_config import STRICT, Rules, flat_settings, is_job, read_description, require_same, write_description
-from adiabat.runs.run_dir import CONFIG, PREPARED, Job
+from adiabat.core.files import advice_on, is_store, sole_writer, write_json
+from adiabat.results.evaluation_result import Result
+from adiabat.results.record import Record, read_result, write_result
+from adiabat.runs.run_config import (
+    CONFIG,
+    PREPARED,
+    STRICT,
+    Job,
+    Rules,
+    flat_settings,
+    is_job,
+    read_description,
+    require_same,
+    write_description,
+)
+from adiabat.runs.run_log import GO_ON
 
 
 def require_free(folder: Path, *, resume: bool) -> None:
@@ -146,3 +161,36 @@ def _require_own(folder: Path, kind: str) -> None:
                 f"--out must hold nothing but an evaluation of the same kind, {folder} holds something else, or one that is damaged "
                 f"({fault}); choose another, or remove its result.json and report.html if they are of no use"
             ) from fault
+
+
+def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside: Mapping[str, bytes], tidy: Callable[[], None]) -> None:
+    """Write model, result, report and further files by name, and tidy up; a job with a model is complete: it gets its name last of all."""
+    new, former = job.folder / ".model", job.folder / ".former-model"
+    try:
+        _clear(new, former)
+        save(new)
+        if job.model.exists():
+            # In one move: a model half removed would be taken for a whole one.
+            job.model.rename(former)
+        write_report(result, job.folder, beside=beside)
+        # In the job, where a copy of the model does not take them along.
+        files = sorted(path for path in new.rglob("*") if path.is_file())
+        write_json({f"{job.model.name}/{path.relative_to(new)}": digest_of(path)._asdict() for path in files}, job.folder / CHECKSUMS)
+        new.rename(job.model)
+        tidy()
+    except (OSError, DataError) as fault:
+        raise JobError(f"{job.model} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
+    finally:
+        _clear(new, former)
+
+
+def write_report(record: Record, folder: Path, *, beside: Mapping[str, bytes] | None = None) -> None:
+    """Write ``result.json``, its page, the tables and figures made from it, and further files by name, all or none."""
+    from adiabat.report.pages import files
+
+    write_result(record, folder, beside={**files(record), **{name: partial(bytes, content) for name, content in (beside or {}).items()}})
+
+
+def _clear(*folders: Path) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,7 @@
-"""What a job, or what consists of many, was asked to do; and what may differ where it goes on."""
+"""The files of a run's directory, the settings that it was started with, and which of them may change when it is resumed."""
 
 import hashlib
+import shutil
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
@@ -10,9 +11,82 @@ from typing import Any
 
 import tomli_w
 
-from adiabat.core.errors import JobError, several
+from adiabat.core.checksums import CHECKSUMS, require_seal
+from adiabat.core.errors import JobError, ModelError, several
 from adiabat.core.files import reading, write_text
-from adiabat.runs.run_dir import Job
+
+CONFIG = "config.toml"
+
+
+PREPARED = "prepared"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Paths of one job directory."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration."""
+        return self.folder / CONFIG
+
+    @property
+    def log(self) -> Path:
+        """Losses and validations, one row each."""
+        return self.folder / "log.jsonl"
+
+    @property
+    def prepared(self) -> Path:
+        """What was made for the run before it began; it may stand in a directory where no job has begun yet."""
+        return self.folder / PREPARED
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the run can be taken up again."""
+        return self.folder / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """The tuned model, there once the job is done."""
+        return self.folder / "model"
+
+    @property
+    def result(self) -> Path:
+        """What the run did, for programs."""
+        return self.folder / "result.json"
+
+    @property
+    def trained(self) -> Path:
+        """Hashes of the texts that it trained or validated on."""
+        return self.folder / "trained.bin"
+
+    @property
+    def report(self) -> Path:
+        """The same for people."""
+        return self.folder / "report.html"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its model and its result are there."""
+        return self.model.is_dir() and self.result.is_file()
+
+    def finished_model(self) -> Path:
+        """The directory of the model, compared with its checksums; JobError while the job is not finished."""
+        if not self.model.is_dir():
+            raise JobError(f"{self.folder} is a job that is not finished; run its command again with --resume")
+        if (self.folder / CHECKSUMS).exists():
+            require_seal(self.folder, remedy=f"if it was changed on purpose, name a copy of {self.model} elsewhere", error=ModelError)
+        return self.model
+
+    def tidy(self, *, keep_model: bool) -> None:
+        """Remove what a job of many needs no more once it has its row."""
+        if not keep_model:
+            shutil.rmtree(self.model, ignore_errors=True)
+        # Last, so that what is left of a process that was killed is known by them.
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
 
 FREE_RUN = ("run.device", "run.checkpoint_seconds", "run.keep_checkpoints")
 """How a job runs: settings that change no number of it."""

@@ -29,8 +29,7 @@ from adiabat.training.checkpoint import (
     write_checkpoint,
 )
 from adiabat.training.distributed import ALONE, Processes
-from adiabat.training.limits import Interruption, InterruptionError, Limits, Outcome, Position, Validation
-from adiabat.training.schedules import Schedule
+from adiabat.training.schedules import Interruption, InterruptionError, Limits, Outcome, Position, Schedule, Validation
 
 
 @runtime_checkable

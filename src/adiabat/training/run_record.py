@@ -19,11 +19,11 @@ from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import LayerChange, Result, TrainingRecord
 from adiabat.results.record import read_result
-from adiabat.runs.finish import finish_job
-from adiabat.runs.run_dir import Job
+from adiabat.runs.output_dir import finish_job
+from adiabat.runs.run_config import Job
 from adiabat.runs.run_log import read_log
 from adiabat.training.checkpoint import drop_older
-from adiabat.training.limits import Outcome
+from adiabat.training.schedules import Outcome
 
 
 def record_of(
@@ -172,7 +172,7 @@ def finish_run(job: Job, model: DualEncoder, result: Result, trained: TrainedTex
     if result.training is not None:
         result = replace(result, training=replace(result.training, texts=texts))
 
-    # Passed as functions, so that the end of a run (`runs.finish`) knows neither models nor checkpoints.
+    # Passed as functions, so that the end of a run (`runs.output_dir`) knows neither models nor checkpoints.
     def write_model(folder: Path) -> None:
         try:
             save(model.to("cpu"), folder)

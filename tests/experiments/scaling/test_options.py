@@ -15,7 +15,7 @@ from adiabat.experiments.plan_constraints import TOO_LONG, TOO_SHORT, UNTIMED
 from adiabat.report.scaling_headline import reservations
 from adiabat.results.record import read_result
 from adiabat.results.scaling_result import ScalingResult
-from adiabat.runs.finish import write_report
+from adiabat.runs.output_dir import write_report
 from tests.experiments.scaling.world import BUDGET, BUDGETS, SIZES, advice_of, asked, load, rows_of, written
 from tests.tiny import save_tiny
 

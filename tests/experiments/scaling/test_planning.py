@@ -22,7 +22,7 @@ from adiabat.report.scaling_page import run_toml
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.run_config import without_none
 from adiabat.scaling_laws.laws import Kind
-from adiabat.training.limits import InterruptionError
+from adiabat.training.schedules import InterruptionError
 from tests.experiments.scaling.world import BUDGET, BUDGETS, SIZES, TRUTHS, advice_of, asked, load, row, rows_of, written
 from tests.tiny import save_tiny
 

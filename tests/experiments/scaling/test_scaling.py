@@ -17,10 +17,9 @@ from adiabat.experiments import scaling as scaling_module
 from adiabat.experiments.scaling_analysis import rows_at, rows_in
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.results.scaling_result import ScalingResult
-from adiabat.runs.run_config import read_description
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job, read_description
 from adiabat.scaling_laws.laws import Kind
-from adiabat.training.limits import InterruptionError
+from adiabat.training.schedules import InterruptionError
 from tests.experiments.scaling.world import load, run, settings_of, write_world
 from tests.tiny import save_tiny
 

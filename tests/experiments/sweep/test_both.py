@@ -14,7 +14,7 @@ from adiabat.experiments.grid import plan_runs
 from adiabat.experiments.tune_sweep import train_settings
 from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.results.record import read_result
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job
 from tests.adiabatic.problem import problem_model
 from tests.experiments.sweep.world import load, run, settings_of, write_world
 from tests.jobs import weights_of

@@ -8,8 +8,8 @@ import pytest
 
 from adiabat.core.errors import DataError, JobError
 from adiabat.experiments.sweep_trials import rows_at
-from adiabat.results.drift_judgement import Drift
 from adiabat.results.evaluation_result import Change, GridComparison, LayerChange
+from adiabat.results.rate_search_result import Drift
 from adiabat.results.sweep_result import SweepRun, TaskOutcome
 
 CHANGE = Change(

@@ -19,10 +19,9 @@ from adiabat.experiments.sweep_trials import rows_at
 from adiabat.models.encoder import Encoder
 from adiabat.results.record import read_result
 from adiabat.results.sweep_result import SweepResult, SweepRun
-from adiabat.runs.run_config import is_described, is_job, read_description
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job, is_described, is_job, read_description
 from adiabat.store.build import build_store
-from adiabat.training.limits import InterruptionError
+from adiabat.training.schedules import InterruptionError
 from tests.adiabatic.problem import WIDTH
 from tests.experiments.sweep.world import DOCUMENTS, LANGUAGES, lines, run, settings_of, write_world
 from tests.runs.before import forget

@@ -22,8 +22,7 @@ from adiabat.experiments.sweep_trials import rows_at
 from adiabat.experiments.train_sweep import encoding_speeds
 from adiabat.results.record import read_result
 from adiabat.results.sweep_result import SweepResult
-from adiabat.runs.run_config import is_described, is_job
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job, is_described, is_job
 from tests.commands import one_thread
 from tests.experiments.sweep.training_world import brief, lines, ranking_of, run, settings_of, tiny, write_world
 from tests.pages import EVERY, without_pages

@@ -15,8 +15,7 @@ from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder
 from adiabat.results.ranking_result import Ranking
 from adiabat.results.sweep_result import SweepResult
-from adiabat.runs.run_config import is_job
-from adiabat.runs.run_dir import Job
+from adiabat.runs.run_config import Job, is_job
 from tests.tiny import tiny_dual
 
 KINDS = ("paper", "note", "memo", "letter", "book")
