@@ -147,8 +147,8 @@ class TrainSection(Section):
         if self.steps is not None and (self.warmup_steps or 0) > self.steps:
             yield "warmup_steps", f"must be at most train.steps = {self.steps}, got {self.warmup_steps}; lower it"
         if isinstance(self.loss, InBatchLoss) and self.batch_size == 1 and not self.loss.negatives_per_query:
-            told = f"must be at least 2 for {self.loss.kind}, whose negatives are the other pairs of the batch, got 1"
-            yield "batch_size", f"{told}; raise it, or list negatives"
+            phrase = f"must be at least 2 for {self.loss.kind}, whose negatives are the other pairs of the batch, got 1"
+            yield "batch_size", f"{phrase}; raise it, or list negatives"
 
 
 class MemorySection(Section):
@@ -168,7 +168,7 @@ class MemorySection(Section):
     def faults(self) -> Iterator[tuple[str, str]]:
         """Lengths ascend."""
         lengths = self.length_buckets
-        if any(one >= other for one, other in pairwise(lengths)):
+        if any(length >= other for length, other in pairwise(lengths)):
             yield "length_buckets", f"must ascend, got {list(lengths)}; sort them"
 
 
@@ -227,21 +227,21 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
         for name in names if len(self.data.sources) < 2 else ():
             if getattr(self.mixture, name) != getattr(usual, name):
                 yield f"mixture.{name}", "has no effect with one source; list several as [[data.sources]]"
-        weighted = [f"{number} ({one.path})" for number, one in enumerate(self.data.sources, 1) if one.weight != 1.0]
+        weighted = [f"{number} ({source.path})" for number, source in enumerate(self.data.sources, 1) if source.weight != 1.0]
         if self.mixture.rule.kind != "weights" and weighted:
-            told = 'has no effect where mixture.rule is not "weights"; leave it out, or set that'
-            yield f"data.sources.weight of number {', '.join(weighted)}", told
+            phrase = 'has no effect where mixture.rule is not "weights"; leave it out, or set that'
+            yield f"data.sources.weight of number {', '.join(weighted)}", phrase
 
     def _stream_faults(self, stream: StreamSection) -> Iterator[tuple[str, str]]:
         """A stream has no known length, no sizes of sources, and the texts of one shard."""
-        given, unknown = "must be given with data.stream, got none; set it", "must be left out with data.stream, since"
+        required, unknown = "must be given with data.stream, got none; set it", "must be left out with data.stream, since"
         if self.train.steps is None:
-            yield "train.steps", given
+            yield "train.steps", required
         if self.data.validation is None:
-            yield "data.validation", given
-        named = {"data.corpus": self.data.corpus, "towers.store": self.towers.store, "towers.targets": self.towers.targets}
-        named |= {f"data.sources.corpus of number {number}": one.corpus for number, one in enumerate(self.data.sources, 1)}
-        for name in (name for name, value in named.items() if value is not None):
+            yield "data.validation", required
+        paths = {"data.corpus": self.data.corpus, "towers.store": self.towers.store, "towers.targets": self.towers.targets}
+        paths |= {f"data.sources.corpus of number {number}": source.corpus for number, source in enumerate(self.data.sources, 1)}
+        for name in (name for name, value in paths.items() if value is not None):
             yield name, "must be left out with data.stream: examples must hold their texts; leave it out, or data.stream"
         if len(self.data.sources) > 1 and (rule := self.mixture.rule.kind) not in ("equal", "weights"):
             yield "mixture.rule", f'must be equal or weights with data.stream, since sizes are not known, got "{rule}"; set one'
@@ -252,8 +252,8 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
         if self.train.schedule.kind == "exponential":
             yield "train.schedule", 'must go by steps with data.stream, got "exponential", which goes by passes; choose another'
         if stream.shard_size < self.train.batch_size:
-            told = f"must be at least train.batch_size = {self.train.batch_size}, got {stream.shard_size}; raise it"
-            yield "data.stream.shard_size", told
+            phrase = f"must be at least train.batch_size = {self.train.batch_size}, got {stream.shard_size}; raise it"
+            yield "data.stream.shard_size", phrase
 
     @property
     def reads_ids(self) -> bool:

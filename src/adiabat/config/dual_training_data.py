@@ -55,26 +55,26 @@ class TrainDataSection(HeldOutSection):
 
     def listed(self, source: str | None = None) -> tuple[SourceSection, ...]:
         """The sources of training: `source` alone where it is given, else those of `sources`."""
-        here = (SourceSection(path=source),) if source is not None else self.sources
+        sections = (SourceSection(path=source),) if source is not None else self.sources
         return tuple(
-            one.model_copy(
+            section.model_copy(
                 update={
-                    "split": one.split or self.split,
-                    "corpus": one.corpus or self.corpus,
-                    "columns": one.columns if one.columns.given() else self.columns,
+                    "split": section.split or self.split,
+                    "corpus": section.corpus or self.corpus,
+                    "columns": section.columns if section.columns.given() else self.columns,
                 }
             )
-            for one in here
+            for section in sections
         )
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Each source is listed once."""
-        places: dict[object, list[int]] = {}
-        for number, one in enumerate(self.listed(), 1):
-            places.setdefault((Path(one.path), one.split, one.corpus, one.columns), []).append(number)
-        if again := next((numbers for numbers in places.values() if len(numbers) > 1), None):
-            told = f"must list each source once, got {self.sources[again[0] - 1].path} as numbers {' and '.join(map(str, again))}"
-            yield "sources", f'{told}; leave one out, and let it count more by its weight (mixture.rule = "weights")'
+        numbers_of: dict[object, list[int]] = {}
+        for number, source in enumerate(self.listed(), 1):
+            numbers_of.setdefault((Path(source.path), source.split, source.corpus, source.columns), []).append(number)
+        if again := next((numbers for numbers in numbers_of.values() if len(numbers) > 1), None):
+            phrase = f"must list each source once, got {self.sources[again[0] - 1].path} as numbers {' and '.join(map(str, again))}"
+            yield "sources", f'{phrase}; leave one out, and let it count more by its weight (mixture.rule = "weights")'
 
 
 class SourceShares(Choice):

@@ -39,10 +39,10 @@ def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None,
     values: list[tuple[str, Any]] = []
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
-        parts = [part.strip() for part in key.split(".")]
-        if not equals or not all(parts):
+        names = [name.strip() for name in key.split(".")]
+        if not equals or not all(names):
             raise ConfigError(f"--set must be key=value, got {assignment!r}; write it like run.device=cpu")
-        values.append((".".join(parts), _toml_value(value)))
+        values.append((".".join(names), _toml_value(value)))
     return with_values(kind, table or {}, values)
 
 
@@ -52,8 +52,8 @@ def checked(kind: type[S], table: Mapping[str, Any]) -> S:
         return kind.model_validate(table)
     except ValidationError as fault:
         wrong: list[str] = []
-        for one in fault.errors():
-            wrong += _phrases(one, kind, table, advised=max(0, ADVISED - len(wrong)))
+        for error in fault.errors():
+            wrong += _phrases(error, kind, table, advised=max(0, ADVISED - len(wrong)))
         raise ConfigError(several(wrong)) from None
 
 
@@ -86,14 +86,14 @@ def _lists_of_tables(kind: type[Section], prefix: str = "") -> Iterator[tuple[st
 class _Place:
     """Where a fault is: the tables that may hold the setting, narrowed by the file's `kind`, and all kinds that the file may say."""
 
-    parts: list[str]
+    names: list[str]
     owners: tuple[type[Section], ...]
     alternatives: tuple[type[Section], ...]
     field: FieldInfo | None = None
 
     @property
     def key(self) -> str:
-        return ".".join(self.parts)
+        return ".".join(self.names)
 
     @property
     def tables(self) -> tuple[type[Section], ...]:
@@ -107,31 +107,31 @@ class _Place:
 
 def _place(kind: type[Section], loc: Sequence[str | int]) -> _Place:
     """Follow a place of pydantic's, which has the kind of a table behind its name, and the number of a table in a list."""
-    place = _Place([], (), ())
+    setting = _Place([], (), ())
     tables: tuple[type[Section], ...] = (kind,)
-    for part in loc:
-        if isinstance(part, int):
+    for key in loc:
+        if isinstance(key, int):
             continue
-        if len(tables) > 1 and part in (kinds := by_kind(tables)):
-            tables = (kinds[part],)
+        if len(tables) > 1 and key in (kinds := by_kind(tables)):
+            tables = (kinds[key],)
             continue
-        field = next((owner.model_fields[part] for owner in tables if part in owner.model_fields), None)
-        place = _Place([*place.parts, part], tables, place.tables or (kind,), field)
-        tables = place.tables
-    return place
+        field = next((owner.model_fields[key] for owner in tables if key in owner.model_fields), None)
+        setting = _Place([*setting.names, key], tables, setting.tables or (kind,), field)
+        tables = setting.tables
+    return setting
 
 
 def _phrases(fault: Any, kind: type[Section], table: Any = None, *, advised: int = ADVISED) -> list[str]:
     """One fault of pydantic's in our own form; `table` is what was checked, to say which table of a list is meant."""
-    place, value = _place(kind, fault["loc"]), fault["input"]
-    key, entry = place.key, _entry(fault["loc"], table)
+    setting, value = _place(kind, fault["loc"]), fault["input"]
+    key, entry = setting.key, _entry(fault["loc"], table)
     match fault["type"]:
         case "extra_forbidden":
-            return _unknown(place, value, kind, fault["loc"], advised=advised)
+            return _unknown(setting, value, kind, fault["loc"], advised=advised)
         case "union_tag_invalid" | "union_tag_not_found":
-            given = value if isinstance(value, Mapping) else {}
-            name = key if given.keys() == {"kind"} and not entry else f"{key}.kind{entry}"
-            return [unknown_kind_phrase(name, given.get("kind"), list(by_kind(place.tables)))]
+            tag = value if isinstance(value, Mapping) else {}
+            name = key if tag.keys() == {"kind"} and not entry else f"{key}.kind{entry}"
+            return [unknown_kind_phrase(name, tag.get("kind"), list(by_kind(setting.tables)))]
         case "missing":
             return [f"{key}{entry} must be given, got none"]
         case "tuple_type" if isinstance(value, Mapping) and key in dict(_lists_of_tables(kind)):
@@ -143,31 +143,31 @@ def _phrases(fault: Any, kind: type[Section], table: Any = None, *, advised: int
             if not isinstance(error, MisfitError):
                 return [str(error)]
             fault = {**fault, "msg": error, "ctx": {}}
-    return [misfit_phrase(f"{key}{entry}", fault, place.default)]
+    return [misfit_phrase(f"{key}{entry}", fault, setting.default)]
 
 
-def _unknown(place: _Place, value: Any, kind: type[Section], loc: Sequence[str | int], *, advised: int) -> list[str]:
+def _unknown(setting: _Place, value: Any, kind: type[Section], loc: Sequence[str | int], *, advised: int) -> list[str]:
     """The faults of a key that its table does not know, but perhaps the same table of another kind."""
-    name, others = place.parts[-1], by_kind(place.alternatives)
+    name, others = setting.names[-1], by_kind(setting.alternatives)
     if len(others) > 1 and (homes := [word for word, table in others.items() if name in table.model_fields]):
-        words = [word for word, table in others.items() if table in place.owners]
-        return [f"{place.key} belongs to {', '.join(homes)}; kind is {next((part for part in loc if part in words), words[0])}"]
+        words = [word for word, table in others.items() if table in setting.owners]
+        return [f"{setting.key} belongs to {', '.join(homes)}; kind is {next((key for key in loc if key in words), words[0])}"]
     # Where the file says which kind a table in a list is, keys of the others are no advice.
-    in_list = any(isinstance(part, int) for part in loc)
+    in_list = any(isinstance(key, int) for key in loc)
     known = [*keys_of(kind)] if advised else []
     for key, entries in _lists_of_tables(kind) if advised else ():
-        chosen = place.owners if in_list and place.key.startswith(f"{key}.") and place.owners[0] in entries else entries
-        known += (one for entry in chosen for one in keys_of(entry, f"{key}."))
-    return unknown_phrases(place.key, value, known, advised=advised)
+        chosen = setting.owners if in_list and setting.key.startswith(f"{key}.") and setting.owners[0] in entries else entries
+        known += (known_key for entry in chosen for known_key in keys_of(entry, f"{key}."))
+    return unknown_phrases(setting.key, value, known, advised=advised)
 
 
 def _entry(path: Sequence[str | int], table: Any) -> str:
     """Which table of a list a path leads through: its number from 1, with its path or name; "" where it leads through none."""
-    for part in path:
-        if isinstance(part, int) and isinstance(table, list | tuple) and isinstance(table[part], Mapping):
-            told = next((f" ({table[part][name]})" for name in ("path", "name") if table[part].get(name)), "")
-            return f" of number {part + 1}{told}"
-        table = table.get(part) if isinstance(table, Mapping) else None
+    for key in path:
+        if isinstance(key, int) and isinstance(table, list | tuple) and isinstance(table[key], Mapping):
+            label = next((f" ({table[key][name]})" for name in ("path", "name") if table[key].get(name)), "")
+            return f" of number {key + 1}{label}"
+        table = table.get(key) if isinstance(table, Mapping) else None
     return ""
 
 
@@ -217,8 +217,8 @@ def with_values(kind: type[Section] | None, table: Mapping[str, Any], values: It
     """A table with values laid over it, by their dotted keys: a table or its `kind` before its other keys, otherwise in their order."""
 
     def position(keyed: tuple[str, Any]) -> tuple[int, bool]:
-        parts = keyed[0].split(".")
-        return (len(parts) - 1, True) if parts[-1] == "kind" else (len(parts), False)
+        names = keyed[0].split(".")
+        return (len(names) - 1, True) if names[-1] == "kind" else (len(names), False)
 
     table = dict(table)
     for key, value in sorted(values, key=position):
@@ -240,7 +240,7 @@ def inline(value: Any) -> str:
     if isinstance(value, Section):
         value = value.model_dump(exclude_none=True)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {inline(own)}" for key, own in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {inline(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, tuple | list):
         return "[" + ", ".join(map(inline, value)) + "]"
     return tomli_w.dumps({"value": value}).strip().removeprefix("value = ")
@@ -312,21 +312,21 @@ def former_phrase(table: Mapping[str, Any]) -> str | None:
 
 
 def _holds(table: object, key: str) -> bool:
-    name, _, rest = key.partition(".")
-    return isinstance(table, Mapping) and name in table and (not rest or _holds(table[name], rest))
+    name, _, subkey = key.partition(".")
+    return isinstance(table, Mapping) and name in table and (not subkey or _holds(table[name], subkey))
 
 
 def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:
     """The fault of a value, with the default of its setting."""
-    wanted = WANTED.get(fault["type"], "").format(**fault.get("ctx", {})) or str(fault["msg"])
+    constraint = WANTED.get(fault["type"], "").format(**fault.get("ctx", {})) or str(fault["msg"])
     advice = "" if default is None else f"; the default is {shown(default)}"
-    return f"{key} must be {wanted}, got {shown(fault['input'])}{advice}"
+    return f"{key} must be {constraint}, got {shown(fault['input'])}{advice}"
 
 
 def unknown_phrases(key: str, value: object, known: Sequence[str], *, advised: int = ADVISED) -> list[str]:
     """The faults of an unknown key; an unknown table counts as each of its keys."""
     keys = _leaves(key, value)
-    return [_unknown_phrase(one, known) if place < advised else f"unknown key {one}" for place, one in enumerate(keys)]
+    return [_unknown_phrase(leaf, known) if index < advised else f"unknown key {leaf}" for index, leaf in enumerate(keys)]
 
 
 def _leaves(key: str, value: object) -> Iterator[str]:
@@ -339,15 +339,15 @@ def _leaves(key: str, value: object) -> Iterator[str]:
 
 def _unknown_phrase(key: str, known: Sequence[str]) -> str:
     section, _, name = key.rpartition(".")
-    sections = {one.rpartition(".")[0] or one for one in known}
-    everywhere = {one.rpartition(".")[2]: one for one in known}
-    own = {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == section}
-    below = {one.rpartition(".")[2]: one for one in reversed(known) if section and one.startswith(f"{section}.")} | own
+    sections = {path.rpartition(".")[0] or path for path in known}
+    everywhere = {path.rpartition(".")[2]: path for path in known}
+    siblings = {path.rpartition(".")[2]: path for path in known if path.rpartition(".")[0] == section}
+    below = {path.rpartition(".")[2]: path for path in reversed(known) if section and path.startswith(f"{section}.")} | siblings
     # The same name in another section comes before a similar one in its own.
     near = [everywhere[name]] if name in everywhere else []
-    near += [below[one] for one in sorted(below, key=len) if _is_short_for(name, one)]
-    near += [names[one] for names in (own, below, everywhere) for one in difflib.get_close_matches(name, names, n=1)]
-    listing = _listing(name, own) if own else f"the tables are {', '.join(sorted(sections))}"
+    near += [below[candidate] for candidate in sorted(below, key=len) if _is_short_for(name, candidate)]
+    near += [names[match] for names in (siblings, below, everywhere) for match in difflib.get_close_matches(name, names, n=1)]
+    listing = _listing(name, siblings) if siblings else f"the tables are {', '.join(sorted(sections))}"
     return f"unknown key {key}; {f'did you mean {near[0]}?' if near else listing}"
 
 
@@ -363,12 +363,12 @@ def _is_short_for(name: str, known: str) -> bool:
     return name == "".join(word[0] for word in known.split("_")) or (len(name) >= SHORTEST_BEGINNING and known.startswith(name))
 
 
-def _listing(name: str, own: Mapping[str, str]) -> str:
+def _listing(name: str, siblings: Mapping[str, str]) -> str:
     """The keys of a table, or those of many that are the most alike."""
-    if len(own) <= MOST_KEYS:
-        return f"the keys here are {', '.join(own.values())}"
-    nearest = difflib.get_close_matches(name, own, n=NEAREST_KEYS, cutoff=0.0)
-    return f"of the {len(own)} keys here the nearest are {', '.join(own[one] for one in nearest)}"
+    if len(siblings) <= MOST_KEYS:
+        return f"the keys here are {', '.join(siblings.values())}"
+    nearest = difflib.get_close_matches(name, siblings, n=NEAREST_KEYS, cutoff=0.0)
+    return f"of the {len(siblings)} keys here the nearest are {', '.join(siblings[match] for match in nearest)}"
 
 
 def single_table_phrase(key: str) -> str:

@@ -161,7 +161,7 @@ def sections_in(annotation: Any) -> tuple[type[Section], ...]:
     """Every table that a type mentions, each once, in the order of the type."""
     if isinstance(annotation, type) and get_origin(annotation) is None:
         return (annotation,) if issubclass(annotation, Section) else ()
-    return tuple(dict.fromkeys(kind for part in get_args(annotation) for kind in sections_in(part)))
+    return tuple(dict.fromkeys(kind for argument in get_args(annotation) for kind in sections_in(argument)))
 
 
 def by_kind(tables: Sequence[type[Section]]) -> dict[str, type[Section]]:
@@ -171,16 +171,16 @@ def by_kind(tables: Sequence[type[Section]]) -> dict[str, type[Section]]:
 
 def value_at(settings: Section, key: str) -> Any:
     """A setting by its dotted key; None where its table is left out or of a kind without it."""
-    found: Any = settings
+    setting: Any = settings
     for name in key.split("."):
-        found = getattr(found, name, None)
-    return found
+        setting = getattr(setting, name, None)
+    return setting
 
 
-def nest(parts: Sequence[str], value: Any) -> dict[str, Any]:
+def nest(names: Sequence[str], value: Any) -> dict[str, Any]:
     """Tables inside of each other, with a value in the innermost one."""
-    for part in reversed(parts):
-        value = {part: value}
+    for name in reversed(names):
+        value = {name: value}
     return dict(value)
 
 
@@ -265,11 +265,11 @@ def in_units(units: Mapping[str, int], kind: type[int] | type[float], wanted: st
     """Make a check of a setting that may be text, a number and its unit."""
     written = re.compile(rf"\s*([0-9]*\.?[0-9]+)\s*({'|'.join(units)})\s*")
 
-    def check(given: object) -> object:
-        if not isinstance(given, str):
-            return given
-        found = written.fullmatch(given)
-        amount = float(found[1]) * units[found[2]] if found else math.inf
+    def check(setting: object) -> object:
+        if not isinstance(setting, str):
+            return setting
+        match = written.fullmatch(setting)
+        amount = float(match[1]) * units[match[2]] if match else math.inf
         if not math.isfinite(amount):
             raise MisfitError(wanted)
         return kind(amount)

@@ -31,7 +31,7 @@ def _keys(kind: type[Section], usual: Section | None = None) -> Iterator[str]:
     """The settings of a table that are no tables, with the values that `usual` has."""
     for name, field in kind.model_fields.items():
         if not sections_in(field.annotation):
-            yield from ["", *_comment(" ".join(part for part in (field.description, _takes(field)) if part))]
+            yield from ["", *_comment(" ".join(sentence for sentence in (field.description, _takes(field)) if sentence))]
             yield f"#{_assigned(name, field if usual is None else getattr(usual, name))}"
 
 
@@ -39,9 +39,9 @@ def _tables(kind: type[Section], prefix: str, given: Section | None = None) -> I
     """The tables inside of a table, with all that they hold, and with the values that `given` has."""
     for name, field in kind.model_fields.items():
         tables = kind.tables_at(name)
-        for one in () if tables else sections_in(field.annotation):
-            yield from ["", f"#[[{prefix}{name}]]", *_comment(one.__doc__), *_keys(one)]
-            yield from (re.sub(r"^\[", "#[", line) for line in _tables(one, f"{prefix}{name}."))
+        for section in () if tables else sections_in(field.annotation):
+            yield from ["", f"#[[{prefix}{name}]]", *_comment(section.__doc__), *_keys(section)]
+            yield from (re.sub(r"^\[", "#[", line) for line in _tables(section, f"{prefix}{name}."))
         if not tables:
             continue
         default = field.default if given is None else getattr(given, name)
@@ -53,9 +53,9 @@ def _tables(kind: type[Section], prefix: str, given: Section | None = None) -> I
             yield from _comment(_short_form(kind, name, field, tables))
         inner = [*_keys(usual, default), *_tables(usual, f"{prefix}{name}.", default)]
         yield from (re.sub(r"^\[", "#[", line) for line in inner) if field.default is None else inner
-        for one in tables:
-            if one is not usual:
-                yield from _other_kind(one, usual)
+        for table in tables:
+            if table is not usual:
+                yield from _other_kind(table, usual)
 
 
 def _short_form(kind: type[Section], name: str, field: FieldInfo, tables: tuple[type[Section], ...]) -> str:
@@ -63,10 +63,10 @@ def _short_form(kind: type[Section], name: str, field: FieldInfo, tables: tuple[
         if field.default is not None:
             return f"`{name} = false` switches it off."
         bare = f"`{name} = VALUE` gives `{tables[0].bare}` alone" if tables[0].bare else ""
-        every = (
+        defaults = (
             "" if any(inner.is_required() for inner in tables[0].model_fields.values()) else f"`{name} = true` takes all of its defaults"
         )
-        return f"Off by default; {'; '.join(filter(None, (bare, every)))}."
+        return f"Off by default; {'; '.join(filter(None, (bare, defaults)))}."
     words = ", ".join(map(inline, by_kind(tables)))
     bare = next((f" or, in place of {table.bare} alone, a number" for table in tables if table.bare), "")
     return f"`{name} = VALUE` may stand in place of the table, where VALUE is one of {words}{bare}."
@@ -105,24 +105,24 @@ def _assigned(name: str, value: Any) -> str:
 
 def _takes(field: FieldInfo) -> str:
     """What a setting may be, where its kind says it."""
-    every = _words(field.annotation)
-    words = ", ".join(map(inline, every)) if len(every) > 1 or not _is_choice(field.annotation) else ""
-    limits = [(sign, getattr(one, name, None)) for one in field.metadata for name, sign in _BOUNDS.items()]
+    choices = _words(field.annotation)
+    words = ", ".join(map(inline, choices)) if len(choices) > 1 or not _is_choice(field.annotation) else ""
+    limits = [(sign, getattr(constraint, name, None)) for constraint in field.metadata for name, sign in _BOUNDS.items()]
     bounds = [f"{sign} {limit:g}" for sign, limit in limits if limit is not None]
-    named = "" if not words else f"One of {words}." if _is_choice(field.annotation) else f"A number, or {words}."
-    return " ".join(part for part in (named, f"Must be {' and '.join(bounds)}." if bounds else "") if part)
+    choice = "" if not words else f"One of {words}." if _is_choice(field.annotation) else f"A number, or {words}."
+    return " ".join(sentence for sentence in (choice, f"Must be {' and '.join(bounds)}." if bounds else "") if sentence)
 
 
 def _is_choice(annotation: Any) -> bool:
     """Whether nothing but words, or nothing, is taken."""
-    parts = get_args(annotation)
-    return get_origin(annotation) is Literal or (bool(parts) and all(part is type(None) or _is_choice(part) for part in parts))
+    kinds = get_args(annotation)
+    return get_origin(annotation) is Literal or (bool(kinds) and all(kind is type(None) or _is_choice(kind) for kind in kinds))
 
 
 def _words(annotation: Any) -> list[Any]:
     if get_origin(annotation) is Literal:
         return list(get_args(annotation))
-    return [word for part in get_args(annotation) for word in _words(part)]
+    return [word for argument in get_args(annotation) for word in _words(argument)]
 
 
 def _comment(text: str | None, *, indent: str = "") -> list[str]:

@@ -36,8 +36,8 @@ class EncoderSection(Section):
 
     def overrides(self) -> dict[str, str | bool | int]:
         """The settings that were given, by their name in `EncoderSettings`."""
-        given = self.model_dump(exclude={"blocks", "similarity", "pad_token", "trust_remote_code", "allow_pickles"}, exclude_none=True)
-        return dict(given)
+        settings = self.model_dump(exclude={"blocks", "similarity", "pad_token", "trust_remote_code", "allow_pickles"}, exclude_none=True)
+        return dict(settings)
 
     def of_saved(self, name: str) -> "EncoderSection":
         """Settings to load a model with that was trained from these; the model holds all but the permission to run code."""
@@ -66,15 +66,15 @@ class ColumnsSection(Section):
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Each side has a column of its own."""
-        for one, other in combinations(("query", "positive", "negative"), 2):
-            column = getattr(self, one)
+        for side, other in combinations(("query", "positive", "negative"), 2):
+            column = getattr(self, side)
             if column is not None and column == getattr(self, other):
-                yield one, f"must be another column than {other}, got {shown(column)} for both; name the column of each"
+                yield side, f"must be another column than {other}, got {shown(column)} for both; name the column of each"
 
     def given(self) -> dict[str, str]:
         """The columns that were named."""
-        named: dict[str, str] = self.model_dump(exclude_none=True)
-        return named
+        columns: dict[str, str] = self.model_dump(exclude_none=True)
+        return columns
 
 
 class ExamplesSection(Section):

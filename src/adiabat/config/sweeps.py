@@ -138,16 +138,16 @@ class SweepSettings(Section):
     @classmethod
     def _everything_at_once(cls, table: Any, handler: Any) -> Self:
         """Check what each run becomes, whatever else is wrong."""
-        found: list[Any] = []
+        errors: list[Any] = []
         try:
             settings: Self = handler(table)
         except ValidationError as fault:
-            found = fault.errors()
-        told = {phrase for one in found for phrase in _phrases(one, cls)}
-        wrong = [phrase for phrase in _Checks(cls, table).faults() if phrase not in told]
-        if not found and not wrong:
+            errors = fault.errors()
+        reported = {phrase for error in errors for phrase in _phrases(error, cls)}
+        wrong = [phrase for phrase in _Checks(cls, table).faults() if phrase not in reported]
+        if not errors and not wrong:
             return settings
-        lines: list[Any] = [{name: one[name] for name in ("type", "loc", "input", "ctx") if name in one} for one in found]
+        lines: list[Any] = [{name: error[name] for name in ("type", "loc", "input", "ctx") if name in error} for error in errors]
         lines += [{"type": "value_error", "loc": (), "input": None, "ctx": {"error": ValueError(phrase)}} for phrase in wrong]
         raise ValidationError.from_exception_data(cls.__name__, lines)
 
@@ -226,7 +226,7 @@ def sweep_kind(table: Mapping[str, Any]) -> type[SweepSettings]:
 def _values(value: Any) -> tuple[Any, ...]:
     if isinstance(value, Mapping):
         return RangeValues.model_validate(value).values()
-    return tuple(tuple(one) if isinstance(one, list) else one for one in value)
+    return tuple(tuple(entry) if isinstance(entry, list) else entry for entry in value)
 
 
 @dataclass(frozen=True)
@@ -243,11 +243,11 @@ class _Checks:
         grid, variants = self.table.get("grid", {}), self.table.get("variants", ())
         if not isinstance(grid, Mapping) or not isinstance(variants, list | tuple):
             return
-        variants = [one for one in variants if isinstance(one, Mapping) and isinstance(one.get("grid", {}), Mapping)]
+        variants = [variant for variant in variants if isinstance(variant, Mapping) and isinstance(variant.get("grid", {}), Mapping)]
         values = dict(leaves(grid))
-        wrong = [*self._of_grid("grid.", grid), *(phrase for one in variants for phrase in self._of_variant(one, values))]
+        wrong = [*self._of_grid("grid.", grid), *(phrase for variant in variants for phrase in self._of_variant(variant, values))]
         yield from dict.fromkeys(wrong)
-        names = [str(one.get("name")) for one in variants]
+        names = [str(variant.get("name")) for variant in variants]
         if again := sorted({name for name in names if names.count(name) > 1}):
             yield f"variants must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
         pairs = [(one["name"], other["name"]) for one, other in combinations(variants, 2) if {**one, "name": ""} == {**other, "name": ""}]
@@ -255,8 +255,8 @@ class _Checks:
         common = {name: self.table[name] for name in self.kind.shared if isinstance(self.table.get(name), Mapping | bool)}
         yield from self._without_effect(common, values, variants)
         if not wrong:
-            for one in variants or [{}]:
-                yield from sorted(self._of_runs(common, {**values, **_own_grid(one)}, self._own(one)))
+            for variant in variants or [{}]:
+                yield from sorted(self._of_runs(common, {**values, **_own_grid(variant)}, self._own(variant)))
 
     def _own(self, variant: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in variant.items() if name not in self.kind.variant_kind.model_fields}
@@ -264,7 +264,7 @@ class _Checks:
     def _without_effect(self, common: Mapping[str, Any], values: Mapping[str, Any], variants: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         """Settings of the common tables that no run takes."""
         known, plain = set(keys_of(self.kind.run_kind)), self.kind.run_kind()
-        overlays = [{**dict(leaves(self._own(one))), **_own_grid(one)} for one in variants]
+        overlays = [{**dict(leaves(self._own(variant))), **_own_grid(variant)} for variant in variants]
         for key, value in leaves(common):
             # A record of resolved settings says every default.
             if key not in known or value == value_at(plain, key):
@@ -273,65 +273,65 @@ class _Checks:
                 yield f"{key} has no effect where grid.{key} varies it; leave it out"
             elif above := [other for other in values if key.startswith(f"{other}.")]:
                 yield f"{key} is lost where grid.{above[0]} takes another kind; give it in each table of grid.{above[0]}"
-            elif overlays and all(key in one for one in overlays):
+            elif overlays and all(key in overlay for overlay in overlays):
                 yield f"{key} has no effect where every variant sets it; leave it out"
 
-    def _of_grid(self, place: str, grid: Mapping[str, Any]) -> Iterator[str]:
+    def _of_grid(self, prefix: str, grid: Mapping[str, Any]) -> Iterator[str]:
         for key, value in leaves(grid):
-            if phrase := self._of_key(place, key) or _of_values(f"{place}{key}", value):
+            if phrase := self._of_key(prefix, key) or _of_values(f"{prefix}{key}", value):
                 yield phrase
 
     def _of_variant(self, variant: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[str]:
         """An overlay and a grid of its own, beside the grid of the sweep."""
-        own, alone = dict(leaves(self._own(variant))), _own_grid(variant)
-        yield from (phrase for key in own if (phrase := self._of_key("variants.", key)))
+        overlay, alone = dict(leaves(self._own(variant))), _own_grid(variant)
+        yield from (phrase for key in overlay if (phrase := self._of_key("variants.", key)))
         yield from self._of_grid("variants.grid.", variant.get("grid", {}))
         # In the order of the file, not of a set: the same mistakes give the same message.
-        for key in filter({*own, *alone}.__contains__, values):
+        for key in filter({*overlay, *alone}.__contains__, values):
             yield f"{key} must be set by grid or by variants, got both; leave one out"
-        for key in filter(own.__contains__, alone):
+        for key in filter(overlay.__contains__, alone):
             yield f"variants.grid.{key} varies what variants.{key} sets, got both; leave one out"
 
-    def _of_key(self, place: str, key: str) -> str | None:
+    def _of_key(self, prefix: str, key: str) -> str | None:
         known = list(keys_of(self.kind.run_kind))
-        varied = [one for one in known if one.partition(".")[0] in self.kind.varying and one != "job.out"]
+        varied = [name for name in known if name.partition(".")[0] in self.kind.varying and name != "job.out"]
         if key in varied:
             return None
         if key in known:
             tables = " and ".join(self.kind.varying)
-            return f"{place}{key} must be a setting that may vary from run to run; what may vary are keys of {tables}"
-        return unknown_phrases(f"{place}{key}", None, [f"{place}{one}" for one in varied])[0]
+            return f"{prefix}{key} must be a setting that may vary from run to run; what may vary are keys of {tables}"
+        return unknown_phrases(f"{prefix}{key}", None, [f"{prefix}{name}" for name in varied])[0]
 
-    def _of_runs(self, common: Mapping[str, Any], grid: Mapping[str, Any], own: Mapping[str, Any]) -> set[str]:
+    def _of_runs(self, common: Mapping[str, Any], grid: Mapping[str, Any], overlay: Mapping[str, Any]) -> set[str]:
         """Every value of the grid once, with the first of each other setting: that finds any value that is out of range."""
         values = {key: _values(value) for key, value in grid.items()}
-        first = {key: some[0] for key, some in values.items()}
-        told = set()
-        for combination in [first, *({**first, key: one} for key, some in values.items() for one in some[1:])]:
-            run = self.kind.completed(with_values(self.kind.run_kind, overlaid(self.kind.run_kind, common, own), combination.items()))
+        first = {key: options[0] for key, options in values.items()}
+        phrases = set()
+        for combination in [first, *({**first, key: option} for key, options in values.items() for option in options[1:])]:
+            run = self.kind.completed(with_values(self.kind.run_kind, overlaid(self.kind.run_kind, common, overlay), combination.items()))
             try:
                 settings = self.kind.run_kind.model_validate(run)
             except ValidationError as fault:
-                told |= {phrase for one in fault.errors() for phrase in _phrases(one, self.kind.run_kind)}
+                phrases |= {phrase for error in fault.errors() for phrase in _phrases(error, self.kind.run_kind)}
                 continue
             if isinstance(settings, TuneSettings) and settings.tune.learning_rate == "safe":
-                told.add("tune.learning_rate must be a number in a sweep, got safe; adiabat safe-rate finds it")
-        return told
+                phrases.add("tune.learning_rate must be a number in a sweep, got safe; adiabat safe-rate finds it")
+        return phrases
 
 
 def _own_grid(variant: Mapping[str, Any]) -> dict[str, Any]:
     return dict(leaves(variant.get("grid", {})))
 
 
-def _of_values(place: str, value: Any) -> str | None:
+def _of_values(key: str, value: Any) -> str | None:
     if isinstance(value, Mapping):
         try:
             RangeValues.model_validate(value)
         except ValidationError as fault:
-            phrases = dict.fromkeys(phrase for one in fault.errors() for phrase in _phrases(one, RangeValues))
-            return f"{place}: {'; '.join(phrases)}"
+            phrases = dict.fromkeys(phrase for error in fault.errors() for phrase in _phrases(error, RangeValues))
+            return f"{key}: {'; '.join(phrases)}"
         return None
     if not isinstance(value, list | tuple) or not value:
-        return f"{place} must be a list of values, or a table with low and high, got {shown(value)}"
-    again = [one for number, one in enumerate(value) if one in list(value)[:number]]
-    return f"{place} must name each value once, got {shown(again[0])} more than once" if again else None
+        return f"{key} must be a list of values, or a table with low and high, got {shown(value)}"
+    again = [entry for number, entry in enumerate(value) if entry in list(value)[:number]]
+    return f"{key} must name each value once, got {shown(again[0])} more than once" if again else None

@@ -51,7 +51,7 @@ def plan(load: "Loader", settings: PlanSettings, *, command: str = "", watch: Wa
     rows = rows_in(Path(section.runs))
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
     _require_comparable(evidence, len(rows))
-    budgets, gone = _affordable(section, evidence.rows)
+    budgets, dropped = _affordable(section, evidence.rows)
     fits = fitted(
         evidence,
         asked=budgets,
@@ -60,7 +60,7 @@ def plan(load: "Loader", settings: PlanSettings, *, command: str = "", watch: Wa
         seed=settings.run.seed,
         watch=watch,
     )
-    advice = replace(_advice(settings, budgets, evidence.rows, fits), excluded=gone)
+    advice = replace(_advice(settings, budgets, evidence.rows, fits), excluded=dropped)
     if section.measure and advice.settings:
         advice = _measured(load, advice, settings.run.device, watch)
     device = PROCESSOR if advice.seconds is None else _device(settings.run.device)
@@ -86,9 +86,9 @@ def _require_comparable(evidence: Evidence, count: int) -> None:
         first = next((f", such as {name}: {why}" for name, why in evidence.left_out.items()), "")
         raise DataError(f"--runs must hold a run that a law can be fitted to, got {count} that none can{first}")
     if len(sizes := sorted({row.batch_size for row in evidence.rows})) > 1:
-        told = " and ".join(f"{size:,}" for size in sizes)
+        listing = " and ".join(f"{size:,}" for size in sizes)
         raise DataError(
-            f"--runs must hold runs of one batch size, got {told}, whose losses do not compare; plan by those of one scaling experiment"
+            f"--runs must hold runs of one batch size, got {listing}, whose losses do not compare; plan by those of one scaling experiment"
         )
 
 
@@ -99,38 +99,38 @@ def _affordable(section: PlanSection, rows: Sequence[ScalingRun]) -> tuple[dict[
     small = within(memory, section.memory, takes="held {}", instead=instead)
     timed = budgets_of(small, rows, section)
     long_enough = enough(timed, rows, section)
-    left = with_steps(timed, long_enough, rows, section)
-    gone = excluded(TOO_LARGE, memory, small) | excluded(UNTIMED, small, timed) | excluded(TOO_SHORT, timed, long_enough)
-    return left, gone | excluded(TOO_LONG, long_enough, left)
+    affordable = with_steps(timed, long_enough, rows, section)
+    dropped = excluded(TOO_LARGE, memory, small) | excluded(UNTIMED, small, timed) | excluded(TOO_SHORT, timed, long_enough)
+    return affordable, dropped | excluded(TOO_LONG, long_enough, affordable)
 
 
 def _advice(settings: PlanSettings, budgets: Mapping[Option, float], rows: Sequence[ScalingRun], fits: Sequence[KindFit]) -> Advice:
     section, memory = settings.plan, _held(rows)
-    found = recommend(fits, budgets, data_tokens=section.data_tokens, seed=settings.run.seed)
-    own = max((row for row in rows if row.way == found.best.option.way), key=lambda row: row.budget)
-    largest, told = max(row.budget for row in rows), _run_settings(found.best, own, Path(str(section.runs)))
+    recommended = recommend(fits, budgets, data_tokens=section.data_tokens, seed=settings.run.seed)
+    run = max((row for row in rows if row.way == recommended.best.option.way), key=lambda row: row.budget)
+    largest, run_settings = max(row.budget for row in rows), _run_settings(recommended.best, run, Path(str(section.runs)))
     return Advice(
-        budget=found.budget,
+        budget=recommended.budget,
         budget_seconds=section.budget_seconds,
         data_tokens=section.data_tokens,
         memory=section.memory,
-        best=_choice(found.best, memory),
-        runner_up=None if found.runner_up is None else _choice(found.runner_up, memory),
-        sure=None if found.runner_up is None else found.sure,
-        candidates=[_choice(one, memory) for one in found.candidates],
+        best=_choice(recommended.best, memory),
+        runner_up=None if recommended.runner_up is None else _choice(recommended.runner_up, memory),
+        sure=None if recommended.runner_up is None else recommended.sure,
+        candidates=[_choice(candidate, memory) for candidate in recommended.candidates],
         excluded={},
-        reasons=reasons_of(found, own, section, largest=largest, missed=_missed(fits, own), temperature=_temperature(told)),
-        additions=_additions(rows, fits, found, section),
-        beyond=found.best.flops / largest,
-        settings=told,
-        passes=own.passes * found.best.tokens / own.tokens if own.passes else None,
-        unsound={str(kind): part for kind, part in found.unsound.items()},
+        reasons=reasons_of(recommended, run, section, largest=largest, missed=_missed(fits, run), temperature=_temperature(run_settings)),
+        additions=_additions(rows, fits, recommended, section),
+        beyond=recommended.best.flops / largest,
+        settings=run_settings,
+        passes=run.passes * recommended.best.tokens / run.tokens if run.passes else None,
+        unsound={str(kind): fraction for kind, fraction in recommended.unsound.items()},
     )
 
 
-def _missed(fits: Sequence[KindFit], own: ScalingRun) -> float | None:
+def _missed(fits: Sequence[KindFit], run: ScalingRun) -> float | None:
     """By how much of them the law of a run's kind missed the losses of the largest budget, fitted without it."""
-    choice = next(one.choice for one in fits if one.kind == own.way.kind)
+    choice = next(fit.choice for fit in fits if fit.kind == run.way.kind)
     return None if choice is None or choice.without_budget is None else choice.without_budget.error
 
 
@@ -140,44 +140,44 @@ def _held(rows: Sequence[ScalingRun]) -> dict[Option, int | None]:
     return {option: max(row.memory for row in rows if row.option == option) or None for option in options}
 
 
-def _choice(one: Candidate, memory: Mapping[Option, int | None]) -> Choice:
+def _choice(candidate: Candidate, memory: Mapping[Option, int | None]) -> Choice:
     return Choice(
-        way=one.option.way,
-        parameters=one.option.parameters,
-        tokens=one.tokens,
-        flops=one.flops,
-        loss=one.law.value,
-        law=(one.law.low, one.law.high),
-        run=(one.run.low, one.run.high),
-        memory=memory[one.option],
-        wins=one.wins,
+        way=candidate.option.way,
+        parameters=candidate.option.parameters,
+        tokens=candidate.tokens,
+        flops=candidate.flops,
+        loss=candidate.law.value,
+        law=(candidate.law.low, candidate.law.high),
+        run=(candidate.run.low, candidate.run.high),
+        memory=memory[candidate.option],
+        wins=candidate.wins,
     )
 
 
-def _additions(rows: Sequence[ScalingRun], fits: Sequence[KindFit], found: Recommendation, section: PlanSection) -> list[Addition]:
+def _additions(rows: Sequence[ScalingRun], fits: Sequence[KindFit], recommended: Recommendation, section: PlanSection) -> list[Addition]:
     """Runs at the budgets there are and the next one, none of them near to what is asked; with another seed where there is one already.
 
     Those of too few steps for a law would tell it nothing.
     """
     budgets = sorted({row.budget for row in rows})
-    affordable = [budget for budget in (*budgets, STEP * budgets[-1]) if budget <= found.budget / STEP] or budgets[:1]
+    affordable = [budget for budget in (*budgets, STEP * budgets[-1]) if budget <= recommended.budget / STEP] or budgets[:1]
     seeds: dict[tuple[Way, float], int] = {}
     for row in rows:
         seeds[row.way, row.budget] = max(row.seed, seeds.get((row.way, row.budget), -1))
-    options = [one.option for one in found.candidates]
+    options = [candidate.option for candidate in recommended.candidates]
     possible = [pair for budget in affordable for pair in enough(dict.fromkeys(options, budget), rows, section).items()]
-    proposed = narrowing(fits, found, possible, data_tokens=section.data_tokens)
-    return [Addition(one.option.way.title, one.budget, seeds.get((one.option.way, one.budget), -1) + 1, one.gain) for one in proposed]
+    proposed = narrowing(fits, recommended, possible, data_tokens=section.data_tokens)
+    return [Addition(run.option.way.title, run.budget, seeds.get((run.option.way, run.budget), -1) + 1, run.gain) for run in proposed]
 
 
-def _run_settings(best: Candidate, own: ScalingRun, runs: Path) -> dict[str, Any]:
+def _run_settings(best: Candidate, run: ScalingRun, runs: Path) -> dict[str, Any]:
     """What `adiabat train` is told to carry the advice out, but for the directory; of bare rows, without what runs share."""
-    tables = Tried(best.option.way, own.learning_rate).tables()
-    train = {"budget_flops": best.flops, "batch_size": own.batch_size}
-    told = overlaid(TrainSettings, tables, {"train": train})
+    tables = Tried(best.option.way, run.learning_rate).tables()
+    train = {"budget_flops": best.flops, "batch_size": run.batch_size}
+    overlay = overlaid(TrainSettings, tables, {"train": train})
     job = Job(runs if runs.is_dir() else runs.parent)
     if not is_described(job.folder, "scaling"):
-        return dict(without_none(told))
+        return dict(without_none(overlay))
     before = description_of(job, {"scaling": {}, "common": {name: {} for name in TRAIN_TABLES}}, of="a scaling experiment")
     plain = TrainSettings().model_dump(mode="json")
     common = {
@@ -186,23 +186,23 @@ def _run_settings(best: Candidate, own: ScalingRun, runs: Path) -> dict[str, Any
         if name in TRAIN_TABLES
     }
     data = before.get("scaling", {}).get("data")
-    whole = overlaid(TrainSettings, common, overlaid(TrainSettings, {"job": {} if data is None else {"data": data}}, told))
+    merged = overlaid(TrainSettings, common, overlaid(TrainSettings, {"job": {} if data is None else {"data": data}}, overlay))
     try:
-        settings = checked(TrainSettings, whole)
+        settings = checked(TrainSettings, merged)
     except ConfigError as fault:
         raise ConfigError(f"{job.config}: {fault}") from fault
-    kept = settings.model_dump(mode="json", exclude_defaults=True)
+    record = settings.model_dump(mode="json", exclude_defaults=True)
     # What the advice names stands there even where it is the default.
     loss = settings.train.loss
-    if isinstance(loss, InBatchLoss) and "temperature" in whole.get("train", {}).get("loss", {}):
-        kept["train"]["loss"] = {**loss.model_dump(mode="json", exclude_defaults=True), "temperature": loss.temperature.model_dump()}
-    return dict(without_none(kept))
+    if isinstance(loss, InBatchLoss) and "temperature" in merged.get("train", {}).get("loss", {}):
+        record["train"]["loss"] = {**loss.model_dump(mode="json", exclude_defaults=True), "temperature": loss.temperature.model_dump()}
+    return dict(without_none(record))
 
 
-def _temperature(told: Mapping[str, Any]) -> float | None:
+def _temperature(settings: Mapping[str, Any]) -> float | None:
     """The fixed temperature that the advice names."""
-    found: float | None = told["train"].get("loss", {}).get("temperature", {}).get("value")
-    return found
+    temperature: float | None = settings["train"].get("loss", {}).get("temperature", {}).get("value")
+    return temperature
 
 
 def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advice:
@@ -212,17 +212,17 @@ def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advi
 
     try:
         few = {"run": {"device": device}, "train": {"budget_flops": None, "steps": MEASURED_STEPS}}
-        found = estimate(load, checked(TrainSettings, overlaid(TrainSettings, advice.settings, few)), watch=watch)
+        cost = estimate(load, checked(TrainSettings, overlaid(TrainSettings, advice.settings, few)), watch=watch)
     except InterruptionError:
         raise
     except Exception as fault:
         if not isinstance(fault, AdiabatError) and not is_out_of_memory(fault):
             raise
-        told = fault if isinstance(fault, AdiabatError) else "the memory here does not suffice for a step"
-        watch.note(f"time and memory are not measured: {told}")
+        cause = fault if isinstance(fault, AdiabatError) else "the memory here does not suffice for a step"
+        watch.note(f"time and memory are not measured: {cause}")
         return advice
     assert advice.best is not None
-    return replace(advice, seconds=found.seconds * advice.best.flops / found.flops, measured_memory=found.memory_bytes)
+    return replace(advice, seconds=cost.seconds * advice.best.flops / cost.flops, measured_memory=cost.memory_bytes)
 
 
 SHOWN = 4
@@ -232,7 +232,7 @@ OWN, RULES = "runs of the scaling experiment", f"{PAPER}, section 4.1 and tables
 
 
 def reasons_of(
-    found: Recommendation, own: ScalingRun, section: PlanSection, *, largest: float, missed: float | None, temperature: float | None
+    recommended: Recommendation, run: ScalingRun, section: PlanSection, *, largest: float, missed: float | None, temperature: float | None
 ) -> list[Reason]:
     """Why each value is recommended.
 
@@ -240,36 +240,36 @@ def reasons_of(
         missed: By how much of the losses of that budget the law of this kind missed them when it was fitted without; None where it was not.
         temperature: Of the runs; None where rows alone are there, which do not say it.
     """
-    reasons = [*_of_time(found, section), *_of_method(found), *_of_tokens(found, section), *_of_regime(own, temperature)]
-    if found.best.flops > largest:
-        times = f"{found.best.flops / largest:.3g} times the largest budget of the runs"
-        said = "" if missed is None else f"; fitted without that budget, this one missed its losses by {share(missed)}"
+    reasons = [*_of_time(recommended, section), *_of_method(recommended), *_of_tokens(recommended, section), *_of_regime(run, temperature)]
+    if recommended.best.flops > largest:
+        times = f"{recommended.best.flops / largest:.3g} times the largest budget of the runs"
+        miss = "" if missed is None else f"; fitted without that budget, this one missed its losses by {share(missed)}"
         reasons.append(
-            Reason("reach", times, f"laws say less the further they reach, and the interval is that of their fit alone{said}", OWN)
+            Reason("reach", times, f"laws say less the further they reach, and the interval is that of their fit alone{miss}", OWN)
         )
     return reasons
 
 
-def _of_time(found: Recommendation, section: PlanSection) -> Iterator[Reason]:
+def _of_time(recommended: Recommendation, section: PlanSection) -> Iterator[Reason]:
     if section.budget_seconds is not None:
-        speed = f"{found.budget / section.budget_seconds:.3g} FLOP a second, as the fastest run of this model and method had them"
-        yield Reason("budget", flop(found.budget), f"what {duration(section.budget_seconds)} are enough for at {speed}", OWN)
+        speed = f"{recommended.budget / section.budget_seconds:.3g} FLOP a second, as the fastest run of this model and method had them"
+        yield Reason("budget", flop(recommended.budget), f"what {duration(section.budget_seconds)} are enough for at {speed}", OWN)
 
 
-def _of_method(found: Recommendation) -> Iterator[Reason]:
+def _of_method(recommended: Recommendation) -> Iterator[Reason]:
     """Method and model, and how much of it is trained."""
-    best, other = found.best, found.runner_up
+    best, other = recommended.best, recommended.runner_up
     way = best.option.way
     ahead = "the only one among the candidates that has a law"
     if other is not None:
         ahead = (
             f"its predicted loss of {best.law.value:.4f} is below that of {other.option.way.title}, {other.law.value:.4f}; "
-            f"{share(found.sure)} of laws fitted to runs drawn again agree that it is ahead"
+            f"{share(recommended.sure)} of laws fitted to runs drawn again agree that it is ahead"
         )
     yield Reason("method", str(way.kind), ahead, OWN)
     size = f"{best.option.size:,} parameters without the table of tokens"
-    yield Reason("model", f"{way.sized_name}, {size}", f"the least predicted loss of all candidates; {_wins(found)}", OWN)
-    tried = {(one.option.way.rank, one.option.way.frozen) for one in found.candidates if one.option.way.kind == way.kind}
+    yield Reason("model", f"{way.sized_name}, {size}", f"the least predicted loss of all candidates; {_wins(recommended)}", OWN)
+    tried = {(one.option.way.rank, one.option.way.frozen) for one in recommended.candidates if one.option.way.kind == way.kind}
     why = "the least predicted loss of what was swept" if len(tried) > 1 else "no other was swept"
     if way.rank is not None:
         yield Reason("rank", str(way.rank), f"{why}; 32 to 128 serve nearly everywhere", f"{OWN}; {PAPER}, section 4.6")
@@ -277,31 +277,31 @@ def _of_method(found: Recommendation) -> Iterator[Reason]:
         yield Reason("frozen", f"{way.frozen} leading blocks", why, OWN)
 
 
-def _wins(found: Recommendation) -> str:
+def _wins(recommended: Recommendation) -> str:
     """The options that laws of drawn runs take for the best, as many as 95 % of these laws take, with their tokens."""
-    ranked, told, whole = sorted(found.candidates, key=lambda one: -one.wins), list[Candidate](), 0.0
-    while whole < CONFIDENCE and len(told) < len(ranked):
-        told.append(ranked[len(told)])
-        whole += told[-1].wins
-    tokens = sorted(one.tokens for one in told)
-    reach = f"{tokens[0]:.3g} tokens" if len(told) == 1 else f"{tokens[0]:.3g} to {tokens[-1]:.3g} tokens"
-    named = "; ".join(f"{one.option.way.title} by {share(one.wins)}" for one in told[:SHOWN])
-    more = f" and {len(told) - SHOWN} others" if len(told) > SHOWN else ""
-    return f"best by laws fitted to runs drawn again: {named}{more} ({reach})"
+    ranked, leading, coverage = sorted(recommended.candidates, key=lambda candidate: -candidate.wins), list[Candidate](), 0.0
+    while coverage < CONFIDENCE and len(leading) < len(ranked):
+        leading.append(ranked[len(leading)])
+        coverage += leading[-1].wins
+    tokens = sorted(candidate.tokens for candidate in leading)
+    reach = f"{tokens[0]:.3g} tokens" if len(leading) == 1 else f"{tokens[0]:.3g} to {tokens[-1]:.3g} tokens"
+    listing = "; ".join(f"{candidate.option.way.title} by {share(candidate.wins)}" for candidate in leading[:SHOWN])
+    more = f" and {len(leading) - SHOWN} others" if len(leading) > SHOWN else ""
+    return f"best by laws fitted to runs drawn again: {listing}{more} ({reach})"
 
 
-def _of_tokens(found: Recommendation, section: PlanSection) -> Iterator[Reason]:
-    best = found.best
+def _of_tokens(recommended: Recommendation, section: PlanSection) -> Iterator[Reason]:
+    best = recommended.best
     why = f"what the budget pays for, at {best.option.flops_per_token:.3g} FLOP a token"
     if section.data_tokens is not None and best.tokens >= section.data_tokens:
         why = f"all there are; they take {best.flops:.3g} FLOP, and the rest of the budget is left"
     yield Reason("tokens", f"{best.tokens:.3g}", why, "Kaplan et al. 2020: C = 2 (N_F + N_B + N_U) D")
 
 
-def _of_regime(own: ScalingRun, temperature: float | None) -> Iterator[Reason]:
-    yield Reason("batch", f"{own.batch_size} queries", "as in the runs: the loss of another batch is another loss", OWN)
+def _of_regime(run: ScalingRun, temperature: float | None) -> Iterator[Reason]:
+    yield Reason("batch", f"{run.batch_size} queries", "as in the runs: the loss of another batch is another loss", OWN)
     rules = {"lora": "1e-3 for LoRA", "bias": "1e-2 for biases"}
-    rule = rules.get(own.way.method, f"{PRETRAINING_SHARE:g} of the highest rate of a model's pre-training")
-    yield Reason("rate", f"{own.learning_rate:g}", f"as in the runs; the paper takes {rule}", RULES)
+    rule = rules.get(run.way.method, f"{PRETRAINING_SHARE:g} of the highest rate of a model's pre-training")
+    yield Reason("rate", f"{run.learning_rate:g}", f"as in the runs; the paper takes {rule}", RULES)
     if temperature is not None:
         yield Reason("temperature", f"{temperature:g}", "as in the runs; the paper takes 1/40", f"{PAPER}, section 4.1")

@@ -24,45 +24,45 @@ def excluded(why: str, before: Iterable[Option], after: Collection[Option]) -> d
     Returns:
         The reason with the names of the others; empty where there are none.
     """
-    gone = [one.way.title for one in before if one not in after]
-    return {why: gone} if gone else {}
+    titles = [option.way.title for option in before if option not in after]
+    return {why: titles} if titles else {}
 
 
-def within(held: Mapping[Option, int | None], memory: int | None, *, takes: str, instead: str) -> list[Option]:
+def within(usages: Mapping[Option, int | None], memory: int | None, *, takes: str, instead: str) -> list[Option]:
     """Options that memory suffices for; one that nobody has measured counts among them, unless a smaller one does not fit.
 
     Args:
-        held: What each takes, in bytes; None where that is not known.
+        usages: What each takes, in bytes; None where that is not known.
         memory: That there is; None sets no limit.
     """
-    if memory is not None and all(taken is None for taken in held.values()):
+    if memory is not None and all(usage is None for usage in usages.values()):
         raise DataError("--runs must say what they held where plan.memory is given, got none that does; leave plan.memory out")
-    found = fitting(held, memory)
-    if not found:
-        least = amount(min(taken for taken in held.values() if taken is not None))
+    options = fitting(usages, memory)
+    if not options:
+        least = amount(min(usage for usage in usages.values() if usage is not None))
         raise ConfigError(
             f"plan.memory must be enough for a model, the smallest of which {takes.format(least)}, got {amount(memory)}; "
             f"raise it, or {instead}"
         )
-    return found
+    return options
 
 
-def fitting(held: Mapping[Option, int | None], memory: int | None) -> list[Option]:
+def fitting(usages: Mapping[Option, int | None], memory: int | None) -> list[Option]:
     """The same, which may be none.
 
     Args:
-        held: What each takes, in bytes; None where that is not known.
+        usages: What each takes, in bytes; None where that is not known.
         memory: That there is; None sets no limit.
     """
     if memory is None:
-        return list(held)
-    large = [option for option, taken in held.items() if taken is not None and taken > memory]
-    return [option for option, taken in held.items() if option not in large and not (taken is None and _above(option, large))]
+        return list(usages)
+    large = [option for option, usage in usages.items() if usage is not None and usage > memory]
+    return [option for option, usage in usages.items() if option not in large and not (usage is None and _above(option, large))]
 
 
 def _above(option: Option, large: Iterable[Option]) -> bool:
     """Whether an option holds at least what one of these does, of the same kind and no larger."""
-    return any(one.way.kind == option.way.kind and one.size <= option.size for one in large)
+    return any(other.way.kind == option.way.kind and other.size <= option.size for other in large)
 
 
 def budgets_of(options: Sequence[Option], rows: Sequence[ScalingRun], section: PlanSection) -> dict[Option, float]:
@@ -95,9 +95,9 @@ def with_steps(
     if found := {one: budget for one, budget in long_enough.items() if _tokens(one, budget, section) <= MOST_STEPS * _step(one.way, rows)}:
         return found
     if long_enough:
-        most = max(one.flops_per_token * MOST_STEPS * _step(one.way, rows) for one in long_enough)
+        ceiling = max(option.flops_per_token * MOST_STEPS * _step(option.way, rows) for option in long_enough)
         raise ConfigError(
-            f"{_name(section)} must be what {MOST_STEPS:,} steps take at the most, {flop(most)} in the runs, got "
+            f"{_name(section)} must be what {MOST_STEPS:,} steps take at the most, {flop(ceiling)} in the runs, got "
             f"{flop(max(budgets.values()))}; lower it, or sweep larger models or batches"
         )
     steps, least = section.least_steps, _least(budgets, rows, section)
@@ -136,5 +136,5 @@ def _least(options: Iterable[Option], rows: Sequence[ScalingRun], section: PlanS
 
 def _step(way: Way, rows: Sequence[ScalingRun]) -> float:
     """Tokens of a step."""
-    own = [row for row in rows if row.way == way]
-    return sum(row.tokens for row in own) / sum(row.steps for row in own)
+    runs = [row for row in rows if row.way == way]
+    return sum(row.tokens for row in runs) / sum(row.steps for row in runs)

@@ -67,7 +67,7 @@ def published_rate(name: str) -> float | None:
     Returns:
         Of `PYTHIA`, by the last part of the name; None for others.
     """
-    return next((one.pretraining_rate for one in PYTHIA if PurePath(one.name).name == PurePath(name).name), None)
+    return next((model.pretraining_rate for model in PYTHIA if PurePath(model.name).name == PurePath(name).name), None)
 
 
 BUDGETS = (1.5e15, 6e15, 2.4e16, 9.6e16, 3.8e17, 1.5e18)
@@ -107,10 +107,10 @@ def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
     """What was published says of a budget."""
     section, budget = settings.plan, settings.plan.budget
     assert budget is not None, "time is for plans with runs"
-    method, scarce, held, choices = _decided(load, settings, "full" if budget < SWITCH else "lora", watch)
+    method, scarce, usages, choices = _decided(load, settings, "full" if budget < SWITCH else "lora", watch)
     _require_a_step(choices, budget)
     known = bool(section.models) and (scarce or len(choices) == 1)
-    best = max(choices, key=lambda one: one.option.size) if known else None
+    best = max(choices, key=lambda choice: choice.option.size) if known else None
     reasons = _of_scarce_tokens(best) if scarce else _of_budget(method, budget if best is None else best.flops, budget)
     return Advice(
         budget=budget,
@@ -121,7 +121,7 @@ def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
         runner_up=None,
         sure=None,
         candidates=choices,
-        excluded=excluded(TOO_LARGE, held, [one.option for one in choices]),
+        excluded=excluded(TOO_LARGE, usages, [choice.option for choice in choices]),
         reasons=[*reasons, *([] if best is None else _of_regime(best))],
         additions=[],
         beyond=None,
@@ -136,23 +136,23 @@ def _decided(
     """The method, whether tokens rather than the budget decided it, the models that there are, and what memory suffices for."""
     section = settings.plan
     if section.data_tokens is not None:
-        held = _held(load, settings, "full", watch)
-        choices = _chosen(held, fitting(held, section.memory), section)
+        usages = _held(load, settings, "full", watch)
+        choices = _chosen(usages, fitting(usages, section.memory), section)
         # Full training, where even the largest model's budget pays for all tokens that there are.
-        if choices and max(choices, key=lambda one: one.option.size).tokens >= section.data_tokens:
-            return "full", True, held, choices
-    held = _held(load, settings, method, watch)
+        if choices and max(choices, key=lambda choice: choice.option.size).tokens >= section.data_tokens:
+            return "full", True, usages, choices
+    usages = _held(load, settings, method, watch)
     takes = "takes {} for weights, gradients and AdamW alone"
-    return method, False, held, _chosen(held, within(held, section.memory, takes=takes, instead="name a smaller model"), section)
+    return method, False, usages, _chosen(usages, within(usages, section.memory, takes=takes, instead="name a smaller model"), section)
 
 
 def _require_a_step(choices: Sequence[Choice], budget: float) -> None:
     """Refuse what is too little for the batches of the paper, which the advice takes over."""
-    if (most := max(budget / one.option.flops_per_token for one in choices)) < A_STEP:
-        least = min(one.option.flops_per_token for one in choices) * A_STEP
+    if (tokens := max(budget / choice.option.flops_per_token for choice in choices)) < A_STEP:
+        least = min(choice.option.flops_per_token for choice in choices) * A_STEP
         raise ConfigError(
             f"plan.budget must pay for a step of {BATCH_SIZE:,} pairs of texts of up to {MAX_TOKENS} tokens, {least:.3g} FLOP, "
-            f"got {budget:g}, which pays for {most:.3g} tokens; raise it, or sweep over smaller batches"
+            f"got {budget:g}, which pays for {tokens:.3g} tokens; raise it, or sweep over smaller batches"
         )
 
 
@@ -162,21 +162,21 @@ def _held(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) 
         return dict.fromkeys(_pythia(method))
     from adiabat.training.flop_count import passed_parameters
 
-    held: dict[Option, int | None] = {}
+    usages: dict[Option, int | None] = {}
     for number, name in enumerate(settings.plan.models):
         watch.progress("setting models up", number, len(settings.plan.models))
         way = Way("", PurePath(name).name, name, settings.encoder.blocks, method, RANK if method == "lora" else None, 0)
         towers = _built(way, settings, load)
-        held[Option(way, passed_parameters(towers.query))] = _bytes(towers)
-    return held
+        usages[Option(way, passed_parameters(towers.query))] = _bytes(towers)
+    return usages
 
 
-def _chosen(held: dict[Option, int | None], options: Sequence[Option], section: PlanSection) -> list[Choice]:
+def _chosen(usages: dict[Option, int | None], options: Sequence[Option], section: PlanSection) -> list[Choice]:
     """What each would do with the budget."""
     choices = []
     for option in options:
         tokens = float(points_at([(option, section.budget or 0.0)], section.data_tokens).tokens[0])
-        choices.append(Choice(option.way, option.parameters, tokens, tokens * option.flops_per_token, None, None, None, held[option]))
+        choices.append(Choice(option.way, option.parameters, tokens, tokens * option.flops_per_token, None, None, None, usages[option]))
     return choices
 
 
@@ -196,16 +196,16 @@ def _built(way: Way, settings: PlanSettings, load: "Loader") -> "DualEncoder":
 
 
 def _bytes(towers: "DualEncoder") -> int:
-    weights = {id(one): one for tower in (towers.query, towers.document) for one in tower.parameters()}.values()
-    trained = sum(one.numel() for one in weights if one.requires_grad)
-    return BYTES_PER_WEIGHT * sum(one.numel() for one in weights) + BYTES_PER_TRAINED * trained
+    weights = {id(weight): weight for tower in (towers.query, towers.document) for weight in tower.parameters()}.values()
+    trained = sum(weight.numel() for weight in weights if weight.requires_grad)
+    return BYTES_PER_WEIGHT * sum(weight.numel() for weight in weights) + BYTES_PER_TRAINED * trained
 
 
 def _pythia(method: Method) -> Iterator[Option]:
     """The source's own models, to show what a budget is; adapters add a few percent, which are left out."""
-    for one in PYTHIA:
-        way = Way("", PurePath(one.name).name, one.name, None, method, RANK if method == "lora" else None, 0)
-        yield Option(way, PassedParameters(one.parameters, one.parameters, one.parameters if method == "full" else 0))
+    for model in PYTHIA:
+        way = Way("", PurePath(model.name).name, model.name, None, method, RANK if method == "lora" else None, 0)
+        yield Option(way, PassedParameters(model.parameters, model.parameters, model.parameters if method == "full" else 0))
 
 
 def _rate(way: Way) -> float:
@@ -217,17 +217,17 @@ def _rate(way: Way) -> float:
 
 
 def _settings(way: Way, settings: PlanSettings, **train: float | int) -> TrainSettings:
-    own = overlaid(
+    table = overlaid(
         TrainSettings, Tried(way, _rate(way)).tables(), {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train}
     )
     return checked(
-        TrainSettings, overlaid(TrainSettings, {"train": ScalingSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}}, own)
+        TrainSettings, overlaid(TrainSettings, {"train": ScalingSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}}, table)
     )
 
 
 def _run_settings(best: Choice, settings: PlanSettings) -> dict[str, object]:
-    whole = _settings(best.way, settings, budget_flops=best.flops, batch_size=BATCH_SIZE)
-    cached = checked(TrainSettings, overlaid(TrainSettings, whole.model_dump(exclude_unset=True), {"memory": {"cached": True}}))
+    train_settings = _settings(best.way, settings, budget_flops=best.flops, batch_size=BATCH_SIZE)
+    cached = checked(TrainSettings, overlaid(TrainSettings, train_settings.model_dump(exclude_unset=True), {"memory": {"cached": True}}))
     return without_none(cached.model_dump(mode="json", exclude_defaults=True))
 
 
@@ -238,8 +238,8 @@ def _of_budget(method: Method, spent: float, budget: float) -> Iterator[Reason]:
     """Where operations are what there is least of."""
     side, line = ("below", "FULL") if method == "full" else ("from", "LORA")
     yield Reason("method", method, f"the budget of {budget:.3g} FLOP lies {side} the published switch of {SWITCH:.3g}", FRONTIER)
-    told = f"of the paper's data and batches; {line} of adiabat.experiments.plan_prior at {spent:.3g} FLOP, as printed"
-    yield Reason("loss", f"{(FULL if method == 'full' else LORA).at(spent):.2f}", told, FRONTIER)
+    note = f"of the paper's data and batches; {line} of adiabat.experiments.plan_prior at {spent:.3g} FLOP, as printed"
+    yield Reason("loss", f"{(FULL if method == 'full' else LORA).at(spent):.2f}", note, FRONTIER)
     if method == "lora":
         yield Reason("rank", str(RANK), "32 to 128 serve nearly everywhere", f"{PAPER}, section 4.6")
 

@@ -213,20 +213,13 @@ def inspect(
     counters = read.rows.texts if documents is None else {"query": read.rows.texts["query"], **documents.rows.texts}
     texts = [counters[role] for role in ROLES if role in counters and len(counters[role])]
     columns = read.kinds.columns(stream.used)
-    groups: tuple[Groups, ...] = ()
-    if pair_rows is not None:
-        named = frozenset(column.used_as for column in columns).intersection(NAMES)
-        groups = tuple(groups_of(named, read.rows.topics, read.rows.tags, pair_rows.distinct_pairs))
-    truncations = tuple(
-        truncation(counter.role, sample.counts(), sample.counter.limit(sample.side), texts=len(counter))
-        for counter in texts
-        if (sample := counter.tokens) is not None
-    )
+    groups = () if pair_rows is None else _groups(columns, read.rows, pair_rows)
+    truncations = tuple(_truncations(texts))
     identifier = identifier or installed_identifier()
 
     def problems() -> Iterator[Finding]:
-        for each in filter(None, (read, documents)):
-            yield from each.findings()
+        for counted_stream in filter(None, (read, documents)):
+            yield from counted_stream.findings()
         if pairs is not None and pair_rows is not None:
             quoted = (pair_rows.missing, pair_rows.negatives_that_answer, pair_rows.own_answer)
             yield from pair_findings(pairs, pair_rows, read.quotes(*(numbers[:SHOWN_LOCATIONS] for numbers in quoted)))
@@ -312,6 +305,11 @@ def _count_pairs(rows: RowCounter, documents: _Stream | None) -> tuple[PairCount
     return count_pairs(rows.of("query").hashes.hashes(), *sides)
 
 
+def _groups(columns: Sequence[Column], rows: RowCounter, pair_rows: PairRows) -> tuple[Groups, ...]:
+    kinds = frozenset(column.used_as for column in columns).intersection(NAMES)
+    return tuple(groups_of(kinds, rows.topics, rows.tags, pair_rows.distinct_pairs))
+
+
 def _examples(entries: list[Entry], documents: _Stream | None) -> tuple[ExampleRow, ...]:
     """Rows to look at, with the first characters of the documents that they name by id."""
     texts: dict[str, str] = {}
@@ -338,3 +336,9 @@ def _lengths(texts: list[TextCounter]) -> Iterator[Lengths]:
             yield lengths(counter.role, "tokens", counter.tokens.counts(), texts=len(counter))
         yield lengths(counter.role, "words", np.array(counter.words), texts=len(counter))
         yield lengths(counter.role, "characters", np.array(counter.characters), texts=len(counter))
+
+
+def _truncations(texts: list[TextCounter]) -> Iterator[Truncation]:
+    for counter in texts:
+        if (sample := counter.tokens) is not None:
+            yield truncation(counter.role, sample.counts(), sample.counter.limit(sample.side), texts=len(counter))
