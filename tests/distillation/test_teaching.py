@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +281,21 @@ def test_faults_of_texts_and_names_are_told_before_a_model_is_loaded(
     monkeypatch.setattr("adiabat.distillation.student.load_with", lambda *given: pytest.fail("too early"))
     with pytest.raises(AdiabatError, match=told):
         adiabat.distill_fit(settings=fitting(**tables))
+
+
+@pytest.mark.usefixtures("here")
+def test_more_files_of_texts_are_checked_than_a_process_may_open() -> None:
+    names = [f"shard{number}.jsonl" for number in range(40)]
+    for name in names:
+        Path(name).write_text('{"id": "a", "text": "a text"}\n')
+    Path(names[-1]).write_text('{"id": "a"}\n')
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 20, hard))
+    try:
+        with pytest.raises(AdiabatError, match=r"shard39\.jsonl"):
+            adiabat.distill_fit(settings=fitting(data={"texts": names}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.usefixtures("here")

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adiabat.config.dataset_settings import InspectSettings
+from adiabat.config.reader import checked
 from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import Watch
@@ -171,6 +172,12 @@ def test_a_corpus_has_documents_and_no_pairs_and_progress_counts_its_rows(tmp_pa
     assert found.texts == (TextCounts("document", total, 3, 3, 0),)
     assert [column.used_as for column in found.columns] == ["doc_id", "title", "text"]
     assert found.examples == inspect(str(path), identifier=NO_IDENTIFIER).examples
+
+
+def test_a_column_that_is_title_and_text_is_listed_as_the_title(tmp_path):
+    path = write(tmp_path / "corpus.jsonl", {"_id": "d", "title": "graphs"})
+    found = inspect(str(path), settings=checked(InspectSettings, {"data": {"columns": {"text": "title"}}}), identifier=NO_IDENTIFIER)
+    assert [column.used_as for column in found.columns] == ["doc_id", "title"]
 
 
 GOOD = [{"query": f"question {number}", "pos": [f"answer {number}"]} for number in range(5)]

@@ -104,7 +104,7 @@ class Columns:
                 near = difflib.get_close_matches(name, COLUMN_ALIASES, n=1, cutoff=0.6)
                 advice = f"did you mean data.columns.{near[0]}?" if near else f"the names are {', '.join(COLUMN_ALIASES)}"
                 raise ConfigError(f"unknown key data.columns.{name}; {advice}")
-        self.layouts: tuple[Layout, ...] = tuple(layout for layout, names in OF_LAYOUT.items() if names.issuperset(self.mapping))
+        self.layouts: tuple[Layout, ...] = tuple(layout for layout, names in OF_LAYOUT.items() if set(names).issuperset(self.mapping))
         if not self.layouts:
             raise ConfigError(
                 f"columns must map names of one kind of row, got {', '.join(self.mapping)}; a row is a document (doc_id, text, title), "

@@ -170,12 +170,12 @@ _NUMBERED = re.compile(r"(?:(positives?|pos)_?|(?:hard_)?(?:negatives?|neg)_?)(\
 """Further columns of positives and negatives: ``positive_2``, ``negative1``, ``hard_negatives`` ..."""
 
 
-OF_LAYOUT: Mapping[Layout, frozenset[str]] = {
-    "grid": frozenset({"premise", "hypothesis", "label"}),
-    "examples": frozenset({"query_id", "query", "positive", "negative", "label", "topic", "tag"}),
-    "corpus": frozenset({"doc_id", "text", "title"}),
+OF_LAYOUT: Mapping[Layout, tuple[str, ...]] = {
+    "grid": ("premise", "hypothesis", "label"),
+    "examples": ("query_id", "query", "positive", "negative", "label", "topic", "tag"),
+    "corpus": ("doc_id", "text", "title"),
 }
-"""Our names of the columns of each kind of row."""
+"""Our names of the columns of each kind of row; of two that are mapped to one column, a profile lists the last."""
 
 
 OF_DOCUMENTS = OF_LAYOUT["corpus"]

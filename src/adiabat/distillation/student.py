@@ -106,7 +106,7 @@ def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch
     if not (data.texts or data.queries):
         raise ConfigError("data.texts must be given, got none; write it into the file, or add --texts or --queries")
     material = _Material(
-        lambda: [*map(training_texts, data.texts), *map(stream_examples, data.queries)],
+        partial(_check, [(training_texts, data.texts), (stream_examples, data.queries)]),
         partial(_own_texts, data.texts, data.queries),
         (*data.texts, *data.queries),
         OWN_TEXTS,
@@ -122,8 +122,15 @@ def multilingual(settings: MultilingualSettings, *, resume: bool = False, comman
     sources = parallel_sources(data.parallel, source=data.source, languages=data.languages)
     paths = tuple(path for parallel in sources for path in (parallel.path, parallel.translation) if path is not None)
     read = partial(_translations, sources, data.languages)
-    material = _Material(lambda: list(map(read_parallel, sources)), read, paths, data.source, data.passages)
+    material = _Material(partial(_check, [(read_parallel, sources)]), read, paths, data.source, data.passages)
     return _trained(settings, material, resume=resume, command=command, watch=watch)
+
+
+def _check(readers: Iterable[tuple[Callable[[Any], object], Iterable[Any]]]) -> None:
+    """Open each source and look at its first row; each is closed before the next, since there may be more than a process may open."""
+    for reader, sources in readers:
+        for source in sources:
+            reader(source)
 
 
 def _own_texts(texts: Iterable[str], queries: Iterable[str]) -> Iterator[Translation]:

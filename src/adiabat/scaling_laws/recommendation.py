@@ -56,8 +56,8 @@ def fit_kinds(
     """Fit the law and frontier of each family and method that has runs with a loss, in the order of their first run.
 
     A DataError tells that none has one. At the `asked` options with budgets in FLOP, and up to `REACH` times these, laws must predict
-    positive losses. No law is used beyond
-    `data_tokens`, those of the training data; None sets no limit. `note` receives the kind and the number of its finished resamples.
+    positive losses. No law is used beyond `data_tokens`, the tokens of the training data; None sets no limit. `note` receives the kind and
+    the number of its finished resamples.
     """
     with_loss = usable(runs)
     if not with_loss:

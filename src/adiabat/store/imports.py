@@ -61,7 +61,7 @@ def import_vectors(
         out: Directory of the store; must not exist or be empty.
         ids: One per vector: strings or whole numbers, or a file (text with one per line, ``.json``, ``.npy``, ``.arrow``,
             ``.parquet``); None takes those of the Parquet file or faiss index itself.
-        documents: Texts by id, in any order; texts of other ids are left out. None for a store without texts.
+        documents: Texts by id, in any order; texts of other ids are checked and left out. None for a store without texts.
         source: Name of the corpus, for the manifest; None takes the file's.
     """
     target = Path(out)
