@@ -80,11 +80,11 @@ class Evaluator:
         """Measure a trained model on every task, and compare it with its start."""
         scores = self._scores(_subject(model, name, trained))
         drawing = {"seed": self.seed, "resamples": self.measure.resamples}
-        found = []
+        outcomes = []
         for number, (task, after) in enumerate(scores.items()):
             self.watch.progress(f"{name}: comparing {task}", number, len(scores))
-            found.append(_outcome(after, start.scores[task], **drawing))
-        return found
+            outcomes.append(_outcome(after, start.scores[task], **drawing))
+        return outcomes
 
     def forget(self, model: DualEncoder, others: Collection[Fingerprint]) -> None:
         """Remove the vectors of corpora that only this model's document tower made."""
@@ -174,10 +174,10 @@ UNTUNED = "untuned"
 def _noise_at(path: Path) -> dict[str, float] | None:
     """The noise of an earlier call; None where the file is missing or damaged."""
     try:
-        found = TypeAdapter(dict[str, float]).validate_python(read_json(path, remedy="it is measured again"))
+        noise = TypeAdapter(dict[str, float]).validate_python(read_json(path, remedy="it is measured again"))
     except (DataError, ValidationError):
         return None
-    return found if found.keys() <= set(MEASURES) and OVERLAP_LOSS in found else None
+    return noise if noise.keys() <= set(MEASURES) and OVERLAP_LOSS in noise else None
 
 
 def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int) -> TaskOutcome:
@@ -194,5 +194,5 @@ def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int
         changes=changes,
         languages=list(after.grids[0].rows) if after.grids else [],
         grids=grids,
-        notes=[*after.notes, *(found.said for found in after.trained_on("the run") if found.trained_queries)],
+        notes=[*after.notes, *(overlap.said for overlap in after.trained_on("the run") if overlap.trained_queries)],
     )

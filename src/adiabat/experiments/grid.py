@@ -104,37 +104,37 @@ def _drawn_cells(settings: SweepSettings) -> list[Cell]:
     """All combinations, or as many of them as are wanted."""
     grids = [(variant, settings.values(variant)) for variant in settings.variants or (None,)]
     ends = list(accumulate(math.prod(map(len, values.values())) for _, values in grids))
-    wanted, seeds = settings.sweep.sample, len(settings.sweep.seeds)
-    places: Sequence[int] = range(ends[-1])
-    if wanted is not None and wanted < ends[-1]:
-        places = sorted(np.random.default_rng([settings.run.seed, 6]).choice(ends[-1], size=wanted, replace=False).tolist())
-    if len(places) * seeds > MOST_RUNS:
+    sample, seeds = settings.sweep.sample, len(settings.sweep.seeds)
+    numbers: Sequence[int] = range(ends[-1])
+    if sample is not None and sample < ends[-1]:
+        numbers = sorted(np.random.default_rng([settings.run.seed, 6]).choice(ends[-1], size=sample, replace=False).tolist())
+    if len(numbers) * seeds > MOST_RUNS:
         raise ConfigError(
-            f"a sweep must have at most {MOST_RUNS:,} runs, got {len(places) * seeds:,}; take fewer values, or set sweep.sample"
+            f"a sweep must have at most {MOST_RUNS:,} runs, got {len(numbers) * seeds:,}; take fewer values, or set sweep.sample"
         )
-    found = []
-    for place in places:
-        which = bisect_right(ends, place)
-        found.append(_cell(*grids[which], place - (ends[which - 1] if which else 0)))
-    return found
+    cells = []
+    for number in numbers:
+        which = bisect_right(ends, number)
+        cells.append(_cell(*grids[which], number - (ends[which - 1] if which else 0)))
+    return cells
 
 
-def _cell(variant: VariantSection | None, values: Mapping[str, tuple[Any, ...]], place: int) -> Cell:
+def _cell(variant: VariantSection | None, values: Mapping[str, tuple[Any, ...]], position: int) -> Cell:
     """A combination by its number; the last setting varies fastest."""
-    picked = {}
-    for key, some in reversed(list(values.items())):
-        place, number = divmod(place, len(some))
-        picked[key] = some[number]
-    return variant, {key: picked[key] for key in values}
+    settings = {}
+    for key, options in reversed(list(values.items())):
+        position, number = divmod(position, len(options))
+        settings[key] = options[number]
+    return variant, {key: settings[key] for key in values}
 
 
 def _planned(settings: SweepSettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> SweepTrial:
-    own = {} if variant is None else variant.own
+    overlay = {} if variant is None else variant.own
     name = variant.name if variant else ""
-    table = with_values(settings.run_kind, overlaid(settings.run_kind, settings.common(), own), varied.items())
-    parts = [name] if name else []
-    parts += [f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in varied.items()]
-    title = ", ".join([*parts, f"seed={seed}"])
+    table = with_values(settings.run_kind, overlaid(settings.run_kind, settings.common(), overlay), varied.items())
+    labels = [name] if name else []
+    labels += [f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in varied.items()]
+    title = ", ".join([*labels, f"seed={seed}"])
     run = checked_run(title, settings.run_kind, settings.completed(table), {"run": {"seed": seed}})
     both = isinstance(variant, TuneVariantSection) and variant.towers == "both"
     return SweepTrial(title, name, {key: _taken(run, key) for key in settings.varied}, run, both)

@@ -83,15 +83,15 @@ def safe_rate(
 
 def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
     """Search for the largest safe rate before a run; gives the run's settings at that rate, guarded by the same limit."""
-    found = RateSearch(context, settings, folder, watch).carry_out()
-    if found.rate is None:
+    safe = RateSearch(context, settings, folder, watch).carry_out()
+    if safe.rate is None:
         raise JobError(
-            f"one rate of the search must stay within the band (drift {found.limit:.3g}), got none: the lowest, {found.rates[0]:g}, leaves "
+            f"one rate of the search must stay within the band (drift {safe.limit:.3g}), got none: the lowest, {safe.rates[0]:g}, leaves "
             "it; lower rate_search.low, take fewer rate_search.steps, or give a larger guard.limit, and start anew"
         )
-    tune = settings.tune.model_copy(update={"learning_rate": found.rate})
+    tune = settings.tune.model_copy(update={"learning_rate": safe.rate})
     assert settings.watched is not None
-    guard = settings.watched.model_copy(update={"limit": found.limit})
+    guard = settings.watched.model_copy(update={"limit": safe.limit})
     return settings.model_copy(update={"tune": tune, "guard": guard, "rate_search": RateSearchSection()})
 
 
@@ -128,12 +128,12 @@ class RateSearch:
         """Go down from the highest rate to the first that is safe."""
         self.folder.mkdir(exist_ok=True)
         with sole_writer(self.folder):
-            for done in self.rows.every:
-                self._clear(done.rate, done.seed)
+            for trial in self.rows.every:
+                self._clear(trial.rate, trial.seed)
             downwards = sorted({*self.settings.rate_search.values(), *(trial.rate for trial in self.rows.every)}, reverse=True)
-            found = self._result(next(filter(self._is_safe, downwards), None), command)
-            write_report(found, self.folder)
-        return found
+            result = self._result(next(filter(self._is_safe, downwards), None), command)
+            write_report(result, self.folder)
+        return result
 
     def _is_safe(self, rate: float) -> bool:
         # A seed that is asked for no more has left all the same.
@@ -206,7 +206,7 @@ class RateSearch:
     def _result(self, rate: float | None, command: str) -> SafeRate:
         guard, section, inputs = self.context.guard(self.settings), self.settings.rate_search, self.context.inputs
         trials = self.rows.every
-        rates = sorted({*section.values(), *(one.rate for one in trials)})
+        rates = sorted({*section.values(), *(trial.rate for trial in trials)})
         assert guard is not None
         assert guard.limit is not None
         notes = [self.mined_note] if self.mined_note else []
@@ -218,7 +218,7 @@ class RateSearch:
             title=f"The largest safe rate for tuning {inputs['model']} on {self.context.examples(self.settings.data)[0].name}",
             command=command,
             created=now(),
-            seconds=sum(one.seconds for one in trials),
+            seconds=sum(trial.seconds for trial in trials),
             seed=self.settings.run.seed,
             versions=versions(device_name(device_of(self.settings.run.device))),
             model=inputs["model"],
@@ -245,7 +245,7 @@ def _rules() -> Rules:
     """Trials are known by rate and seed, so that a search may grow."""
     places = (f"{SEARCH}.{name}" for name in ("model", "store", "data"))
     grown = ("rate_search.low", "rate_search.high", "rate_search.count", "rate_search.seeds")
-    words = {f"{SEARCH}.{name.removeprefix('job.')}": told for name, told in WORDS.items()}
+    words = {f"{SEARCH}.{name.removeprefix('job.')}": phrase for name, phrase in WORDS.items()}
     later = frozenset(f"{SEARCH}.{name.removeprefix('job.')}" for name in LATER)
     return Rules(free=frozenset((*places, *grown, *FREE_RUNS)), words=words, defaults=TuneSettings().model_dump(), later=later)
 

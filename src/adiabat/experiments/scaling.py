@@ -146,9 +146,9 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
         name, stores = str(job.folder), job.folder / STORES
         model = self.load(name, run.settings.encoder.of_saved(name)).to(device)
         scoring = Scoring(self.tasks, CorpusStores(stores, self.watch), ScoreCounts(), versions(device_name(device)), self.watch)
-        found = scoring.run(MeasuredModel(run.name, run.name, EncoderSection(), lambda *_: model), job.folder / "scores")
+        task_scores = scoring.run(MeasuredModel(run.name, run.name, EncoderSection(), lambda *_: model), job.folder / "scores")
         shutil.rmtree(stores, ignore_errors=True)
-        values = {task: float(value_of(scores.samples[0])[0]) for task, scores in found.items()}
+        values = {task: float(value_of(scores.samples[0])[0]) for task, scores in task_scores.items()}
         for task in (task for task, value in values.items() if not math.isfinite(value)):
             self.watch.note(f"{run.name}: {task} has no score, its measure is not defined there")
         return {task: value for task, value in values.items() if math.isfinite(value)}
@@ -189,17 +189,17 @@ def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, co
         place=device_of(settings.run.device),
         outcome=_outcome,
     ) as rows:
-        found = _result(runner, rows, {"sha256": examples, "tasks": tasks}, command)
-        write_report(found, folder)
-    _require_a_run(found.runs, folder)
-    return found
+        result = _result(runner, rows, {"sha256": examples, "tasks": tasks}, command)
+        write_report(result, folder)
+    _require_a_run(result.runs, folder)
+    return result
 
 
 def _require_a_run(rows: Sequence[ScalingRun], folder: Path) -> None:
     if all(row.status == "failed" for row in rows):
-        told = f"{len(rows):,} that failed, such as {rows[0].name}: {rows[0].reason}"
+        failures = f"{len(rows):,} that failed, such as {rows[0].name}: {rows[0].reason}"
         raise JobError(
-            f"{folder} must hold a run that could be made, got {told}; other budgets go on with --resume, other rates in another --out"
+            f"{folder} must hold a run that could be made, got {failures}; other budgets go on with --resume, other rates in another --out"
         )
 
 
@@ -207,7 +207,7 @@ def _result(runner: ScalingRunner, rows: Sequence[ScalingRun], inputs: Mapping[s
     settings, section = runner.settings, runner.settings.scaling
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
     fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=runner.watch) if evidence.runs else []
-    data = settings.job.data or " + ".join(one.path for one in settings.data.sources)
+    data = settings.job.data or " + ".join(source.path for source in settings.data.sources)
     device, trained_on = device_name(device_of(settings.run.device)), {"trained on": {"data": data, **inputs}}
     return result_of(settings, section.name, rows, evidence, fits, None, command=command, device=device, inputs=trained_on)
 
@@ -215,13 +215,13 @@ def _result(runner: ScalingRunner, rows: Sequence[ScalingRun], inputs: Mapping[s
 def _check(settings: ScalingSettings) -> None:
     """Refuse what can be seen to be wrong without data or models."""
     section, data = settings.scaling, settings.job.data or settings.data.sources
-    wanted = {"scaling.out": section.out, "scaling.budgets": section.budgets, "models": settings.models, "job.data": data}
-    if missing := [f"{name} must be given, got none" for name, value in wanted.items() if not value]:
+    required = {"scaling.out": section.out, "scaling.budgets": section.budgets, "models": settings.models, "job.data": data}
+    if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
         raise ConfigError(f"{several(missing)}; write it into the file, or add --out for the directory")
     require_relevant_only(settings.measure.measures)
     device_of(settings.run.device)
     store = settings.towers.vectors
-    require_inputs([one.path for one in settings.data.listed(settings.job.data)], stores=[] if store is None else [store])
+    require_inputs([source.path for source in settings.data.listed(settings.job.data)], stores=[] if store is None else [store])
 
 
 def _examples(settings: ScalingSettings, watch: Watch) -> str:

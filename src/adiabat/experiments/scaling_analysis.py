@@ -54,8 +54,8 @@ class Evidence:
 def evidence_of(rows: Sequence[ScalingRun], kind: LossOf, *, least_steps: int) -> Evidence:
     """Part rows that laws can be fitted to from those that they cannot."""
     left_out = {row.name: why for row in rows if (why := _why_not(row, kind, least_steps))}
-    kept = [row for row in rows if row.name not in left_out]
-    return Evidence(kept, [Run(row.option, row.budget, row.tokens, row.loss_of(kind) or 0.0) for row in kept], left_out)
+    usable = [row for row in rows if row.name not in left_out]
+    return Evidence(usable, [Run(row.option, row.budget, row.tokens, row.loss_of(kind) or 0.0) for row in usable], left_out)
 
 
 def _why_not(row: ScalingRun, kind: LossOf, least_steps: int) -> str:
@@ -111,53 +111,53 @@ def _law(fit: KindFit, names: Sequence[str]) -> LawRecord | None:
     if fit.law is None or fit.choice is None:
         return None
     points, law = points_of(fit.runs), fit.law
-    own = law.fitted.predict(points).tolist()
+    predicted = law.fitted.predict(points).tolist()
     model, budget = fit.choice.without_model, fit.choice.without_budget
-    others = [None] * len(own) if model is None else model.fitted.predict(points).tolist()
+    others = [None] * len(predicted) if model is None else model.fitted.predict(points).tolist()
     largest = (points.size == points.size.max()).tolist()
     return LawRecord(
         formula=law.fitted.law.formula,
-        coefficients=[Coefficient(name, one.value, one.low, one.high) for name, one in law.coefficients().items()],
+        coefficients=[Coefficient(name, interval.value, interval.low, interval.high) for name, interval in law.coefficients().items()],
         noise=float(law.residuals.std()),
         model_error=None if model is None else model.error,
         budget_error=None if budget is None else budget.error,
         left_open=list(law.left_open()),
-        passed_over=[one.formula for one in fit.choice.passed_over],
-        predicted=[Predicted(*one) for one in zip(names, points.loss.tolist(), own, others, largest, strict=True)],
+        passed_over=[rejected.formula for rejected in fit.choice.passed_over],
+        predicted=[Predicted(*row) for row in zip(names, points.loss.tolist(), predicted, others, largest, strict=True)],
     )
 
 
-def _record(found: Trend | None) -> LineRecord | None:
-    if found is None:
+def _record(trend: Trend | None) -> LineRecord | None:
+    if trend is None:
         return None
-    line, places = found.line, (found.budgets.tolist(), found.values.tolist())
-    if not found.again:
-        return LineRecord(line.slope, line.intercept, None, None, *places)
-    slope = estimate(line.slope, np.array([one.slope for one in found.again]))
-    intercept = estimate(line.intercept, np.array([one.intercept for one in found.again]))
-    return LineRecord(line.slope, line.intercept, (slope.low, intercept.low), (slope.high, intercept.high), *places)
+    line, points = trend.line, (trend.budgets.tolist(), trend.values.tolist())
+    if not trend.again:
+        return LineRecord(line.slope, line.intercept, None, None, *points)
+    slope = estimate(line.slope, np.array([resampled.slope for resampled in trend.again]))
+    intercept = estimate(line.intercept, np.array([resampled.intercept for resampled in trend.again]))
+    return LineRecord(line.slope, line.intercept, (slope.low, intercept.low), (slope.high, intercept.high), *points)
 
 
 def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
     """Where the frontiers of a family's methods cross, near to the budgets of its runs."""
-    lines = sorted(((one.kind, one.frontier) for one in fits if one.frontier is not None), key=lambda one: -one[1].line.slope)
-    found = []
+    lines = sorted(((fit.kind, fit.frontier) for fit in fits if fit.frontier is not None), key=lambda pair: -pair[1].line.slope)
+    records = []
     for (first, before), (second, after) in combinations(lines, 2):
         if first.family == second.family:
-            one, both = crossing(before, after), (*before.budgets.tolist(), *after.budgets.tolist())
-            if min(both) / NEAR <= one.budget <= max(both) * NEAR:
-                found.append(CrossingRecord(first.family, first.method, second.method, one))
-    return sorted(found, key=lambda one: (one.family, one.found.budget))
+            point, both = crossing(before, after), (*before.budgets.tolist(), *after.budgets.tolist())
+            if min(both) / NEAR <= point.budget <= max(both) * NEAR:
+                records.append(CrossingRecord(first.family, first.method, second.method, point))
+    return sorted(records, key=lambda record: (record.family, record.found.budget))
 
 
 def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -> list[Correlation]:
     """Correlation of losses with scores of tasks, over the runs that have the score."""
     tasks = list(dict.fromkeys(task for row in evidence.rows for task in row.scores))
     families = list(dict.fromkeys(row.way.family for row in evidence.rows if row.scores))
-    wanted = {ALL_TASKS: tasks} if len(tasks) > 1 else {}
+    groups = {ALL_TASKS: tasks} if len(tasks) > 1 else {}
     return [
-        _correlation(name, family, evidence.rows, parts, kind, resamples=resamples, seed=seed)
-        for name, parts in {**wanted, **{task: [task] for task in tasks}}.items()
+        _correlation(name, family, evidence.rows, group, kind, resamples=resamples, seed=seed)
+        for name, group in {**groups, **{task: [task] for task in tasks}}.items()
         for family in (None, *(families if len(families) > 1 else ()))
     ]
 
@@ -166,12 +166,12 @@ def _correlation(
     name: str, family: str | None, rows: Sequence[ScalingRun], tasks: Sequence[str], kind: LossOf, *, resamples: int, seed: int
 ) -> Correlation:
     """Of the mean score of some tasks."""
-    own = [row for row in rows if family in (None, row.way.family) and all(task in row.scores for task in tasks)]
-    scores = np.array([fmean(row.scores[task] for task in tasks) for row in own])
-    found = rank_correlation(np.array([row.loss_of(kind) or 0.0 for row in own]), scores, resamples=resamples, seed=seed)
-    if found is None:
-        return Correlation(name, family, len(own), None, None)
-    return Correlation(name, family, len(own), found.value, (found.low, found.high))
+    scored = [row for row in rows if family in (None, row.way.family) and all(task in row.scores for task in tasks)]
+    scores = np.array([fmean(row.scores[task] for task in tasks) for row in scored])
+    correlation = rank_correlation(np.array([row.loss_of(kind) or 0.0 for row in scored]), scores, resamples=resamples, seed=seed)
+    if correlation is None:
+        return Correlation(name, family, len(scored), None, None)
+    return Correlation(name, family, len(scored), correlation.value, (correlation.low, correlation.high))
 
 
 PROCESSOR = f"CPU {platform.machine()}"
@@ -190,11 +190,11 @@ def _rows(path: Path, advice: str) -> Rows[ScalingRun]:
     return Rows(path, ScalingRun, columns=_columns, of="a scaling experiment", fault=_fault, advice=advice)
 
 
-def rows_in(place: Path) -> list[ScalingRun]:
+def rows_in(source: Path) -> list[ScalingRun]:
     """The runs of a scaling experiment that is there."""
-    path = place / ROWS if place.is_dir() else place
+    path = source / ROWS if source.is_dir() else source
     if not path.is_file():
-        raise DataError(f"--runs must be the directory of a scaling experiment, or its {ROWS}, got {place}; make one with adiabat scaling")
+        raise DataError(f"--runs must be the directory of a scaling experiment, or its {ROWS}, got {source}; make one with adiabat scaling")
     return _rows(path, "mend it, or go on with the scaling experiment that made it").every
 
 
@@ -214,8 +214,8 @@ def _fault(row: ScalingRun) -> str:
 
 def _columns(run: ScalingRun) -> dict[str, Any]:
     way, passed = run.way, run.parameters
-    what: dict[str, Any] = {"run": run.name, "family": way.family, "model": way.name, "blocks": way.blocks, "method": way.method}
-    what |= {"rank": way.rank, "frozen": way.frozen, "seed": run.seed, "budget": run.budget, "status": run.status, "reason": run.reason}
+    identity: dict[str, Any] = {"run": run.name, "family": way.family, "model": way.name, "blocks": way.blocks, "method": way.method}
+    identity |= {"rank": way.rank, "frozen": way.frozen, "seed": run.seed, "budget": run.budget, "status": run.status, "reason": run.reason}
     counts = {
         "size": run.option.size,
         "forward": passed.forward,
@@ -225,9 +225,9 @@ def _columns(run: ScalingRun) -> dict[str, Any]:
     }
     spent: dict[str, Any] = {"learning_rate": run.learning_rate, "batch_size": run.batch_size, "steps": run.steps, "tokens": run.tokens}
     spent |= {"flops": run.flops, "seconds": run.seconds, "memory": run.memory, "device": run.device}
-    found = {"loss": run.loss, "validation_loss": run.validation_loss, **run.validation}
+    losses = {"loss": run.loss, "validation_loss": run.validation_loss, **run.validation}
     scores = {f"task: {name}": score for name, score in run.scores.items()}
-    return {**what, **counts, **spent, **found, **scores}
+    return {**identity, **counts, **spent, **losses, **scores}
 
 
 def result_of(
@@ -275,6 +275,6 @@ def result_of(
 
 def _recorded(row: ScalingRun) -> ScalingRun:
     """A row of a table that somebody else made, without what is no number: a record holds none."""
-    loss, validation_loss = (one if one is not None and math.isfinite(one) else None for one in (row.loss, row.validation_loss))
-    validation, scores = ({name: one for name, one in every.items() if math.isfinite(one)} for every in (row.validation, row.scores))
+    loss, validation_loss = (number if number is not None and math.isfinite(number) else None for number in (row.loss, row.validation_loss))
+    validation, scores = ({name: one for name, one in table.items() if math.isfinite(one)} for table in (row.validation, row.scores))
     return replace(row, loss=loss, validation_loss=validation_loss, validation=validation, scores=scores)

@@ -54,21 +54,21 @@ class Planned:
 
 def ways_of(settings: ScalingSettings, blocks_of: BlockCount) -> list[Tried]:
     """Every model with every method."""
-    found = []
+    variants = []
     for family in settings.models:
-        whole = blocks_of(family.model)
-        if beyond := [count for count in family.blocks if count > whole]:
-            raise ConfigError(f"models.blocks of {family.model} must be at most {whole}, which it has, got {beyond[0]}; leave it out")
+        depth = blocks_of(family.model)
+        if beyond := [count for count in family.blocks if count > depth]:
+            raise ConfigError(f"models.blocks of {family.model} must be at most {depth}, which it has, got {beyond[0]}; leave it out")
         for blocks in family.blocks or (None,):
-            found += list(_ways(settings, family, blocks, whole if blocks is None else blocks))
-    if alike := [title for title, count in Counter(one.way.title for one in found).items() if count > 1]:
-        raise ConfigError(f"models must have names that tell their runs apart, got {alike[0]} twice; give one of them another name")
-    if not found:
+            variants += list(_ways(settings, family, blocks, depth if blocks is None else blocks))
+    if repeated := [title for title, count in Counter(variant.way.title for variant in variants).items() if count > 1]:
+        raise ConfigError(f"models must have names that tell their runs apart, got {repeated[0]} twice; give one of them another name")
+    if not variants:
         raise ConfigError(
             "methods must leave a run to make, got shares of frozen blocks alone that come to none or all of every model's; "
             "take other shares, or set methods.full = true"
         )
-    return found
+    return variants
 
 
 def _ways(settings: ScalingSettings, family: FamilySection, blocks: int | None, count: int) -> Iterator[Tried]:
@@ -88,8 +88,8 @@ def _ways(settings: ScalingSettings, family: FamilySection, blocks: int | None, 
 
 def _frozen(share: float, count: int) -> int | None:
     """Blocks that a share comes to, halves up: at least one of them is frozen, and at least one is not."""
-    found = math.floor(share * count + 0.5)
-    return found if 0 < found < count else None
+    frozen = math.floor(share * count + 0.5)
+    return frozen if 0 < frozen < count else None
 
 
 def without_freezing(settings: ScalingSettings, blocks_of: BlockCount) -> list[str]:
@@ -116,5 +116,5 @@ def plan_runs(settings: ScalingSettings, ways: Sequence[Tried]) -> list[Planned]
 
 def _planned(common: Mapping[str, Any], tried: Tried, budget: float, seed: int) -> Planned:
     name = f"{tried.way.title}, {exact(budget)} FLOP, seed {seed}"
-    own = overlaid(TrainSettings, tried.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
-    return Planned(name, tried, budget, seed, checked_run(name, TrainSettings, common, own))
+    overlay = overlaid(TrainSettings, tried.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
+    return Planned(name, tried, budget, seed, checked_run(name, TrainSettings, common, overlay))

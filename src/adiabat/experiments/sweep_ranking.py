@@ -68,7 +68,7 @@ def ranking_of(runner: SweepRunner, rows: Sequence[SweepRun]) -> Ranking | None:
         tasks=[_task(first[name]) for name in evidence.tasks],
         standings=_standings(runner, evidence),
         starts=_starts(runner, evidence),
-        run_deviation=run_deviation([one[: len(evidence.cases)] for one in evidence.scores]),
+        run_deviation=run_deviation([matrix[: len(evidence.cases)] for matrix in evidence.scores]),
         resamples=runner.settings.measure.resamples,
         notes=_notes(rows, evidence),
     )
@@ -79,26 +79,26 @@ def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None
     trials: dict[str, list[SweepTrial]] = {}
     for trial in runner.trials:
         trials.setdefault(trial.case, []).append(trial)
-    whole = {case: one for case, one in trials.items() if all(trial.name in done for trial in one)}
-    if not 2 <= len(whole) <= MOST_RANKED:
+    complete = {case: runs for case, runs in trials.items() if all(trial.name in done for trial in runs)}
+    if not 2 <= len(complete) <= MOST_RANKED:
         return None
-    start_of = {case: runner.start_name(one[0]) for case, one in whole.items()}
+    start_of = {case: runner.start_name(runs[0]) for case, runs in complete.items()}
     starts = list(dict.fromkeys(start_of.values()))
     # A start whose scores are lost, or are those of another start, is measured again.
     runner.start_records()
-    names = [*starts, *(trial.name for one in whole.values() for trial in one)]
+    names = [*starts, *(trial.name for runs in complete.values() for trial in runs)]
     stored = {name: scores for name in names if (scores := runner.evaluator.stored(name)) is not None}
     measure = runner.settings.measure.measures[0]
-    tasks = [name for name in (task.name for task in runner.tasks) if all(name in one for one in stored.values())]
+    tasks = [name for name in (task.name for task in runner.tasks) if all(name in by_task for by_task in stored.values())]
     tasks = [name for name in tasks if _values(stored[starts[0]][name], measure) is not None] if len(stored) == len(names) else []
-    found = [_matrix(name, measure, [[trial.name for trial in one] for one in whole.values()], starts, stored) for name in tasks]
-    matrices = [one for one in found if one is not None]
-    if not matrices or len(matrices) < len(found):
+    per_task = [_matrix(name, measure, [[trial.name for trial in runs] for runs in complete.values()], starts, stored) for name in tasks]
+    matrices = [matrix for matrix in per_task if matrix is not None]
+    if not matrices or len(matrices) < len(per_task):
         return None
     section = runner.settings.measure
-    draws = draw(matrices, trained=len(whole), seed=runner.seed, resamples=section.resamples)
-    cases = {case: [done[trial.name] for trial in one] for case, one in whole.items()}
-    own_start = [len(whole) + starts.index(start_of[case]) for case in whole]
+    draws = draw(matrices, trained=len(complete), seed=runner.seed, resamples=section.resamples)
+    cases = {case: [done[trial.name] for trial in runs] for case, runs in complete.items()}
+    own_start = [len(complete) + starts.index(start_of[case]) for case in complete]
     return _Evidence(cases, starts, own_start, stored, tasks, measure, matrices, draws, _levels(matrices, draws))
 
 
@@ -113,7 +113,7 @@ def _matrix(
     """Of every run on the queries of a task; a start stands there as often as there are runs. None where queries differ."""
     rows = [*cases, *([start] * len(cases[0]) for start in starts)]
     values = [[_values(stored[name][task], measure) for name in row] for row in rows]
-    lengths = {None if one is None else len(one) for row in values for one in row}
+    lengths = {None if scores is None else len(scores) for row in values for scores in row}
     return np.array(values, dtype=np.float64) if len(lengths) == 1 and None not in lengths else None
 
 
@@ -125,8 +125,8 @@ def _task(scores: TaskScores) -> RankedTask:
 def _levels(scores: Scores, draws: Draws) -> list[tuple[Level, list[Level]]]:
     """Of each candidate and start, over all tasks and on each."""
     together = _column(overall(scores).mean(axis=1), draws.overall()[0])
-    tasks = [_column(one.mean(axis=(1, 2)), draws.tasks[:, :, number]) for number, one in enumerate(scores)]
-    return [(level, [task[place] for task in tasks]) for place, level in enumerate(together)]
+    tasks = [_column(matrix.mean(axis=(1, 2)), draws.tasks[:, :, number]) for number, matrix in enumerate(scores)]
+    return [(level, [task[index] for task in tasks]) for index, level in enumerate(together)]
 
 
 def _column(scores: Float[np.ndarray, " c"], draws: Float[np.ndarray, "r c"]) -> list[Level]:
@@ -178,24 +178,24 @@ def _standings(runner: SweepRunner, evidence: _Evidence) -> list[Standing]:
 def _to_best(scores: Scores, draws: Draws, proof: Sequence[bool], best: int) -> dict[int, Contrast]:
     """What each other candidate lacks of the best, by intervals over all pairs: which is best was found from the same scores."""
     first, second = pairs_of(len(proof))
-    found = differences(scores, draws, first, second)
+    gaps = differences(scores, draws, first, second)
     contrasts = {}
-    for place, (one, other) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
-        judged = proof[one] and proof[other]
+    for index, (candidate, other) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        judged = proof[candidate] and proof[other]
         if best == other:
-            contrasts[one] = _contrast(found, place, judged=judged)
-        elif best == one:
-            reversed_ = Differences(-found.values, -found.high, -found.low, found.distinct)
-            contrasts[other] = _contrast(reversed_, place, judged=judged)
+            contrasts[candidate] = _contrast(gaps, index, judged=judged)
+        elif best == candidate:
+            reversed_ = Differences(-gaps.values, -gaps.high, -gaps.low, gaps.distinct)
+            contrasts[other] = _contrast(reversed_, index, judged=judged)
     return contrasts
 
 
-def _contrast(found: Differences, place: int, *, judged: bool) -> Contrast:
-    low, high = float(found.low[place]), float(found.high[place])
+def _contrast(gaps: Differences, index: int, *, judged: bool) -> Contrast:
+    low, high = float(gaps.low[index]), float(gaps.high[index])
     verdict: Verdict = "no evidence"
-    if judged and found.distinct[place]:
+    if judged and gaps.distinct[index]:
         verdict = "better" if low > 0 else "worse"
-    return Contrast(float(found.values[place]), (low, high), verdict)
+    return Contrast(float(gaps.values[index]), (low, high), verdict)
 
 
 def _is_proof(evidence: _Evidence, number: int) -> bool:

@@ -230,7 +230,7 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         # All runs are compared by the similarity of their start, whatever they were trained by.
         model = replace(model, root={**model.root, "similarity_fn_name": NAMES[start.similarity]})
         tasks = self.evaluator.outcomes(model, trial.name, start, trained_by(job.folder))
-        self.evaluator.forget(model, [one.document for one in self._starts.values()])
+        self.evaluator.forget(model, [other.document for other in self._starts.values()])
         return replace(
             self._row(trial, "done", record.stop_reason),
             seconds=record.seconds,
@@ -286,9 +286,9 @@ def _columns(run: SweepRun) -> dict[str, Any]:
     varied = {key: json.dumps(value) if isinstance(value, list) else value for key, value in run.varied.items()}
     numbers = {"learning_rate": run.learning_rate, "batch_size": run.batch_size, "steps": run.steps, "epochs": run.epochs}
     numbers |= {"best_epoch": run.best_epoch, "seconds": run.seconds}
-    found = {name: value for task in run.tasks for name, value in _of_task(task)}
+    scores = {name: value for task in run.tasks for name, value in _of_task(task)}
     drifted = {} if run.drift is None else {f"drift: {name}": value for name, value in run.drift.means.items()}
-    return {**scalars, **varied, **numbers, **found, **drifted}
+    return {**scalars, **varied, **numbers, **scores, **drifted}
 
 
 def _of_task(task: TaskOutcome) -> Iterator[tuple[str, Any]]:

@@ -59,8 +59,8 @@ class TuneSweepRunner(SweepRunner):
         settings, context = [trial.tuned for trial in self.trials], self.context
         examples = {_key_of(one): examples_digest(*context.examples(one)) for one in dict.fromkeys(run.data for run in settings)}
         store, probes = context.store.manifest.sha256, context.probes
-        rehearsed = {_key_of(one): probes(one.texts).sha256 for one in (run.rehearsal for run in settings) if one}
-        guards = {_key_of(one): probes(one.probes).sha256 for one in (run.watched for run in settings) if one}
+        rehearsed = {_key_of(rehearsal): probes(rehearsal.texts).sha256 for rehearsal in (run.rehearsal for run in settings) if rehearsal}
+        guards = {_key_of(guard): probes(guard.probes).sha256 for guard in (run.watched for run in settings) if guard}
         digests = {"query_tower": context.digest, "store_vectors": store, "examples": examples, "rehearsed": rehearsed, "guards": guards}
         context.require_possible(settings)
         if any(trial.both for trial in self.trials) and not context.store.has_texts:
@@ -211,20 +211,20 @@ def train_settings(run: SweepTrial, context: TuningContext, job: Job) -> TrainSe
 def _regime(section: TuneSection, distance: str) -> dict[str, Any]:
     """``[train]`` of a run, in which settings of ``[tune]`` keep their meaning."""
     same = ("freeze", "optimizer", "weight_decay", "warmup_steps", "batch_size")
-    told = {name: getattr(section, name) for name in (*same, "keep", "dropout")}
+    table = {name: getattr(section, name) for name in (*same, "keep", "dropout")}
     assert isinstance(section.loss, TripletTuning)
-    told["loss"] = {
+    table["loss"] = {
         "kind": "triplet",
         "margin": section.loss.margin,
         "distance": distance,
         "negatives_per_query": section.negatives.per_query,
     }
-    told |= {"method": section.method.model_dump(), "schedule": section.schedule.model_dump()}
-    told |= {"learning_rate": learning_rate_of(section), "max_grad_norm": 0.0, "error_unit": "pairs"}
-    told |= {"validate_every": section.batches_per_epoch, "steps": section.max_epochs * section.batches_per_epoch}
+    table |= {"method": section.method.model_dump(), "schedule": section.schedule.model_dump()}
+    table |= {"learning_rate": learning_rate_of(section), "max_grad_norm": 0.0, "error_unit": "pairs"}
+    table |= {"validate_every": section.batches_per_epoch, "steps": section.max_epochs * section.batches_per_epoch}
     if section.keep == "both":
-        told["idle_epochs"] = section.idle_epochs
-    return told
+        table["idle_epochs"] = section.idle_epochs
+    return table
 
 
 def _rows(examples: AddressedSet, positives: Ragged, negatives: Ragged, store: Store) -> Iterator[dict[str, Any]]:

@@ -55,10 +55,10 @@ def headline(result: ScalingResult) -> str:
 
 
 def _of_scaling(result: ScalingResult) -> str:
-    found = _best_run(result)
-    if found is None:
+    best_run = _best_run(result)
+    if best_run is None:
         return "No run has given a loss."
-    best, loss = found
+    best, loss = best_run
     return f"At {flop(best.budget)} the least {result.loss} loss is {number(loss)}: {best.way.title}."
 
 
@@ -86,8 +86,8 @@ def _of_advice(result: ScalingResult) -> Iterator[str]:
         others = f"; those made on {', '.join(name for name, _ in devices[1:])} say nothing of it" if devices[1:] else ""
         yield f"How much each option computes in {duration(advice.budget_seconds)} is by its fastest run on {devices[0][0]}{others}."
     if best is not None and best.flops < 0.99 * advice.budget:
-        left = 1 - best.flops / advice.budget
-        yield f"Its tokens run out: {flop(best.flops)} are spent, and {share(left)} of the budget is left."
+        unspent = 1 - best.flops / advice.budget
+        yield f"Its tokens run out: {flop(best.flops)} are spent, and {share(unspent)} of the budget is left."
     if advice.passes is not None and advice.passes >= ONCE_MORE:
         yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: see whether there are more, or set --data-tokens."
     if advice.seconds is not None:
@@ -99,11 +99,11 @@ def _of_advice(result: ScalingResult) -> Iterator[str]:
             )
     for why, names in advice.excluded.items():
         yield f"No candidates, since {why}: {'; '.join(names)}."
-    unknown = [one.way.title for one in advice.candidates if one.memory is None]
+    unknown = [candidate.way.title for candidate in advice.candidates if candidate.memory is None]
     if advice.memory is not None and unknown:
         yield f"No run says what these hold, so that nothing says whether the memory suffices: {'; '.join(unknown)}."
-    for kind, part in advice.unsound.items():
-        yield f"{kind}: {share(part)} of laws fitted to runs drawn again fall below 0 there; intervals leave them out."
+    for kind, fraction in advice.unsound.items():
+        yield f"{kind}: {share(fraction)} of laws fitted to runs drawn again fall below 0 there; intervals leave them out."
 
 
 def _of_runs(result: ScalingResult) -> Iterator[str]:
@@ -113,24 +113,24 @@ def _of_runs(result: ScalingResult) -> Iterator[str]:
         yield f"No law is fitted to {few}, such as {name}: {why}. The table of runs says it of each."
     again = [row.passes for row, _ in result.counted if row.passes >= ONCE_MORE]
     if again:
-        most = max(again)
+        peak = max(again)
         yield (
-            f"{counted(len(again), 'run')} went over the data more than once, up to {most:.1f} times: laws take a token that is read again "
+            f"{counted(len(again), 'run')} went over the data more than once, up to {peak:.1f} times: laws take a token that is read again "
             "for a new one."
         )
-    for one in result.kinds:
-        if one.law is None:
-            yield f"{one.kind}: no law, it lacks {one.why_not}."
+    for record in result.kinds:
+        if record.law is None:
+            yield f"{record.kind}: no law, it lacks {record.why_not}."
             continue
-        law = one.law
+        law = record.law
         if law.passed_over:
             passed = " and ".join(law.passed_over)
-            yield f"{one.kind}: {passed} comes closer to losses held out, but falls below 0 where it is asked or soon after."
-        missed = {f"the largest {what}": found for what, found in (("model", law.model_error), ("budget", law.budget_error))}
-        large = {what: found for what, found in missed.items() if found is not None and found > max(3 * law.noise, 0.03)}
+            yield f"{record.kind}: {passed} comes closer to losses held out, but falls below 0 where it is asked or soon after."
+        missed = {f"the largest {what}": error for what, error in (("model", law.model_error), ("budget", law.budget_error))}
+        large = {what: error for what, error in missed.items() if error is not None and error > max(3 * law.noise, 0.03)}
         if large:
-            told = "; ".join(f"fitted without {what}, by {share(found)} there" for what, found in large.items())
-            yield f"{one.kind}: its law misses losses that it has not seen: {told}."
+            misses = "; ".join(f"fitted without {what}, by {share(error)} there" for what, error in large.items())
+            yield f"{record.kind}: its law misses losses that it has not seen: {misses}."
 
 
 def errors(record: KindRecord) -> list[str]:

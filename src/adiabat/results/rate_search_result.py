@@ -98,7 +98,7 @@ class SafeRate(Record):
         Returns:
             Of its runs, the earliest; None where no rate is safe, or the looks are too few to tell.
         """
-        expected = [expected_leave(one.steps, one.drift[self.measure], self.limit) for one in self.trials if one.rate == self.rate]
+        expected = [expected_leave(trial.steps, trial.drift[self.measure], self.limit) for trial in self.trials if trial.rate == self.rate]
         return min((steps for steps in expected if steps is not None), default=None)
 
 
@@ -112,10 +112,10 @@ def expected_leave(steps: Sequence[int], drift: Sequence[float], limit: float) -
         Steps; infinite where drift does not grow, None with fewer than three looks in the later half, or where one of them found no drift.
     """
     half = len(steps) // 2
-    later, found = np.array(steps[half:], dtype=np.float64), np.array(drift[half:], dtype=np.float64)
-    if len(later) < 3 or (found <= 0).any():
+    later, drifts = np.array(steps[half:], dtype=np.float64), np.array(drift[half:], dtype=np.float64)
+    if len(later) < 3 or (drifts <= 0).any():
         return None
-    exponent, offset = np.polyfit(np.log(later), np.log(found), 1)
+    exponent, offset = np.polyfit(np.log(later), np.log(drifts), 1)
     # A slope that is nothing but rounding makes it infinite as well.
     with np.errstate(over="ignore"):
         return float(np.exp((np.log(limit) - offset) / exponent)) if exponent > 0 else float("inf")

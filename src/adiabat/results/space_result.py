@@ -145,8 +145,8 @@ class SpaceResult(Record):
 
     def number(self, name: str, of: Whose = "both") -> SpaceNumber:
         """One of the numbers."""
-        return next(one for one in self.numbers if (one.name, one.of) == (name, of))
+        return next(number for number in self.numbers if (number.name, number.of) == (name, of))
 
     def distribution(self, name: str) -> Distribution:
         """One of the distributions."""
-        return next(one for one in self.distributions if one.name == name)
+        return next(distribution for distribution in self.distributions if distribution.name == name)

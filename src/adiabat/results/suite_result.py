@@ -269,8 +269,8 @@ class SuiteResult(Record):
             The score; None where the model cannot do the task.
         """
         # BM25 ranks by its own similarity, so the measure alone tells; of several similarities the main one comes first.
-        measure = next(one.measure for one in self.tasks if one.name == task)
-        return next((one for one in self.scores if (one.task, one.model, one.measure) == (task, model, measure)), None)
+        measure = next(outcome.measure for outcome in self.tasks if outcome.name == task)
+        return next((score for score in self.scores if (score.task, score.model, score.measure) == (task, model, measure)), None)
 
 
 def equal_values(first: float, second: float) -> bool:

@@ -93,7 +93,7 @@ class SweepRun:
         Returns:
             None where it was not measured.
         """
-        return next((one for one in self.tasks if one.task == name), None)
+        return next((outcome for outcome in self.tasks if outcome.task == name), None)
 
 
 VARIANT = "variant"
