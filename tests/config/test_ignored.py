@@ -119,3 +119,11 @@ def test_a_setting_of_an_optional_table_switches_it_on(kind: type[Section], sect
         for line in (f"{section}=true", f"{section}.{key}=200", f"{section}=false")
     )
     assert (getattr(switched, key) == 200, getattr(given, key), off) == (False, 200, None)
+
+
+def test_a_table_that_is_switched_off_takes_no_key_beside_it() -> None:
+    with pytest.raises(ConfigError, match=r"guard.limit has no effect with guard = false; leave one out"):
+        read_settings(TuneSettings, None, ["guard=false", "guard.limit=0.1"])
+    on = read_settings(TuneSettings, None, ["guard.limit=0.1", "guard=true"]).guard
+    assert on is not None
+    assert on.limit == 0.1

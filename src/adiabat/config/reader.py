@@ -220,7 +220,11 @@ def with_values(kind: type[Section] | None, table: Mapping[str, Any], values: It
         names = keyed[0].split(".")
         return (len(names) - 1, True) if names[-1] == "kind" else (len(names), False)
 
-    table = dict(table)
+    table, values = dict(table), list(values)
+    off = [name for name, value in values if value is False]
+    for key in dict(values):
+        if above := [name for name in off if key.startswith(f"{name}.")]:
+            raise ConfigError(f"{key} has no effect with {above[0]} = false; leave one out")
     for key, value in sorted(values, key=position):
         table = overlaid(kind, table, nest(key.split("."), value))
     return table

@@ -211,6 +211,23 @@ def overlaid(kind: type[Section] | None, below: Mapping[str, Any], above: Mappin
     return table
 
 
+def switches(kind: type[Section], table: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings whose optional tables without keys are true or false, in whichever way they were written; also in lists of values."""
+
+    def switch(value: Any) -> Any:
+        return True if value == {} else False if value is None else value
+
+    stated = dict(table)
+    for name, value in table.items():
+        if not (tables := kind.tables_at(name)):
+            continue
+        if kind.is_optional(name):
+            stated[name] = [*map(switch, value)] if isinstance(value, list | tuple) else switch(value)
+        elif isinstance(value, Mapping) and not issubclass(tables[0], Choice):
+            stated[name] = switches(tables[0], value)
+    return stated
+
+
 MOST_VALUES = 1_000
 """Largest number of values in a range, each of which is a run."""
 

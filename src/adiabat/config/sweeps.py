@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, PositiveInt, ValidationError, model_vali
 
 from adiabat.config.dual_training import TrainRunSection, TrainSection, TrainSettings, TrainTables
 from adiabat.config.reader import TRAIN_TABLES, _phrases, keys_of, leaves, shown, unknown_phrases, with_values
-from adiabat.config.section import RangeValues, Section, SeedNumbers, Text, Texts, each_once, overlaid, value_at
+from adiabat.config.section import RangeValues, Section, SeedNumbers, Text, Texts, each_once, overlaid, switches, value_at
 from adiabat.config.shared import RankingEncoderSection, RankingMeasureSection, StepsRunSection
 from adiabat.config.tasks import AnyTask, repeated_names
 from adiabat.config.tuning import GuardSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
@@ -139,6 +139,7 @@ class SweepSettings(Section):
     def _everything_at_once(cls, table: Any, handler: Any) -> Self:
         """Check what each run becomes, whatever else is wrong."""
         errors: list[Any] = []
+        table = _with_switches(cls, table)
         try:
             settings: Self = handler(table)
         except ValidationError as fault:
@@ -223,6 +224,22 @@ def sweep_kind(table: Mapping[str, Any]) -> type[SweepSettings]:
     return SWEEPS.get(verb, TuneSweepSettings) if isinstance(verb, str) else TuneSweepSettings
 
 
+def _with_switches(kind: type[SweepSettings], table: Any) -> Any:
+    """A table whose grid and variants switch optional tables in one form, by which runs are named, compared and resumed."""
+
+    def stated(run: Any) -> Any:
+        if not isinstance(run, Mapping):
+            return run
+        own = switches(kind.run_kind, {name: value for name, value in run.items() if name not in kind.variant_kind.model_fields})
+        return {**run, **own, **({"grid": switches(kind.run_kind, run["grid"])} if isinstance(run.get("grid"), Mapping) else {})}
+
+    if not isinstance(table, Mapping):
+        return table
+    variants = table.get("variants")
+    table = {**table, **({"variants": [*map(stated, variants)]} if isinstance(variants, list | tuple) else {})}
+    return {**table, "grid": switches(kind.run_kind, table["grid"])} if isinstance(table.get("grid"), Mapping) else table
+
+
 def _values(value: Any) -> tuple[Any, ...]:
     if isinstance(value, Mapping):
         return RangeValues.model_validate(value).values()
@@ -246,13 +263,16 @@ class _Checks:
         variants = [variant for variant in variants if isinstance(variant, Mapping) and isinstance(variant.get("grid", {}), Mapping)]
         values = dict(leaves(grid))
         wrong = [*self._of_grid("grid.", grid), *(phrase for variant in variants for phrase in self._of_variant(variant, values))]
+        common = {name: self.table[name] for name in self.kind.shared if isinstance(self.table.get(name), Mapping | bool)}
+        wrong += [
+            phrase for variant in variants or [{}] for phrase in self._switched_off(common, {**values, **_own_grid(variant)}, variant)
+        ]
         yield from dict.fromkeys(wrong)
         names = [str(variant.get("name")) for variant in variants]
         if again := sorted({name for name in names if names.count(name) > 1}):
             yield f"variants must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
         pairs = [(one["name"], other["name"]) for one, other in combinations(variants, 2) if {**one, "name": ""} == {**other, "name": ""}]
         yield from (f"variants must differ, got {shown(one)} and {shown(other)}, which set the same; leave one out" for one, other in pairs)
-        common = {name: self.table[name] for name in self.kind.shared if isinstance(self.table.get(name), Mapping | bool)}
         yield from self._without_effect(common, values, variants)
         if not wrong:
             for variant in variants or [{}]:
@@ -271,10 +291,20 @@ class _Checks:
                 continue
             if key in values:
                 yield f"{key} has no effect where grid.{key} varies it; leave it out"
-            elif above := [other for other in values if key.startswith(f"{other}.")]:
+            elif above := [other for other in values if key.startswith(f"{other}.") and not _keeps_keys(values[other])]:
                 yield f"{key} is lost where grid.{above[0]} takes another kind; give it in each table of grid.{above[0]}"
             elif overlays and all(key in overlay for overlay in overlays):
                 yield f"{key} has no effect where every variant sets it; leave it out"
+
+    def _switched_off(self, common: Mapping[str, Any], values: Mapping[str, Any], variant: Mapping[str, Any]) -> Iterator[str]:
+        """Keys of a grid in a table that its variant, the common tables or the grid itself switch off."""
+        table = overlaid(self.kind.run_kind, common, self._own(variant))
+        off = {name for name, value in leaves(table) if value is None or value is False}
+        off |= {name for name, options in values.items() if isinstance(options, list | tuple) and False in options}
+        for key in values:
+            yield from (
+                f"grid.{key} has no effect with {name} = false; leave one out" for name in sorted(off) if key.startswith(f"{name}.")
+            )
 
     def _of_grid(self, prefix: str, grid: Mapping[str, Any]) -> Iterator[str]:
         for key, value in leaves(grid):
@@ -317,6 +347,12 @@ class _Checks:
             if isinstance(settings, TuneSettings) and settings.tune.learning_rate == "safe":
                 phrases.add("tune.learning_rate must be a number in a sweep, got safe; adiabat safe-rate finds it")
         return phrases
+
+
+def _keeps_keys(options: Any) -> bool:
+    """Whether values of a grid leave the keys of a common table as they are."""
+    tables = [value for value in options if not isinstance(value, bool)] if isinstance(options, list | tuple) else [None]
+    return all(isinstance(table, Mapping) and "kind" not in table for table in tables)
 
 
 def _own_grid(variant: Mapping[str, Any]) -> dict[str, Any]:

@@ -141,10 +141,11 @@ def _retrieval_tasks(
             faults += [message for number in asking for message in _lacking(sections[number], examples[number], missing[number], corpus)]
     if faults:
         return {}
-    return {
-        number: _retrieval(section, examples[number], corpus_of[number], digests[corpus_of[number]], measure)
-        for number, section in sections.items()
-    }
+    loaded = {}
+    for number, section in sections.items():
+        with _gathering(faults, section):
+            loaded[number] = _retrieval(section, examples[number], corpus_of[number], digests[corpus_of[number]], measure)
+    return loaded
 
 
 def _entries(examples: ExampleSet) -> dict[str, str]:

@@ -52,6 +52,37 @@ def test_lists_are_named_by_what_they_hold() -> None:
     assert [run.varied["tune.freeze"] for run in runs] == [[], ["embeddings", "blocks[0]"]]
 
 
+def test_an_optional_table_is_switched_alike_in_each_form() -> None:
+    """Runs go by what is switched, however it is written: as true, as a table without keys, or as none."""
+    variants = [{"name": "on", "rehearsal": {}}, {"name": "off", "guard": None}]
+    settings = sweep_of(guard={"limit": 0.1}, variants=variants, grid={"tune": {"learning_rate": [1e-8]}})
+    assert [variant.own for variant in settings.variants] == [{"rehearsal": True}, {"guard": False}]
+    runs = [run.settings for run in plan_runs(settings)]
+    assert [(run.rehearsal is not None, run.guard and run.guard.limit) for run in runs] == [(True, 0.1), (False, None)]
+    assert [[run.name for run in plan_runs(sweep_of(grid={"rehearsal": [on, False]}))] for on in ({}, True)] == [
+        ["rehearsal=True, seed=0", "rehearsal=False, seed=0"]
+    ] * 2
+    guarded = plan_runs(sweep_of(guard={"limit": 0.1}, grid={"guard": [True, False]}))
+    assert [run.settings.guard and run.settings.guard.limit for run in guarded] == [0.1, None]
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"variants": [{"name": "a", "rehearsal": True}, {"name": "b", "rehearsal": {}}]}, "variants must differ, got 'a' and 'b'"),
+        ({"grid": {"rehearsal": [True, {}]}}, "grid.rehearsal must name each value once"),
+        ({"grid": {"rehearsal": {"weight": [1.0, 2.0]}}, "rehearsal": False}, "grid.rehearsal.weight has no effect with rehearsal = false"),
+        (
+            {"grid": {"rehearsal": {"weight": [1.0, 2.0]}}, "variants": [{"name": "a", "rehearsal": False}, {"name": "b"}]},
+            "grid.rehearsal.weight has no effect with rehearsal = false",
+        ),
+    ],
+)
+def test_a_table_that_is_off_or_switched_twice_alike_is_refused(tables: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        sweep_of(**tables)
+
+
 def test_a_sample_is_drawn_by_the_seed_and_keeps_the_order_of_the_grid() -> None:
     every = [run.name for run in plan_runs(sweep_of(grid=GRID))]
     drawn = [run.name for run in plan_runs(sweep_of(grid=GRID, sweep={"sample": 2}))]

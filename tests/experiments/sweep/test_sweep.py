@@ -192,6 +192,15 @@ def test_variants_with_grids_of_their_own_may_be_added_later(world: Path) -> Non
     assert third.runs[:4] == second.runs
 
 
+def test_a_variant_that_rehearsed_is_not_resumed_as_one_that_does_not(world: Path) -> None:
+    lines(world / "others.jsonl", [{"text": f"another text of {number} words"} for number in range(25)])
+    named = {"rehearsal": {"texts": str(world / "others.jsonl")}, "grid": {"tune": {"learning_rate": [1e-3]}}}
+    run(settings_of(world, **named, variants=[{"name": "a", "rehearsal": {}}, {"name": "b", "rehearsal": False}]))
+    run(settings_of(world, **named, variants=[{"name": "a", "rehearsal": True}, {"name": "b", "rehearsal": None}]), resume=True)
+    with pytest.raises(JobError, match=r"variants\.b\.rehearsal was False, is 'not set'"):
+        run(settings_of(world, **named, variants=[{"name": "a", "rehearsal": True}, {"name": "b"}]), resume=True)
+
+
 def test_a_sweep_goes_on_with_the_same_rehearsed_texts_and_probes_of_a_guard_alone(world: Path) -> None:
     settings = settings_of(world, grid={"tune": {}}, variants=[held(world, grid={"guard": {"limit": [0.01]}})])
     run(settings)
