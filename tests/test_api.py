@@ -107,7 +107,7 @@ def test_documents_that_fill_the_token_limit_are_counted(here: Path, tmp_path: P
     notes: list[str] = []
     corpus = write_lines(tmp_path / "long.jsonl", [{"doc_id": "short", "text": "a"}, {"doc_id": "long", "text": "word " * 30}])
     adiabat.embed(here / "model", corpus, tmp_path / "store", progress=Watch(note=notes.append))
-    assert notes == ["1 of 2 distinct documents fill the limit of 64 tokens: what goes beyond it is not in their vectors"]
+    assert notes == ["1 of 2 distinct documents reach the limit of 64 tokens: longer ones are cut"]
 
 
 def test_an_evaluation_of_a_job_holds_the_record_of_its_training(here: Path, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_an_ablation_goes_on_and_makes_nothing_twice(verb: Verb) -> None:
     assert len(before) == 4
     again = verb(*words)
     assert again.code == 2
-    assert "--out done holds a static ablation already; go on with it by --resume" in " ".join(again.err.split())
+    assert "--out done holds a static ablation already; continue it with --resume" in " ".join(again.err.split())
     assert verb(*words, "--resume").code == 0
     assert {path: path.stat().st_mtime_ns for path in Path("done").glob("models/*/model.safetensors")} == before
     # Killed while its files were written.

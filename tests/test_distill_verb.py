@@ -91,7 +91,7 @@ def test_a_taught_student_is_a_model_for_other_verbs(verb: Verb, words: tuple[st
     assert verb("embed", "taught", "corpus.jsonl", "--out", "store").code == 0
     again = verb("distill", *words, *TAUGHT)
     assert again.code == 2
-    assert "--out taught holds a job already; go on with it by --resume" in again.err.replace("\n", " ")
+    assert "--out taught holds a job already; continue it with --resume" in again.err.replace("\n", " ")
 
 
 @pytest.mark.usefixtures("small")
@@ -130,7 +130,7 @@ def test_a_static_query_tower_asks_a_store_of_its_teacher_and_is_tuned_against_i
     rows = [{"query": f"which is text {number}", "positive": str(number), "negative": str(number + 1)} for number in range(40)]
     Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     tune = ("tune", "pair", "store", "pairs.jsonl", "--out", "tuned", "--set", "tune.max_epochs=1", "--device", "cpu")
-    assert "a model without blocks consists of its embeddings: freeze nothing, []" in " ".join(verb(*tune).err.split())
+    assert "a model without blocks has only embeddings: set freeze = []" in " ".join(verb(*tune).err.split())
     said = verb(*tune, "--set", "tune.freeze=[]", "--set", "tune.learning_rate=1e-3")
     assert said.code == 0, said.err
     tuned = SentenceTransformer("tuned/model", device="cpu")

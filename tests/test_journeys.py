@@ -126,7 +126,7 @@ def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_weights_bit_for_bit(run: Ru
     said = run("tune model store train.jsonl --out cut --config tune.toml --set tune.max_epochs=3")
     monkeypatch.setattr(loop.Loop, "step", plain)
     assert (said.code, said.out) == (130, "")
-    assert said.err.splitlines()[-1] == "adiabat: stopped at step 17; run the same command with --resume to go on"
+    assert said.err.splitlines()[-1] == "adiabat: stopped at step 17; run the same command with --resume to continue"
     assert not (here / "cut" / "model").exists()
     done(run, "tune model store train.jsonl --out cut --config tune.toml --set tune.max_epochs=3 --resume")
     assert files_of(here / "cut" / "model") == files_of(here / "whole" / "model")

@@ -76,7 +76,7 @@ def test_a_file_for_tune_serves_whatever_rate_it_names(verb: Verb) -> None:
     Path("tune.toml").write_text("[tune]\nlearning_rate = 5e-8\nloss.margin = 0.3\n", encoding="utf-8")
     said = verb(*SHORT, "--config", "tune.toml", "--probes", "probes.txt", "--json")
     assert said.code == 0, said.err
-    assert "tune.learning_rate = 5e-08 of the settings is not used" in " ".join(said.err.split())
+    assert "tune.learning_rate = 5e-08 is ignored" in " ".join(said.err.split())
     found = json.loads(said.out)
     assert (found["probes"], found["settings"]["tune"]["loss"]["margin"]) == (20, 0.3)
     again = verb(*SHORT, "--config", "tune.toml", "--probes", "probes.txt", "--json", "--resume")
@@ -87,14 +87,14 @@ def test_a_file_for_tune_serves_whatever_rate_it_names(verb: Verb) -> None:
 def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
     mistakes = (
         (("--probes", "nowhere.txt"), "nowhere.txt must exist, got no such file"),
-        (("--set", "rate_search.low=1"), "rate_search.low must be below high, got 1 and 1e-05; exchange them"),
+        (("--set", "rate_search.low=1"), "rate_search.low must be below high, got 1 and 1e-05; swap them"),
         (("--set", "rate_search.count=1"), "rate_search.count must be >= 2, got 1; the default is 10"),
         (("--set", "rate_search.count=100000000"), "rate_search.count must be <= 1000, got 100000000; the default is 10"),
         (("--set", "guard.limit=loud"), "guard.limit must be a number > 0, or \"noise\", got 'loud'"),
-        (("--set", "tune.learning_rate=1e-6"), "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out"),
-        (("--set", "tune . learning_rate=1e-6"), "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out"),
-        (("--set", "tune={learning_rate=1e-6}"), "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out"),
-        (("--set", "guard=false"), "guard must be on for safe-rate, which measures drift, got false by --set; leave it out"),
+        (("--set", "tune.learning_rate=1e-6"), "safe-rate searches for tune.learning_rate, got it by --set; leave it out"),
+        (("--set", "tune . learning_rate=1e-6"), "safe-rate searches for tune.learning_rate, got it by --set; leave it out"),
+        (("--set", "tune={learning_rate=1e-6}"), "safe-rate searches for tune.learning_rate, got it by --set; leave it out"),
+        (("--set", "guard=false"), "guard must be on, since safe-rate measures drift, got false by --set; leave it out"),
         (
             ("--set", "guard.probes=some.txt", "--probes", "other.txt"),
             "guard.probes must be given once, got some.txt by --set and other.txt by --probes; leave one out",
@@ -131,4 +131,4 @@ def test_the_function_gives_what_the_verb_writes(verb: Verb) -> None:
         watch = Watch(note=notes.append)
         again = adiabat.safe_rate("model", "own", "triplets.jsonl", "out", settings=settings, resume=True, progress=watch)
         assert again.trials == written.trials
-    assert ["tune.learning_rate = 1e-06 of the settings is not used" in note for note in notes if "rates of its own" in note] == [True]
+    assert ["tune.learning_rate = 1e-06 is ignored" in note for note in notes if "its own rates" in note] == [True]

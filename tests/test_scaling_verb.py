@@ -55,7 +55,7 @@ def test_a_scaling_leaves_a_page_and_a_plan_is_made_of_it(verb: Verb) -> None:
     assert verb(*asked, "--out", "plan").code == 0
     refused = verb(*asked, "--out", "out")
     assert refused.code == 2
-    assert "--out must be a directory of its own, out is what consists of jobs; choose another" in refused.err
+    assert "--out must be a directory of its own, out is an experiment; choose another" in refused.err
     Path("page").mkdir()
     Path("page/result.json").write_bytes(Path("out/result.json").read_bytes())
     refused = verb(*asked, "--out", "page")
@@ -112,7 +112,7 @@ def test_an_engine_that_is_none_is_told(verb: Verb) -> None:
         ({"methods": {"prompt": True}}, "unknown key methods.prompt"),
         ({"scaling": {"budgets": [0.0]}}, "scaling.budgets must be > 0, got 0"),
         ({"train": {"budget_flops": 1e9}}, "train.budget_flops must be left out of a scaling experiment"),
-        ({"models": [{"model": "model"}]}, "models.pretraining_rate of model must be given where rates.full is not"),
+        ({"models": [{"model": "model"}]}, "models.pretraining_rate of model must be given without rates.full"),
     ],
 )
 def test_mistakes_of_a_spec_are_told_before_anything_is_written(verb: Verb, tables: dict[str, Any], told: str) -> None:

@@ -96,7 +96,7 @@ def test_a_baseline_that_states_another_similarity_is_named(here: Path, tmp_path
     save_tiny(tmp_path / "other", seed=3, settings=RAW)
     (found,) = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", baseline=tmp_path / "other").datasets
     assert found.main_change().similarity == "dot"
-    told = f"the baseline {tmp_path / 'other'} states cosine: look at the values by that similarity too"
+    told = f"the baseline {tmp_path / 'other'} states cosine: check the values under that similarity too"
     assert told in found.notes
 
 

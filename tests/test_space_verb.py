@@ -82,12 +82,12 @@ def test_an_earlier_analysis_is_replaced_and_anything_else_is_not(space: Callabl
     assert space().code == 0
     again = space("--seed", "1")
     assert again.code == 0
-    assert "the analysis that stood in" in again.err
+    assert "replaced the earlier analysis in" in again.err
     (tmp_path / "out" / "result.json").write_text('{"format": 2}', encoding="utf-8")
     before = listing(tmp_path)
     refused = space()
     assert refused.code == 2
-    assert "--out must hold nothing but an evaluation of the same kind" in refused.err
+    assert "--out must be new or hold an undamaged evaluation of the same kind" in refused.err
     assert listing(tmp_path) == before
 
 
@@ -98,7 +98,7 @@ def test_an_earlier_analysis_is_replaced_and_anything_else_is_not(space: Callabl
         ((), {"model": "other"}, "store was built by another encoder than other's: "),
         (("--baseline", "other"), {}, "must be stored by the baseline other too"),
         (("--baseline-store", "other_store"), {}, "--baseline-store must come with --baseline, got other_store alone; name the baseline"),
-        (("--baseline", "model", "--baseline-store", "other_store"), {}, "--baseline-store other_store must be of use to the baseline"),
+        (("--baseline", "model", "--baseline-store", "other_store"), {}, "--baseline-store other_store must serve a data set"),
         ((), {"queries": "one.jsonl"}, "must have at least 20 different positives, got 1 of 1 query; name more"),
         ((), {"queries": "grid.jsonl"}, "QUERIES must be queries with positives, got the language grid grid.jsonl"),
     ],

@@ -109,7 +109,7 @@ def test_a_comparison_does_not_take_the_place_of_an_evaluation(said, place: Path
     former = (place / "out" / "result.json").read_bytes()
     done = said("compare", "out/scores/one", "out/scores/two", "--out", "out")
     assert done.code == 2
-    assert "--out must be a folder of its own, got that of an evaluation, out" in done.err
+    assert "--out must be a separate folder, out holds an evaluation" in done.err
     assert (place / "out" / "result.json").read_bytes() == former
 
 

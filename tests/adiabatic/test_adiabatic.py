@@ -197,10 +197,10 @@ def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, 
     notes: list[str] = []
     settings = settings_of(tune={"max_epochs": 1}, data={"missing": "drop"})
     run(Problem(problem.model, problem.store, data), tmp_path / "job", settings, notes=notes)
-    assert notes[0] == "data: 1 document not in the store left out, and with that 1 query without a positive"
+    assert notes[0] == "data: 1 document missing from the store left out, and 1 query without a positive"
     assert notes[1].startswith("tuning ")
     assert notes[1].endswith(" queries of data")
-    assert re.fullmatch(r"1 of \d+ queries fill the limit of \d+ tokens: what goes beyond it is not read", notes[2])
+    assert re.fullmatch(r"1 of \d+ queries reach the limit of \d+ tokens: longer ones are cut", notes[2])
     assert notes[3].startswith("validating on ")
     assert len(notes) == 4
 
@@ -217,7 +217,7 @@ def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, 
     record = run(problem, tmp_path / "job", settings, notes=notes).training
     assert record is not None
     assert record.notes == (
-        "dev: 1 document not in the store left out, and with that 0 queries without a positive",
+        "dev: 1 document missing from the store left out, and 0 queries without a positive",
         "2 of 3 validation queries are also trained on, so validation looks better than it is",
         "60 of 60 queries list fewer than tune.negatives.per_query = 4 negatives: theirs are repeated",
         "tune.weight_decay = 0.02 has no effect at the learning rate 1e-06 in float32",

@@ -95,7 +95,7 @@ def test_a_run_goes_back_and_on_at_half_the_rate(problem: Problem, watched: Path
     turns = turns_of(watched)
     notes: list[str] = []
     run(problem, tmp_path / "job", guarded(problem, limit=(turns[1] + turns[2]) / 2, action="back"), notes=notes)
-    said = [note for note in notes if ": back to the weights of epoch 1, and on at 0.5 of the learning rate" in note]
+    said = [note for note in notes if ": restored the weights of epoch 1; continuing at 0.5 of the learning rate" in note]
     assert len(said) == 1
     rows = log_of(tmp_path / "job")
     rates = {row["epoch"]: row["learning_rate"] for row in rows if "learning_rate" in row}

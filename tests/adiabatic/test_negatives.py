@@ -209,7 +209,7 @@ def test_short_lists_are_counted_in_a_note() -> None:
     found = [short_lists_note(examples, section(per_query=wanted, **loss)) for wanted, loss in ((3, {}), (2, SOFTMAX))]
     assert found == [
         "1 of 3 queries list fewer than tune.negatives.per_query = 3 negatives: theirs are repeated",
-        "2 of 3 queries list fewer than tune.negatives.per_query = 2 negatives: they bring what they list",
+        "2 of 3 queries list fewer than tune.negatives.per_query = 2 negatives: they use those they list",
     ]
     assert short_lists_note(addressed([[0]], [[1, 2]]), section(per_query=2)) is None
     assert short_lists_note(addressed([[0], [1]]), section(**SOFTMAX)) is None

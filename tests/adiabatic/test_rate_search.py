@@ -105,7 +105,7 @@ def test_no_rate_is_safe_where_the_lowest_leaves_too(problem: Problem, tmp_path:
     assert found.rate is None
     assert [one.left_at for one in found.trials] == [3] * 4
     assert found.lasts() is None
-    assert found.notes == ["even the lowest rate of the search leaves the band: see rate_search.low"]
+    assert found.notes == ["even the lowest rate of the search leaves the band; lower rate_search.low"]
 
 
 def test_a_rate_is_safe_if_it_is_with_every_seed(problem: Problem, whole: dict[float, list[float]], tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_search_that_was_cut_short_goes_on_where_it_was(problem: Problem, tmp_
     taken = cut_after(7, monkeypatch)
     with pytest.raises(InterruptionError):
         search(problem, tmp_path / "cut", settings)
-    with pytest.raises(JobError, match="holds a search for a safe rate already; go on with it by --resume"):
+    with pytest.raises(JobError, match="holds a search for a safe rate already; continue it with --resume"):
         search(problem, tmp_path / "cut", settings)
     found = search(problem, tmp_path / "cut", settings, resume=True)
     assert timeless(found.trials) == timeless(expected.trials)
@@ -208,11 +208,9 @@ def test_a_rate_that_stayed_inside_stays_the_answer_on_another_grid(problem: Pro
 def test_a_search_needs_a_rate_to_find_and_steps_behind_the_warm_up(problem: Problem, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tune.learning_rate must be safe where the rate is looked for, got 0.001"):
         search(problem, tmp_path / "out", searched(problem, rate=1e-3))
-    with pytest.raises(ConfigError, match=r"tune.warmup_steps must be below rate_search.steps = 9, got 9: no run would come to its rate"):
+    with pytest.raises(ConfigError, match=r"tune.warmup_steps must be below rate_search.steps = 9, got 9: no run would reach its rate"):
         search(problem, tmp_path / "out", searched(problem, tune={"warmup_steps": 9}))
-    with pytest.raises(
-        ConfigError, match=r"rate_search.count must leave values that differ in three digits, got 10 from 1e-08 to 1.01e-08"
-    ):
+    with pytest.raises(ConfigError, match=r"rate_search.count must give values that differ in three digits, got 10 from 1e-08 to 1.01e-08"):
         searched(problem, rate_search={"low": 1e-8, "high": 1.01e-8, "count": 10})
     assert not (tmp_path / "out").exists()
 

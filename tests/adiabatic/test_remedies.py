@@ -121,7 +121,7 @@ def test_a_rehearsal_holds_texts_that_are_not_its_own_too(problem: Problem, plai
 
 def test_rehearsed_texts_must_be_no_probes(problem: Problem, tmp_path: Path) -> None:
     probes = str(problem.data.with_name("probes.txt"))
-    with pytest.raises(ConfigError, match=r"rehearsal.texts must be others than the probes that drift is measured on, got 24 that are in"):
+    with pytest.raises(ConfigError, match=r"rehearsal.texts must differ from the probes of drift, got 24 that are also in"):
         run(problem, tmp_path / "job", settings(problem, guard={}, rehearsal={"texts": probes}))
     assert not (tmp_path / "job").exists()
     unwatched = checked(TuneSettings, {"rehearsal": {"texts": probes}})

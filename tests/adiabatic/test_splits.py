@@ -64,7 +64,7 @@ def test_missing_documents_are_an_error_or_a_note(tmp_path: Path, store: Store) 
         read_data(path, TuneDataSection(), store)
     train, validation = read_data(path, TuneDataSection(missing="drop"), store)
     assert len(train) + len(validation) == 60
-    assert train.notes == validation.notes == ("data: 1 document not in the store left out, and with that 1 query without a positive",)
+    assert train.notes == validation.notes == ("data: 1 document missing from the store left out, and 1 query without a positive",)
 
 
 @pytest.mark.parametrize(("fraction", "held"), [(0.0001, 0), (0.9999, 8)])

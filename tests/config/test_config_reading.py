@@ -64,7 +64,8 @@ def test_a_table_inside_a_table_of_a_list_has_single_brackets(tmp_path: Path) ->
         ("b.jsonl", "data.sources must be a table of settings, got 'b.jsonl'; the default is []"),
         (
             {"path": "b", "columns": {"query": "text", "negative": "text"}},
-            "data.sources.columns.query of number 2 (b) must be another column than negative, got 'text' for both; name the column of each",
+            "data.sources.columns.query of number 2 (b) must be a different column from negative, got 'text' for both; name the column of "
+            "each",
         ),
     ],
 )
@@ -106,7 +107,7 @@ def test_what_a_source_leaves_out_is_that_of_all() -> None:
 @pytest.mark.parametrize("kind", [TrainSettings, EvaluateSettings, EmbedSettings])
 @pytest.mark.parametrize(("one", "other"), [("query", "positive"), ("query", "negative"), ("positive", "negative")])
 def test_one_column_cannot_stand_for_both_sides(kind: type[Section], one: str, other: str) -> None:
-    told = f"data.columns.{one} must be another column than {other}, got 'text' for both; name the column of each"
+    told = f"data.columns.{one} must be a different column from {other}, got 'text' for both; name the column of each"
     assert fault({"data": {"columns": {one: "text", other: "text"}}}, kind) == told
 
 
@@ -141,7 +142,7 @@ def test_a_hundred_thousand_unknown_keys_are_counted_and_the_first_advised_on(tm
 def test_a_file_of_adiabat_01_is_refused_as_a_whole(text: str, tmp_path: Path) -> None:
     (tmp_path / "tune.toml").write_text(text + "[tune]\nunknown = 3\n" * ("tune" not in text), encoding="utf-8")
     with pytest.raises(
-        ConfigError, match=r"tune.toml is written for adiabat 0\.1: .* is now .*; `adiabat settings VERB` lists the keys"
+        ConfigError, match=r"tune.toml is written for adiabat 0\.1: .* is now .*; `adiabat settings VERB` lists the current keys"
     ) as caught:
         read_settings(TuneSettings, tmp_path / "tune.toml")
     assert "unknown" not in str(caught.value)

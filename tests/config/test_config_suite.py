@@ -32,7 +32,7 @@ def test_a_table_of_tasks_becomes_what_its_kind_says() -> None:
         ({"kind": "sts", "data": "x", "scre": "y"}, "unknown key tasks.scre; did you mean tasks.score?"),
         (
             {"kind": "triplets", "data": "x", "drop_same_id": False},
-            "tasks.drop_same_id of number 1 has no effect with kind = triplets, whose queries rank what they list; leave it out",
+            "tasks.drop_same_id of number 1 has no effect with kind = triplets, whose queries rank only listed documents; leave it out",
         ),
         ({"kind": "sts", "name": "mine", "data": ""}, "tasks.data of number 1 (mine) must be text that is not empty, got ''"),
     ],
@@ -58,9 +58,9 @@ LEARNED = {"kind": "classification", "data": "x", "test": "x"}
 def test_a_classifier_is_not_tried_on_rows_that_it_learned_from(rows: dict[str, Any]) -> None:
     message = told({"tasks": [{**LEARNED, **rows, "name": "mine"}]})
     assert message.startswith(
-        "tasks.test_where of number 1 (mine) must keep the rows of test apart from those of data, which are of the same"
+        "tasks.test_where of number 1 (mine) must select other rows than where does, since test and data are the same"
     )
-    assert message.endswith("; give a column of where another value here, or name test_split")
+    assert message.endswith("; give a column of where another value here, or set test_split")
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
         ({"grid": {"tune": {"learning_rat": [1.0]}}}, "unknown key grid.tune.learning_rat; did you mean grid.tune.learning_rate?"),
         (
             {"grid": {"encoder": {"max_tokens": [8]}}},
-            "grid.encoder.max_tokens must be a setting that may vary from run to run; what may vary are keys of tune and data",
+            "grid.encoder.max_tokens must be a setting that may vary from run to run; these are the keys of tune and data",
         ),
         (
             {"grid": {"tune": {"weight_decay": 0.1}}},
@@ -50,12 +50,12 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
         ({"grid": {"tune": {"weight_decay": [-1.0, 0.1]}}}, "tune.weight_decay must be"),
         (
             {"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.1}}}},
-            "grid.tune.weight_decay: low must be below high, got 0.3 and 0.1; exchange them",
+            "grid.tune.weight_decay: low must be below high, got 0.3 and 0.1; swap them",
         ),
         ({"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.5, "steps": 2}}}}, "grid.tune.weight_decay: unknown key steps"),
         (
             {"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.301, "count": 5}}}},
-            "grid.tune.weight_decay: count must leave values that differ in three digits, got 5 from 0.3 to 0.301",
+            "grid.tune.weight_decay: count must give values that differ in three digits, got 5 from 0.3 to 0.301",
         ),
         (
             {"grid": {"tune": {"weight_decay": [0.1]}}, "tune": {"weight_decay": 0.2}},
@@ -63,7 +63,7 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
         ),
         (
             {"grid": {"tune": {"loss": ["triplet", "in_batch_softmax"]}}, "tune": {"loss": {"margin": 0.2}}},
-            "tune.loss.margin is lost where grid.tune.loss takes another kind",
+            "tune.loss.margin would be lost where grid.tune.loss takes another kind",
         ),
         (
             {"grid": {"tune": {"loss": {"kind": ["triplet", "in_batch_softmax"], "margin": [0.3]}}}},
@@ -81,7 +81,7 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
         ({"variants": [{"name": "a", "grid": {"tune": {"weight_decay": [0.1, -0.1]}}}]}, "tune.weight_decay must be"),
         (
             {"variants": [{"name": "a", "tune": {"weight_decay": 0.1}, "grid": {"tune": {"weight_decay": [0.2]}}}]},
-            "variants.grid.tune.weight_decay varies what variants.tune.weight_decay sets, got both",
+            "variants.grid.tune.weight_decay varies variants.tune.weight_decay, which is also set",
         ),
         (
             {"variants": [{"name": "a", "grid": {"tune": {"weight_decay": [0.1]}}}], "grid": {"tune": {"weight_decay": [0.2]}}},
@@ -89,7 +89,7 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
         ),
         ({"sweep": {"seeds": [1, 1]}}, "sweep.seeds must be a list that names each seed once"),
         ({"grid": {"tune": {"weight_decay": {}}}}, "grid.tune.weight_decay: low must be given, got none; high must be given, got none"),
-        ({"variants": [{"name": "a"}, {"name": "b"}]}, "variants must differ, got 'a' and 'b', which set the same; leave one out"),
+        ({"variants": [{"name": "a"}, {"name": "b"}]}, "variants must differ, got 'a' and 'b', with the same settings; leave one out"),
         (
             {
                 "tune": {"weight_decay": 0.3},
@@ -146,5 +146,7 @@ def test_what_a_scaling_gives_each_run_is_refused(key: str) -> None:
 
 @pytest.mark.parametrize(("key", "value"), [("pooling", "cls"), ("normalize", True), ("max_tokens", 8), ("query_prompt", "ask: ")])
 def test_what_a_teacher_of_a_static_model_does_not_go_by_is_refused(key: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=rf"encoder.{key} has no effect on a static model, whose tokens pass by themselves; leave it out"):
+    with pytest.raises(
+        ConfigError, match=rf"encoder.{key} has no effect on a static model, whose tokens are embedded one by one; leave it out"
+    ):
         checked(DistillStaticSettings, {"encoder": {key: value}})

@@ -20,7 +20,7 @@ def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_json(tmp_path / "record.json", remedy="rebuild it") == {**RECORD, "by size": {"2": "a", "10": "b"}}
     with pytest.raises(DataError, match=r"absent\.json must exist; rebuild it$"):
         read_json(tmp_path / "absent.json", remedy="rebuild it")
-    with pytest.raises(DataError, match=r"must be readable, got: Is a directory; see to its permissions and its disk$"):
+    with pytest.raises(DataError, match=r"must be readable, got: Is a directory; check its permissions and its disk$"):
         read_json(tmp_path, remedy="rebuild it")
 
 
@@ -135,7 +135,7 @@ def test_a_file_that_could_not_take_its_place_is_removed(tmp_path: Path) -> None
 
 
 def test_a_directory_that_was_removed_is_told_from_a_full_disk(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="page must be writable, got No such file or directory; its directory is gone: something removed"):
+    with pytest.raises(DataError, match="page must be writable, got No such file or directory; its directory was removed or renamed"):
         write_text("a", tmp_path / "gone" / "page")
     with (
         pytest.raises(DataError, match="page must be writable, got No space left on device; free space there"),

@@ -230,7 +230,7 @@ def test_passes_differ_and_what_each_leaves_out_is_counted() -> None:
 
 def test_rules_that_leave_no_batch_are_refused() -> None:
     rules = Rules(batch_size=2, levels=of_one(10), keys=np.zeros((10, 2), dtype=np.int64))
-    with pytest.raises(DataError, match="10 examples must make a batch of 2 by the rules of \\[batches\\], got none"):
+    with pytest.raises(DataError, match="10 examples must fill a batch of 2 under the rules of \\[batches\\], got none"):
         stream(rules, 10).rows(0)
 
 
@@ -241,7 +241,7 @@ def test_a_pass_without_a_batch_ends_the_steps_whoever_planned_it(empty: int) ->
     # As a note on what a run left out plans all its passes.
     assert [made.batches(number) for number in range(3)] == [0 if number == empty else 5 for number in range(3)]
     for _ in range(2):
-        with pytest.raises(DataError, match="^1 examples must make a batch of 2"):
+        with pytest.raises(DataError, match="^1 examples must fill a batch of 2"):
             made.rows(5 * empty)
     assert all(len(made.rows(step)) == 2 for step in range(5 * empty))
 

@@ -204,11 +204,11 @@ def test_a_list_of_labels_goes_with_a_list_of_documents(tmp_path: Path) -> None:
 def test_graded_labels_are_refused_with_what_to_do(tmp_path: Path, value: object, shown: str) -> None:
     path = write(tmp_path / "t.jsonl", {"query": "a", "passage": "x", "score": value})
     assert fault(path) == (
-        f'{path}:1: "score" must be 0 or 1, whether the document answers the query, got {shown}; write 1 where the document answers the '
+        f'{path}:1: "score" must be 0 or 1 (whether the document answers the query), got {shown}; write 1 where the document answers the '
         "query and 0 where it does not, or set data.columns.label = '' to take every row for an answer"
     )
     found, said = listed(path, columns={"label": ""})
-    assert (found, said) == ([("a", ("x",), ())], ['columns that are not read: "score"'])
+    assert (found, said) == ([("a", ("x",), ())], ['ignored columns: "score"'])
 
 
 def test_labels_that_are_0_throughout_are_refused(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_labels_that_are_0_throughout_are_refused(tmp_path: Path) -> None:
 
 def test_a_score_beside_negatives_is_no_label_unless_it_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "t.jsonl", {"query": "a", "positive": "x", "negative": "y", "score": 0})
-    assert listed(path) == ([("a", ("x",), ("y",))], ['columns that are not read: "score"'])
+    assert listed(path) == ([("a", ("x",), ("y",))], ['ignored columns: "score"'])
     other = write(tmp_path / "o.jsonl", {"query": "a", "positive": "x", "negative": "y", "good": 1})
     assert listed(other, columns={"label": "good"}) == ([("a", ("x",), ("y",))], [])
 
@@ -244,7 +244,7 @@ def test_columns_that_people_write_are_read(tmp_path: Path, names: Sequence[str]
 def test_columns_that_are_not_read_are_named_once_with_the_nearest_known_name(tmp_path: Path) -> None:
     rows = [{"query": "a", "positive": "x", "negs": "y", "url": "u"}, {"query": "b", "positive": "x", "negs": "y", "Topics": "u"}]
     path = write(tmp_path / "t.jsonl", *rows)
-    told = 'columns that are not read: "negs" (nearest known name: "neg"), "url", "Topics" (nearest known name: "topic")'
+    told = 'ignored columns: "negs" (nearest known name: "neg"), "url", "Topics" (nearest known name: "topic")'
     assert listed(path)[1] == [told]
     stream = stream_examples(path)
     assert len(list(stream.examples)) == 2
@@ -260,13 +260,13 @@ def test_many_columns_are_named_in_a_short_line(tmp_path: Path) -> None:
 
 def test_every_reader_names_what_it_does_not_read(tmp_path: Path) -> None:
     corpus = write(tmp_path / "c.jsonl", {"_id": "1", "text": "x", "Title": "y", "metadata": {}})
-    with pytest.warns(UserWarning, match=r'c.jsonl: columns that are not read: "Title" \(nearest known name: "title"\)$'):
+    with pytest.warns(UserWarning, match=r'c.jsonl: ignored columns: "Title" \(nearest known name: "title"\)$'):
         assert [one.text for one in read_corpus(corpus)] == ["x"]
     labelled = write(tmp_path / "l.jsonl", {"text": "x", "label": "y", "genre": "z"})
-    with pytest.warns(UserWarning, match=r'l.jsonl: columns that are not read: "genre"$'):
+    with pytest.warns(UserWarning, match=r'l.jsonl: ignored columns: "genre"$'):
         read_labelled_texts(labelled)
     parallel = write(tmp_path / "p.jsonl", {"en": "x", "de": "y", "source": "z"})
-    with pytest.warns(UserWarning, match=r'p.jsonl: columns that are not read: "source"$'):
+    with pytest.warns(UserWarning, match=r'p.jsonl: ignored columns: "source"$'):
         assert len(list(read_parallel(ParallelSource(str(parallel))))) == 1
 
 
@@ -288,7 +288,7 @@ def test_a_text_that_looks_like_a_list_stays_one_where_the_format_has_lists(tmp_
 def test_a_list_that_could_be_misread_is_refused(tmp_path: Path) -> None:
     path = table(tmp_path / "t.csv", ("query", "positive"), ("a", "['x' 'y']"))
     assert fault(path) == (
-        f"{path}:2: \"positive\" must be a text or a list, got what looks like one: \"['x' 'y']\"; "
+        f"{path}:2: \"positive\" must be a text or a list, got a text that looks like a list: \"['x' 'y']\"; "
         "write JSON lists, or JSON lines in place of CSV"
     )
 

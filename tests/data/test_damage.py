@@ -143,14 +143,14 @@ def test_devices_pipes_and_sockets_are_refused(tmp_path: Path) -> None:
         for name in ("pipe.jsonl", "zero.jsonl", "s.jsonl"):
             with pytest.raises(DataError) as caught:
                 list(read_corpus(tmp_path / name))
-            told = f"{tmp_path / name} must be a file or a folder, got a device, pipe or socket; copy what it gives into a file"
+            told = f"{tmp_path / name} must be a file or a folder, got a device, pipe or socket; copy its output into a file"
             assert str(caught.value) == told
 
 
 def test_a_name_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.jsonl"))
     path.write_bytes(jsonl())
-    with pytest.raises(DataError, match=r"xff.jsonl' must be a name in UTF-8, got other bytes; rename it"):
+    with pytest.raises(DataError, match=r"xff.jsonl' must have a name in UTF-8, got other bytes; rename it"):
         read_examples(path)
 
 
@@ -164,7 +164,7 @@ def test_a_line_that_is_too_long_is_told(tmp_path: Path, name: str, monkeypatch:
         list(read_rows(path))
     number = 3 if name.endswith("csv") else 2
     assert str(caught.value) == (
-        f"{path}:{number} must have at most 100 bytes, got a longer line; end each row with a line end, or set ADIABAT_LONGEST_LINE to a "
+        f"{path}:{number} must have at most 100 bytes, got a longer line; end each row with a newline, or set ADIABAT_LONGEST_LINE to a "
         "larger number of bytes"
     )
     monkeypatch.setenv(LONGEST_LINE, "-1")

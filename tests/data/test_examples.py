@@ -154,8 +154,8 @@ def test_languages_left_out_of_a_grid_are_noted_with_the_rows_that_lack_them(tmp
     assert isinstance(data, LanguageGridSet)
     assert data.languages == ("en", "fr")
     assert data.notes == (
-        f"languages left out, for rows without them: ar ({path}:1 and 1 more row), zh ({path}:2 and 2 more rows); "
-        "complete these rows to have them measured",
+        f"languages left out, since some rows lack them: ar ({path}:1 and 1 more row), zh ({path}:2 and 2 more rows); "
+        "complete these rows to measure them",
     )
     whole = read_examples(write(tmp_path / "whole.jsonl", {"label": 0, "premise": {"en": "e"}, "hypothesis": {"en": "E"}}))
     assert isinstance(whole, LanguageGridSet)

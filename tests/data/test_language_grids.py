@@ -141,12 +141,12 @@ def test_texts_missing_in_a_row_are_all_told_with_their_lines(tmp_path):
         (
             changed(QUESTIONS, 2, id="a"),
             PARAGRAPHS,
-            r'q.jsonl:3: the name of a question must be unique, got "a" again, first at .*q.jsonl:1; rename one of each two',
+            r'q.jsonl:3: the name of a question must be unique, got "a" again, first at .*q.jsonl:1; rename or remove the duplicates',
         ),
         (
             QUESTIONS,
             changed(PARAGRAPHS, 1, para="0-1"),
-            r'^[^;]*p.jsonl:2: "para" must be unique, got "0-1" again, first at .*p.jsonl:1; rename one',
+            r'^[^;]*p.jsonl:2: "para" must be unique, got "0-1" again, first at .*p.jsonl:1; rename or',
         ),
         (
             changed(QUESTIONS, 0, para=None),

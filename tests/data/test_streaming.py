@@ -157,7 +157,7 @@ def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(tmp_path: Path, n
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as fault:
         list(read_rows(tmp_path / name, cursor=mark.position()))
-    wanted = f"{tmp_path / name} must be the file that was read before, got {found}; bring it back, or start again"
+    wanted = f"{tmp_path / name} must be unchanged since it was read, got {found}; restore it, or start again"
     assert str(fault.value) == wanted
 
 
@@ -165,7 +165,7 @@ def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(tmp_path: Path, n
 def test_a_table_with_fewer_rows_than_were_read_is_refused(tmp_path: Path, name: str) -> None:
     source = source_of(tmp_path, name)
     assert plain_rows(source, Cursor(COUNT)) == []
-    with pytest.raises(DataError, match=f"{name} must be what was read before, got .*, or start again"):
+    with pytest.raises(DataError, match=f"{name} must be unchanged since it was read, got .*, or start again"):
         plain_rows(source, Cursor(COUNT + 2))
 
 
@@ -287,7 +287,7 @@ def test_a_fault_ends_its_own_reading_alone_and_a_mended_line_lets_reading_conti
         (
             "cut.jsonl.gz",
             gzip.compress(jsonl(ROWS * 50), 0, mtime=0)[:-5],
-            "must be a whole gzip file, got one that is cut short after line",
+            "must be a whole gzip file, got one that ends early, after line",
         ),
         ("grid.jsonl", b'{"premise": {"de": "a"}, "hypothesis": {"de": "b"}, "label": 0}\n', "got a language grid"),
         ("other.jsonl", b'{"query": "a", "reply": "b"}\n', 'expected "query" and "positive", found "query" and "reply"'),

@@ -59,9 +59,9 @@ def test_a_stream_cut_short_is_one_clear_error(tmp_path, ending, codec, pack):
     packed = pack(jsonl([{"n": n, "text": f"{n * n}"} for n in range(50_000)]))
     path = write(tmp_path / f"rows.jsonl.{ending}", packed[: len(packed) // 2])
     message = fault(path)
-    assert message.startswith(f"{path} must be a whole {codec} file, got one that is cut short after line ")
+    assert message.startswith(f"{path} must be a whole {codec} file, got one that ends early, after line ")
     assert message.endswith("; copy or download it again")
-    with pytest.raises(DataError, match="cut short"):
+    with pytest.raises(DataError, match="ends early"):
         count_rows(path)
     # What stands before the cut is read, but for the piece that the cut falls into.
     told = int(message.partition("after line ")[2].partition(";")[0])
@@ -190,8 +190,8 @@ def test_names_drop_endings_and_nothing_else():
             ["4 faults: ", ":2 must have 2 fields", ":3 must have 2 fields", ":4 must be well-formed CSV", ":6 must be well-formed CSV"],
         ),
         ("rows.jsonl", jsonl(ROWS).decode().encode("utf-16"), ["must be UTF-8, got UTF-16; convert it"]),
-        ("rows.jsonl.gz", jsonl(ROWS), ["must be a gzip file, got bytes that are not"]),
-        ("rows.jsonl.zst", jsonl(ROWS), ["must be a zstd file, got bytes that are not"]),
+        ("rows.jsonl.gz", jsonl(ROWS), ["must be a gzip file, got other bytes"]),
+        ("rows.jsonl.zst", jsonl(ROWS), ["must be a zstd file, got other bytes"]),
         ("rows.parquet", b"PAR1 and no more", ["must be a whole Parquet file"]),
         ("rows.xlsx", b"", ["must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet", '".xlsx"']),
         ("rows.gz", b"", ['got ".gz"']),
@@ -292,11 +292,11 @@ def corpus_fault(source: Path, **columns: str) -> str:
 
 def test_a_first_row_is_never_taken_for_the_header(tmp_path: Path) -> None:
     path = written(tmp_path / "collection.tsv", "0\twater is wet\n1\tthe heat\n")
-    told = f"{path}:1 must be a header of column names, got '0', 'water is wet', where '0' is no name; put a header before the first row"
+    told = f"{path}:1 must be a header of column names, got '0', 'water is wet', but '0' is not a name; put a header before the first row"
     assert corpus_fault(path) == told
     assert corpus_fault(path, doc_id="0", text="water is wet") == told
     sentence = "a passage of more than six words"
-    assert f"where '{sentence}' is no name" in corpus_fault(written(path, f"d1\t{sentence}\nd2\tx\n"), doc_id="d1", text=sentence)
+    assert f"but '{sentence}' is not a name" in corpus_fault(written(path, f"d1\t{sentence}\nd2\tx\n"), doc_id="d1", text=sentence)
 
 
 def test_a_header_of_unknown_names_is_asked_for_where_it_stands(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_another_separator_than_that_of_the_format_is_named(tmp_path: Path, name
 
 def test_the_nameless_index_of_pandas_is_not_read_and_said(tmp_path: Path) -> None:
     path = written(tmp_path / "c.csv", ",_id,text\n0,a,x\n1,b,y\n")
-    with pytest.warns(UserWarning, match=r"c.csv:1: the first column has no name, as where pandas wrote its index, and is not read"):
+    with pytest.warns(UserWarning, match=r"c.csv:1: the first column is ignored: it has no name, like an index that pandas wrote"):
         assert [row.values for row in read_rows(path)] == [{"_id": "a", "text": "x"}, {"_id": "b", "text": "y"}]
     assert "must name every column once" in corpus_fault(written(path, "_id,,text\na,,x\n"))
 
@@ -338,7 +338,7 @@ def test_the_nameless_index_of_pandas_is_not_read_and_said(tmp_path: Path) -> No
 def test_a_header_without_rows_may_be_a_row(tmp_path: Path) -> None:
     path = written(tmp_path / "c.csv", "_id,text\n")
     assert corpus_fault(path) == (
-        f"{path} must hold at least one row, got none below line 1, '_id', 'text'; check that it was written to its end, and if this "
+        f"{path} must hold at least one row, got none below line 1, '_id', 'text'; check that the file is complete; if this "
         "line is a row, put a header of column names before it"
     )
 

@@ -42,15 +42,13 @@ def test_all_faulty_lines_of_a_run_are_told_at_once(tmp_path: Path) -> None:
     assert f"{path}:3: score must be a finite number, got 'nan'" in told
     assert f"{path}:4: score must be a finite number, got 'much'" in told
     assert f"{path}:5: a query must retrieve a document once, got 'd1' again for 'q1'" in told
-    assert told.endswith("; write these lines as trec_eval reads a run")
+    assert told.endswith("; write these lines in trec_eval's run format")
 
 
 @pytest.mark.parametrize("grade", ["1.5", "nan", "yes", "1001"])
 def test_a_grade_is_a_whole_number_that_trec_eval_can_take(tmp_path: Path, grade: str) -> None:
     path = written(tmp_path, "q", "q1 0 d1 1", f"q1 0 d2 {grade}")
-    told = (
-        f":2: grade must be a whole number from -1,000 to 1,000, got '{grade}'; write these lines as trec_eval reads judgements, and grade"
-    )
+    told = f":2: grade must be a whole number from -1,000 to 1,000, got '{grade}'; write these lines in trec_eval's qrels format, and grade"
     with pytest.raises(DataError, match=re.escape(told)):
         read_qrels(path)
 

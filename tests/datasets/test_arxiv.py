@@ -180,7 +180,7 @@ def test_an_interrupt_and_a_snapshot_that_is_cut_short_leave_nothing_behind(tmp_
     assert list(tmp_path.iterdir()) == [source]
     packed = tmp_path / "snapshot.json.gz"
     packed.write_bytes(gzip.compress(source.read_bytes())[:-100])
-    with pytest.raises(DataError, match=r"must be a whole gzip file, got one that is cut short after line"):
+    with pytest.raises(DataError, match=r"must be a whole gzip file, got one that ends early, after line"):
         make_arxiv(packed, tmp_path / "made", settings())
     assert sorted(tmp_path.iterdir()) == [source, packed]
 

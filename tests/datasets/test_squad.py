@@ -110,7 +110,7 @@ def test_questions_that_make_no_example_are_counted_by_reason(tmp_path: Path) ->
     assert record["examples"]["dev.jsonl.gz"] == 1
     assert record["notes"] == [
         "3 of 6 questions left out: without an answer",
-        "1 of 6 questions left out: the answer does not stand in the paragraph",
+        "1 of 6 questions left out: the answer is not in the paragraph",
         "1 of 6 questions left out: no sentence of the paragraph is left as a negative",
     ]
 

@@ -44,8 +44,8 @@ def test_elements_are_those_of_the_whole_array_however_much_is_read_at_a_time(
         ('[1, {"a": "b', 'element 2 must be whole JSON, got {"a": "b'),
         ("[1 2]", "must have a comma or its end after element 1, got 2]"),
         ("[1,]", "element 2 must be whole JSON, got ]"),
-        ("[1] 2", "must be one JSON array and nothing behind it, got 2"),
-        ("[] []", "must be one JSON array and nothing behind it, got []"),
+        ("[1] 2", "must be one JSON array with nothing after it, got 2"),
+        ("[] []", "must be one JSON array with nothing after it, got []"),
         ("[" * 100_000, "element 1 must be whole JSON, got [[[["),
     ],
 )

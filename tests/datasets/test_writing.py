@@ -102,7 +102,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(source: Path, tmp_path: Path
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))
     try:
-        with pytest.raises(DataError, match=r"--out must have room, .*out has none: File too large; free some"):
+        with pytest.raises(DataError, match=r"the disk of --out .*out is full: File too large; free some"):
             write_much()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -302,7 +302,7 @@ def test_more_files_of_texts_are_checked_than_a_process_may_open() -> None:
 def test_a_loss_that_a_student_of_unit_length_cannot_lower_is_refused() -> None:
     save(tiny_dual(seed=5, settings=EncoderSettings(normalize=False)), Path("long"))
     mse = {"train": {"loss": "mse", "steps": 2}}
-    with pytest.raises(ConfigError, match="train.loss = mse must have a student that can reach its teacher's vectors"):
+    with pytest.raises(ConfigError, match="train.loss = mse needs a student that can reach its teacher's vectors"):
         adiabat.distill_fit(settings=fitting(distill={"teachers": ["long"]}, **mse))
     adiabat.distill_fit(settings=fitting(distill={"teachers": ["long"], "out": "unit"}, teacher={"normalize": True}, **mse))
     adiabat.distill_fit(settings=fitting(distill={"student": "long", "out": "free"}, **mse))

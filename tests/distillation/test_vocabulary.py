@@ -132,13 +132,16 @@ def test_words_that_are_tokens_already_are_told() -> None:
 @pytest.mark.parametrize(
     ("texts", "told"),
     [
-        (("cats", "at", "Cats"), "got words.txt:3: 'Cats' is the word of words.txt:1; remove these lines"),
-        (("Cat", "cats", "cat"), "got words.txt:3: 'cat' is the word of words.txt:1; remove"),
-        (("new cat", "cats", "New cat", "cats"), "got 2 faults: words.txt:3: 'New cat' is the word of words.txt:1; words.txt:4: 'cats' is"),
-        (("cats", " "), "got words.txt:2: ' ' is nothing once the tokenizer has normalised it; remove"),
+        (("cats", "at", "Cats"), "got words.txt:3: 'Cats' is the same word as that of words.txt:1; remove these lines"),
+        (("Cat", "cats", "cat"), "got words.txt:3: 'cat' is the same word as that of words.txt:1; remove"),
+        (
+            ("new cat", "cats", "New cat", "cats"),
+            "got 2 faults: words.txt:3: 'New cat' is the same word as that of words.txt:1; words.txt:4: 'cats' is",
+        ),
+        (("cats", " "), "got words.txt:2: ' ' is empty once the tokenizer has normalised it; remove"),
         (
             ("cats", "日本", "中国"),
-            "of each word the teacher must know a piece, got 2 faults: words.txt:2: '日本'; words.txt:3: '中国'",
+            "the teacher must know a piece of each word, got 2 faults: words.txt:2: '日本'; words.txt:3: '中国'",
         ),
     ],
 )
@@ -339,4 +342,4 @@ def test_directions_that_were_not_found_to_the_end_are_told(table: Float[np.ndar
     notes: list[str] = []
     reduced(table, 4, how="ica", watch=Watch(note=notes.append))
     assert len(notes) == 1
-    assert notes[0].startswith("independent directions were not found to the end")
+    assert notes[0].startswith("independent directions did not converge")

@@ -118,7 +118,7 @@ def test_a_frozen_side_gets_no_projection_and_the_other_one_comes_to_its_width(t
     assert [len(made.tower(side).projections) for side in SIDES] == [1, 0]
     assert made.query.projections[0].get_submodule("linear").weight.shape == (WIDTH, 24)
     assert made.width == WIDTH
-    assert refused(ModelError, **towers(5)).endswith(f"as wide as it, 16, got 5; give towers.{key} that width")
+    assert refused(ModelError, **towers(5)).endswith(f"tower, 16, got 5; give towers.{key} that width")
 
 
 def test_the_seed_decides_projections_and_adapters_and_leaves_the_global_random_numbers_alone() -> None:

@@ -129,7 +129,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a GPU that is not there": (train("--device", "cuda:63"), ("run.device must be a device of this machine", "'cuda:63'")),
     "into a folder of something else": (train(out="notes"), ("--out must be a new or empty directory", "notes")),
     "into a job": (train(out="begun"), ("begun holds a job already", "--resume")),
-    "going on with another job": (train("--resume", out="begun"), ("--resume must go on with the job in begun as it was begun",)),
+    "going on with another job": (train("--resume", out="begun"), ("--resume must continue the job in begun with its settings",)),
 }
 
 

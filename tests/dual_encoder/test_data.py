@@ -70,9 +70,9 @@ def test_a_pair_that_is_given_twice_counts_once() -> None:
     (pairs,) = pair_sets(examples([("a", ["x", "x"], []), ("b", ["x"], []), ("a", ["x", "y"], [])]))
     assert told(pairs) == [("a", "x"), ("b", "x"), ("a", "y")]
     assert pairs.answers[0].tolist() == [0, 1]
-    assert pairs.notes == ("set: 2 of 5 pairs left out, because they are given before; each counts once",)
+    assert pairs.notes == ("set: 2 of 5 pairs left out as duplicates",)
     train, validation = pair_sets(examples([("a", ["x"], [])]), examples([("a", ["x"], []), ("a", ["x"], [])], name="dev"))
-    assert (train.notes, validation.notes) == ((), ("dev: 1 of 2 pairs left out, because they are given before; each counts once",))
+    assert (train.notes, validation.notes) == ((), ("dev: 1 of 2 pairs left out as duplicates",))
 
 
 def test_negatives_that_another_row_lists_as_positive_are_left_out_and_counted_in_one_note() -> None:

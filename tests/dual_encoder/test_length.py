@@ -27,7 +27,7 @@ def test_a_budget_pays_for_the_steps_that_fit_into_it(budget: float, steps: int)
 def test_a_budget_below_one_step_and_one_without_end_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"^train.budget_flops must pay for a step, which takes 20 FLOP, got 19; raise it, or lower "):
         steps_within(19.0, lambda step: 20.0)
-    with pytest.raises(ConfigError, match=r"must pay for about 1,000,000 steps of 20 FLOP at the most, got 1e\+12; lower it$"):
+    with pytest.raises(ConfigError, match=r"must pay for at most about 1,000,000 steps of 20 FLOP, got 1e\+12; lower it$"):
         steps_within(1e12, lambda step: 20.0)
 
 
@@ -138,7 +138,7 @@ def test_time_alone_gives_the_steps_that_fit_into_it(problem: Problem, tmp_path:
     estimated = estimate(from_memory, settings, watch=SILENT)
     assert (estimated.steps, estimated.settings["train"]["steps"]) == (10, 10)
     result = run(settings, notes=notes)
-    assert "41 s are enough for about 10 steps of 4 s, validations among them" in notes
+    assert "41 s are enough for about 10 steps of 4 s, including validations" in notes
     assert (result.training.steps, result.training.stop_reason) == (10, "the limit of 10 steps was reached")
     assert result.settings["train"]["steps"] == 10
     # What was found is not measured again: the schedule of the steps taken depends on it.

@@ -168,7 +168,7 @@ def unnamed_of(folder: Path, group: str, rows: list[dict[str, Any]]) -> tuple[Pa
 def test_pairs_without_a_topic_are_counted_and_form_batches_of_their_own(tmp_path: Path) -> None:
     pairs, told = unnamed_of(tmp_path, "topic", [{"topic": "" if n % 3 else "chess"} for n in range(60)])
     without = [int(query.split()[1]) % 3 > 0 for query in (pairs.texts.queries[row] for row in pairs.query)]
-    assert told == f"{sum(without)} of {len(pairs)} pairs have no topic: they form batches of their own, as if they were of one topic"
+    assert told == f"{sum(without)} of {len(pairs)} pairs have no topic: they form separate batches, as if they shared one topic"
     settings = settings_of(batches={"group": {"kind": "topic", "random_share": 0.0}}, train={"batch_size": 5})
     kinds = [{without[row] for row in batch} for batch in batches(pairs, settings, len(pairs) // 5)]
     assert sum(kind == {True} for kind in kinds) == sum(without) // 5
@@ -176,9 +176,9 @@ def test_pairs_without_a_topic_are_counted_and_form_batches_of_their_own(tmp_pat
 
 def test_pairs_without_a_tag_are_told_by_whether_there_are_topics(tmp_path: Path) -> None:
     _, told = unnamed_of(tmp_path, "tag", [{"tag": "" if n % 3 else "ends"} for n in range(60)])
-    assert str(told).endswith("pairs have no tag: they form batches of their own, as if they were of one tag")
+    assert str(told).endswith("pairs have no tag: they form separate batches, as if they shared one tag")
     _, told = unnamed_of(tmp_path, "tag", [{"tag": "" if n % 3 else "ends", "topic": n % 2} for n in range(60)])
-    assert str(told).endswith("as if they were of one tag in each topic")
+    assert str(told).endswith("as if they shared one tag in each topic")
     assert unnamed_of(tmp_path, "none", [{}] * 60)[1] is None
     assert unnamed_of(tmp_path, "topic", [{"topic": n % 2} for n in range(60)])[1] is None
 
@@ -207,6 +207,6 @@ def test_of_one_source_no_shares_are_told(tmp_path: Path) -> None:
 def test_rules_that_leave_no_batch_leave_no_directory(tmp_path: Path) -> None:
     job = {"model": "tiny", "out": str(tmp_path / "job")}
     settings = settings_for(tmp_path, job=job, batches={"token_budget": 5}, train={"batch_size": 4, "steps": 2})
-    with pytest.raises(DataError, match=r"must make a batch of 4 by the rules of \[batches\], got none"):
+    with pytest.raises(DataError, match=r"must fill a batch of 4 under the rules of \[batches\], got none"):
         train(from_memory, settings)
     assert not (tmp_path / "job").exists()

@@ -56,7 +56,7 @@ def test_what_is_frozen_or_left_to_adapters_is_not_trained() -> None:
 
 def test_ordinary_data_need_one_note_on_negatives_and_none_where_all_or_none_list_some() -> None:
     sets = sets_of(*(row for row in HELD_OUT if row[0] != "what barks"))
-    listing = "7 of 8 queries list negatives; the others have those of the batch alone"
+    listing = "7 of 8 queries list negatives; the others have only in-batch negatives"
     assert notes_of(objective_of(sets=sets)) == (listing,)
     assert notes_of(objective_of(sets=sets, train={"loss": {"negatives_per_query": 0}})) == ()
     train, validation = sets_of(("what is new", ["a cat", "news"], ["rust"]))
@@ -70,9 +70,9 @@ def test_texts_that_are_cut_are_counted_on_the_side_they_are_on() -> None:
     queries, documents = tower.tokenize(texts.queries, side="query"), tower.tokenize(texts.documents, side="document")
     full = [sum(len(ids) >= 12 for ids in listed) for listed in (queries, documents)]
     assert 0 < full[1] < len(documents)
-    assert [note for note in notes_of(objective) if "fill the limit" in note] == [
-        f"{full[0]} of {len(queries)} queries fill the limit of 12 tokens: what goes beyond it is not read",
-        f"{full[1]} of {len(documents)} documents fill the limit of 12 tokens: what goes beyond it is not read",
+    assert [note for note in notes_of(objective) if "reach the limit" in note] == [
+        f"{full[0]} of {len(queries)} queries reach the limit of 12 tokens: longer ones are cut",
+        f"{full[1]} of {len(documents)} documents reach the limit of 12 tokens: longer ones are cut",
     ]
 
 

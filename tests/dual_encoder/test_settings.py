@@ -33,19 +33,19 @@ WHERE = "with data.stream"
         ({"run": {"compile": True}, "memory": {"checkpointing": True, "length_buckets": [64]}}, "memory.checkpointing must be false"),
         ({"memory": {"length_buckets": [64, 64]}}, r"memory.length_buckets must ascend, got \[64, 64\]"),
         # Several sources.
-        ({"job": {"data": "a.jsonl"}, "data": {"sources": TWO[:1]}}, "data.sources must be left out where job.data is given"),
+        ({"job": {"data": "a.jsonl"}, "data": {"sources": TWO[:1]}}, "data.sources must be left out with job.data"),
         ({"mixture": {"rule": "equal"}}, "mixture.rule has no effect with one source; list several"),
         ({"mixture": {"exhausted": "cycle"}}, "mixture.exhausted has no effect with one source; list several"),
         ({"mixture": {"rule": "equal", "one_source_per_batch": True}}, "2 faults: mixture.rule .*; mixture.one_source_per_batch has no"),
         (
             {"data": {"sources": [{"path": "a", "weight": 2.0}, {"path": "b"}]}},
-            r"weight of number 1 \(a\) has no effect where mix",
+            r"weight of number 1 \(a\) has no effect unless mix",
         ),
         ({"data": {"sources": [{"path": "a", "weight": 0.0}]}}, r"data.sources.weight of number 1 \(a\) must be > 0, got 0"),
         ({"data": {"sources": [{"path": "a", "wieght": 1.0}]}}, "unknown key data.sources.wieght; did you mean data.sources.weight?"),
         ({"data": {"sources": [{"weight": 1.0}]}}, "data.sources.path of number 1 must be given"),
         # How long a run is.
-        ({"batches": {"token_budget": 10}}, "train.steps must be given where batches.token_budget is"),
+        ({"batches": {"token_budget": 10}}, "train.steps must be given with batches.token_budget"),
         ({"batches": {"random_share": 0.3}}, "unknown key batches.random_share; did you mean batches.group.random_share?"),
         ({"train": {"steps": 3, "budget_flops": 1e12}}, "train.steps has no effect with budget_flops; leave it out"),
         ({"train": {"epochs": 3.0, "budget_flops": 1e12}}, "train.epochs has no effect with budget_flops; leave it out"),
@@ -64,8 +64,11 @@ WHERE = "with data.stream"
             'mixture.rule must be .*, got "temperature"',
         ),
         ({"data": STREAM, "mixture": {"cap": 10}}, f"mixture.cap must be left out {WHERE}, since sizes are not known, got 10"),
-        ({"data": STREAM, "train": {"steps": 9, "schedule": "exponential"}}, f'train.schedule must go by steps {WHERE}, got "exponential"'),
-        ({"data": STREAM, "train": {"budget_flops": 1e12}}, f"train.budget_flops must be left out {WHERE}, since tokens yet to be"),
+        (
+            {"data": STREAM, "train": {"steps": 9, "schedule": "exponential"}},
+            f'train.schedule must follow steps {WHERE}, got "exponential"',
+        ),
+        ({"data": STREAM, "train": {"budget_flops": 1e12}}, f"train.budget_flops must be left out {WHERE}, since the number of tokens"),
         ({"data": {**STREAM, "stream": {"shard_size": 50}}}, "data.stream.shard_size must be at least train.batch_size = 64, got 50"),
         ({"data": STREAM, "train": {"steps": 10, "epochs": 2.0}}, "train.epochs has no effect with steps; leave it out"),
         ({"data": {**STREAM, "max_validation": 5}}, "data.max_validation has no effect with data.validation; leave it out"),
@@ -149,7 +152,7 @@ def test_a_run_that_says_what_its_inputs_were_is_refused_when_they_are_others(pr
     write_rows(tmp_path / "other.jsonl", rows[:-1])
     others = {f"job.data={tmp_path / 'other.jsonl'}": "examples must .* the pairs", "job.model=other": "model must .* the model"}
     for changed, what in others.items():
-        with pytest.raises(ConfigError, match=f"digests.{what} differs? from .* the job began with; the inputs have changed"):
+        with pytest.raises(ConfigError, match=f"digests.{what} differs? from .* the job began with; restore the inputs"):
             run(again(tmp_path, changed))
     assert not (tmp_path / "again").exists()
 

@@ -153,7 +153,7 @@ def test_a_regression_takes_a_batch_of_one(here: Path) -> None:
         (
             {"train": {"loss": "mse"}, "towers": {"kind": "asymmetric"}},
             ConfigError,
-            "train.loss = mse must have documents that stay, or all texts would come to one point",
+            "train.loss = mse must have fixed document vectors, or all texts would collapse to one point",
         ),
         (
             {"train": {"loss": "mse"}, "projection_width": 8},

@@ -142,10 +142,10 @@ def test_a_rest_that_makes_no_batch_is_passed_over(tmp_path: Path) -> None:
 
 def test_windows_without_a_batch_are_refused(tmp_path: Path) -> None:
     alike = [{"query": f"q {n}", "positive": "the same"} for n in range(50)]
-    with pytest.raises(DataError, match=r"one: a window must make a batch of 4 by the rules of \[batches\], got none of 20 pairs"):
+    with pytest.raises(DataError, match=r"one: a window must fill a batch of 4 under the rules of \[batches\], got none from 20 pairs"):
         objective_of(one_source(tmp_path, alike, batches={"no_duplicates": True}))
     objective = objective_of(one_source(tmp_path, [*rows(20), *alike], batches={"no_duplicates": True}))
-    with pytest.raises(DataError, match="got none of 20 pairs; raise data.stream.shard_size"):
+    with pytest.raises(DataError, match="got none from 20 pairs; raise data.stream.shard_size"):
         objective.rows(5)
 
 
@@ -237,7 +237,7 @@ def test_a_window_that_comes_out_otherwise_is_refused(tmp_path: Path, monkeypatc
     shutil.rmtree(max((tmp_path / "job" / "stream").glob("window-*")))
     changed = tmp_path / "2.jsonl"
     changed.write_text(changed.read_text().replace("what", "whom"))
-    with pytest.raises(DataError, match=r"0 \+ 1 \+ 2: window 2 must be what it was when it was first read, got other pairs; bring the"):
+    with pytest.raises(DataError, match=r"0 \+ 1 \+ 2: window 2 must hold the pairs of its first reading, got other pairs; restore the"):
         run(settings, resume=True)
 
 

@@ -28,11 +28,11 @@ COOLING = {"loss": {"temperature": "scheduled"}}
 @pytest.mark.parametrize(
     ("train", "why"),
     [
-        ({}, f"{LINEAR} and {WARM} go by the length of the run"),
-        ({"schedule": "constant"}, f"{WARM} goes by the length of the run"),
-        ({"warmup_fraction": 0.0}, f"{LINEAR} goes by"),
-        ({"warmup_steps": 2}, f"{LINEAR} goes by"),
-        ({**CONSTANT, **COOLING}, 'train.loss.temperature = "scheduled" without steps goes by'),
+        ({}, f"{LINEAR} and {WARM} depend on the length of the run"),
+        ({"schedule": "constant"}, f"{WARM} depends on the length of the run"),
+        ({"warmup_fraction": 0.0}, f"{LINEAR} depends on"),
+        ({"warmup_steps": 2}, f"{LINEAR} depends on"),
+        ({**CONSTANT, **COOLING}, 'train.loss.temperature = "scheduled" without steps depends on'),
     ],
     ids=str,
 )
@@ -43,17 +43,17 @@ def test_a_job_whose_steps_depend_on_its_end_does_not_and_is_told_why(
     open_job(tmp_path / "job", {**begun.model_dump(), "digests": {}}, resume=False)
     with pytest.raises(JobError) as fault:
         run(job_settings(problem, tmp_path / "job", train={**train, "steps": 8}), resume=True)
-    assert f"as it was begun, got a difference: train.steps was 4, is 8 ({why}" in str(fault.value)
+    assert f"with its settings and data, got a difference: train.steps was 4, is 8 ({why}" in str(fault.value)
     assert 'a job begun with train.schedule = "constant" and its warm-up in train.warmup_steps can be made longer' in str(fault.value)
 
 
 def test_an_end_that_the_run_has_passed_is_refused_in_steps_and_in_passes(problem: Problem, tmp_path: Path) -> None:
     run(job_settings(problem, tmp_path / "job", train={**CONSTANT, "steps": 8}))
-    with pytest.raises(JobError, match="train.steps must give at least 8 steps, those already taken, got 6; raise it, or start anew"):
+    with pytest.raises(JobError, match="train.steps must give at least 8 steps, the number already taken, got 6; raise it, or start again"):
         run(job_settings(problem, tmp_path / "job", train={**CONSTANT, "steps": 6}), resume=True)
     run(job_settings(problem, tmp_path / "passes", train={**CONSTANT, "epochs": 2.0}))
     taken = log_of(tmp_path / "passes")[-1]["step"]
-    with pytest.raises(JobError, match=f"train.epochs must give at least {taken} steps, those already taken, got {(taken + 1) // 2}"):
+    with pytest.raises(JobError, match=f"train.epochs must give at least {taken} steps, the number already taken, got {(taken + 1) // 2}"):
         run(job_settings(problem, tmp_path / "passes", train={**CONSTANT, "epochs": 1.0}), resume=True)
     run(job_settings(problem, tmp_path / "passes", train={**CONSTANT, "epochs": 2.5}), resume=True)
     assert log_of(tmp_path / "passes")[-1]["step"] > taken
@@ -143,7 +143,7 @@ def test_towers_apart_stop_after_idle_validations_of_two_signals_and_keep_the_be
     record = run(job_settings(problem, tmp_path / "job", train=train, towers={"kind": "asymmetric"})).training
     assert record.stop_reason in (
         "2 epochs in a row without both validation loss and errors falling",
-        "validation found no errors, so that nothing could improve any more",
+        "validation found no errors, so nothing could improve",
     )
     assert record.steps < 40
     # Every query of the problem lists two negatives.
@@ -164,5 +164,5 @@ def test_an_idle_limit_may_change_when_a_job_goes_on_but_not_to_one_that_it_has_
     run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 3}))
     run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 5}), resume=True)
     assert log_of(tmp_path / "longer") == log_of(tmp_path / "whole")
-    with pytest.raises(JobError, match=r"train\.idle_epochs must be at least \d, or the run would have ended before, got 1"):
+    with pytest.raises(JobError, match=r"train\.idle_epochs must be at least \d, or the run would have ended already, got 1"):
         run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 1}), resume=True)

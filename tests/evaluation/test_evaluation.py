@@ -267,7 +267,7 @@ def test_a_baseline_without_its_documents_is_refused(
 
 
 def test_a_store_of_no_use_is_refused(model: DualEncoder, store: Store, before: Store) -> None:
-    with pytest.raises(StoreError, match="--baseline-store .*before must be of use to the baseline"):
+    with pytest.raises(StoreError, match="--baseline-store .*before must serve a data set"):
         evaluated(model, model, [Dataset(store, questions(20), "target", baseline_stores=[before])])
 
 

@@ -180,5 +180,5 @@ def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
     refuse_foreign_scores(tmp_path)
     (tmp_path / "scores").mkdir()
     (tmp_path / "scores" / "exam.csv").write_text("mine")
-    with pytest.raises(JobError, match=r"must hold no scores but those of an evaluation before, got .*exam\.csv"):
+    with pytest.raises(JobError, match=r"must hold no scores except those of an earlier evaluation, got .*exam\.csv"):
         refuse_foreign_scores(tmp_path)

@@ -154,7 +154,7 @@ def test_every_question_in_every_cell_equals_loops(name: str, request: pytest.Fi
 def test_paragraphs_of_equal_text_are_one_answer_and_are_counted(model: DualEncoder) -> None:
     data = questions()
     scores = score_question_grid(model, data)
-    assert "paragraphs with the text of an earlier one are the same answer: 1 in de" in scores.notes
+    assert "paragraphs with equal texts count as the same answer: 1 in de" in scores.notes
     # Whether a question names the one or the other changes nothing in German, and does in English.
     other = QuestionGridSet("asked", LANGUAGES, data.ids, data.questions, data.paragraphs, np.array([0, 3, 2, 1, 1, 3]))
     pairs = list(zip(scores.grids, score_question_grid(model, other).grids, strict=True))
@@ -179,7 +179,7 @@ def test_zero_vectors_are_scored_and_counted(model: DualEncoder, monkeypatch: py
     mute(monkeypatch, "de", 0.0)
     scores = score_nli_grid(model, sentence_pairs())
     assert scores.facts == {"zero vectors": 14.0}
-    assert "14 texts have a zero vector, as near to one text as to another (premise in de: 7, hypothesis in de: 7)" in scores.notes
+    assert "14 texts have a zero vector, equally near to every text (premise in de: 7, hypothesis in de: 7)" in scores.notes
     # All pairs score 0 there, and ties are errors.
     assert [cell_values(cells)[0].tolist() for cells in scores.grids] == [[1.0, 1.0]] * 4
 

@@ -163,7 +163,7 @@ def test_only_the_watch_tells_how_far_it_is(tasks: ModuleType, capfd: pytest.Cap
 
 def test_data_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
-        DataError, match=r"^STS15: mteb/sts15-sts must be had from the Hugging Face hub or from its cache, got: .*HF_HOME\)$"
+        DataError, match=r"^STS15: mteb/sts15-sts must be available from the Hugging Face hub or its cache, got: .*HF_HOME\)$"
     ):
         score_mteb(tiny_dual(), "STS15")
 

@@ -237,7 +237,7 @@ def test_listed_negatives_are_chosen_only_where_at_least_half_of_the_queries_lis
     some = examples(LISTED_POSITIVES, [*LISTED_NEGATIVES[:listing], *[[]] * (6 - listing)])
     scores = scored(model, store, some)
     assert (scores.kind, len(scores.units)) == (kind, queries)
-    said = "only 2 of 6 queries list negatives, too few to measure by: all 6 are measured without them"
+    said = "only 2 of 6 queries list negatives, too few to measure with: all 6 are measured without them"
     assert (said in scores.notes) == (kind == "retrieval")
     assert len(scored(model, store, some, negatives="listed").units) == listing
 

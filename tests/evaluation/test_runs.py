@@ -76,11 +76,11 @@ def two_states(folder: Path) -> None:
     ("write", "message"),
     [
         (one_run_beside_several, "a must hold scores of one run or of several, got both"),
-        (a_copied_file, r"other\.parquet must hold scores of a task that no file beside it holds, got asked twice"),
+        (a_copied_file, r"other\.parquet must hold the scores of a task once, got asked twice"),
         (two_models, "a must hold scores of one model, got 2: .*a/run-1, .*a/run-2; name the folder of one"),
         (two_states, r"must hold scores of one state of the model, got those of 2 in .*a: asked\.parquet and more\.parquet"),
         (lambda folder: kept(folder, ranked([0.1], task="x")), "at least one task in common, got x in .*a and asked in .*b"),
-        (Path.mkdir, "a must hold scores, got no file"),
+        (Path.mkdir, "a must hold scores, got no score files"),
         (lambda folder: None, "a must be a folder with scores, .* got no such file"),
     ],
 )
@@ -95,7 +95,7 @@ def test_tasks_of_one_alone_are_named(tmp_path: Path) -> None:
     b = kept(tmp_path / "b", ranked(VALUES[1]))
     result = compared(a, b)
     assert [task.name for task in result.tasks] == ["asked"]
-    assert result.notes == [f"only in {a}, and so not compared: more"]
+    assert result.notes == [f"only in {a}and not compared: more"]
 
 
 def test_missing_queries_are_counted_or_left_out_when_that_is_asked_for(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_settings_without_effect_are_refused(tmp_path: Path, judged: tuple[Path,
         compared(first, second)
     with pytest.raises(ConfigError, match="--qrels must be left out"):
         compared(a, b, qrels=qrels)
-    with pytest.raises(ConfigError, match=r"measure\.ties has no effect on scores that adiabat kept"):
+    with pytest.raises(ConfigError, match=r"measure\.ties has no effect on saved scores"):
         compared(a, b, ties="trec_eval")
     with pytest.raises(ConfigError, match="the two must differ, got .*a twice"):
         compared(a, tmp_path / "b" / ".." / "a")

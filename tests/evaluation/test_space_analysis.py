@@ -179,7 +179,7 @@ def test_a_tower_that_gives_one_vector_is_described_with_a_note(model: DualEncod
     found = analysed(System(model, store), examples_of(store), settings=settings_of(map=True))
     assert found.number("uniformity", "queries").after == pytest.approx(0.0, abs=1e-9)
     assert found.number("effective rank", "queries").after is None
-    assert "the vectors of queries by tiny are all the same: there is no variance to speak of" in found.notes
+    assert "the vectors of queries by tiny are all the same: they have no variance" in found.notes
     assert found.map is not None
     assert np.isfinite(found.map.after.queries).all()
     assert any("its perplexity was lowered to 19" in note for note in found.notes)
@@ -203,7 +203,7 @@ def test_too_few_queries_are_refused(
     vectors = vectors_of()
     store = stored(vectors)
     vectors |= {f"query {number}": [0.0] * 32 for number in range(zeros)}
-    told = f"^set: the queries that are looked at must have at least 20 different positives, {says}"
+    told = f"^set: the sampled queries must have at least 20 different positives, {says}"
     with pytest.raises(DataError, match=told):
         analysed(System(model, store), examples_of(store, positives))
 

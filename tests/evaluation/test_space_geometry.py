@@ -134,7 +134,9 @@ def test_denominators_near_zero_are_left_out_whatever_their_sign() -> None:
 def test_nan_is_counted_and_lengths_are_told() -> None:
     vectors = np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]], dtype=np.float32)
     assert spaces.lengths_of(vectors[:2], name="query vectors").tolist() == [5.0, 0.0]
-    with pytest.raises(DataError, match=r"^query vectors must be finite, got NaN or infinity in 2 of 4; a model whose training broke down"):
+    with pytest.raises(
+        DataError, match=r"^query vectors must be finite, got NaN or infinity in 2 of 4; the model's training may have diverged"
+    ):
         spaces.lengths_of(vectors, name="query vectors")
 
 

@@ -41,5 +41,5 @@ def test_zero_vectors_are_found_and_refused_with_their_texts():
     vectors = np.array([[0, 0], [0, -1e-30], [0, 0]])
     assert zero_rows(vectors).tolist() == [True, False, True]
     require_directions(vectors[1:2], ["b"], name="task")
-    with pytest.raises(DataError, match="task: vectors must not be zero, which has a cosine with nothing, got one for 'a'; leave"):
+    with pytest.raises(DataError, match="task: vectors must not be zero, which have no cosine, got one for 'a'; leave"):
         require_directions(vectors, ["a", "b", "a"], name="task")

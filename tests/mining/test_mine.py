@@ -158,7 +158,7 @@ def test_an_index_is_kept_and_used_again(here: Here, monkeypatch: pytest.MonkeyP
     here("other.jsonl", index=Path("kept"), bm25={"b": 0.9})
     assert built == [Path("kept")] * 2
     lines(Path("corpus.jsonl"), DOCUMENTS[:30])
-    with pytest.raises(DataError, match="kept must hold the corpus corpus.jsonl as it is now, it holds another"):
+    with pytest.raises(DataError, match="kept must hold the current corpus corpus.jsonl, it holds another"):
         here("third.jsonl", index=Path("kept"))
 
 

@@ -61,7 +61,7 @@ def test_missing_documents_may_be_left_out_and_queries_with_them(tmp_path: Path,
     rows: list[dict[str, object]] = [{"query": "a", "pos": ["D1", "x"], "neg": ["y", "D2"]}, {"query": "b", "pos": "x"}]
     questions = asked(tmp_path, rows, corpus, missing="drop")
     assert [(one.positives, one.negatives) for one in questions.examples] == [(("D1",), ("D2",))]
-    told = "data: 2 documents that the corpus lacks left out, and with that 1 query without a positive"
+    told = "data: 2 documents missing from the corpus left out, and 1 query without a positive"
     assert [note.replace(NO_BREAK, " ") for note in questions.notes] == [told]
 
 
@@ -115,7 +115,7 @@ def test_the_digest_sees_every_part_and_every_border(tmp_path: Path, corpus: Wri
         (
             [{"query": "a", "pos": "D1"}, {"query": "b", "pos": "d2"}, {"query": "c", "pos": "D3"}],
             {},
-            ['data.jsonl:2: "d2" (which differs only in case from its "D2")', '"D3"', '"d3")', "to the letter"],
+            ['data.jsonl:2: "d2" (which differs only in case from its "D2")', '"D3"', '"d3")', "case-sensitive"],
         ),
         # Ids that all differ in case do not pass for texts.
         ([{"query": "a", "pos": ["d1", "d2"]}, {"query": "b", "pos": "x"}], {}, ['"d1" (which differs only in case from its "D1")']),
@@ -165,7 +165,7 @@ def test_a_corpus_is_written_once_and_another_is_refused_or_replaced(tmp_path: P
     changed = (tmp_path / "texts.arrow").stat().st_mtime_ns
     assert written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False).digest == first.digest
     assert (tmp_path / "texts.arrow").stat().st_mtime_ns == changed
-    with pytest.raises(DataError, match="must hold the corpus new as it is now, it holds another"):
+    with pytest.raises(DataError, match="must hold the current corpus new, it holds another"):
         written_corpus(lambda: iter(DOCUMENTS[:4]), tmp_path, source="new", replace=False)
     assert written_corpus(lambda: iter(DOCUMENTS[:4]), tmp_path, source="new", replace=True).count == 4
 

@@ -234,7 +234,7 @@ def test_a_rank_or_alpha_out_of_range_is_said_in_one_line_and_changes_nothing(ra
 
 def test_adapters_are_not_put_on_adapters() -> None:
     encoder = with_lora()
-    with pytest.raises(ModelError, match="backbone must be without adapters, got one that has some; merge them first"):
+    with pytest.raises(ModelError, match="backbone must have no adapters, got some; merge them first"):
         add_lora(encoder.backbone, rank=2)
 
 
@@ -353,7 +353,7 @@ def test_other_families_are_given_the_biases_that_their_configuration_knows(
 @pytest.mark.parametrize("kind", ["t5", "mistral"])
 def test_a_family_without_biases_says_what_to_do_instead(kind: str) -> None:
     backbone = tiny_backbone("t5") if kind == "t5" else tf.MistralModel(tf.MistralConfig(**GROUPED))
-    with pytest.raises(ModelError, match=f"must have biases where they alone are trained, got one of type {kind}.*; use LoRA") as caught:
+    with pytest.raises(ModelError, match=f"training biases alone needs a backbone with biases, got type {kind}.*; use LoRA") as caught:
         train_biases_only(backbone)
     assert "\n" not in str(caught.value)
     assert all(weights.requires_grad for weights in backbone.parameters())

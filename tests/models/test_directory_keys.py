@@ -213,7 +213,7 @@ def test_an_entry_of_a_module_that_cannot_be_honoured_is_refused(key: str, tmp_p
     ]
     listed[0][key] = REFUSED["modules.json"][key]
     write(tmp_path / "model", "modules.json", listed)
-    with pytest.raises(ModelError, match=r"modules.json must (name|give each module a name)"):
+    with pytest.raises(ModelError, match=r"modules.json must (name|give each module a unique name)"):
         load(tmp_path / "model")
 
 

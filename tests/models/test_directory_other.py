@@ -135,7 +135,7 @@ WEIGHTS_OUTSIDE: dict[str, dict[str, object]] = {
     "model.safetensors.index.json": {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": "../elsewhere.safetensors"}},
     "config.json": {"model_type": "bert", "transformers_weights": "/etc/elsewhere.safetensors"},
 }
-OUTSIDE = r"modules.json must name folders inside of the model's own, got .*; copy that folder"
+OUTSIDE = r"modules.json must name folders inside the model's own, got .*; copy that folder"
 MISFIT = r"of its weights are missing, left over or of another shape"
 
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -186,7 +186,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "an adapter of more weights": (lambda folder: adapter(folder, use_dora=True), r"of its weights are missing, .*magnitude"),
     "an adapter of modules of its own": (
         lambda folder: adapter(folder, modules_to_save=["pooler"]),
-        r"weights are missing|must hold an adapter that can be merged|must hold a transformers model",
+        r"weights are missing|must hold an adapter that adiabat can merge|must hold a transformers model",
     ),
     "a pickled adapter": (pickled_adapter, r"must hold adapter_model.safetensors, which adapter_config.json asks for"),
     "a module at an absolute path": (outside("{}/elsewhere"), OUTSIDE),
@@ -194,7 +194,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a module behind a link": (outside("link", link="../elsewhere"), OUTSIDE),
     "a module behind a loop": (outside("loop/1_Pooling", link="loop"), OUTSIDE),
     "a module of no name": (outside("1_Pooling\0"), OUTSIDE),
-    "a route outside": (route_outside, r"router_config.json must name folders inside of the model's own, got '../elsewhere'"),
+    "a route outside": (route_outside, r"router_config.json must name folders inside the model's own, got '../elsewhere'"),
     **{
         f"weights outside by {name}": (
             lambda folder, name=name, content=content: write(save_tiny(folder), name, content),

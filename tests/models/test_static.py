@@ -203,7 +203,7 @@ def test_the_query_table_is_tuned_and_the_document_table_kept(tmp_path):
 
 
 def test_tuning_with_the_table_frozen_is_refused(tmp_path):
-    advice = r"which leave nothing; a model without blocks consists of its embeddings: freeze nothing, \[\]"
+    advice = r"which match every weight; a model without blocks has only embeddings: set freeze = \[\]"
     with pytest.raises(ModelError, match=rf'freeze must leave something to train, got \["embeddings"\], {advice}'):
         tuning(tmp_path)
 
@@ -230,7 +230,7 @@ REFUSED = [
     (
         lambda folder: load(write_static(folder), settings={"pool_prompt": False}),
         ConfigError,
-        "encoder.pool_prompt must be true for a static model, got false; give it no prompt instead",
+        "encoder.pool_prompt must be true for a static model, got false; use no prompt instead",
     ),
     (
         lambda folder: adiabat.load(write_static(folder), settings=EncoderSection(blocks=2)),

@@ -189,7 +189,7 @@ def test_a_packed_file_that_is_cut_short_is_inspected_up_to_there(tmp_path):
     path.write_bytes(path.read_bytes()[:-2_000])
     found = inspected(path)
     assert 500 < found.rows < 2_000
-    assert f"{path} must be a whole gzip file, got one that is cut short after line" in sentence_of(found, "unreadable rows")
+    assert f"{path} must be a whole gzip file, got one that ends early, after line" in sentence_of(found, "unreadable rows")
     assert of_kind(found, "unreadable rows") in found.faults
 
 

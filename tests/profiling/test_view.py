@@ -74,7 +74,7 @@ def test_a_fault_is_told_once_on_the_page_and_ends_the_verb(inspecting: Run, tmp
     assert done.code == 2
     assert " ".join(done.out.split()).count("query ids must be unique") == 1
     assert done.out.count("must not be empty") == 1
-    assert done.err == (f"adiabat: {path} has 2 kinds of fault, listed above; other verbs need it without; mend it\n")
+    assert done.err == (f"adiabat: {path} has 2 kinds of fault, listed above; other verbs refuse them; correct the data\n")
 
 
 def test_programs_get_the_faults_in_the_json(inspecting: Run, tmp_path: Path) -> None:

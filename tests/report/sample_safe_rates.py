@@ -24,9 +24,7 @@ def make_trial(
         if drift[-1] > limit:
             break
     left = at[-1] if drift[-1] > limit else None
-    reason = (
-        "" if left is None else f"the drift of the probes (overlap loss) is {drift[-1]:.3g}, beyond what stays within noise, {limit:.3g}"
-    )
+    reason = "" if left is None else f"the drift of the probes (overlap loss) is {drift[-1]:.3g}, beyond the noise limit {limit:.3g}"
     return trial_of(rate, at, drift, left_at=left, reason=reason, seed=seed)
 
 
@@ -80,7 +78,7 @@ def seeds_search() -> SafeRate:
 
 def top_search() -> SafeRate:
     """One run, of the highest rate, which stays inside."""
-    note = "even the highest rate of the search stays inside: larger ones may be safe too, see rate_search.high"
+    note = "even the highest rate of the search stays within the band: larger ones may be safe too; raise rate_search.high"
     return make_safe_rate([make_trial(1e-8)], 1e-8, rates=[1e-9, 1e-8], notes=[note])
 
 

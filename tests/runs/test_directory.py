@@ -57,13 +57,13 @@ def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None
     (tmp_path / "job").write_text("")
     with pytest.raises(JobError, match="holds other files"):
         open_job(tmp_path / "job", description(), resume=False)
-    with pytest.raises(JobError, match="--out must be a directory that can be made, got .*; choose another"):
+    with pytest.raises(JobError, match="--out must be a directory that can be created, got .*; choose another"):
         open_job(tmp_path / "job" / "inner", description(), resume=False)
 
 
 def test_a_directory_that_holds_a_job_is_refused_without_resume(tmp_path: Path) -> None:
     open_job(tmp_path, description(), resume=False)
-    with pytest.raises(JobError, match="holds a job already; go on with it by --resume, or choose another directory"):
+    with pytest.raises(JobError, match="holds a job already; continue it with --resume, or choose another directory"):
         open_job(tmp_path, description(), resume=False)
     with pytest.raises(JobError, match="holds a job already"):
         require_free(tmp_path, resume=False)
@@ -187,7 +187,7 @@ def test_what_another_process_wrote_is_asked_for_once_it_writes_no_more(tmp_path
 @pytest.mark.parametrize("text", ["sweep = 5", "[sweep]\nstart = 5", "sweep = [{start = {}}]"])
 def test_a_description_of_another_shape_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(JobError, match="config.toml must be the description of a sweep, got another shape; put back what stood there"):
+    with pytest.raises(JobError, match="config.toml must describe a sweep, got other tables; restore it"):
         descriptions.description_of(Job(tmp_path), {"sweep": {"start": {}}}, of="a sweep")
     # It may lack tables.
     (tmp_path / "config.toml").write_text("[sweep]\n", encoding="utf-8")
@@ -200,7 +200,7 @@ def test_a_place_without_a_job_is_told_to_whoever_resumes(tmp_path: Path, made: 
     if made:
         folder.mkdir()
     told = require_fitting(folder, description(), resume=True, rules=RULES)
-    assert told == f"--resume found no job to go on with, {folder} {why}: beginning a new one from the start"
+    assert told == f"--resume found no job to resume, {folder} {why}: starting a new one"
     assert require_fitting(folder, description(), resume=False) is None
     assert is_job(open_job(folder, description(), resume=made).folder)
     assert require_fitting(folder, description(), resume=True, rules=RULES) is None
@@ -212,7 +212,7 @@ def test_why_a_setting_must_stay_and_what_a_digest_means_is_told_with_the_differ
     with pytest.raises(JobError) as caught:
         require_fitting(tmp_path, {"job": {"digest": "ff", "free": 1}, "tune": {"a": 2, "b": 3}}, resume=True, rules=rules)
     assert "got 3 differences: the data differ; tune.a was 1, is 2 (b is 3); tune.b was 1, is 3; repeat" in str(caught.value)
-    with pytest.raises(JobError, match="as it was begun, got a difference: the data differ; repeat the first command"):
+    with pytest.raises(JobError, match="with its settings and data, got a difference: the data differ; repeat the first command"):
         require_fitting(tmp_path, {"job": {"digest": "ff", "free": 1}, "tune": {"a": 1, "b": 1}}, resume=True, rules=rules)
 
 
@@ -225,7 +225,7 @@ def test_a_description_that_an_editor_gave_a_byte_order_mark_is_read(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        *((text, "be undamaged, got .*; put back what stood there") for text in (b"[job", b"\xff\xfe", b"job = [1,")),
+        *((text, "be undamaged, got .*; restore it") for text in (b"[job", b"\xff\xfe", b"job = [1,")),
         (b"# SHA-256 of the lines below: 00\n[job]\nmodel = 'demo'\n", "have format 2, got format 1"),
     ],
 )
@@ -296,7 +296,7 @@ def test_a_resumed_job_cannot_stop_before_where_it_is(tmp_path: Path) -> None:
 def test_a_resumed_job_cannot_have_been_idle_for_too_long_before(tmp_path: Path, validations: list[tuple[float, int]], least: int) -> None:
     job = open_job(tmp_path, description(idle_epochs=9), resume=False)
     log_of(job, *validations)
-    with pytest.raises(JobError, match=f"tune.idle_epochs must be at least {least}, or the run would have ended before, got {least - 1}"):
+    with pytest.raises(JobError, match=f"tune.idle_epochs must be at least {least}, or the run would have ended already, got {least - 1}"):
         open_job(tmp_path, description(idle_epochs=least - 1), resume=True)
     open_job(tmp_path, description(idle_epochs=least), resume=True)
 

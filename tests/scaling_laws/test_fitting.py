@@ -108,7 +108,7 @@ def test_runs_that_do_not_decide_a_law_are_refused_with_all_that_they_lack() -> 
     few = points.taken(np.flatnonzero(np.isin(points.size, SIZES[:2]) & (points.share == 1.0))[:5])
     with pytest.raises(DataError, match="at least 9 runs, got 5 and at least 3 sizes, got 1 and at least 3 shares .*, got 1$"):
         fit(SHARE, few)
-    with pytest.raises(DataError, match="must have several budgets, got sizes and tokens that follow from one another$"):
+    with pytest.raises(DataError, match="must have several budgets, got sizes and tokens that determine each other$"):
         fit(SIZE_AND_TOKENS, grid(by_size_and_tokens, budgets=BUDGETS[:1]))
     # Whole steps scatter the tokens of a budget, which makes no second one of it.
     twice = grid(by_size_and_tokens, budgets=np.repeat(BUDGETS[:1], 2), noise=0.01)
@@ -204,7 +204,7 @@ def test_a_good_grid_leaves_exponents_closed_and_a_poor_one_says_what_it_leaves_
     poor = Ensemble.of(fit(SIZE_AND_TOKENS, flat), flat, resamples=40, seed=1)
     said = list(poor.left_open())
     assert [line.split()[0] for line in said] == ["A", "alpha"]
-    assert said[0] == "A decides less of the loss than noise does (0.0% of it)"
+    assert said[0] == "A explains less of the loss than noise does (0.0% of it)"
 
 
 def test_the_same_seed_gives_the_same_intervals() -> None:

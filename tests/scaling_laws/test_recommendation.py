@@ -162,7 +162,7 @@ def test_laws_of_drawn_runs_below_nothing_are_left_out_and_told(fits: list[KindF
     assert sum(one.wins for one in found.candidates) == pytest.approx(1.0)
     assert recommend(fits, asked).unsound == {}
     every = replace(lora, law=replace(lora.law, again=[replace(one, weights=-one.weights) for one in lora.law.again]))
-    with pytest.raises(DataError, match=r"^laws of runs drawn again must give losses above 0 at the budget, got none that does"):
+    with pytest.raises(DataError, match=r"^laws fitted to resampled runs must give losses above 0 at the budget, got none"):
         recommend([full, every], asked)
 
 
@@ -195,7 +195,7 @@ def test_runs_without_a_loss_are_left_out_and_none_with_one_is_an_error() -> Non
     failed = [Run(runs[0].option, 1e15, 1e9, loss) for loss in (math.nan, math.inf, 0.0, -1.0)]
     assert usable([*failed, *runs]) == runs
     assert len(points_of(runs)) == len(SIZES)
-    with pytest.raises(DataError, match=r"^runs must have at least one with a loss above 0, got 4 runs without; look at why they failed$"):
+    with pytest.raises(DataError, match=r"^runs must have at least one with a loss above 0, got 4 runs without; check why they failed$"):
         fit_kinds(failed)
 
 

@@ -97,7 +97,7 @@ def test_missing_documents_are_dropped_with_a_note_and_queries_without_a_positiv
     found = address(examples, by_id, missing="drop")
     assert found.queries == ["kept", "without negatives"]
     assert (lists(found.positives), lists(found.grades), lists(found.negatives)) == ([[1], [3]], [[2], [1]], [[2], []])
-    assert found.notes == ("set: 2 documents not in the store left out, and with that 1 query without a positive",)
+    assert found.notes == ("set: 2 documents missing from the store left out, and 1 query without a positive",)
 
 
 def test_dropping_that_leaves_no_query_is_an_error(by_id: Store) -> None:

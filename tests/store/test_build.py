@@ -242,7 +242,7 @@ def test_a_build_on_a_full_disk_is_resumed(tmp_path: Path, whole: dict[str, byte
         return pwrite(handle, part, offset)
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(StoreError, match="the disk must have room for the store, it is full; free some and run the same command to resume"):
+    with pytest.raises(StoreError, match="the disk is full; free some space and run the same command to resume"):
         build(tmp_path / "s")
     monkeypatch.undo()
     resumed = build(tmp_path / "s")
@@ -255,7 +255,7 @@ def test_a_corpus_on_a_full_disk_is_resumed(tmp_path: Path, whole: dict[str, byt
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("adiabat.store.corpus_files.IdIndex.write", full)
-    with pytest.raises(StoreError, match="it is full"):
+    with pytest.raises(StoreError, match="the disk is full"):
         build(tmp_path / "s")
     monkeypatch.undo()
     assert files_of_store(build(tmp_path / "s").store.path) == whole
@@ -270,7 +270,7 @@ def test_a_disk_that_is_full_at_the_last_rename_is_told_as_one(tmp_path: Path, m
         return rename(self, target)
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(StoreError, match="the disk must have room for the store"):
+    with pytest.raises(StoreError, match="the disk is full"):
         build(tmp_path / "s")
 
 
@@ -323,7 +323,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("size", [600, 2500], ids=["the corpus", "the vectors"])
 def test_a_limit_on_the_size_of_files_is_told_with_the_store_and_the_build_goes_on_later(tmp_path: Path, size: int) -> None:
-    told = r"s\.building: a file must be allowed to grow as large as the store needs, got: File too large; raise the limit \(ulimit -f\)"
+    told = r"s\.building: the system's limit on file size is too small for the store: File too large; raise the limit \(ulimit -f\)"
     with files_of_at_most(size), pytest.raises(StoreError, match=told):
         build(tmp_path / "s", FakeEncoder(width=128), documents=DOCUMENTS[:10])
     assert build(tmp_path / "s", FakeEncoder(width=128), documents=DOCUMENTS[:10]).resumed == (0 if size == 600 else 8)

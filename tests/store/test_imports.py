@@ -377,6 +377,6 @@ def test_a_disk_that_fills_with_texts_is_one_clear_line(tmp_path: Path, monkeypa
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(imports_module, "write_corpus", full)
-    with pytest.raises(StoreError, match="the disk must have room for the store, it is full; free some and run the same command"):
+    with pytest.raises(StoreError, match="the disk is full; free some space and run the same command"):
         imported(tmp_path, documents=DOCUMENTS)
     assert names(tmp_path) == ["v.npy"]

@@ -115,7 +115,7 @@ def test_texts_score_alike_in_the_corpus_and_outside_of_it(tmp_path: Path) -> No
 
 
 def test_a_corpus_without_words_is_refused_and_leaves_no_spool(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="must hold words for BM25, got 2 documents without one; check its texts"):
+    with pytest.raises(StoreError, match="BM25 needs a corpus with words, got 2 documents without any; check its texts"):
         build_bm25(["...", "?"], tmp_path)
     assert list(tmp_path.iterdir()) == []
 

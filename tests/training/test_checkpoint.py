@@ -116,7 +116,9 @@ def test_if_all_are_damaged_it_is_an_error_that_names_them(tmp_path: Path) -> No
     write(tmp_path, 10, 20)
     for step in (10, 20):
         (tmp_path / f"step-0000000{step}" / TENSORS).write_bytes(b"")
-    with pytest.raises(JobError, match=r"holds no whole checkpoint: checkpoint step-000000020 .* step-000000010 .*; start anew in another"):
+    with pytest.raises(
+        JobError, match=r"holds no whole checkpoint: checkpoint step-000000020 .* step-000000010 .*; start again in another"
+    ):
         read_latest(tmp_path)
 
 
@@ -132,7 +134,7 @@ def test_the_next_checkpoint_removes_damaged_ones_of_later_steps_and_what_a_kill
 
 
 def test_a_job_whose_directory_is_gone_is_not_made_anew_and_the_advice_fits(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="step-000000010 could not be written: .*; its directory is gone"):
+    with pytest.raises(JobError, match="step-000000010 could not be written: .*; its directory was removed"):
         write(tmp_path / "job" / "checkpoints", 10)
     assert list(tmp_path.iterdir()) == []
 

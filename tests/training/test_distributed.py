@@ -90,8 +90,8 @@ def test_each_process_knows_itself(found: list[dict[str, Any]]) -> None:
 
 def test_a_process_that_stays_silent_is_given_up_and_one_that_dies_is_noticed(found: list[dict[str, Any]]) -> None:
     for event in ("silence", "death"):
-        assert found[0][event].startswith("process 0 of 2 must hear from all others, got: ")
-        assert found[0][event].endswith("; see how the others ended, then run the same command with --resume")
+        assert found[0][event].startswith("process 0 of 2 lost contact with the others: ")
+        assert found[0][event].endswith("; check how they ended, then run the same command with --resume")
         assert "/" not in found[0][event]
     assert "Timed out waiting 300ms" in found[0]["silence"]
     assert (found[1]["silence"], "death" in found[1]) == ("given up", False)
@@ -149,8 +149,8 @@ def test_a_launcher_that_starts_one_process_needs_no_connection(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("changes", "device", "message"),
     [
-        ({"ACCELERATE_USE_FSDP": "true"}, "cpu", "accelerate launch must leave weights whole, got ACCELERATE_USE_FSDP=true; launch with"),
-        ({"ACCELERATE_USE_DEEPSPEED": "true"}, "cpu", "accelerate launch must leave weights whole, got ACCELERATE_USE_DEEPSPEED=true;"),
+        ({"ACCELERATE_USE_FSDP": "true"}, "cpu", "accelerate launch must not shard weights, got ACCELERATE_USE_FSDP=true; launch with"),
+        ({"ACCELERATE_USE_DEEPSPEED": "true"}, "cpu", "accelerate launch must not shard weights, got ACCELERATE_USE_DEEPSPEED=true;"),
         ({}, "cuda:1", r"run\.device must be auto, cpu or cuda where .*, got cuda:1; leave"),
         ({}, "cuda", r"run\.device must have a GPU for each of the 2 processes, got 1; start"),
     ],
@@ -165,7 +165,7 @@ def test_a_launch_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, 
 def test_others_that_cannot_be_reached_are_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     launch(monkeypatch, OMP_NUM_THREADS="1")
     with (
-        pytest.raises(JobError, match=r"^process 1 of 2 must reach the others, got: .*; see how they ended") as caught,
+        pytest.raises(JobError, match=r"^process 1 of 2 could not reach the others: .*; check how they ended") as caught,
         processes(CPU, timeout=timedelta(milliseconds=1)),
     ):
         pass

@@ -77,7 +77,7 @@ def test_a_half_written_last_line_is_left_out_and_then_removed(log: JobLog, cut:
 def test_rows_that_are_gone_though_a_checkpoint_counts_on_them_are_refused(log: JobLog) -> None:
     checksum, text = log.checksum, log.path.read_text()
     log.path.write_text(text.splitlines(keepends=True)[0])
-    with pytest.raises(JobError, match=r"log\.jsonl must hold every row up to step 20, got others or too few"):
+    with pytest.raises(JobError, match=r"log\.jsonl must hold every row up to step 20, but rows are missing or changed"):
         log.truncate(step=20, checksum=checksum)
     log.path.write_text(text)
     log.truncate(step=20, checksum=checksum)

@@ -64,7 +64,7 @@ def run(folder: Path, optimizer: OptimizerName = "adamw", *, resume: bool = Fals
 # --- The two-signal stop ---
 
 IDLE = "2 epochs in a row without both validation loss and errors falling"
-PERFECT = "validation found no errors, so that nothing could improve any more"
+PERFECT = "validation found no errors, so nothing could improve"
 STEPS = "the limit of 6 steps was reached"
 SCRIPT = [(1.0, 50), (0.9, 60), (0.8, 70), (0.85, 10)]
 USUAL = Limits(3, 9, 2)
@@ -226,7 +226,7 @@ def fail(now: int) -> None:
 def interrupted(folder: Path, optimizer: OptimizerName = "adamw") -> None:
     # In the first step, inside an epoch between log rows, at an epoch's last step, at its first, and at the very last.
     for place, (step, number) in enumerate([(0, 2), (2, 15), (9, 2), (10, 2), (19, 2)]):
-        with pytest.raises(InterruptionError, match=f"^stopped at step {step + 1}; run the same command with --resume to go on$"):
+        with pytest.raises(InterruptionError, match=f"^stopped at step {step + 1}; run the same command with --resume to continue$"):
             run(folder, optimizer, objective=send(number, at=step), resume=place > 0)
 
 
@@ -330,7 +330,7 @@ def test_going_on_with_other_threads_or_processes_is_noted(tmp_path: Path, monke
         run(tmp_path, resume=resume, seen=seen)
         notes += seen.notes
     assert notes == [
-        "the run so far was on CPU, 2 threads, it goes on with CPU, 1 threads: the last digits will differ from a run that never stopped"
+        "the run so far was on CPU, 2 threads and continues on CPU, 1 threads: the last digits will differ from an uninterrupted run"
     ]
     loop = regression_loop(tmp_path)
     loop.processes = Processes(0, 2)
@@ -347,5 +347,5 @@ class Apart(Processes):
 def test_processes_at_different_steps_are_refused(tmp_path: Path) -> None:
     loop = scripted_loop(tmp_path, Scripted([(1.0, 5)]), limits=Limits(2, None, None, max_steps=2, keep="last"))
     loop.processes = Apart()
-    with pytest.raises(JobError, match=r"every process must begin at one step, got \[0, 6\]; put the job on a disk that all of them share"):
+    with pytest.raises(JobError, match=r"every process must start at the same step, got \[0, 6\]; put the job on a shared disk"):
         loop.run()

@@ -255,7 +255,7 @@ def _overlaps(before: Int[np.ndarray, "n k"], after: Int[np.ndarray, "n k"]) -> 
     rows = np.take_along_axis(both, positions, axis=1)
     first, second, shared = positions[:, :-1], positions[:, 1:], rows[:, :-1] == rows[:, 1:]
     if (rows < 0).any() or (shared & ((first < k) == (second < k))).any():
-        raise ValueError("rankings must name each document once, and none below 0, got a document twice or a row that pads")
+        raise ValueError("rankings must name each document once, and none below 0, got a repeated document or a padding row")
     # A document that both have is shared from the deeper of its two places on; `before` comes first, for the order is stable.
     probe, _ = np.nonzero(shared)
     deeper = np.maximum(first, second - k)[shared]

@@ -65,7 +65,7 @@ def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:
     if settings.batch_size == 1 and not len(examples.negatives.values):
         raise ConfigError(
             f"tune.batch_size must be at least 2 where no negatives are listed, got 1: {examples.name} lists none, so a query has no "
-            "document to be told apart from; raise it, or set tune.negatives = hardest or random"
+            "negative; raise it, or set tune.negatives = hardest or random"
         )
     short = int((examples.negatives.lengths < settings.negatives.difficulty).sum())
     if settings.negatives.difficulty > 1 and short:
@@ -99,7 +99,7 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
     # Under the softmax, queries of a data set without any negatives are told apart within the batch, which is what was asked for.
     if settings.loss.kind == "store_softmax" or settings.negatives.kind != "examples" or not short or not lengths.any():
         return None
-    then = "theirs are repeated" if settings.loss.kind == "triplet" else "they bring what they list"
+    then = "theirs are repeated" if settings.loss.kind == "triplet" else "they use those they list"
     start = f" from tune.negatives.difficulty = {settings.negatives.difficulty} on" if settings.negatives.difficulty > 1 else ""
     sought = f"tune.negatives.per_query = {settings.negatives.per_query} negatives{start}"
     return f"{short:,} of {len(examples):,} queries list fewer than {sought}: {then}"

@@ -138,7 +138,7 @@ class Guard:
         name, limit = self.section.measure, self.limit
         if limit is None or measures[name] <= limit:
             return Look(measures)
-        bound = "what stays within noise," if self.noise else "guard.limit ="
+        bound = "the noise limit" if self.noise else "guard.limit ="
         return Look(measures, f"the drift of the probes ({name}) is {measures[name]:.3g}, beyond {bound} {limit:.3g}")
 
 
@@ -146,9 +146,9 @@ def _limit(noise: Mapping[str, float], measure: str) -> float:
     limit = limits_of(noise)[measure]
     if not limit > 0:
         raise ConfigError(
-            f"guard.limit must be a number where {measure} stays when probes end otherwise, got noise, which is 0 then: the model does not "
-            "see how a text ends, or the store is too small for an order to change; look at the drift of a first run without a limit, and "
-            "give one"
+            f"guard.limit must be a number, got noise, since {measure} is unchanged when probes end differently: the model does not "
+            "see how a text ends, or the store is too small for its order to change; run once without a limit, look at the drift, and "
+            "set a number"
         )
     return limit
 
@@ -182,8 +182,8 @@ def require_apart(taught: ProbeSet, probes: ProbeSet) -> None:
     """Refuse to measure drift on what is rehearsed: it would tell of these texts alone."""
     if shared := len({*taught.texts} & {*probes.texts}):
         raise ConfigError(
-            f"rehearsal.texts must be others than the probes that drift is measured on, got {shared:,} that are in {probes.name} too; "
-            "take other texts for one of them"
+            f"rehearsal.texts must differ from the probes of drift, got {shared:,} that are also in {probes.name}; "
+            "use other texts for one of them"
         )
 
 

@@ -158,7 +158,7 @@ class TuningRun:
         softened = soften(tower, self.context.model.query.to(tower.device), guard)
         share = f"{softened.share:.1%}" if softened.share < 1 else "all"
         drift = f"a drift ({guard.section.measure}) of {softened.drift:.3g}"
-        return softened.tower, f"softened: {share} of the way from the start is kept, with {drift}; loss and errors are of before"
+        return softened.tower, f"softened: {share} of the way from the start is kept, with {drift}; loss and errors were measured before"
 
 
 def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:
@@ -168,7 +168,7 @@ def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeR
     watch.note(f"tuning {frozen.trainable:,} of {frozen.trainable + frozen.frozen:,} parameters on {len(train):,} queries of {train.name}")
     limit = objective.encoder.settings.limit("query")
     if full := int((objective.tokens.lengths >= limit).sum()):
-        watch.note(f"{full:,} of {len(train):,} queries fill the limit of {limit} tokens: what goes beyond it is not read")
+        watch.note(f"{full:,} of {len(train):,} queries reach the limit of {limit} tokens: longer ones are cut")
     watch.note(f"validating on {len(validation):,} queries, {pairs_of(validation):,} pairs")
 
 

@@ -18,8 +18,8 @@ WORDS = {
     "job.store_vectors": "the vectors of the store differ from those the job began with",
     "job.examples": "the examples differ from those the job began with",
     "job.probes": "the probes differ from those the job began with",
-    "job.probed_vectors": "the vectors of the store that probes are looked for in differ from those the job began with",
-    "job.similarity": "the similarity that queries and documents are compared by differs from that which the job began with",
+    "job.probed_vectors": "the vectors of the store that is searched for the probes differ from those the job began with",
+    "job.similarity": "the similarity of queries and documents differs from the one the job began with",
     "job.rehearsed": "the rehearsed texts differ from those the job began with",
 }
 """What it means that a digest, which is known once model, store and data have been read, is another one."""
@@ -36,7 +36,7 @@ def _behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
         return []
     least = {
         "max_epochs": (len(idle) - 1, "the epochs already done"),
-        "idle_epochs": (least_idle(idle), "or the run would have ended before"),
+        "idle_epochs": (least_idle(idle), "or the run would have ended already"),
     }
     return [
         f"tune.{name} must be at least {number}, {why}, got {settings[f'tune.{name}']}"

@@ -51,7 +51,7 @@ def compare(
     judged = optional_path(qrels, "qrels")
     with called("compare", False) as call, claimed(optional_path(out, "out"), kind="suite") as folder:
         if folder and (folder / SCORES).exists():
-            raise JobError(f"--out must be a folder of its own, got that of an evaluation, {folder}; choose another")
+            raise JobError(f"--out must be a separate folder, {folder} holds an evaluation; choose another")
         paths = Path(path_of(first, "first")), Path(path_of(second, "second"))
         result = compare_runs(*paths, qrels=judged, settings=chosen, command=call.command)
         if folder is None:

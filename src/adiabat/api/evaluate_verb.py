@@ -115,7 +115,7 @@ def evaluate(
         result = replace(result, training=tuning, folder=folder)
         if folder:
             if (folder / "result.json").exists():
-                call.watch.note(f"the evaluation that stood in {folder} is replaced")
+                call.watch.note(f"replaced the earlier evaluation in {folder}")
             with replacing_scores(scores, folder, models={"model": loaded[0].name, "baseline": "" if baseline is None else loaded[1].name}):
                 write_report(result, folder)
     return result
@@ -236,7 +236,7 @@ def space(
         )
         if folder:
             if (folder / "result.json").exists():
-                call.watch.note(f"the analysis that stood in {folder} is replaced")
+                call.watch.note(f"replaced the earlier analysis in {folder}")
             write_report(result, folder)
     return replace(result, folder=folder)
 

@@ -231,4 +231,4 @@ def unused_rate_note(settings: SettingsLike) -> str | None:
     """Said of a learning rate in settings that were written for tuning, which a search replaces."""
     tune = settings_table(settings, TuneSettings).get("tune")
     rate = tune.get("learning_rate", "safe") if isinstance(tune, Mapping) else "safe"
-    return None if rate == "safe" else f"the search tries rates of its own: tune.learning_rate = {rate} of the settings is not used"
+    return None if rate == "safe" else f"the search tries its own rates: tune.learning_rate = {rate} is ignored"

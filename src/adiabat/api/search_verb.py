@@ -153,8 +153,8 @@ def _lines(name: str, hits: Sequence[Hit]) -> Iterator[str]:
 def _require_text(query: str) -> None:
     """Refuse what a tokenizer could not read: nothing, or bytes of a command line that are no UTF-8."""
     if not query.strip():
-        raise DataError("QUERY must hold text, got an empty one; ask something")
+        raise DataError("QUERY must not be empty; give a text to search for")
     try:
         query.encode("utf-8")
     except UnicodeEncodeError as fault:
-        raise DataError(f"QUERY must be UTF-8 text, got another byte at character {fault.start + 1}; correct it") from fault
+        raise DataError(f"QUERY must be UTF-8 text, got an invalid byte at character {fault.start + 1}; correct it") from fault

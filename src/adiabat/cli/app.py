@@ -93,7 +93,7 @@ def _version(requested: bool) -> bool:
 @app.callback()
 def _root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare the checksum of every file that is read.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Verify the checksum of every file that is read.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     del version

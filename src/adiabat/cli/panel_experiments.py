@@ -103,10 +103,10 @@ def _require_free(table: Mapping[str, Any], probes: str | None) -> None:
     tune, guard = (section if isinstance(section := table.get(name), Mapping) else {} for name in ("tune", "guard"))
     if "learning_rate" in tune:
         raise ConfigError(
-            "tune.learning_rate is what safe-rate looks for, got it by --set; leave it out, and see rate_search.low and rate_search.high"
+            "safe-rate searches for tune.learning_rate, got it by --set; leave it out, or set rate_search.low and rate_search.high"
         )
     if table.get("guard") is False:
-        raise ConfigError("guard must be on for safe-rate, which measures drift, got false by --set; leave it out")
+        raise ConfigError("guard must be on, since safe-rate measures drift, got false by --set; leave it out")
     if probes is not None and "probes" in guard:
         raise ConfigError(f"guard.probes must be given once, got {guard['probes']} by --set and {probes} by --probes; leave one out")
 

@@ -65,7 +65,7 @@ def mine(
         Path, typer.Option("--out", metavar="FILE", help="File of the examples with negatives: .jsonl, .jsonl.gz or .jsonl.zst.")
     ],
     source: Annotated[
-        str | None, option("--source", None, "Ranking that proposes: bm25, dense or fused (the last two need --model). Default: bm25.")
+        str | None, option("--source", None, "Source of candidates: bm25, dense or fused (the last two need --model). Default: bm25.")
     ] = None,
     model: Annotated[str | None, option("--model", "MODEL", "Model that ranks by vectors.")] = None,
     store: Annotated[Path | None, option("--store", "STORE", "Vectors of CORPUS by that model.")] = None,
@@ -114,7 +114,9 @@ def inspect(
         # On stdout, so that it can be saved or paged.
         Console(highlight=False).print(inspection_panel(profile))
     if profile.faults:
-        raise DataError(f"{data} has {counted(len(profile.faults), 'kind')} of fault, listed above; other verbs need it without; mend it")
+        raise DataError(
+            f"{data} has {counted(len(profile.faults), 'kind')} of fault, listed above; other verbs refuse them; correct the data"
+        )
 
 
 distill = typer.Typer(no_args_is_help=True, help="Train small or multilingual students of a teacher.")
@@ -129,7 +131,7 @@ def static(
     teacher: Annotated[str, typer.Argument(metavar="MODEL", help="Teacher; its document tower is distilled.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the static model.")],
     dims: Annotated[str | None, option("--dims", "N", "Width of a vector (static.reduction.dims). Default: 256.")] = None,
-    pooling: Annotated[str | None, option("--pooling", None, "State of a token that is taken: mean, token, first or last.")] = None,
+    pooling: Annotated[str | None, option("--pooling", None, "Token state to take: mean, token, first or last.")] = None,
     weighting: Annotated[str | None, option("--weighting", None, "Weights of tokens: none, zipf, sif or tfidf.")] = None,
     sif: Annotated[str | None, option("--sif", "A", "a of the SIF weight a / (a + p). Default: 1e-4.")] = None,
     corpus: Annotated[str | None, option("--corpus", None, "Corpus in which tokens are counted (static.weighting.corpus).")] = None,

@@ -161,7 +161,7 @@ class ScalingSettings(TrainTables, _ScalingTables):
             yield "data.stream", "must be left out of a scaling experiment, whose runs end with a budget; leave it out"
         for family in self.models if self.rates.full is None and (self.methods.full or self.methods.freezing) else ():
             if family.pretraining_rate is None:
-                told = "must be given where rates.full is not, got none; full training and freezing take a tenth of it"
+                told = "must be given without rates.full, got none; full training and freezing take a tenth of it"
                 yield f"models.pretraining_rate of {family.model}", told
 
     def common(self) -> dict[str, Any]:
@@ -216,6 +216,6 @@ class PlanSettings(Section):
         if self.encoder.model_fields_set and not plan.models:
             yield "encoder", "has no effect without plan.models; leave it out"
         if "seed" in self.run.model_fields_set and not plan.runs:
-            yield "run.seed", "has no effect without plan.runs: nothing is drawn; leave it out"
+            yield "run.seed", "has no effect without plan.runs, which it resamples; leave it out"
         if self.run.device != "auto" and not (plan.runs and plan.measure):
-            yield "run.device", "has no effect where nothing is measured, which takes plan.runs; leave it out"
+            yield "run.device", "has no effect without plan.runs, which measuring needs; leave it out"

@@ -111,9 +111,9 @@ class ArxivSection(DocumentsSection):
         """Each subset has a file name of its own."""
         names = self.narrow_names()
         if wrong := [prefix for prefix in self.narrow if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", prefix)]:
-            yield "narrow", f"must be beginnings of category names, got {', '.join(map(repr, wrong))}; write one like math."
+            yield "narrow", f"must be prefixes of category names, got {', '.join(map(repr, wrong))}; write one like math."
         elif len(set(names.values())) < len(self.narrow):
-            yield "narrow", f"must name each subset once, got {', '.join(self.narrow)}; leave out what is the same"
+            yield "narrow", f"must name each subset once, got {', '.join(self.narrow)}; remove the duplicates"
 
     def narrow_names(self) -> dict[str, str]:
         """The subsets by category."""

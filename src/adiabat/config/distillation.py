@@ -266,4 +266,4 @@ class DistillStaticSettings(Section):
     def faults(self) -> Iterator[tuple[str, str]]:
         """Tokens pass through the teacher by themselves, without prompts and pooling."""
         for name in self.encoder.overrides():
-            yield f"encoder.{name}", "has no effect on a static model, whose tokens pass by themselves; leave it out"
+            yield f"encoder.{name}", "has no effect on a static model, whose tokens are embedded one by one; leave it out"

@@ -207,10 +207,10 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
             yield from self._stream_faults(self.data.stream)
         train, loss = self.train, self.train.loss
         if self.batches.token_budget is not None and (train.steps, train.budget_flops, train.budget_seconds) == (None, None, None):
-            yield "train.steps", "must be given where batches.token_budget is, since batches are of any size then, got none"
+            yield "train.steps", "must be given with batches.token_budget, since batch sizes then vary, got none"
         if isinstance(loss, RegressionLoss) and self.towers.frozen != "document" and self.towers.targets is None:
             remedy = 'set towers.frozen = "document" (with towers.kind = "asymmetric"), or name a store as towers.targets'
-            yield f"train.loss = {loss.kind}", f"must have documents that stay, or all texts would come to one point; {remedy}"
+            yield f"train.loss = {loss.kind}", f"must have fixed document vectors, or all texts would collapse to one point; {remedy}"
         if not isinstance(loss, InBatchLoss) and self.memory.loss_tile is not None:
             yield "memory.loss_tile", f"has no effect with train.loss = {loss.kind}, which has no matrix of scores; leave it out"
         if self.run.compile and not self.memory.length_buckets:
@@ -220,7 +220,7 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
 
     def _source_faults(self) -> Iterator[tuple[str, str]]:
         if self.job.data is not None and self.data.sources:
-            yield "data.sources", "must be left out where job.data is given: it takes its place; drop one of them"
+            yield "data.sources", "must be left out with job.data, which it replaces; drop one of them"
         usual = MixtureSection()
         # A stream of one source ends, or begins anew.
         names = ("rule", "one_source_per_batch") if self.data.stream else ("rule", "exhausted", "one_source_per_batch")
@@ -229,7 +229,7 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
                 yield f"mixture.{name}", "has no effect with one source; list several as [[data.sources]]"
         weighted = [f"{number} ({source.path})" for number, source in enumerate(self.data.sources, 1) if source.weight != 1.0]
         if self.mixture.rule.kind != "weights" and weighted:
-            phrase = 'has no effect where mixture.rule is not "weights"; leave it out, or set that'
+            phrase = 'has no effect unless mixture.rule is "weights"; leave it out, or set that rule'
             yield f"data.sources.weight of number {', '.join(weighted)}", phrase
 
     def _stream_faults(self, stream: StreamSection) -> Iterator[tuple[str, str]]:
@@ -246,11 +246,11 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
         if len(self.data.sources) > 1 and (rule := self.mixture.rule.kind) not in ("equal", "weights"):
             yield "mixture.rule", f'must be equal or weights with data.stream, since sizes are not known, got "{rule}"; set one'
         if self.train.budget_flops is not None:
-            yield "train.budget_flops", f"{unknown} tokens yet to be read are not known; set train.steps"
+            yield "train.budget_flops", f"{unknown} the number of tokens is not known; set train.steps"
         if self.mixture.cap is not None:
             yield "mixture.cap", f"{unknown} sizes are not known, got {self.mixture.cap}; leave it out"
         if self.train.schedule.kind == "exponential":
-            yield "train.schedule", 'must go by steps with data.stream, got "exponential", which goes by passes; choose another'
+            yield "train.schedule", 'must follow steps with data.stream, got "exponential", which follows epochs; choose another'
         if stream.shard_size < self.train.batch_size:
             phrase = f"must be at least train.batch_size = {self.train.batch_size}, got {stream.shard_size}; raise it"
             yield "data.stream.shard_size", phrase

@@ -312,7 +312,7 @@ SHORTEST_BEGINNING = 3
 def former_phrase(table: Mapping[str, Any]) -> str | None:
     """The fault of settings that are written for adiabat 0.1; None where no key tells so."""
     renamed = [f"{key} is now {now}" for key, now in FORMER_KEYS.items() if _holds(table, key)]
-    return f"is written for adiabat 0.1: {', '.join(renamed)}; `adiabat settings VERB` lists the keys of today" if renamed else None
+    return f"is written for adiabat 0.1: {', '.join(renamed)}; `adiabat settings VERB` lists the current keys" if renamed else None
 
 
 def _holds(table: object, key: str) -> bool:
@@ -372,7 +372,7 @@ def _listing(name: str, siblings: Mapping[str, str]) -> str:
     if len(siblings) <= MOST_KEYS:
         return f"the keys here are {', '.join(siblings.values())}"
     nearest = difflib.get_close_matches(name, siblings, n=NEAREST_KEYS, cutoff=0.0)
-    return f"of the {len(siblings)} keys here the nearest are {', '.join(siblings[match] for match in nearest)}"
+    return f"the nearest of the {len(siblings)} keys here are {', '.join(siblings[match] for match in nearest)}"
 
 
 def single_table_phrase(key: str) -> str:

@@ -248,9 +248,9 @@ class SpacedValues(Section):
     def faults(self) -> Iterator[tuple[str, str]]:
         """Ends ascend, and values differ in three digits."""
         if not self.low < self.high:
-            yield "low", f"must be below high, got {self.low:g} and {self.high:g}; exchange them"
+            yield "low", f"must be below high, got {self.low:g} and {self.high:g}; swap them"
         elif len(set(values := self.values())) < len(values):
-            yield "count", f"must leave values that differ in three digits, got {len(values)} from {self.low:g} to {self.high:g}"
+            yield "count", f"must give values that differ in three digits, got {len(values)} from {self.low:g} to {self.high:g}"
 
     def values(self) -> tuple[float, ...]:
         """All of them, ascending."""

@@ -16,7 +16,7 @@ WIDTH = 120
 _BOUNDS: Mapping[str, str] = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 """How pydantic names them."""
 
-_HEAD = "# Keys have their defaults; a key without a value is left out of a file, which is what None means here."
+_HEAD = "# Keys show their defaults. None means that the key is left out of the file."
 
 _OWN_NAME = re.compile(r"^`\[+[\w.]+\]+`: (.)")
 """How the description of a table begins, which stands below its name here."""

@@ -69,7 +69,7 @@ class ColumnsSection(Section):
         for side, other in combinations(("query", "positive", "negative"), 2):
             column = getattr(self, side)
             if column is not None and column == getattr(self, other):
-                yield side, f"must be another column than {other}, got {shown(column)} for both; name the column of each"
+                yield side, f"must be a different column from {other}, got {shown(column)} for both; name the column of each"
 
     def given(self) -> dict[str, str]:
         """The columns that were named."""

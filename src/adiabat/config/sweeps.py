@@ -272,7 +272,9 @@ class _Checks:
         if again := sorted({name for name in names if names.count(name) > 1}):
             yield f"variants must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
         pairs = [(one["name"], other["name"]) for one, other in combinations(variants, 2) if {**one, "name": ""} == {**other, "name": ""}]
-        yield from (f"variants must differ, got {shown(one)} and {shown(other)}, which set the same; leave one out" for one, other in pairs)
+        yield from (
+            f"variants must differ, got {shown(one)} and {shown(other)}, with the same settings; leave one out" for one, other in pairs
+        )
         yield from self._without_effect(common, values, variants)
         if not wrong:
             for variant in variants or [{}]:
@@ -292,7 +294,7 @@ class _Checks:
             if key in values:
                 yield f"{key} has no effect where grid.{key} varies it; leave it out"
             elif above := [other for other in values if key.startswith(f"{other}.") and not _keeps_keys(values[other])]:
-                yield f"{key} is lost where grid.{above[0]} takes another kind; give it in each table of grid.{above[0]}"
+                yield f"{key} would be lost where grid.{above[0]} takes another kind; give it in each table of grid.{above[0]}"
             elif overlays and all(key in overlay for overlay in overlays):
                 yield f"{key} has no effect where every variant sets it; leave it out"
 
@@ -320,7 +322,7 @@ class _Checks:
         for key in filter({*overlay, *alone}.__contains__, values):
             yield f"{key} must be set by grid or by variants, got both; leave one out"
         for key in filter(overlay.__contains__, alone):
-            yield f"variants.grid.{key} varies what variants.{key} sets, got both; leave one out"
+            yield f"variants.grid.{key} varies variants.{key}, which is also set; leave one out"
 
     def _of_key(self, prefix: str, key: str) -> str | None:
         known = list(keys_of(self.kind.run_kind))
@@ -329,7 +331,7 @@ class _Checks:
             return None
         if key in known:
             tables = " and ".join(self.kind.varying)
-            return f"{prefix}{key} must be a setting that may vary from run to run; what may vary are keys of {tables}"
+            return f"{prefix}{key} must be a setting that may vary from run to run; these are the keys of {tables}"
         return unknown_phrases(f"{prefix}{key}", None, [f"{prefix}{name}" for name in varied])[0]
 
     def _of_runs(self, common: Mapping[str, Any], grid: Mapping[str, Any], overlay: Mapping[str, Any]) -> set[str]:

@@ -61,7 +61,7 @@ class RetrievalTask(TaskSection):
         """Triplets rank what they list."""
         yield from super().ignored()
         if self.kind == "triplets":
-            yield "drop_same_id", "with kind = triplets, whose queries rank what they list"
+            yield "drop_same_id", "with kind = triplets, whose queries rank only listed documents"
 
 
 class NliGridTask(NamedTask):
@@ -163,8 +163,8 @@ class ClassificationTask(TextsTask):
         """The rows of the test differ from those of the training."""
         told_apart = any(self.test_where.get(column, value) != value for column, value in self.where.items())
         if (self.data, self.split) == (self.test, self.test_split) and not told_apart:
-            fault = "must keep the rows of test apart from those of data, which are of the same table"
-            advice = "give a column of where another value here, or name test_split"
+            fault = "must select other rows than where does, since test and data are the same table"
+            advice = "give a column of where another value here, or set test_split"
             yield "test_where", f"{fault}, got {shown(self.test_where)} beside where = {shown(self.where)}; {advice}"
 
 

@@ -154,8 +154,8 @@ class TuneSettings(Section):
             action = self.watched.action
             yield "guard.action", f'has no effect without guard.limit, got "{action}"; set guard.limit too, or leave it out'
         if rate == "safe" and warmup >= steps:
-            told = f"must be below rate_search.steps = {steps}, got {warmup}: no run would come to its rate"
-            yield "tune.warmup_steps", f"{told}; take more rate_search.steps"
+            told = f"must be below rate_search.steps = {steps}, got {warmup}: no run would reach its rate"
+            yield "tune.warmup_steps", f"{told}; raise rate_search.steps"
 
     def ignored(self) -> Iterator[tuple[str, str]]:
         """The search runs for a safe rate alone."""

@@ -116,7 +116,7 @@ def is_whole(folder: Path, source: str) -> bool:
     if not (folder / source).exists():
         return False
     try:
-        require_seal(folder, remedy="it is made again", source=source)
+        require_seal(folder, remedy="it is rebuilt", source=source)
     except DataError as damage:
         warnings.warn(str(damage), stacklevel=2)
         return False
@@ -140,7 +140,7 @@ def _compared_state(
     with reading(path, remedy=remedy, error=error):
         status, now = path.stat(), time.time_ns()
         if status.st_size != expected.size:
-            raise ValueError(f"{status.st_size} bytes in place of {expected.size}")
+            raise ValueError(f"{status.st_size} bytes instead of {expected.size}")
         state: list[int | str] = [expected.sha256, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
         identity = (path.absolute(), *state)
         compare = always or (bool(os.environ.get(VERIFY)) and identity not in _compared)

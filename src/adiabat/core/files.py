@@ -35,7 +35,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     try:
         if not take_lock(handle):
-            raise InUseError(f"{folder} must have one writer at a time, another process is writing; wait for it to end")
+            raise InUseError(f"{folder} must have one writer at a time, and another process is writing to it; wait for that to end")
         yield
     finally:
         os.close(handle)
@@ -148,7 +148,7 @@ def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -
         raise error(f"{fault.filename or path} must exist; {remedy}") from fault
     except Exception as fault:
         if isinstance(fault, OSError) and fault.errno is not None:
-            message = f"{path} must be readable, got: {fault.strerror}; see to its permissions and its disk"
+            message = f"{path} must be readable, got: {fault.strerror}; check its permissions and its disk"
             raise error(message) from fault
         kind = type(fault).__name__
         detail = cut(f"{kind}: {fault}" if str(fault) else kind, limit=200)
@@ -229,7 +229,7 @@ def writing_to(path: Path) -> Iterator[None]:
 def advice_on(fault: Exception, full: str) -> str:
     """What to do about a file that could not be written."""
     is_missing = isinstance(fault, OSError) and fault.errno in (errno.ENOENT, errno.ENOTDIR)
-    return "its directory is gone: something removed or renamed it; put it back, or run the command anew" if is_missing else full
+    return "its directory was removed or renamed; restore it, or run the command again" if is_missing else full
 
 
 def is_store(target: Path) -> bool:

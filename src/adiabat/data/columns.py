@@ -77,7 +77,7 @@ class Remarks:
             ]
             at_least = " or" if len(names) == _MAX_NAMES else ""
             more = f" and {len(names) - _SHOWN_NAMES:,}{at_least} more" if len(names) > _SHOWN_NAMES else ""
-            sentences.append(f"columns that are not read: {', '.join(names[:_SHOWN_NAMES])}{more}")
+            sentences.append(f"ignored columns: {', '.join(names[:_SHOWN_NAMES])}{more}")
         return sentences
 
     def warn(self, source: str | Path) -> None:
@@ -238,7 +238,7 @@ def first_row(rows: Iterator[Row], faults: FileFaults, source: object) -> tuple[
     first = next(rows, None)
     if first is None:
         faults.raise_if_any()
-        raise DataError(f"{source} must hold at least one row, got none; check that it was written to its end")
+        raise DataError(f"{source} must hold at least one row, got none; check that the file is complete")
     return first, chain([first], rows)
 
 

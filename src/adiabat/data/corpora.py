@@ -45,7 +45,7 @@ def read_corpus(
     table = open_corpus(source, columns, split)
     if blank == "drop" and table.layout != "corpus":
         kind = "examples" if table.layout == "examples" else "a language grid"
-        raise ConfigError(f'blank must be "error" for {source}, which holds {kind}, got "drop"; leave it out, and mend blank texts')
+        raise ConfigError(f'blank must be "error" for {source}, which holds {kind}, got "drop"; leave it out, and correct blank texts')
     return _example_texts(table) if table.layout == "examples" else _documents(table, keep_blank=blank == "drop")
 
 

@@ -148,7 +148,9 @@ def _text_or_list(text: str, column: str, row: Row, columns: Columns) -> object:
         columns.remarks.add_list(column, row.location, read=False)
         return text
     if entries is None:
-        raise RowError(f'{row.location}: "{column}" must be a text or a list, got what looks like one: {shown(text)}', advice=_LIST_ADVICE)
+        raise RowError(
+            f'{row.location}: "{column}" must be a text or a list, got a text that looks like a list: {shown(text)}', advice=_LIST_ADVICE
+        )
     columns.remarks.add_list(column, row.location, read=True)
     return entries
 
@@ -178,7 +180,7 @@ def _are_answers(value: object, column: str, location: str, count: int) -> list[
     if None in answers:
         label = labels[answers.index(None)]
         got = "none" if label is None else shown(label)
-        raise RowError(f'{location}: "{column}" must be 0 or 1, whether the document answers the query, got {got}', advice=_LABEL_ADVICE)
+        raise RowError(f'{location}: "{column}" must be 0 or 1 (whether the document answers the query), got {got}', advice=_LABEL_ADVICE)
     return [bool(answer) for answer in answers]
 
 
@@ -253,7 +255,7 @@ class ExampleReader:
         opened.faults.raise_if_any()
         ended = opened.cursor.rows < before + most
         if ended and not opened.cursor.rows:
-            raise DataError(f"{self._source} must hold at least one row, got none; check that it was written to its end")
+            raise DataError(f"{self._source} must hold at least one row, got none; check that the file is complete")
         self._position = SourcePosition(opened.cursor.position(), ended, start.ends + ended)
         self._open = None if ended else opened
 

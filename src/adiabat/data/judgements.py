@@ -152,7 +152,7 @@ def read_run(path: Path) -> Run:
         run[query][document] = score
         return None
 
-    _read_lines(path, fault_of, advice="write these lines as trec_eval reads a run")
+    _read_lines(path, fault_of, advice="write these lines in trec_eval's run format")
     return run
 
 
@@ -173,7 +173,7 @@ def read_qrels(path: Path) -> Qrels:
         grades[document] = max(grade, grades.get(document, grade))
         return None
 
-    _read_lines(path, fault_of, advice=f"write these lines as trec_eval reads judgements, and {GRADING}")
+    _read_lines(path, fault_of, advice=f"write these lines in trec_eval's qrels format, and {GRADING}")
     if not any(grade > 0 for grades in qrels.values() for grade in grades.values()):
         raise DataError(f"{path} must judge a document above 0 for some query, got none; check its columns")
     return qrels

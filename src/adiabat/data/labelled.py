@@ -137,7 +137,7 @@ def read_parallel_texts(
     if constant := [column for column, texts in ((a, texts_a), (b, texts_b)) if len(set(texts)) < 2]:
         raise DataError(
             f"{source} must have two different sentences in each column, got {len(texts_a)} row{'' if len(texts_a) == 1 else 's'} "
-            f"with the same in {quoted(constant)}; there is nothing that a translation could be confused with"
+            f"with the same in {quoted(constant)}; a translation needs another sentence that it could be confused with"
         )
     return ParallelTexts(name, texts_a, texts_b, (a, b))
 
@@ -165,12 +165,12 @@ def _require_rankable(pairs: ScoredPairs, source: str | Path, column: str) -> No
         if len(scores) < MIN_PAIRS:
             few.append(
                 f"{source} must have at least {MIN_PAIRS} pairs{of_set}, got {len(scores)}; "
-                "add some, or leave the set out: fewer correlate by 1 or -1, or not at all"
+                "add some, or leave the set out: with fewer, a correlation is 1, -1 or undefined"
             )
         elif len(set(scores)) < 2:
             constant.append(
                 f'{source} must have two different scores in "{column}"{of_set}, got {scores[0]:g} alone, '
-                f"{len(scores)} times; a rank correlation has nothing to rank"
+                f"{len(scores)} times; a rank correlation needs two"
             )
     if faults := few + constant:
         raise DataError(several(faults))

@@ -193,7 +193,7 @@ def read_question_grid(
     for source, rows in ((data, question_rows), (corpus, paragraph_rows)):
         if not rows:
             faults.raise_if_any()
-            raise DataError(f"{source} must hold at least one row, got none; check that it was written to its end")
+            raise DataError(f"{source} must hold at least one row, got none; check that the file is complete")
     question_columns, paragraph_columns = (
         {column for row in rows for column in row.values if column != key} for rows in (question_rows, paragraph_rows)
     )
@@ -260,4 +260,4 @@ def _require_unique(name: str, located: Iterable[tuple[str, str]], faults: FileF
     for value, location in located:
         if (first := locations.setdefault(value, location)) != location:
             fault = f'{location}: {name} must be unique, got "{value}" again, first at {first}'
-            faults.add(fault, "rename one of each two, or leave it out")
+            faults.add(fault, "rename or remove the duplicates")

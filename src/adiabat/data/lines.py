@@ -97,7 +97,7 @@ def limited_lines(lines: BinaryIO | io.BufferedReader, path: Path, number: int =
         number += 1
         if len(line) > limit:
             raise DataError(
-                f"{path}:{number} must have at most {limit:,} bytes, got a longer line; end each row with a line end, or set "
+                f"{path}:{number} must have at most {limit:,} bytes, got a longer line; end each row with a newline, or set "
                 f"{LONGEST_LINE} to a larger number of bytes"
             )
         yield line
@@ -107,7 +107,7 @@ def longest_line() -> int:
     """Bytes of the longest line that is read."""
     setting = os.environ.get(LONGEST_LINE, str(64 << 20))
     if not (setting.isascii() and setting.isdigit() and 0 < len(setting) < 16 and int(setting)):
-        raise ConfigError(f"{LONGEST_LINE} must be a whole number of bytes > 0, got {setting!r}; correct the environment")
+        raise ConfigError(f"{LONGEST_LINE} must be a whole number of bytes > 0, got {setting!r}; correct the environment variable")
     return int(setting)
 
 
@@ -116,9 +116,9 @@ def require_plain(path: Path) -> None:
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        raise DataError(f"{os.fsencode(path)!r} must be a name in UTF-8, got other bytes; rename it") from error
+        raise DataError(f"{os.fsencode(path)!r} must have a name in UTF-8, got other bytes; rename it") from error
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise DataError(f"{path} must be a file or a folder, got a device, pipe or socket; copy what it gives into a file")
+        raise DataError(f"{path} must be a file or a folder, got a device, pipe or socket; copy its output into a file")
 
 
 def _seek(stream: Any, path: Path, offset: int) -> None:
@@ -133,7 +133,7 @@ def _seek(stream: Any, path: Path, offset: int) -> None:
 
 def _changed(path: Path, content: str, position: str) -> DataError:
     return DataError(
-        f"{path} must be the file that was read before, got {content} where reading resumes at {position}; bring it back, or start again"
+        f"{path} must be unchanged since it was read, got {content} where reading resumes at {position}; restore it, or start again"
     )
 
 
@@ -141,8 +141,8 @@ def _stream_fault(path: Path, codec: str | None, number: int, reason: str) -> st
     if codec is None:
         return f"{path} must be readable, got: {reason}"
     if "truncated" in reason.lower():
-        return f"{path} must be a whole {codec} file, got one that is cut short after line {number}; copy or download it again"
-    return f"{path} must be a {codec} file, got bytes that are not after line {number} ({reason}); rename it or download it again"
+        return f"{path} must be a whole {codec} file, got one that ends early, after line {number}; copy or download it again"
+    return f"{path} must be a {codec} file, got other bytes after line {number} ({reason}); rename it or download it again"
 
 
 Layout = Literal["grid", "examples", "corpus"]
@@ -234,9 +234,9 @@ def header_of(cells: Sequence[str], location: str, *, form: str, expected: Seque
     values = [name for name in names if number_of(name) is not None or len(name) > _LONGEST_NAME or len(name.split()) > _MAX_WORDS]
     if values and _KNOWN.isdisjoint(names) and names != tuple(map(str, range(len(names)))):
         advice = "put a header before the first row"
-        raise DataError(f"{location} must be a header of column names, {got}, where {shown(values[0])} is no name; {advice}")
+        raise DataError(f"{location} must be a header of column names, {got}, but {shown(values[0])} is not a name; {advice}")
     if names[0] == "":
-        warnings.warn(f"{location}: the first column has no name, as where pandas wrote its index, and is not read", stacklevel=2)
+        warnings.warn(f"{location}: the first column is ignored: it has no name, like an index that pandas wrote", stacklevel=2)
     return names
 
 

@@ -294,7 +294,7 @@ def _repeated(name: str, listed: int, once: int) -> tuple[str, ...]:
     """A note on pairs that are given more than once, where there are any."""
     if listed == once:
         return ()
-    return (f"{name}: {listed - once:,} of {listed:,} pairs left out, because they are given before; each counts once",)
+    return (f"{name}: {listed - once:,} of {listed:,} pairs left out as duplicates",)
 
 
 def _nothing() -> _Listed:

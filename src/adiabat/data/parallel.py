@@ -176,7 +176,7 @@ def _parallel_lines(source: ParallelSource, translation: str) -> Iterator[Transl
         if not count:
             raise DataError(
                 f"{source_path} and {translation_path} must hold a sentence and its translation, got none; "
-                "check that they were written to the end"
+                "check that both files are complete"
             )
 
     return translations()
@@ -190,7 +190,7 @@ def _unequal_lengths(source_path: Path, translation_path: Path) -> str:
     counts = [sum(1 for _ in _lines(path, FileFaults())) for path in (source_path, translation_path)]
     return (
         f"{translation_path} must have as many lines as {source_path}, one for each sentence, got {counts[1]:,} beside {counts[0]:,}; "
-        "lines were lost or added in one of them: get both again"
+        "one of them lost or gained lines: get both again"
     )
 
 

@@ -104,7 +104,7 @@ class LanguageGridSet:
     def notes(self) -> tuple[str, ...]:
         """A sentence on languages that are left out."""
         languages = ", ".join(f"{language} ({locations})" for language, locations in self.incomplete.items())
-        return (f"languages left out, for rows without them: {languages}; complete these rows to have them measured",) if languages else ()
+        return (f"languages left out, since some rows lack them: {languages}; complete these rows to measure them",) if languages else ()
 
 
 def text_id(text: str) -> str:

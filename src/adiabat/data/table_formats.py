@@ -35,7 +35,7 @@ def parquet_rows(path: Path, *, after: int = 0) -> Iterator[tuple[str, Mapping[s
                 yield from _file_rows(table, file, after)
             after = max(0, after - count)
     if after:
-        raise DataError(f"{path} must be what was read before, got {after:,} rows fewer; bring the former files back, or start again")
+        raise DataError(f"{path} must be unchanged since it was read, got {after:,} rows fewer; restore the files, or start again")
 
 
 def _file_rows(table: pq.ParquetFile, file: Path, after: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -149,7 +149,9 @@ def dataset_rows(source: str, *, split: str | None, after: int = 0, streaming: b
         return _python_rows(data, source, 0)
     if hasattr(data, "__len__") and len(data) <= after:
         if len(data) < after:
-            raise DataError(f"{source} must be what was read before, got {len(data):,} rows, not {after:,}; bring it back, or start again")
+            raise DataError(
+                f"{source} must be unchanged since it was read, got {len(data):,} rows, not {after:,}; restore it, or start again"
+            )
         return iter(())
     return _python_rows(data.skip(after), source, after)
 

@@ -170,7 +170,7 @@ def table_form(source: str | Path) -> Form:
     if form is None or (compressed and form == "parquet"):
         ending = f'"{"".join(suffixes[-2:])}"' if suffixes else "no ending"
         raise DataError(
-            f"{source} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {ending}; rename it to what it holds"
+            f"{source} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {ending}; rename it to match its content"
         )
     return form
 
@@ -242,7 +242,7 @@ def _json_fault(error: Exception, line: str) -> str:
     text = line.strip()
     snippet = text if len(text) <= _SNIPPET_CHARACTERS else text[:_SNIPPET_CHARACTERS] + "..."
     if text.startswith("\ufeff"):  # Python's own message for it speaks of codecs.
-        return f"{snippet[1:]} (behind a byte-order mark, as where files were joined; remove it)"
+        return f"{snippet[1:]} (after a byte-order mark, left where files were joined; remove it)"
     if isinstance(error, json.JSONDecodeError):
         detail = f"{error.msg} at column {error.colno}"
     else:  # The only other ValueError of the parser is Python's limit on the digits of a whole number.
@@ -274,7 +274,7 @@ def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: For
             yield Row(f"{path}:{line}", values, location, cursor.rows - 1)
     if names and not cursor.rows and not faults.count:
         raise DataError(
-            f"{path} must hold at least one row, got none below line 1, {shown_names(names)}; check that it was written to its end, and if "
+            f"{path} must hold at least one row, got none below line 1, {shown_names(names)}; check that the file is complete; if "
             "this line is a row, put a header of column names before it"
         )
 

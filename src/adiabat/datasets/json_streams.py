@@ -66,7 +66,7 @@ def json_elements(path: Path, *, watch: Watch = SILENT) -> Iterator[tuple[int, A
     if not number:
         window.position += 1
     if window.next_character():
-        raise DataError(f"{path} must be one JSON array and nothing behind it, got {window.snippet()}; download it again")
+        raise DataError(f"{path} must be one JSON array with nothing after it, got {window.snippet()}; download it again")
 
 
 def tab_rows(path: Path, width: int, faults: FileFaults, *, watch: Watch = SILENT) -> Iterator[tuple[str, list[str]]]:

@@ -80,7 +80,7 @@ def _write(
     if not question.answers:
         skipped.skip("without an answer")
     elif not positives:
-        skipped.skip("the answer does not stand in the paragraph")
+        skipped.skip("the answer is not in the paragraph")
     elif not negatives:
         skipped.skip("no sentence of the paragraph is left as a negative")
     else:

@@ -178,7 +178,7 @@ def create_dataset(
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         _remove(work, missing)
-        raise DataError(f"--out must be a directory that can be made, got {out}: {error.strerror}; choose another") from error
+        raise DataError(f"--out must be a directory that can be created, got {out}: {error.strerror}; choose another") from error
     with sole_writer(work), _disk_full_as_data_error(out):
         writer = DatasetWriter(work, out=out, documents=documents)
         try:
@@ -261,7 +261,7 @@ def _disk_full_as_data_error(out: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
-        raise DataError(f"--out must have room, {out} has none: {error.strerror}; free some, or choose another disk") from error
+        raise DataError(f"the disk of --out {out} is full: {error.strerror}; free some space, or choose another disk") from error
 
 
 class _GzipLines:

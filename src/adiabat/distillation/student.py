@@ -81,7 +81,7 @@ def _layer(student: DualEncoder, targets: Store, lessons: Lessons, watch: Watch)
         [document.text for document in sample], side="query", on_progress=lambda now: watch.progress(label, now.done, now.total)
     )
     towards = targets.gather(targets.rows([document.doc_id for document in sample])).astype(np.float32)
-    watch.note(f"the student starts with a layer that {len(sample):,} texts bring nearest to its teachers' vectors")
+    watch.note(f"the student starts with a layer fitted to its teachers' vectors of {len(sample):,} texts")
     return fitted_layer(rows, unit(towards) if student.query.settings.unit_length else towards)
 
 
@@ -232,7 +232,7 @@ def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -
     tower = teacher.query if side == "query" else teacher.document
     if student.query.settings.unit_length and not tower.settings.unit_length:
         raise ConfigError(
-            f"train.loss = mse must have a student that can reach its teacher's vectors, {student.name} gives unit length and "
+            f"train.loss = mse needs a student that can reach its teacher's vectors, but {student.name} gives unit length and "
             f"{teacher.name} does not; set teacher.normalize = true, encoder.normalize = false, or take train.loss = cosine_distance"
         )
 

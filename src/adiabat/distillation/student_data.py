@@ -334,7 +334,7 @@ def cached_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
     """One that an earlier call kept, so that what goes on elsewhere goes on with the same."""
     if path.exists():
         try:
-            return read_array(path, remedy="it is made again")
+            return read_array(path, remedy="it is rebuilt")
         except DataError as damage:
             warnings.warn(str(damage), stacklevel=2)
     matrix = make()

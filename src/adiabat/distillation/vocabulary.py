@@ -127,7 +127,7 @@ def _independent(table: Float[np.ndarray, "v e"], dims: int, seed: int, watch: W
         warnings.simplefilter("always", ConvergenceWarning)
         sources: Float[np.ndarray, "v k"] = FastICA(n_components=dims, whiten="unit-variance", random_state=seed).fit_transform(table)
     if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
-        watch.note("independent directions were not found to the end: they span what they should, and are turned within it")
+        watch.note("independent directions did not converge: they span the right space, but are rotated within it")
     return sources
 
 
@@ -230,15 +230,15 @@ def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[Tokenizer
     for word in words:
         split = model.preprocessor.preprocess(word.text, had_initial_subword_prefix=True)
         if not split:
-            faults.append(f"{word.place}: {word.text!r} is nothing once the tokenizer has normalised it")
+            faults.append(f"{word.place}: {word.text!r} is empty once the tokenizer has normalised it")
             continue
         group, token = (pieces, split[0]) if len(split) == 1 else (phrases, _normalized(model, word.text))
         group = known if token in tokens else group
         if token in group:
-            faults.append(f"{word.place}: {word.text!r} is the word of {group[token].place}")
+            faults.append(f"{word.place}: {word.text!r} is the same word as that of {group[token].place}")
         group.setdefault(token, word)
     if faults:
-        raise DataError(f"words must be left by the tokenizer, each once, got {several(faults)}; remove these lines")
+        raise DataError(f"words must be distinct after the tokenizer's normalisation, got {several(faults)}; remove these lines")
     # Other added tokens go: they have no part in texts.
     # Short ones first: BPE makes pieces of the longer ones on its way, and a word must not be there before it comes.
     ordered = sorted(pieces, key=len)
@@ -263,7 +263,7 @@ def _require_known(teacher: Tokenizer, words: Iterable[Word], unknown: int | Non
     """Refuse words of which the teacher knows no piece: they would all have one vector."""
     texts = {word.place: (word.text, teacher.encode(word.text, add_special_tokens=False).ids) for word in words}
     if strange := [f"{location}: {text!r}" for location, (text, ids) in texts.items() if set(ids) <= {unknown}]:
-        raise DataError(f"of each word the teacher must know a piece, got {several(strange)}; remove these lines, or take another teacher")
+        raise DataError(f"the teacher must know a piece of each word, got {several(strange)}; remove these lines, or take another teacher")
 
 
 def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str, Word], opening: list[int]) -> Sequences:

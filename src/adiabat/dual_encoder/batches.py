@@ -128,7 +128,7 @@ def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
     if not count:
         return None
     each = " in each topic" if group == "tag" and pairs.topics.any() else ""
-    return f"{count:,} of {len(pairs):,} pairs have no {group}: they form batches of their own, as if they were of one {group}{each}"
+    return f"{count:,} of {len(pairs):,} pairs have no {group}: they form separate batches, as if they shared one {group}{each}"
 
 
 def left_out_note(sampler: BatchSampler, *, steps: int) -> str | None:
@@ -141,7 +141,7 @@ def left_out_note(sampler: BatchSampler, *, steps: int) -> str | None:
     if not largest:
         return None
     amount = f"up to {largest:,} of {sampler.pairs:,} pairs of a pass"
-    return f"{amount} were in no batch, because they fitted into none by the rules of [batches]"
+    return f"{amount} were in no batch, because none under the rules of [batches] could take them"
 
 
 def mixture_note(sampler: BatchSampler, pairs: PairSet, settings: TrainSettings, *, steps: int) -> str | None:

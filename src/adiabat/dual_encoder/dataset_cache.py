@@ -38,7 +38,7 @@ ABANDONED_SECONDS = 24 * 3600
 SAMPLES, SAMPLED_BYTES = 16, 1 << 16
 """Blocks of a file that tell it from another of equal size and date; the first and the last are among them."""
 
-READABLE = "check that it may be read"
+READABLE = "check its permissions"
 
 COLUMNS = {"queries": TEXT_BATCH, "documents": TEXT_BATCH, "query_ids": ID_BATCH}
 EACH = ("query", "positive", "sources", "topics", "tags")

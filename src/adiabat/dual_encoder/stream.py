@@ -102,7 +102,7 @@ class Stream:
                 plan, self._planned = self._planned, None
                 return plan
             if self.rows and self.rows[-1].last:
-                raise JobError(f"{self.name} must have pairs for step {step}, got none: the run ended before; lower train.steps")
+                raise JobError(f"{self.name} must have pairs for step {step}, got none: the sources ran out; lower train.steps")
             self._go_on(planner)
 
     def ending(self, step: int, planner: Planner) -> str | None:
@@ -149,8 +149,8 @@ class Stream:
             pairs = self._read(row.window, starts)[0]
             if pairs.digest() != row.sha256:
                 raise DataError(
-                    f"{self.name}: window {row.window} must be what it was when it was first read, got other pairs; "
-                    "bring the former sources back, or start anew"
+                    f"{self.name}: window {row.window} must hold the pairs of its first reading, got other pairs; "
+                    "restore the sources, or start again"
                 )
             return pairs
 
@@ -190,8 +190,8 @@ class Stream:
         steps = 0 if plan is None or plan.steps is None else len(plan.steps)
         if not steps and (before is None or not before.steps) and not self._sources.is_last(parts):
             raise DataError(
-                f"{self.name}: a window must make a batch of {self._settings.train.batch_size} by the rules of [batches], got none of "
-                f"{len(pairs):,} pairs; raise data.stream.shard_size, lower train.batch_size, or loosen the rules"
+                f"{self.name}: a window must fill a batch of {self._settings.train.batch_size} under the rules of [batches], got none from "
+                f"{len(pairs):,} pairs; raise data.stream.shard_size, lower train.batch_size, or relax the rules"
             )
         drawn = np.zeros(len(parts), dtype=np.int64)
         if plan is not None and steps:
@@ -241,7 +241,7 @@ class Stream:
 
     def _kept(self, number: int, read: Number) -> PairSet:
         folder = None if self._folder is None else self._folder / window_name(number)
-        return replace(joined(numbered_pairs(read, folder, advice="go on with --resume")), name=self.name)
+        return replace(joined(numbered_pairs(read, folder, advice="resume with --resume")), name=self.name)
 
     def drawn(self, steps: int, last: BatchPlan) -> Int[np.ndarray, " s"]:
         """How many pairs of each source the run took, one that was drawn twice counting twice."""
@@ -256,7 +256,7 @@ class Stream:
         assert self._folder is not None
         records = [texts_of(row, self._folder) for row in self.rows if row.steps and row.first < steps]
         for why in filter(None, (record.unknown for record in records)):
-            self._watch.note(f"{why}: measurements will not know all that was trained on")
+            self._watch.note(f"{why}: evaluations will not know all the training texts")
         return records
 
     def notes(self, steps: int, last: BatchPlan) -> list[str]:
@@ -287,4 +287,4 @@ def _several_times(count: int) -> str:
 
 def _nobody(builder: PairBuilder) -> list[str]:
     del builder
-    raise JobError("every process must see the windows that the main one reads, got none; put the job on a disk that all of them share")
+    raise JobError("every process must see the windows that the main one reads, got none; put the job on a shared disk")

@@ -126,7 +126,7 @@ class Sources:
         return tuple(least * part.asked / part.given if part.given else 0.0 for part in parts)
 
 
-REMEDY = "start anew in another directory"
+REMEDY = "start again in another directory"
 
 
 def read_rows(path: Path) -> list[Row]:

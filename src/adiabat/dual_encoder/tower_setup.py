@@ -38,7 +38,7 @@ class Built:
         prints: Of the models that were loaded, each side: what they were, whatever was made of them.
         projection: Digest of the weights that a new projection starts with; None where none are given.
         before: Weights at the start that an embedding depends on, by name (`named_weights`).
-        note: A sentence where the model stated another similarity than it is trained by.
+        note: A sentence where the model stated another similarity than training uses.
     """
 
     towers: DualEncoder
@@ -135,7 +135,9 @@ def require_numbers(towers: DualEncoder) -> None:
     """Refuse a model of which a weight is no number: a loss may not see it, but a saved model would be damaged."""
     faults = [name for name, weights in named_weights(towers).items() if not bool(weights.detach().isfinite().all())]
     if faults:
-        raise ModelError(f"{towers.name}: every weight must be a finite number, got others in {several(faults, of='tensors')}; get it anew")
+        raise ModelError(
+            f"{towers.name}: every weight must be a finite number, got others in {several(faults, of='tensors')}; get the model again"
+        )
 
 
 def _distinct(towers: DualEncoder) -> list[Encoder]:
@@ -155,7 +157,7 @@ def _similarity_note(start: DualEncoder, trained: DualEncoder) -> str:
     stated, now = (model.root.get("similarity_fn_name") or "cosine" for model in (start, trained))
     if stated == now or trained.unit:
         return ""
-    return f"{start.name} states the similarity {stated}; it is trained by {now}, and the saved model states that (train.loss)"
+    return f"{start.name} states the similarity {stated}; training uses {now}, and so will the saved model (train.loss)"
 
 
 def merged(towers: DualEncoder) -> DualEncoder:

@@ -219,10 +219,10 @@ def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     }
     stated = objective.settings.digests.model_dump(exclude_none=True)
     differing = [
-        f"digests.{name} must be that of what is there, but {WORDS[f'digests.{name}']}" for name in stated if stated[name] != digests[name]
+        f"digests.{name} must match the inputs, but {WORDS[f'digests.{name}']}" for name in stated if stated[name] != digests[name]
     ]
     if differing:
-        raise ConfigError(f"{several(differing)}; the inputs have changed since: bring the former ones back, or leave [digests] out")
+        raise ConfigError(f"{several(differing)}; restore the inputs, or leave [digests] out")
     return {**objective.settings.model_dump(), "digests": digests}
 
 
@@ -303,7 +303,7 @@ def fit_into_time(objective: PairContrast, watch: Watch) -> None:
     each = float(objective.processes.mean(torch.tensor(seconds, device=objective.processes.device)))
     steps = steps_within(section.budget_seconds, lambda step: each, setting="budget_seconds", unit="s")
     objective.settings = with_steps(objective.settings, steps)
-    watch.note(f"{section.budget_seconds:g} s are enough for about {steps:,} steps of {each:.3g} s, validations among them")
+    watch.note(f"{section.budget_seconds:g} s are enough for about {steps:,} steps of {each:.3g} s, including validations")
 
 
 def _validation_seconds(objective: PairContrast) -> float:

@@ -60,8 +60,8 @@ def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
     """Why a run cannot be made longer or shorter, and which one can."""
     names = _going_by_length(settings)
     why = (
-        f" ({' and '.join(names)} {'goes' if len(names) == 1 else 'go'} by the length of the run, so that steps already taken would have "
-        'been others; a job begun with train.schedule = "constant" and its warm-up in train.warmup_steps can be made longer)'
+        f" ({' and '.join(names)} {'depends' if len(names) == 1 else 'depend'} on the length of the run, so that earlier steps would have "
+        'differed; a job begun with train.schedule = "constant" and its warm-up in train.warmup_steps can be made longer)'
     )
     return dict.fromkeys(LENGTHS, why) if names else {}
 
@@ -71,11 +71,11 @@ def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
     rows = list(read_log(job.log)) if job.log.exists() else []
     steps_taken = max((row["step"] for row in rows), default=0)
     name = next(one for one in ("train.steps", "train.budget_flops", "train.epochs") if one in settings)
-    faults = [f"{name} must give at least {steps_taken} steps, those already taken, got {total}"] if total < steps_taken else []
+    faults = [f"{name} must give at least {steps_taken} steps, the number already taken, got {total}"] if total < steps_taken else []
     idle = idle_counts(rows, keep="both" if settings["train.keep"] == "both" else "loss")
     limit = settings.get("train.idle_epochs")
     if limit is not None and idle and limit < (least := least_idle(idle)):
-        faults.append(f"train.idle_epochs must be at least {least}, or the run would have ended before, got {limit}")
+        faults.append(f"train.idle_epochs must be at least {least}, or the run would have ended already, got {limit}")
     return faults
 
 
@@ -159,7 +159,7 @@ def steps_within(budget: float, cost: Callable[[int], float], *, setting: str = 
         )
     if budget > MOST_STEPS * first:
         raise BudgetError(
-            f"train.{setting} must pay for about {MOST_STEPS:,} steps of {first:.3g} {unit} at the most, got {budget:.3g}; lower it"
+            f"train.{setting} must pay for at most about {MOST_STEPS:,} steps of {first:.3g} {unit}, got {budget:.3g}; lower it"
         )
     spent, steps = first, 1
     while (spent := spent + cost(steps)) <= budget:

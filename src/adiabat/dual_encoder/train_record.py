@@ -89,7 +89,7 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
         limit = objective.towers.tower(side).settings.limit(side)
         if full := int((table.lengths >= limit).sum()):
             kind = "queries" if side == "query" else "documents"
-            notes.append(f"{full:,} of {len(table):,} {kind} fill the limit of {limit} tokens: what goes beyond it is not read")
+            notes.append(f"{full:,} of {len(table):,} {kind} reach the limit of {limit} tokens: longer ones are cut")
     if isinstance(loss, InBatchLoss) and loss.similarity == "dot" and objective.towers.query.settings.unit_length:
         notes.append(
             "embeddings have unit length, so that train.loss.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
@@ -98,18 +98,20 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
         notes.append(nameless)
     if small := in_small_groups(objective.train, settings):
         notes.append(
-            f"{small:,} of {len(objective.train):,} pairs are of a {settings.batches.group.kind} with fewer pairs than a batch, "
-            f"so that their batches are not of one {settings.batches.group.kind}"
+            f"{small:,} of {len(objective.train):,} pairs have a {settings.batches.group.kind} with fewer pairs than a batch, "
+            f"so their batches mix several"
         )
     if settings.mixture.cap is not None and settings.mixture.cap >= np.bincount(objective.train.sources).max():
         notes.append(f"mixture.cap = {settings.mixture.cap:,} has no effect: no source has more pairs")
     if len(objective.validation.candidates) == 1:
-        notes.append("validation has a single document to rank, so that its loss, P@1 and RR say nothing; hold out more, or list negatives")
+        notes.append(
+            "validation has a single document to rank, so that its loss, P@1 and RR are meaningless; hold out more, or list negatives"
+        )
     listed = int((objective.train.negatives.lengths[objective.train.query_rows] > 0).sum())
     if isinstance(loss, InBatchLoss) and loss.negatives_per_query and 0 < listed < len(objective.train.query_rows):
-        notes.append(f"{listed:,} of {len(objective.train.query_rows):,} queries list negatives; the others have those of the batch alone")
+        notes.append(f"{listed:,} of {len(objective.train.query_rows):,} queries list negatives; the others have only in-batch negatives")
     if objective.stream is not None and notes:
-        notes.append("what is counted here of pairs and texts is of one window of the stream")
+        notes.append("the counts of pairs and texts here cover one window of the stream")
     return tuple(dict.fromkeys(notes))
 
 

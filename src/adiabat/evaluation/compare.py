@@ -25,9 +25,9 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
         raise ConfigError(f"the two must differ, got {first} twice; name two models or runs")
     stored = [_is_stored(path) for path in (first, second)]
     if all(stored) and qrels is not None:
-        raise ConfigError(f"--qrels must be left out for scores that adiabat kept, got {qrels}; leave it out")
+        raise ConfigError(f"--qrels must be left out for saved scores, got {qrels}; leave it out")
     if all(stored) and settings.measure.ties != RunsMeasureSection().ties:
-        raise ConfigError("measure.ties has no effect on scores that adiabat kept, whose rankings are exact; leave it out")
+        raise ConfigError("measure.ties has no effect on saved scores, whose rankings are exact; leave it out")
     judged = None if qrels is None else read_qrels(qrels)
     sides = [
         _stored_scores(path) if is_stored else _judged(path, judged, qrels, settings)
@@ -56,7 +56,7 @@ def _stored_scores(path: Path) -> ModelScores:
     """Stored scores of one model, of one run or several."""
     files = list(score_files(path)) if path.is_dir() else [path]
     if not files:
-        raise DataError(f"{path} must hold scores, got no file of them in it; name the folder of an evaluation")
+        raise DataError(f"{path} must hold scores, got no score files in it; name the folder of an evaluation")
     records = {file: read_record(file) for file in files}
     about_of = {file: record["about"] for file, record in records.items()}
     # Of several runs each has a folder of its own below that of the model.
@@ -65,13 +65,13 @@ def _stored_scores(path: Path) -> ModelScores:
         listed = ", ".join(map(str, models[:10]))
         raise DataError(f"{path} must hold scores of one model, got {len(models)}: {listed}; name the folder of one of them")
     if len({"run" in about for about in about_of.values()}) > 1:
-        raise DataError(f"{path} must hold scores of one run or of several, got both; remove those that are not wanted")
+        raise DataError(f"{path} must hold scores of one run or of several, got both; remove the unwanted ones")
     _require_one_state(path, about_of)
     runs: defaultdict[Path, dict[str, TaskScores]] = defaultdict(dict)
     for file in files:
         scores = read_scores(file, records[file])
         if scores.task in runs[file.parent]:
-            raise DataError(f"{file} must hold scores of a task that no file beside it holds, got {scores.task} twice; remove one of them")
+            raise DataError(f"{file} must hold the scores of a task once, got {scores.task} twice; remove one of them")
         runs[file.parent][scores.task] = scores
     about = about_of[files[0]]
     folders = [str(folder) for folder in runs] if len(runs) > 1 else []
@@ -153,7 +153,7 @@ def _in_common(sides: Sequence[ModelScores], paths: Sequence[Path], units_settin
             f"both must be measured on at least one task in common, got {listing}; the task of a TREC run is named by measure.task"
         )
     exclusive = [(sorted(names - shared), path) for names, path in zip(tasks, paths, strict=True)]
-    notes = [f"only in {path}, and so not compared: {', '.join(names)}" for names, path in exclusive if names]
+    notes = [f"only in {path}and not compared: {', '.join(names)}" for names, path in exclusive if names]
     units = {name: _common_units(name, sides) for name in shared} if units_setting == "common" else {}
     restricted = []
     for side, path in zip(sides, paths, strict=True):

@@ -253,7 +253,7 @@ def _other_similarity(after: System, before: System | None) -> list[str]:
     """A note where the baseline states another similarity than the model's, by which both are compared first."""
     if before is None or before.model.unit or before.model.similarity == similarities_of(after.model, before.model)[0]:
         return []
-    return [f"the baseline {before.model.name} states {IN_WORDS[before.model.similarity]}: look at the values by that similarity too"]
+    return [f"the baseline {before.model.name} states {IN_WORDS[before.model.similarity]}: check the values under that similarity too"]
 
 
 def changed_queries(

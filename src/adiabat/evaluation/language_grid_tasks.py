@@ -109,7 +109,7 @@ def score_nli_grid(
         grids=[*cells, *retrieval_grids],
         facts=facts,
         notes=(
-            "PND: entailment pairs are compared with neutral and with contradiction pairs; premises are what chance is taken over",
+            "PND: entailment pairs are compared with neutral and with contradiction pairs; premises are the units of the statistics",
             *(_RETRIEVAL if retrieval_samples else ()),
             *grid.notes,
             *notes,
@@ -197,7 +197,7 @@ def _merged(paragraphs: int, distinct: Vectors) -> Iterator[str]:
     """A note where paragraphs of a language are equal."""
     if lost := {language: paragraphs - len(vectors) for language, vectors in distinct.items() if len(vectors) < paragraphs}:
         counts = ", ".join(f"{count} in {language}" for language, count in lost.items())
-        yield f"paragraphs with the text of an earlier one are the same answer: {counts}"
+        yield f"paragraphs with equal texts count as the same answer: {counts}"
 
 
 def _zeros(sides: Mapping[str, Vectors]) -> tuple[dict[str, float], list[str]]:
@@ -212,4 +212,4 @@ def _zeros(sides: Mapping[str, Vectors]) -> tuple[dict[str, float], list[str]]:
         return {}, []
     listing = ", ".join(f"{name}: {count}" for name, count in list(zero_counts.items())[:10]) + (", ..." if len(zero_counts) > 10 else "")
     total = sum(zero_counts.values())
-    return {"zero vectors": float(total)}, [f"{total:,} texts have a zero vector, as near to one text as to another ({listing})"]
+    return {"zero vectors": float(total)}, [f"{total:,} texts have a zero vector, equally near to every text ({listing})"]

@@ -114,7 +114,7 @@ class MeasuredModel:
         others = [run.model for run in runs] if len(runs) > 1 else []
         if self.is_bm25:
             words = f"cut to {self.stemmer.capitalize()} stems" if self.stemmer else "as they stand"
-            about = f"BM25 ranks by the words in common, {words}; it has no vectors, so it does retrieval and triplets alone"
+            about = f"BM25 ranks by shared words, {words}; without vectors, it does only retrieval and triplets"
             return SuiteModel(self.name, self.model, notes=[about])
         query, document = self.towers.query, self.towers.document
         return SuiteModel(
@@ -155,7 +155,7 @@ def _faults(requested: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> I
             yield f"models must have names of their own, got {name} {count} times; give them names under [[models]]"
     for name, runs, overrides in requested:
         if any(map(is_bm25, runs)) and (len(runs) > 1 or overrides != type(overrides)()):
-            yield f"{name}: BM25 must have neither runs nor encoder settings: it draws nothing and encodes nothing; leave them out"
+            yield f"{name}: BM25 must have neither runs nor encoder settings, since it has no seed and no encoder; leave them out"
         for run, count in Counter(runs).items():
             if count > 1:
                 yield f"models.runs of {name} must differ, got {run} {count} times; name each once: counted twice, it narrows the interval"
@@ -243,7 +243,7 @@ class CorpusStores:
                 continue
             if self._holds(model, store, corpus):
                 return store
-            self.watch.note(f"{path} does not hold {corpus.name} as it stands, and is not used: its documents are others")
+            self.watch.note(f"{path} does not hold {corpus.name} and is not used: its documents differ")
         path = self._place(corpus) / _named(fingerprint)
         if is_store(path):
             # The name of the folder identifies the content, and a finished store never changes.

@@ -163,8 +163,8 @@ def _load(task: Any) -> None:
     except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
         path = task.metadata.dataset.get("path", "its data set")
         raise DataError(
-            f"{task.metadata.name}: {path} must be had from the Hugging Face hub or from its cache, got: {' '.join(str(error).split())}; "
-            "run it once where the hub can be reached, or copy the cache from there (HF_HOME)"
+            f"{task.metadata.name}: {path} must be available from the Hugging Face hub or its cache, got: {' '.join(str(error).split())}; "
+            "run it once with access to the hub, or copy the cache from there (HF_HOME)"
         ) from error
 
 
@@ -228,7 +228,7 @@ def _require_numbers(subsets: Sequence[Subset]) -> None:
     if broken:
         raise DataError(
             f"{subsets[0].task.metadata.name}: mteb's {subsets[0].measure} must be a number, "
-            f"got none for {several(broken, of='data sets')}; does the model give all texts one vector?"
+            f"got none for {several(broken, of='data sets')}; check whether the model gives all texts the same vector"
         )
 
 

@@ -101,7 +101,7 @@ def _planned(documents: Store | BM25System, examples: AddressedSet, settings: Me
     notes = [f"positives are compared with all other documents of the corpus; rank measures look at the first {depth}"]
     if settings.negatives == "auto" and listing and not examples.is_judged:
         notes.insert(
-            0, f"only {listing:,} of {queries:,} queries list negatives, too few to measure by: all {queries:,} are measured without them"
+            0, f"only {listing:,} of {queries:,} queries list negatives, too few to measure with: all {queries:,} are measured without them"
         )
     identical = identical_documents(documents, examples.query_ids, examples.queries, examples.positives, drop=settings.drop_same_id)
     for note in identical.notes:
@@ -125,7 +125,9 @@ def _wordless(vectors: Float[np.ndarray, "q e"], examples: AddressedSet, watch: 
     """A note on queries without any token that a static model knows: all documents tie for them, so they lose to all."""
     if not (count := int(zero_rows(vectors).sum())):
         return []
-    sentence = f"{count:,} of {len(examples):,} queries hold no token that the model knows: their vectors are zero, and they find nothing"
+    sentence = (
+        f"{count:,} of {len(examples):,} queries hold no token that the model knows: their vectors are zero, and they retrieve no documents"
+    )
     watch.note(f"{examples.name}: {sentence}")
     return [sentence]
 

@@ -201,7 +201,7 @@ def refuse_foreign_scores(folder: Path) -> None:
     replaceable = {folder / SCORES / side for side in SIDES} if ended else set()
     foreign = next((path for path in sorted((folder / SCORES).rglob("*")) if path.is_file() and path.parent not in replaceable), None)
     if foreign:
-        raise JobError(f"--out must hold no scores but those of an evaluation before, got {foreign}; choose another directory")
+        raise JobError(f"--out must hold no scores except those of an earlier evaluation, got {foreign}; choose another directory")
 
 
 def score_files(folder: Path) -> Iterator[Path]:
@@ -255,7 +255,7 @@ def _trained(table: pa.Table, unknown: str | None) -> TrainingOverlap | None:
         return None
     queries, relevant, documents = (table[name].to_numpy() if name in table.column_names else None for name in TRAINED)
     if queries is None or relevant is None or queries.dtype != np.bool_:
-        raise ValueError(f"no counts of {TRAINED[0]}, though the model is of a job")
+        raise ValueError(f"no counts of {TRAINED[0]}, though the model comes from a job")
     return TrainingOverlap(queries, relevant, documents, unknown)
 
 

@@ -161,8 +161,8 @@ def _require_two_similarities(samples: Sequence[Sample], sets: Sequence[str], na
             if np.ptp(values) == 0:
                 of = f" of {set_name}" if set_name else ""
                 raise DataError(
-                    f"{name}: the model must find some pairs{of} more similar than others, or there is nothing to rank, got a "
-                    f"{sample.similarity} of {values[0]:g} for all {len(values):,}; look whether its vectors are all the same"
+                    f"{name}: the model must find some pairs{of} more similar than others, got a "
+                    f"{sample.similarity} of {values[0]:g} for all {len(values):,}; check whether its vectors are all the same"
                 )
 
 

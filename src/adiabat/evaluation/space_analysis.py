@@ -157,7 +157,7 @@ def _require_enough(sample: SpaceSample, examples: AddressedSet, *, requested: i
         reason = "were left out for a vector of length 0, of theirs or of the positive"
         left_out = f", after {lost:,} of {requested:,} drawn {reason}" if lost else ""
         raise DataError(
-            f"{examples.name}: the queries that are looked at must have at least {MIN_POSITIVES} different positives, "
+            f"{examples.name}: the sampled queries must have at least {MIN_POSITIVES} different positives, "
             f"got {distinct:,} of {len(sample.queries):,} {'query' if len(sample.queries) == 1 else 'queries'}"
             f"{left_out}; name more"
         )
@@ -228,7 +228,7 @@ def _notes(systems: Sequence[System], spaces: Sequence[Space], numbers: Sequence
     """Reservations: shared or equal towers, limits of the sample's size, and undefined numbers."""
     tested, baseline = systems[0], systems[-1]
     notes = [
-        f"{system.model.name} has one tower for both sides: what tells queries from documents there is how their texts, or prompts, differ"
+        f"{system.model.name} has one tower for both sides: only texts and prompts separate its queries from its documents"
         for system in systems
         if system.model.shared
     ]
@@ -242,7 +242,7 @@ def _notes(systems: Sequence[System], spaces: Sequence[Space], numbers: Sequence
         values = zip(systems, (number.after, number.before), strict=False)
         for name in [system.model.name for system, value in values if value is None]:
             if number.name == "effective rank":
-                notes.append(f"the vectors of {number.of} by {name} are all the same: there is no variance to speak of")
+                notes.append(f"the vectors of {number.of} by {name} are all the same: they have no variance")
             elif number.name == "ratio, median":
                 notes.append(f"every cosine of a query and another's positive by {name} is about 0: the ratio is not defined")
     return notes

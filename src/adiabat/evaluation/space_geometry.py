@@ -45,7 +45,7 @@ def lengths_of(vectors: Float[np.ndarray, "n e"], *, name: str) -> Float[np.ndar
     if broken:
         raise DataError(
             f"{name} must be finite, got NaN or infinity in {broken:,} of {len(vectors):,}; "
-            "a model whose training broke down gives them: take an earlier one, or rebuild the store"
+            "the model's training may have diverged: use an earlier model, or rebuild the store"
         )
     return np.asarray(np.linalg.norm(vectors.astype(np.float64), axis=1))
 

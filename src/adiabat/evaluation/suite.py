@@ -47,9 +47,7 @@ def evaluate_suite(
         raise ConfigError(f"suite.baseline must be the name of a model, got {settings.suite.baseline}; the models are {', '.join(names)}")
     tasks = load_tasks(settings, watch)
     if not any(task.lexical or not run.is_bm25 for task in tasks for runs in models for run in runs):
-        raise ConfigError(
-            f"at least one model must be able to do a task, got {', '.join(names)}; BM25 ranks for retrieval and triplets alone"
-        )
+        raise ConfigError(f"at least one model must be able to do a task, got {', '.join(names)}; BM25 does only retrieval and triplets")
     counts = ScoreCounts()
     stores = Path(settings.suite.stores) if settings.suite.stores else folder / STORES
     used = versions(device_name(device_of(settings.run.device)))

@@ -132,7 +132,7 @@ def refuse_unused_stores(stores: Sequence[Store], used: Sequence[Store]) -> None
     """Refuse baseline stores that no data set needs."""
     for store in stores:
         if not any(store is used_store for used_store in used):
-            raise StoreError(f"--baseline-store {store.path} must be of use to the baseline, got no data set that needs it; leave it out")
+            raise StoreError(f"--baseline-store {store.path} must serve a data set, got none that needs it; leave it out")
 
 
 def store_inputs(store: Store, before: System | None) -> dict[str, str]:

@@ -84,7 +84,7 @@ def _title(section: PlanSection) -> str:
 def _require_comparable(evidence: Evidence, count: int) -> None:
     if not evidence.rows:
         first = next((f", such as {name}: {why}" for name, why in evidence.left_out.items()), "")
-        raise DataError(f"--runs must hold a run that a law can be fitted to, got {count} that none can{first}")
+        raise DataError(f"--runs must hold a run that a law can be fitted to, got {count} unsuitable runs{first}")
     if len(sizes := sorted({row.batch_size for row in evidence.rows})) > 1:
         listing = " and ".join(f"{size:,}" for size in sizes)
         raise DataError(
@@ -218,7 +218,7 @@ def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advi
     except Exception as fault:
         if not isinstance(fault, AdiabatError) and not is_out_of_memory(fault):
             raise
-        cause = fault if isinstance(fault, AdiabatError) else "the memory here does not suffice for a step"
+        cause = fault if isinstance(fault, AdiabatError) else "the memory here is too small for a step"
         watch.note(f"time and memory are not measured: {cause}")
         return advice
     assert advice.best is not None
@@ -245,7 +245,7 @@ def reasons_of(
         times = f"{recommended.best.flops / largest:.3g} times the largest budget of the runs"
         miss = "" if missed is None else f"; fitted without that budget, this one missed its losses by {share(missed)}"
         reasons.append(
-            Reason("reach", times, f"laws say less the further they reach, and the interval is that of their fit alone{miss}", OWN)
+            Reason("reach", times, f"laws are less certain the further they extrapolate, and the interval covers only their fit{miss}", OWN)
         )
     return reasons
 
@@ -253,7 +253,7 @@ def reasons_of(
 def _of_time(recommended: Recommendation, section: PlanSection) -> Iterator[Reason]:
     if section.budget_seconds is not None:
         speed = f"{recommended.budget / section.budget_seconds:.3g} FLOP a second, as the fastest run of this model and method had them"
-        yield Reason("budget", flop(recommended.budget), f"what {duration(section.budget_seconds)} are enough for at {speed}", OWN)
+        yield Reason("budget", flop(recommended.budget), f"the FLOPs of {duration(section.budget_seconds)} at {speed}", OWN)
 
 
 def _of_method(recommended: Recommendation) -> Iterator[Reason]:
@@ -264,15 +264,15 @@ def _of_method(recommended: Recommendation) -> Iterator[Reason]:
     if other is not None:
         ahead = (
             f"its predicted loss of {best.law.value:.4f} is below that of {other.option.way.title}, {other.law.value:.4f}; "
-            f"{share(recommended.sure)} of laws fitted to runs drawn again agree that it is ahead"
+            f"{share(recommended.sure)} of laws fitted to resampled runs agree that it is ahead"
         )
     yield Reason("method", str(way.kind), ahead, OWN)
     size = f"{best.option.size:,} parameters without the table of tokens"
-    yield Reason("model", f"{way.sized_name}, {size}", f"the least predicted loss of all candidates; {_wins(recommended)}", OWN)
+    yield Reason("model", f"{way.sized_name}, {size}", f"the lowest predicted loss of all candidates; {_wins(recommended)}", OWN)
     tried = {(one.option.way.rank, one.option.way.frozen) for one in recommended.candidates if one.option.way.kind == way.kind}
-    why = "the least predicted loss of what was swept" if len(tried) > 1 else "no other was swept"
+    why = "the lowest predicted loss of the swept settings" if len(tried) > 1 else "no other was swept"
     if way.rank is not None:
-        yield Reason("rank", str(way.rank), f"{why}; 32 to 128 serve nearly everywhere", f"{OWN}; {PAPER}, section 4.6")
+        yield Reason("rank", str(way.rank), f"{why}; 32 to 128 suit most cases", f"{OWN}; {PAPER}, section 4.6")
     if way.frozen:
         yield Reason("frozen", f"{way.frozen} leading blocks", why, OWN)
 
@@ -287,19 +287,19 @@ def _wins(recommended: Recommendation) -> str:
     reach = f"{tokens[0]:.3g} tokens" if len(leading) == 1 else f"{tokens[0]:.3g} to {tokens[-1]:.3g} tokens"
     listing = "; ".join(f"{candidate.option.way.title} by {share(candidate.wins)}" for candidate in leading[:SHOWN])
     more = f" and {len(leading) - SHOWN} others" if len(leading) > SHOWN else ""
-    return f"best by laws fitted to runs drawn again: {listing}{more} ({reach})"
+    return f"best by laws fitted to resampled runs: {listing}{more} ({reach})"
 
 
 def _of_tokens(recommended: Recommendation, section: PlanSection) -> Iterator[Reason]:
     best = recommended.best
-    why = f"what the budget pays for, at {best.option.flops_per_token:.3g} FLOP a token"
+    why = f"all that the budget pays for, at {best.option.flops_per_token:.3g} FLOP a token"
     if section.data_tokens is not None and best.tokens >= section.data_tokens:
-        why = f"all there are; they take {best.flops:.3g} FLOP, and the rest of the budget is left"
+        why = f"all there are; they take {best.flops:.3g} FLOP, and the rest of the budget is unspent"
     yield Reason("tokens", f"{best.tokens:.3g}", why, "Kaplan et al. 2020: C = 2 (N_F + N_B + N_U) D")
 
 
 def _of_regime(run: ScalingRun, temperature: float | None) -> Iterator[Reason]:
-    yield Reason("batch", f"{run.batch_size} queries", "as in the runs: the loss of another batch is another loss", OWN)
+    yield Reason("batch", f"{run.batch_size} queries", "as in the runs: losses of other batch sizes do not compare", OWN)
     rules = {"lora": "1e-3 for LoRA", "bias": "1e-2 for biases"}
     rule = rules.get(run.way.method, f"{PRETRAINING_SHARE:g} of the highest rate of a model's pre-training")
     yield Reason("rate", f"{run.learning_rate:g}", f"as in the runs; the paper takes {rule}", RULES)

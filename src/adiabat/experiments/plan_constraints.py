@@ -11,7 +11,7 @@ from adiabat.results.scaling_result import ScalingRun
 from adiabat.scaling_laws.laws import Option, Way
 from adiabat.scaling_laws.recommendation import points_at
 
-TOO_LARGE = "the memory does not suffice"
+TOO_LARGE = "the memory is too small"
 UNTIMED = "no run on the usual device says how long it took"
 TOO_SHORT = "its tokens make too few steps"
 TOO_LONG = f"its tokens make more than {MOST_STEPS:,} steps"
@@ -36,13 +36,12 @@ def within(usages: Mapping[Option, int | None], memory: int | None, *, takes: st
         memory: That there is; None sets no limit.
     """
     if memory is not None and all(usage is None for usage in usages.values()):
-        raise DataError("--runs must say what they held where plan.memory is given, got none that does; leave plan.memory out")
+        raise DataError("plan.memory needs runs that recorded their memory, got none; leave plan.memory out")
     options = fitting(usages, memory)
     if not options:
         least = amount(min(usage for usage in usages.values() if usage is not None))
         raise ConfigError(
-            f"plan.memory must be enough for a model, the smallest of which {takes.format(least)}, got {amount(memory)}; "
-            f"raise it, or {instead}"
+            f"plan.memory must be enough for the smallest model, which {takes.format(least)}, got {amount(memory)}; raise it, or {instead}"
         )
     return options
 
@@ -72,7 +71,7 @@ def budgets_of(options: Sequence[Option], rows: Sequence[ScalingRun], section: P
     assert section.budget_seconds is not None, "a plan has a budget or a time"
     speeds = {option: speed for option in options if (speed := _speed(option, _of_one_device(rows)))}
     if not speeds:
-        raise DataError("--runs must say how long they took where --budget-time is given, got none that does; give --budget")
+        raise DataError("--budget-time needs runs that recorded their duration, got none; give --budget")
     return {option: section.budget_seconds * speed for option, speed in speeds.items()}
 
 
@@ -97,7 +96,7 @@ def with_steps(
     if long_enough:
         ceiling = max(option.flops_per_token * MOST_STEPS * _step(option.way, rows) for option in long_enough)
         raise ConfigError(
-            f"{_name(section)} must be what {MOST_STEPS:,} steps take at the most, {flop(ceiling)} in the runs, got "
+            f"{_name(section)} must be at most the cost of {MOST_STEPS:,} steps, {flop(ceiling)} in the runs, got "
             f"{flop(max(budgets.values()))}; lower it, or sweep larger models or batches"
         )
     steps, least = section.least_steps, _least(budgets, rows, section)
@@ -109,7 +108,7 @@ def with_steps(
         )
     cheapest = min(option.flops_per_token * count for option, count in least.items())
     raise ConfigError(
-        f"{_name(section)} must pay for plan.least_steps = {steps} steps, which take {flop(cheapest)} at the least in the runs, "
+        f"{_name(section)} must pay for plan.least_steps = {steps} steps, which take {flop(cheapest)} at least in the runs, "
         f"got {flop(max(budgets.values()))}; raise it"
     )
 

@@ -95,11 +95,12 @@ BYTES_PER_WEIGHT, BYTES_PER_TRAINED = 4, 12
 """Of a weight in single precision; and of its gradient and the two means of AdamW, where it is trained."""
 
 NOTES = (
-    "there are no runs: what is said of the method rests on eight sizes of one family, Pythia, on 200 million English pairs in batches of "
+    "without runs, the choice of method rests on eight sizes of one family, Pythia, on 200 million English pairs in batches of "
     f"1,024 at 75 tokens ({PAPER}, Repurposing Language Models into Embedding Models)",
-    f"the paper prints lines of the least loss, exp(-0.21 ln C + 8.39) of full training and exp(-0.22 ln C + 8.93) of LoRA, which meet at "
-    f"2.8e23 FLOP, and a switch at {SWITCH:.3g}; the method goes by the switch, and a loss read off the lines is of its data and batches",
-    "it prints no numbers of the best size: to choose among models, run adiabat scaling at budgets below this one",
+    f"the paper prints lines of the lowest loss, exp(-0.21 ln C + 8.39) of full training and exp(-0.22 ln C + 8.93) of LoRA, which meet "
+    f"at 2.8e23 FLOP, and a switch at {SWITCH:.3g}; the method follows the switch, and losses read off the lines hold for its data and "
+    "batches",
+    "the paper prints no numbers for the best size: to choose among models, run adiabat scaling at budgets below this one",
 )
 
 
@@ -190,7 +191,7 @@ def _built(way: Way, settings: PlanSettings, load: "Loader") -> "DualEncoder":
         if way.rank is None:
             raise
         raise ConfigError(
-            f"plan.models must take adapters of rank {way.rank}, which serve best from this budget on, {way.model} does not: {fault}; "
+            f"plan.models must take adapters of rank {way.rank}, the best from this budget on, {way.model} does not: {fault}; "
             "name a wider model, or a smaller budget"
         ) from fault
 
@@ -241,15 +242,15 @@ def _of_budget(method: Method, spent: float, budget: float) -> Iterator[Reason]:
     note = f"of the paper's data and batches; {line} of adiabat.experiments.plan_prior at {spent:.3g} FLOP, as printed"
     yield Reason("loss", f"{(FULL if method == 'full' else LORA).at(spent):.2f}", note, FRONTIER)
     if method == "lora":
-        yield Reason("rank", str(RANK), "32 to 128 serve nearly everywhere", f"{PAPER}, section 4.6")
+        yield Reason("rank", str(RANK), "32 to 128 suit most cases", f"{PAPER}, section 4.6")
 
 
 def _of_scarce_tokens(best: Choice | None) -> Iterator[Reason]:
     """Where tokens are what there is least of."""
-    why = "the budget pays for all tokens that there are, whatever the model; full training or LoRA of a high rank is then best"
+    why = "the budget pays for all available tokens with any model; full training or LoRA of a high rank is then best"
     yield Reason("method", "full", why, f"{PAPER}, appendix D")
     size = "the largest that memory allows" if best is None else best.way.title
-    yield Reason("model", size, "the more parameters, the more is learned from a token", f"{PAPER}, appendix D")
+    yield Reason("model", size, "larger models learn more from each token", f"{PAPER}, appendix D")
 
 
 def _of_regime(best: Choice) -> Iterator[Reason]:

@@ -87,7 +87,7 @@ def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, w
     if safe.rate is None:
         raise JobError(
             f"one rate of the search must stay within the band (drift {safe.limit:.3g}), got none: the lowest, {safe.rates[0]:g}, leaves "
-            "it; lower rate_search.low, take fewer rate_search.steps, or give a larger guard.limit, and start anew"
+            "it; lower rate_search.low, take fewer rate_search.steps, or give a larger guard.limit, and start again"
         )
     tune = settings.tune.model_copy(update={"learning_rate": safe.rate})
     assert settings.watched is not None
@@ -211,9 +211,11 @@ class RateSearch:
         assert guard.limit is not None
         notes = [self.mined_note] if self.mined_note else []
         if rate == rates[-1]:
-            notes.insert(0, "even the highest rate of the search stays inside: larger ones may be safe too, see rate_search.high")
+            notes.insert(
+                0, "even the highest rate of the search stays within the band: larger ones may be safe too; raise rate_search.high"
+            )
         elif rate is None:
-            notes.insert(0, "even the lowest rate of the search leaves the band: see rate_search.low")
+            notes.insert(0, "even the lowest rate of the search leaves the band; lower rate_search.low")
         return SafeRate(
             title=f"The largest safe rate for tuning {inputs['model']} on {self.context.examples(self.settings.data)[0].name}",
             command=command,

@@ -76,7 +76,7 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
             except Exception as fault:
                 if not is_out_of_memory(fault):
                     raise
-                raise JobError(f"{way.title} must fit into memory, it does not; leave it out, or take a larger machine") from fault
+                raise JobError(f"{way.title} does not fit into memory; leave it out, or use a larger machine") from fault
             self._counted[way] = passed_parameters(towers.query if is_trained(towers.query) else towers.document)
         return self._counted[way]
 
@@ -199,7 +199,7 @@ def _require_a_run(rows: Sequence[ScalingRun], folder: Path) -> None:
     if all(row.status == "failed" for row in rows):
         failures = f"{len(rows):,} that failed, such as {rows[0].name}: {rows[0].reason}"
         raise JobError(
-            f"{folder} must hold a run that could be made, got {failures}; other budgets go on with --resume, other rates in another --out"
+            f"{folder} must hold a run that succeeded, got {failures}; change budgets with --resume, or rates with another --out"
         )
 
 

@@ -183,7 +183,7 @@ ROWS = "runs.parquet"
 
 def rows_at(path: Path) -> Rows[ScalingRun]:
     """The runs of a scaling experiment that are over."""
-    return _rows(path, "without the file, what is measured is made again")
+    return _rows(path, "remove the file to measure again")
 
 
 def _rows(path: Path, advice: str) -> Rows[ScalingRun]:
@@ -195,7 +195,7 @@ def rows_in(source: Path) -> list[ScalingRun]:
     path = source / ROWS if source.is_dir() else source
     if not path.is_file():
         raise DataError(f"--runs must be the directory of a scaling experiment, or its {ROWS}, got {source}; make one with adiabat scaling")
-    return _rows(path, "mend it, or go on with the scaling experiment that made it").every
+    return _rows(path, "repair it, or resume the scaling experiment that made it").every
 
 
 def _fault(row: ScalingRun) -> str:

@@ -65,8 +65,8 @@ def ways_of(settings: ScalingSettings, blocks_of: BlockCount) -> list[Tried]:
         raise ConfigError(f"models must have names that tell their runs apart, got {repeated[0]} twice; give one of them another name")
     if not variants:
         raise ConfigError(
-            "methods must leave a run to make, got shares of frozen blocks alone that come to none or all of every model's; "
-            "take other shares, or set methods.full = true"
+            "methods must leave a run, got only shares of frozen blocks that round to none or all of every model's; "
+            "use other shares, or set methods.full = true"
         )
     return variants
 
@@ -97,7 +97,7 @@ def without_freezing(settings: ScalingSettings, blocks_of: BlockCount) -> list[s
     sizes = [(family.title, count) for family in settings.models for count in family.blocks or (blocks_of(family.model),)]
     lost = {share: [f"{name} of {count}" for name, count in sizes if _frozen(share, count) is None] for share in settings.methods.freezing}
     return [
-        f"methods.freezing = {share:g} makes no run of {', '.join(names)} blocks: it comes to none of them or to all"
+        f"methods.freezing = {share:g} makes no run of {', '.join(names)} blocks: the share rounds to none or all of them"
         for share, names in lost.items()
         if names
     ]

@@ -246,5 +246,5 @@ def _notes(rows: Sequence[SweepRun], evidence: _Evidence) -> list[str]:
                 much = "" if trained.is_proof else "; these are more than a tenth, so it is called neither better nor worse"
                 notes.append(f"{case} was trained or validated on {count:,} of {trained.queries.size:,} queries of {task}{much}")
     if left_out := sorted({row.name for row in rows} - {run.name for runs in evidence.cases.values() for run in runs}):
-        notes.append(f"settings of which a run failed are not ranked: {several(left_out)}")
+        notes.append(f"settings with a failed run are not ranked: {several(left_out)}")
     return notes

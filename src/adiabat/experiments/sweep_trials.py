@@ -60,7 +60,7 @@ class StartRecord:
 def read_starts(folder: Path) -> dict[str, StartRecord]:
     """The records of an earlier call by name; empty where the file is missing or damaged."""
     try:
-        return TypeAdapter(dict[str, StartRecord]).validate_python(read_json(folder / STARTS, remedy="it is made again"))
+        return TypeAdapter(dict[str, StartRecord]).validate_python(read_json(folder / STARTS, remedy="it is rebuilt"))
     except (DataError, ValidationError):
         return {}
 
@@ -217,8 +217,7 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
             former, present = row.varied[key], trial.varied[key]
             if None not in (former, present) and former != present:
                 raise JobError(
-                    f"the row {trial.name} must be of {key} = {present}, got {former}; choose another --out, or a value that is "
-                    "written otherwise"
+                    f"the row {trial.name} must be of {key} = {present}, got {former}; choose another --out, or write the value differently"
                 )
         return replace(row, varied=trial.varied)
 

@@ -22,7 +22,7 @@ from adiabat.runs.run_config import Job, Rules, description_of, flat_settings, i
 RUNS, ROWS = "runs", "runs.parquet"
 """In the directory of an experiment: the folder of its jobs, and the file of its rows."""
 
-OUT_OF_MEMORY = "the memory did not suffice; lower memory.chunk_tokens (with memory.cached) or train.batch_size"
+OUT_OF_MEMORY = "out of memory; lower memory.chunk_tokens (with memory.cached) or train.batch_size"
 
 
 class Named(Protocol):

@@ -80,7 +80,7 @@ def written_corpus(documents: Callable[[], Iterator[Document]], folder: Path, *,
         if digest_documents(documents()) == former.digest:
             return former
         if not replace:
-            raise DataError(f"{folder} must hold the corpus {source} as it is now, it holds another; remove it, or name another folder")
+            raise DataError(f"{folder} must hold the current corpus {source}, it holds another; remove it, or name another folder")
         (folder / CORPUS_FILE).unlink()
     with plain_disk_errors(folder):
         corpus = write_corpus(documents(), folder, source=source)
@@ -213,7 +213,7 @@ def _missing_phrase(name: str, missing: frozenset[str], examples: Sequence[Examp
     for document, location in locations.items():
         other = similar.get(document.casefold())
         phrases.append(f'{location}: "{document}"' + (f' (which differs only in case from its "{other}")' if other else ""))
-    advice = "ids must be equal to the letter: correct them" if similar else "name the corpus that holds them, or set data.missing = drop"
+    advice = "ids are case-sensitive: correct them" if similar else "name the corpus that holds them, or set data.missing = drop"
     return f"{name}: every document must be in the corpus {corpus_name}, it lacks {several(phrases, of='documents')}; {advice}"
 
 
@@ -239,7 +239,7 @@ def _without(examples: Sequence[Example], missing: frozenset[str]) -> tuple[list
     ]
     answered = [example for example in present if example.positives]
     dropped = counted(len(present) - len(answered), "query")
-    return answered, f"{counted(len(missing), 'document')} that the corpus lacks left out, and with that {dropped} without a positive"
+    return answered, f"{counted(len(missing), 'document')} missing from the corpus left out, and {dropped} without a positive"
 
 
 def _shared_answers(examples: Sequence[Example]) -> dict[str, tuple[str, ...]]:

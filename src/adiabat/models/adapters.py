@@ -64,12 +64,12 @@ def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None
             grows with the rank; a fixed alpha evens that out (Hu et al. 2022, section 4.1).
     """
     if hasattr(backbone, "peft_config"):
-        raise ModelError("backbone must be without adapters, got one that has some; merge them first")
+        raise ModelError("backbone must have no adapters, got some; merge them first")
     layers = _require_layers(backbone)
     if rank < 1:
-        raise ConfigError(f"rank must be >= 1, got {rank}; 32 to 128 is right nearly everywhere")
+        raise ConfigError(f"rank must be >= 1, got {rank}; 32 to 128 suit most cases")
     if alpha is not None and not 0 < alpha < math.inf:
-        raise ConfigError(f"alpha must be > 0, got {alpha}; leave it out for one that equals the rank")
+        raise ConfigError(f"alpha must be > 0, got {alpha}; leave it out to use the rank")
     narrowest = min(layers, key=lambda name: min(layers[name].weight.shape))
     widths = tuple(layers[narrowest].weight.shape)
     if rank > min(widths):
@@ -125,8 +125,8 @@ def _add_biases(backbone: PreTrainedModel) -> None:
         shapes = {name: bias.shape for name, bias in type(backbone)(config).named_parameters() if _BIAS.search(name)}
     if not shapes:
         raise ModelError(
-            f"a backbone must have biases where they alone are trained, got one of type {config.model_type}, "
-            "which has none, nor a setting for any; use LoRA, or freeze blocks"
+            f"training biases alone needs a backbone with biases, got type {config.model_type}, "
+            "which has none and no setting for them; use LoRA, or freeze blocks"
         )
     for name, shape in shapes.items():
         path, _, bias = name.rpartition(".")
@@ -143,5 +143,5 @@ def _require_layers(backbone: PreTrainedModel) -> dict[str, nn.Linear | Conv1D]:
     layers = {name: layer for name, layer in dense.items() if not name.startswith(_POOLER)}
     if not layers:
         kind = backbone.config.model_type
-        raise ModelError(f"method must be full for a backbone without dense layers, got one of type {kind}; train the whole of it")
+        raise ModelError(f"method must be full for a backbone without dense layers, got one of type {kind}; train all of it")
     return layers

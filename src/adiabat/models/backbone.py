@@ -112,7 +112,7 @@ def load_backbone(
         # Adapters beside the weights are loaded with them; a saved model must be whole without them.
         backbone = merge_adapters(backbone)
     if any(type(module).__module__.startswith("peft.") for module in backbone.modules()):
-        raise ModelError(f"{adapter or folder} must hold an adapter that can be merged into the weights; merge it with peft, and save that")
+        raise ModelError(f"{adapter or folder} must hold an adapter that adiabat can merge; merge it with peft, and save the result")
     # The fingerprint holds them, and they are written again when the model is saved.
     backbone.__dict__["config_options"] = dict(options or {})
     loaded: PreTrainedModel = backbone
@@ -247,7 +247,7 @@ def _loader(config: PretrainedConfig, folder: Path) -> Any:
     if type(config) not in MODEL_FOR_TEXT_ENCODING_MAPPING:
         raise ModelError(
             f"{folder} must hold an encoder or a decoder, got both halves of type {config.model_type}; "
-            f"adiabat takes the encoder half of {', '.join(ENCODERS)} alone, choose another model"
+            f"adiabat takes only the encoder half of {', '.join(ENCODERS)}; choose another model"
         )
     return AutoModelForTextEncoding
 
@@ -277,7 +277,7 @@ def load_tokenizer(
     if not tokenizer.is_fast:
         raise ModelError(f"{folder} must hold a fast tokenizer (tokenizer.json); convert it with transformers first")
     if any(tokenizer("a").get("token_type_ids", ())):
-        raise ModelError(f"{folder} must hold a tokenizer that gives texts token types of 0, got others, which adiabat does not pass on")
+        raise ModelError(f"{folder} must hold a tokenizer that gives texts token types of 0, got others, which adiabat does not support")
     # `save_pretrained` writes it, whichever file stated it.
     tokenizer.init_kwargs["truncation_side"] = tokenizer.truncation_side
     # sentence-transformers keeps lower-casing beside the tokenizer; here it becomes part of it, unless it is.

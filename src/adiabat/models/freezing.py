@@ -125,9 +125,9 @@ def frozen_parameters(backbone: nn.Module, patterns: Sequence[str], *, alone: bo
         raise ModelError(several(faults))
     trained = [name for name, weight in backbone.named_parameters() if weight.requires_grad and name not in chosen]
     if alone and chosen and all(_POOLER.search(name) for name in trained):
-        advice = "remove a pattern" if layout.blocks else "a model without blocks consists of its embeddings: freeze nothing, []"
+        advice = "remove a pattern" if layout.blocks else "a model without blocks has only embeddings: set freeze = []"
         quoted = ", ".join(f'"{pattern}"' for pattern in dict.fromkeys(patterns))
-        raise ModelError(f"freeze must leave something to train, got [{quoted}], which leave nothing; {advice}")
+        raise ModelError(f"freeze must leave something to train, got [{quoted}], which match every weight; {advice}")
     return [name for name, _ in backbone.named_parameters() if name in chosen]
 
 

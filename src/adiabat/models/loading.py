@@ -107,7 +107,7 @@ class _Reader:
         try:
             base_folder = local_folder(base, trust=trust)
         except ModelError as fault:
-            raise ModelError(f"{folder}/adapter_config.json must name a base model that can be had, got {base}: {fault}") from fault
+            raise ModelError(f"{folder}/adapter_config.json must name a base model that can be loaded, got {base}: {fault}") from fault
         return load_backbone(base_folder, trust, blocks=self.blocks, options=settings.config, adapter=folder)
 
     def projection(self, folder: Path) -> Projection:
@@ -207,7 +207,7 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
     except (HFValidationError, LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as fault:
         raise ModelError(
             f"MODEL must be a directory, a job, `demo` or a hub name, got {name}: there is no such directory, "
-            f"and the hub did not give it ({first_line(fault)}); check the name"
+            f"and the hub did not return it ({first_line(fault)}); check the name"
         ) from fault
 
 
@@ -252,7 +252,7 @@ def _checked(settings: EncoderSettings, overrides: Overrides, backbone: PreTrain
     if isinstance(backbone, StaticBackbone) and chosen.pooling != "mean":
         raise ConfigError(f"encoder.pooling must be mean for a static model, got {chosen.pooling}; leave it out")
     if isinstance(backbone, StaticBackbone) and not chosen.pool_prompt:
-        raise ConfigError("encoder.pool_prompt must be true for a static model, got false; give it no prompt instead")
+        raise ConfigError("encoder.pool_prompt must be true for a static model, got false; use no prompt instead")
     rows, limit = position_rows(backbone), max(chosen.limit(side) for side in SIDES)
     if rows is not None and limit > rows:
         raise ConfigError(f"encoder.max_tokens must be <= {rows}, the positions that the backbone has, got {limit}")

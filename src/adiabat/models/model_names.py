@@ -117,7 +117,7 @@ def name_of(model: Model) -> str:
 def _directory(model: str) -> str | Path:
     """The embedded model's folder, a job's model, or the name as it is."""
     if not model:
-        raise ModelError("MODEL must be a directory, a job, `demo` or a hub name, got nothing; name one")
+        raise ModelError("MODEL must be a directory, a job, `demo` or a hub name, got an empty text; name one")
     if model == "demo":
         return demo_model_folder()
     job = _job_of(model)
@@ -157,7 +157,7 @@ def unpacked(path: Path, record: TrainedFile) -> TrainedTexts:
         raise DataError(f"{path} cannot be read ({fault.strerror or fault})") from fault
     ends = np.cumsum([getattr(record, side) for side in _SIDES])
     if hashlib.sha256(content).hexdigest() != record.sha256 or HASH_BYTES * ends[-1] != len(content):
-        raise DataError(f"{path} is not what the run wrote")
+        raise DataError(f"{path} changed after the run")
     queries, documents, doc_ids = np.split(np.frombuffer(content, dtype=f"S{HASH_BYTES}"), ends[:-1])
     return TrainedTexts(queries, documents, doc_ids, record.unknown)
 

@@ -85,7 +85,7 @@ def checked_keys(
     """Refuse a key that adiabat does not know, and a key of `fixed` with another value than those listed."""
     if unknown := [key for key in record if key not in known and key not in fixed]:
         raise ModelError(
-            f"{path} must hold no key that adiabat does not know, got {', '.join(unknown)}; update adiabat, or choose another model"
+            f"{path} must hold only keys that adiabat knows, got {', '.join(unknown)}; update adiabat, or choose another model"
         )
     for key, values in fixed.items():
         if key in record and record[key] not in values:

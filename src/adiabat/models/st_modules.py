@@ -78,7 +78,7 @@ def read_modules(folder: Path) -> list[Module]:
         raise ModelError(f"{path} must hold a list of modules with their types and paths, got {entries!r:.80}")
     names = [str(entry["name"]) for entry in entries if "name" in entry]
     if len(set(names)) < len(names):
-        raise ModelError(f"{path} must give each module a name of its own, got {', '.join(names)}: one would take another's place")
+        raise ModelError(f"{path} must give each module a unique name, got {', '.join(names)}: one would replace another")
     types_and_names = [required(entry, "type", "path", path=path) for entry in entries]
     return [_module(folder, dotted, name, path=path) for dotted, name in types_and_names]
 
@@ -103,7 +103,7 @@ def _module(folder: Path, dotted: object, name: str, *, path: Path) -> Module:
     except (OSError, RuntimeError, ValueError):  # a loop of links; a name that no file can have
         inside = False
     if not inside:
-        raise ModelError(f"{path} must name folders inside of the model's own, got {name!r}; copy that folder into the model's")
+        raise ModelError(f"{path} must name folders inside the model's own, got {name!r}; copy that folder into the model's")
     return Module(known[1], module)
 
 
@@ -253,7 +253,7 @@ def _require_text_states(path: Path, record: Mapping[str, Any]) -> None:
     kinds = record.get("modality_config", {"text": {"method": "forward", "method_output_name": "last_hidden_state"}})
     text = kinds.get("text") if isinstance(kinds, dict) else None
     if not isinstance(text, dict) or "message" in kinds:
-        raise ModelError(f"{path}: modality_config must have texts, and no messages of a chat, got {kinds!r:.80}; choose another model")
+        raise ModelError(f"{path}: modality_config must take texts, not chat messages, got {kinds!r:.80}; choose another model")
     checked_keys(
         path, text, known={"format"}, fixed={"method": ("forward",), "method_output_name": ("last_hidden_state", ["last_hidden_state"])}
     )

@@ -177,7 +177,7 @@ def build_towers(
     if frozen is not None and query.width != document.width:
         other, new = (document, query) if frozen == "document" else (query, document)
         raise ModelError(
-            f"{start.name}: what the {frozen} tower, which stays as it is, is compared with must be as wide as it, {other.width}, got "
+            f"{start.name}: the other tower must be as wide as the frozen {frozen} tower, {other.width}, got "
             f"{new.width}; give {top.setting} that width"
         )
     return replace(start, query=query, document=document)
@@ -225,7 +225,7 @@ def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top
     if kind == "shared" and query is not document:
         raise ModelError(
             f"towers.kind must be asymmetric or shared_projection where the two sides start from different towers, got {kind}; "
-            "choose one of them, or a start with one tower"
+            "choose one of them, or start from one tower"
         )
     if kind == "shared_projection" and query.width != document.width:
         raise ModelError(

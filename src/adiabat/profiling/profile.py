@@ -96,13 +96,13 @@ def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator
         sentence = f"{problem}: {quotes.first_queries(rows.negatives_that_answer)}; {advice}"
         yield Finding("negatives that answer", "warning", count, sentence)
     if count := pairs.own_answer:
-        problem = f"documents should say more than their query, {count:,} of {pairs.pairs:,} are the same text"
+        problem = f"documents should differ from their query, {count:,} of {pairs.pairs:,} are the same text"
         sentence = f"{problem}: {quotes.first_queries(rows.own_answer)}; drop them"
         yield Finding("documents that are their query", "warning", count, sentence)
     if pairs.unique_documents < FEW_UNIQUE:
         sentence = (
             f"{percent(pairs.unique_documents)} of the documents are unique, so batches hold equal ones: keep train.loss.mask_duplicates "
-            "on, and SamToNe to the query side (train.loss.same_tower): at 17 %, Moiseev et al. 2023 found that it harms on the document "
+            "on, and SamToNe to the query side (train.loss.same_tower): at 17 %, Moiseev et al. 2023 found it harmful on the document "
             "side"
         )
         yield Finding("few unique documents", "note", pairs.pairs - round(pairs.unique_documents * pairs.pairs), sentence)

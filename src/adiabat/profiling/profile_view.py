@@ -192,7 +192,7 @@ def _largest_table(groups: Groups) -> Table:
 
 
 def _columns_table(columns: Sequence[Column]) -> Table:
-    table = _table("columns that are not read", ["rows", "kinds"])
+    table = _table("ignored columns", ["rows", "kinds"])
     table.add_column("values", overflow="fold")
     for column in columns:
         kinds = ", ".join(kind for kind, _ in column.kinds)

@@ -38,7 +38,7 @@ def require_free(folder: Path, *, resume: bool) -> None:
 
 def _require_resume(folder: Path, what: str, *, resume: bool) -> None:
     if not resume:
-        raise JobError(f"--out {folder} holds a {what} already; go on with it by --resume, or choose another directory")
+        raise JobError(f"--out {folder} holds a {what} already; continue it with --resume, or choose another directory")
 
 
 def require_outside(folder: Path) -> None:
@@ -54,9 +54,9 @@ def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str 
         _require_resume(folder, what, resume=resume)
         return None
     if is_job(folder):
-        raise JobError(f"--out must be the directory of a {what}, {Job(folder).config} is of a job; choose another")
+        raise JobError(f"--out must be the directory of a {what}, {Job(folder).config} belongs to a job; choose another")
     require_free(folder, resume=False)
-    return f"{folder} holds no {what} yet, so there is nothing to go on with: beginning" if resume else None
+    return f"{folder} holds no {what} to resume yet: starting a new one" if resume else None
 
 
 def require_fitting(
@@ -70,7 +70,7 @@ def require_fitting(
         require_same(Job(folder), description, rules=rules, unknown=unknown)
         return None
     why = "is empty" if folder.exists() else "does not exist"
-    return f"--resume found no job to go on with, {folder} {why}: beginning a new one from the start"
+    return f"--resume found no job to resume, {folder} {why}: starting a new one"
 
 
 def _is_of_adiabat(directory: Path) -> bool:
@@ -87,7 +87,7 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rule
     if is_job(folder):
         require_same(job, description, rules=rules)
         if faults := rules.behind(job, flat_settings(description)):
-            raise JobError(f"{job.folder}: {several(faults)}; raise it, or start anew in another directory")
+            raise JobError(f"{job.folder}: {several(faults)}; raise it, or start again in another directory")
         if flat_settings(read_description(job)) != flat_settings(description):
             with sole_writer(folder):
                 write_description(job, description)
@@ -107,7 +107,7 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
-        raise JobError(f"--out must be a directory that can be made, got {folder}: {fault.strerror}; choose another") from fault
+        raise JobError(f"--out must be a directory that can be created, got {folder}: {fault.strerror}; choose another") from fault
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def _require_own(folder: Path, kind: str) -> None:
     kinds = {
         "a file": folder.exists() and not folder.is_dir(),
         "a job": is_job(folder),
-        "what consists of jobs": (folder / CONFIG).is_file(),
+        "an experiment": (folder / CONFIG).is_file(),
         "a store": is_store(folder),
         "a model": any((folder / name).exists() for name in ("modules.json", "config.json")),
     }
@@ -158,8 +158,8 @@ def _require_own(folder: Path, kind: str) -> None:
                 raise DataError(f"kind is {existing}, not {kind}")
         except DataError as fault:
             raise JobError(
-                f"--out must hold nothing but an evaluation of the same kind, {folder} holds something else, or one that is damaged "
-                f"({fault}); choose another, or remove its result.json and report.html if they are of no use"
+                f"--out must be new or hold an undamaged evaluation of the same kind, {folder} does not "
+                f"({fault}); choose another, or remove its result.json and report.html if you do not need them"
             ) from fault
 
 

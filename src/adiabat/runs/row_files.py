@@ -37,7 +37,7 @@ class Rows(Generic[Row]):
         columns: Callable[[Row], Mapping[str, Any]],
         of: str,
         fault: Callable[[Row], str] = lambda row: "",
-        advice: str = "without the file, what is measured is made again",
+        advice: str = "remove the file to measure again",
     ) -> None:
         """Read what is there.
 

@@ -128,7 +128,7 @@ FORMAT = 2
 
 HEAD = f"# format {FORMAT}; SHA-256 of the lines below: "
 FORMER_HEAD = "# SHA-256 of the lines below: "
-REMEDY = "put back what stood there, remove its first line if you changed it on purpose, or start anew in another directory"
+REMEDY = "restore it, remove its first line if you changed it on purpose, or start again in another directory"
 
 
 def read_description(job: Job) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def read_description(job: Job) -> dict[str, Any]:
     with reading(job.config, remedy=REMEDY, error=JobError):
         text = job.config.read_text(encoding="utf-8-sig")
         if text.startswith(FORMER_HEAD):
-            raise JobError(f"{job.config} must have format {FORMAT}, got format 1 of adiabat 0.1; start anew in another directory")
+            raise JobError(f"{job.config} must have format {FORMAT}, got format 1 of adiabat 0.1; start again in another directory")
         head, _, body = text.partition("\n")
         if head.startswith(HEAD) and head != _head(body):
             raise ValueError("its settings do not match the checksum in its first line")
@@ -149,9 +149,7 @@ def description_of(job: Job, tables: Mapping[str, Any], *, of: str) -> dict[str,
     """What many jobs were asked to do."""
     before = read_description(job)
     if not _has_tables(before, tables):
-        raise JobError(
-            f"{job.config} must be the description of {of}, got another shape; put back what stood there, or choose another directory"
-        )
+        raise JobError(f"{job.config} must describe {of}, got other tables; restore it, or choose another directory")
     return before
 
 
@@ -202,7 +200,7 @@ def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STR
     if differing:
         differences = f"a difference: {differing[0]}" if len(differing) == 1 else several(differing, of="differences")
         raise JobError(
-            f"--resume must go on with the job in {job.folder} as it was begun, got {differences}; "
+            f"--resume must continue the job in {job.folder} with its settings and data, got {differences}; "
             f"repeat the first command with all its settings ({job.config} holds them), or choose another --out"
         )
 

@@ -12,7 +12,7 @@ from adiabat.core.errors import JobError, MissingDependencyError
 from adiabat.core.files import advice_on
 
 GO_ON = "free some space and run the same command with --resume"
-REMEDY = "start anew in another directory"
+REMEDY = "start again in another directory"
 
 
 def require_tensorboard() -> None:
@@ -82,7 +82,7 @@ class JobLog:
         lines = list(self._lines(step)) if step >= 0 else []
         self.checksum = lines[-1].checksum if lines else ""
         if checksum is not None and self.checksum != checksum:
-            raise JobError(f"{self.path} must hold every row up to step {step}, got others or too few; {REMEDY}")
+            raise JobError(f"{self.path} must hold every row up to step {step}, but rows are missing or changed; {REMEDY}")
         partial = self.path.with_name(f".{self.path.name}.partial")
         with plain_faults(self.path):
             partial.write_text("".join(map(str, lines)), encoding="utf-8")

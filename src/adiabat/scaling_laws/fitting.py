@@ -106,7 +106,7 @@ def _too_similar(law: Law, points: Points) -> Iterator[str]:
         few.append(f"at least 3 shares of trained parameters at one size, got {shares}")
     yield from few
     if not few and _spread_beside_sizes(points) < np.log(LEAST_SPREAD):
-        yield "several budgets, got sizes and tokens that follow from one another"
+        yield "several budgets, got sizes and tokens that determine each other"
 
 
 def _spread_beside_sizes(points: Points) -> float:
@@ -316,6 +316,6 @@ class Ensemble:
         for name, coefficient in self.coefficients().items():
             low, high = coefficient.low, coefficient.high
             if self.effects[name] < noise:
-                yield f"{name} decides less of the loss than noise does ({self.effects[name]:.1%} of it)"
+                yield f"{name} explains less of the loss than noise does ({self.effects[name]:.1%} of it)"
             elif high - low > WIDEST * abs(coefficient.value) if name in signed else high > WIDEST * max(low, 0):
                 yield f"{name} lies anywhere between {low:.3g} and {high:.3g}"

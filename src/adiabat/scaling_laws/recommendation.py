@@ -61,7 +61,7 @@ def fit_kinds(
     """
     with_loss = usable(runs)
     if not with_loss:
-        raise DataError(f"runs must have at least one with a loss above 0, got {len(runs)} runs without; look at why they failed")
+        raise DataError(f"runs must have at least one with a loss above 0, got {len(runs)} runs without; check why they failed")
     kinds = list(dict.fromkeys(run.option.way.kind for run in with_loss))
     fits = []
     for number, kind in enumerate(kinds):
@@ -171,7 +171,7 @@ def _sound(draws: Draws) -> tuple[Float[np.ndarray, "sound p"], float]:
     """Draws that are positive for all options, and the share of the others: a law that predicts a negative loss would always win."""
     sound = draws[(draws > 0).all(axis=1)]
     if not len(sound):
-        raise DataError("laws of runs drawn again must give losses above 0 at the budget, got none that does; add runs, or ask for less")
+        raise DataError("laws fitted to resampled runs must give losses above 0 at the budget, got none; add runs, or lower the budget")
     return sound, 1 - len(sound) / len(draws)
 
 

@@ -218,7 +218,7 @@ def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: Sequence[str]
     if absent:
         documents, dropped = f"{len(absent):,} document{'' if len(absent) == 1 else 's'}", len(examples) - len(queries)
         without = f"{dropped:,} {'query' if dropped == 1 else 'queries'} without a positive"
-        notes = (f"{examples.name}: {documents} not in the store left out, and with that {without}",)
+        notes = (f"{examples.name}: {documents} missing from the store left out, and {without}",)
     addressed = AddressedSet(examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes)
     return replace(addressed, is_judged=examples.is_judged)
 

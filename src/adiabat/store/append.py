@@ -190,7 +190,7 @@ def _redo(folder: Path) -> None:
 
 def _undamaged(folder: Path, old: Manifest) -> Manifest:
     """The manifest of the longer store, once every file that it replaces is compared with its digest; else the append is undone."""
-    staging, remedy = folder / APPENDING, "append again: the store is as it was before"
+    staging, remedy = folder / APPENDING, "append again: the store is unchanged"
     try:
         manifest = Manifest.read(staging / MERGED)
         for name, digest in manifest.files.items():

@@ -132,7 +132,7 @@ def _build(texts: Iterable[str], spool: _Spool, k1: float, b: float, on_progress
     try:
         spool.read(texts, on_progress)
         if not spool.vocabulary:
-            raise StoreError(f"a corpus must hold words for BM25, got {spool.count:,} documents without one; check its texts")
+            raise StoreError(f"BM25 needs a corpus with words, got {spool.count:,} documents without any; check its texts")
         weights = _Weights.of(spool, k1, b)
         _fill(spool, weights, folder)
     finally:

@@ -324,7 +324,7 @@ def begin(target: Path) -> Path:
     try:
         building.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{target} must be a directory that can be made, got: {error.strerror}; choose another --out") from error
+        raise StoreError(f"{target} must be a directory that can be created, got: {error.strerror}; choose another --out") from error
     return building
 
 
@@ -339,7 +339,7 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
             raise
         raise StoreError(
             f"{target} must be missing or empty when its store is moved there, got: {error.strerror}; "
-            f"the work is kept in {building}: clear {target} and run the same command again, or move that folder where the store may lie"
+            f"the work is kept in {building}: clear {target} and run the same command again, or move the store from there yourself"
         ) from error
     sync_folder(real.parent)
     _clear_traces(target, manifest)

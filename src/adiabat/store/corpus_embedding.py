@@ -53,10 +53,7 @@ class _DocumentTower:
         """Documents that fill the token limit are counted: their ends may be missing from their vectors."""
         if self.full:
             limit = self.model.document.settings.limit("document")
-            watch.note(
-                f"{self.full:,} of {self.encoded:,} distinct documents fill the limit of {limit} tokens: "
-                "what goes beyond it is not in their vectors"
-            )
+            watch.note(f"{self.full:,} of {self.encoded:,} distinct documents reach the limit of {limit} tokens: longer ones are cut")
 
 
 def embed_corpus(model: Model, corpus: str, out: Path, settings: EmbedSettings, watch: Watch, *, append: bool = False) -> Store:
@@ -67,7 +64,7 @@ def embed_corpus(model: Model, corpus: str, out: Path, settings: EmbedSettings, 
     if append:
         finish_append(out)
         former = Store.open(out)
-        _refuse_idle(settings.store, {"dtype": former.dtype, "keep_texts": former.has_texts}, "append, which keeps to the store")
+        _refuse_idle(settings.store, {"dtype": former.dtype, "keep_texts": former.has_texts}, "append, which follows the store")
     encoder = _document_tower(model, settings, watch)
     documents = known_documents(encoder.model.document, documents, blank=settings.data.blank, source=corpus, note=watch.note)
     progress = partial(watch.progress, "encoding documents")
@@ -106,7 +103,7 @@ def store_vectors(
     """Make a store of vectors from elsewhere; with a corpus and a model, some documents are encoded to check the vectors."""
     if corpus is not None:
         _refuse_model(corpus)
-    _refuse_idle(settings.store, {"keep_texts": True}, "import, which keeps the texts that it checks the vectors by")
+    _refuse_idle(settings.store, {"keep_texts": True}, "import, which keeps the texts it checks vectors with")
     columns = settings.data.columns.given()
     documents = None if corpus is None else read_corpus(corpus, columns=columns, split=settings.data.split, blank=settings.data.blank)
     encoder = None if model is None else _document_tower(model, settings, watch)

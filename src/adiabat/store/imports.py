@@ -197,14 +197,14 @@ def _verified(encoder: DocumentEncoder, building: Path, sample: int, seed: int) 
         raise StoreError(
             f"imported vectors must agree with the encoder's at cosine >= {NEEDED_COSINE}, got {cosines[worst]:.4f} for "
             f'"{names[worst]}" (the worst of {len(names)}); choose the encoder and document_prompt that made them, '
-            'and see that ids stand in the order of the vectors; a document with a title is embedded as title + " " + text: '
+            'and check that ids are in the order of the vectors; a document with a title is embedded as title + " " + text: '
             "for vectors of texts alone, leave the title column out of the corpus"
         )
     # Lengths matter to distances and dot products, and documents appended later would have the encoder's.
     deviations = np.abs(imported / expected - 1)
     worst = int(np.argmax(deviations))
     if deviations[worst] > LENGTH_TOLERANCE:
-        remedy = "false, if the model gives them so" if fingerprint.normalize else "true, if they have length 1"
+        remedy = "false, if the model gives such lengths" if fingerprint.normalize else "true, if they have length 1"
         raise StoreError(
             f"imported vectors must have the length of the encoder's within {LENGTH_TOLERANCE:.0%}, got {imported[worst]:.4g} instead of "
             f'{expected[worst]:.4g} for "{names[worst]}" (the worst of {len(names)}); scale them, or set encoder.normalize={remedy}'

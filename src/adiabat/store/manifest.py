@@ -179,7 +179,7 @@ class VectorFile:
         compared = rows and sha256 is not None
         self._hash = hash_of_vectors(path, rows * self._row_bytes) if compared else hashlib.sha256()
         if compared and self.sha256 != sha256:
-            raise StoreError(f"{path} must be undamaged, got other vectors than were written before; {remedy}")
+            raise StoreError(f"{path} must be undamaged, got vectors that differ from those written; {remedy}")
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         os.ftruncate(self._handle, needed)
 
@@ -236,11 +236,9 @@ def plain_disk_errors(folder: Path) -> Iterator[None]:
             raise
         if error.errno == errno.EFBIG:
             raise StoreError(
-                f"{folder}: a file must be allowed to grow as large as the store needs, got: {error.strerror}; "
+                f"{folder}: the system's limit on file size is too small for the store: {error.strerror}; "
                 "raise the limit (ulimit -f), or choose another disk, and run the same command to resume"
             ) from error
         if error.errno not in DISK_FULL:
             raise
-        raise StoreError(
-            f"{folder}: the disk must have room for the store, it is full; free some and run the same command to resume"
-        ) from error
+        raise StoreError(f"{folder}: the disk is full; free some space and run the same command to resume") from error

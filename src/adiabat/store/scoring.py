@@ -248,13 +248,13 @@ def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: S
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(broken):
         rows = several((f"row {row}" for row in broken), of="queries")
-        raise StoreError(f"queries must be finite, got NaN or infinity in {rows}; embed them again, or look whether the model is damaged")
+        raise StoreError(f"queries must be finite, got NaN or infinity in {rows}; embed them again, or check whether the model is damaged")
     queries = Queries(vectors.astype(np.float32, copy=False), similarity)
     extreme = np.flatnonzero((queries.lengths != 0) & ~((queries.lengths >= SHORTEST) & (queries.lengths <= LONGEST)))
     if len(extreme):
         raise StoreError(
             f"queries must be of length {SHORTEST:g} to {LONGEST:g}, "
-            f"got another in {several((f'row {row}' for row in extreme), of='queries')}; scale them, to unit length at best"
+            f"got another in {several((f'row {row}' for row in extreme), of='queries')}; scale them, preferably to unit length"
         )
     return queries
 

@@ -104,7 +104,7 @@ def count_at_least(
         nan = " with NaN" if np.isnan(thresholds).any() else ""
         raise StoreError(
             f"thresholds must be one row per query without NaN, got shape {thresholds.shape}{nan} for {len(queries)} queries; "
-            "give those of `score_rows`, and plus infinity for none"
+            "pass those of `score_rows`, or plus infinity for none"
         )
     counts, exclusions = np.zeros(thresholds.shape, dtype=np.int64), _Exclusions.of(excluded, len(queries))
     tiles = [

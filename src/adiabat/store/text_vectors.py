@@ -55,7 +55,7 @@ def require_directions(vectors: Float[np.ndarray, "n e"], texts: Sequence[str], 
     zero = zero_rows(vectors)
     if zero.any():
         raise DataError(
-            f"{name}: vectors must not be zero, which has a cosine with nothing, got one for {_named(texts, zero)}; "
+            f"{name}: vectors must not be zero, which have no cosine, got one for {_named(texts, zero)}; "
             "leave those texts out, or use a model that knows them"
         )
 
@@ -182,7 +182,7 @@ class EmbeddingCache:
                 self.vectors.flush()
             write_array(self._checksums, self._flags)
         except (OSError, DataError) as fault:
-            raise JobError(f"{self._flags} could not be written: {fault}; free some space; what came before is kept") from fault
+            raise JobError(f"{self._flags} could not be written: {fault}; free some space; earlier vectors are kept") from fault
 
 
 def _checksums_of(vectors: Float[np.ndarray, "n e"], rows: Int[np.ndarray, " some"]) -> UInt64[np.ndarray, " some"]:

@@ -125,7 +125,7 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
     # Lists that are packed for faiss's fast scan: to reconstruct a vector of them ends the process.
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is not None and isinstance(faiss.downcast_index(ivf), faiss.IndexIVFFastScan):
-        raise StoreError(f"{path}: IndexIVFFastScan must be able to give its vectors back, it cannot; import the original vectors")
+        raise StoreError(f"{path}: IndexIVFFastScan cannot return its vectors; import the original vectors")
     labels, inner = _faiss_labels(faiss, index)
     if not isinstance(inner, faiss.IndexFlat | faiss.IndexHNSWFlat | faiss.IndexIVFFlat | faiss.IndexNSGFlat):
         warnings.warn(f"{path}: {type(inner).__name__} keeps compressed vectors; the store gets approximations", stacklevel=4)
@@ -139,9 +139,7 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
                 keys = np.arange(start, start + rows) if inner is not index or labels is None else labels[start : start + rows]
                 yield ids, inner.reconstruct_batch(keys)
             except RuntimeError as error:
-                raise StoreError(
-                    f"{path}: {type(inner).__name__} must be able to give its vectors back, it cannot; import the original vectors"
-                ) from error
+                raise StoreError(f"{path}: {type(inner).__name__} cannot return its vectors; import the original vectors") from error
 
     return VectorSource(index.d, blocks())
 

@@ -236,13 +236,13 @@ class Store:
                 raise ValueError(f"another header than that of {self.count} vectors of {self.width} numbers, {self.dtype}")
 
     def _became_shorter(self) -> StoreError:
-        return StoreError(f"{self.path / VECTOR_FILE} must stay as it was while it is read, it became shorter; rebuild the store")
+        return StoreError(f"{self.path / VECTOR_FILE} became shorter while it was read; rebuild the store")
 
     def _checked(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
         numbers = np.asarray(rows, dtype=np.int64)
         outside = numbers[(numbers < 0) | (numbers >= self.count)]
         if len(outside):
-            raise StoreError(f"rows must lie in 0..{self.count - 1}, got {outside[0]}; ask `rows` for a document's row")
+            raise StoreError(f"rows must lie in 0..{self.count - 1}, got {outside[0]}; use `rows` to find a document's row")
         return numbers
 
 
@@ -253,7 +253,7 @@ def refuse_swapped(store: str | Path, *others: object, order: str) -> None:
     for other in others:
         with suppress(OSError):  # A query may be too long for a path.
             if isinstance(other, str | Path) and is_store(Path(other)):
-                raise StoreError(f"STORE must be a store, {store} is none and {other} is one; the order is {order}")
+                raise StoreError(f"STORE must be a store, {store} is not, but {other} is; the order is {order}")
 
 
 def _why_no_store(folder: Path) -> str:

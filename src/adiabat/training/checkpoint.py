@@ -83,7 +83,7 @@ def read_latest(folder: Path) -> tuple[Snapshot | None, list[str]]:
         except JobError as fault:
             damaged.append(f"checkpoint {path.name} is damaged ({fault})")
     if damaged:
-        raise JobError(f"{folder} holds no whole checkpoint: {'; '.join(damaged)}; start anew in another directory")
+        raise JobError(f"{folder} holds no whole checkpoint: {'; '.join(damaged)}; start again in another directory")
     return None, []
 
 

@@ -180,8 +180,8 @@ class Processes:
             yield
         except RuntimeError as fault:
             raise JobError(
-                f"process {self.rank} of {self.count} must hear from all others, got: {_reason(fault)}; "
-                "see how the others ended, then run the same command with --resume"
+                f"process {self.rank} of {self.count} lost contact with the others: {_reason(fault)}; "
+                "check how they ended, then run the same command with --resume"
             ) from fault
 
 
@@ -265,8 +265,8 @@ def _connected(device: torch.device, timeout: timedelta) -> Processes:
         state = PartialState(cpu=device.type == "cpu", timeout=timeout, store=store, rank=rank, world_size=count)
     except RuntimeError as fault:
         raise JobError(
-            f"process {rank} of {count} must reach the others, got: {_reason(fault)}; "
-            "see how they ended, and what address and port the launcher was given"
+            f"process {rank} of {count} could not reach the others: {_reason(fault)}; "
+            "check how they ended, and the address and port given to the launcher"
         ) from fault
     # PartialState numbers the CPU too, which then is no longer equal to the device of a tensor there.
     return Processes(rank, count, device if device.type == "cpu" else state.device)
@@ -287,7 +287,7 @@ def _check(device: torch.device) -> None:
     """Raise ConfigError where somebody counts on weights being sharded, or processes would share a GPU."""
     for name in _SHARDING:
         if os.environ.get(name, "").lower() == "true":
-            raise ConfigError(f"accelerate launch must leave weights whole, got {name}=true; launch with --multi_gpu, or with torchrun")
+            raise ConfigError(f"accelerate launch must not shard weights, got {name}=true; launch with --multi_gpu, or with torchrun")
     if device.type != "cuda":
         return
     if device != torch.device("cuda"):
@@ -313,5 +313,5 @@ def on_main(processes: Processes, work: Callable[[], Done]) -> Done | None:
         except AdiabatError as found:
             fault = found
     if processes.any(fault is not None):
-        raise fault or JobError("the main process must be able to go on; it says why it is not")
+        raise fault or JobError("the main process failed; see its message")
     return result

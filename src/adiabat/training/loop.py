@@ -56,7 +56,7 @@ class Objective(Protocol):
 
 WEIGHTS, BEST = "weights/", "best/"
 
-LOWER_RATE = "lower the learning rate and start anew"
+LOWER_RATE = "lower the learning rate and start again"
 
 
 @dataclass
@@ -139,7 +139,7 @@ class Loop:
         elif stopping or self._save_is_due():
             self._save()
         if stopping:
-            raise InterruptionError(f"stopped at step {self.position.step}; run the same command with --resume to go on")
+            raise InterruptionError(f"stopped at step {self.position.step}; run the same command with --resume to continue")
 
     @property
     def device(self) -> torch.device:
@@ -150,7 +150,7 @@ class Loop:
         """Refuse processes that begin at different steps, as those do that see different disks, and let all begin with the same weights."""
         steps = set(self.processes.gather_numbers(torch.tensor([self.position.step], device=self.device)).tolist())
         if len(steps) > 1:
-            raise JobError(f"every process must begin at one step, got {sorted(steps)}; put the job on a disk that all of them share")
+            raise JobError(f"every process must start at the same step, got {sorted(steps)}; put the job on a shared disk")
         self.processes.broadcast(self._trained.values())
 
     def _save_is_due(self) -> bool:
@@ -241,13 +241,15 @@ class Loop:
         # What it knows of gradients, it knows of other weights.
         self.optimizer.state.clear()
         position.rate_factor /= 2
-        self.note(f"{why}: back to the weights of epoch {position.best_epoch}, and on at {position.rate_factor:g} of the learning rate")
+        self.note(
+            f"{why}: restored the weights of epoch {position.best_epoch}; continuing at {position.rate_factor:g} of the learning rate"
+        )
 
     def _validation(self) -> Validation:
         validation = self.objective.validate()
         if not math.isfinite(validation.loss):
             step = self.position.step
-            advice = f"{LOWER_RATE}; checkpoints of before stand in {self.folder}" if step else "look at the model's weights"
+            advice = f"{LOWER_RATE}; earlier checkpoints are in {self.folder}" if step else "check the model's weights"
             raise DivergedError(f"the validation loss must be a finite number, got {validation.loss} at step {step}", advice)
         return validation
 
@@ -265,7 +267,7 @@ class Loop:
         ids = several(self.objective.batch_ids(step), of="queries", shown=5)
         raise DivergedError(
             f"the {name} must be a finite number, got {value} at step {step} ({ids})",
-            f"{LOWER_RATE}, or look at these texts; the weights of before stand in {self.folder}",
+            f"{LOWER_RATE}, or check these texts; earlier weights are in {self.folder}",
         )
 
     def _at_an_end(self) -> bool:
@@ -293,7 +295,7 @@ class Loop:
         if self._late:
             return f"the limit of {limits.max_seconds:g} seconds was reached"
         if limits.keep == "both" and position.best and not position.best.errors:
-            return "validation found no errors, so that nothing could improve any more"
+            return "validation found no errors, so nothing could improve"
         return self.ending(position.step)
 
     def _elapsed(self) -> float:
@@ -331,7 +333,7 @@ class Loop:
         self.position = Position.from_record(dict(snapshot.record["position"]))
         before, now = snapshot.record.get("runs_on"), self._surroundings()
         if before not in (None, now):
-            self.note(f"the run so far was on {before}, it goes on with {now}: the last digits will differ from a run that never stopped")
+            self.note(f"the run so far was on {before} and continues on {now}: the last digits will differ from an uninterrupted run")
         restore_weights(self.objective.module, snapshot.tensors, prefix=WEIGHTS)
         restore_optimizer(self.optimizer, snapshot)
         self._best = {name: tensor.to(self.device) for name, tensor in snapshot.tensors.items() if name.startswith(BEST)}

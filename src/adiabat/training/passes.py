@@ -238,7 +238,7 @@ class _Once:
 
     def __call__(self, gradients: Sequence[Tensor | None]) -> None:
         if self._done:
-            raise RuntimeError("a batch must be differentiated once, got a second time; embed it again")
+            raise RuntimeError("a batch must be differentiated only once; embed it again")
         self._done = True
 
 

@@ -101,7 +101,7 @@ def finished(job: Job, purpose: str) -> tuple[Result, TrainingRecord]:
     """The result of a job that is over, and what its run did."""
     result = read_result(job.result, Result)
     if result.training is None:
-        raise JobError(f"{job.result} must be the result of a {purpose} run, got another; remove {job.folder}, and it is made again")
+        raise JobError(f"{job.result} must be the result of a {purpose} run, got another; remove {job.folder}, and it is rebuilt")
     return result, result.training
 
 
@@ -137,7 +137,7 @@ def layer_changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> 
     ]
     if faults:
         differences = several(faults, of="differences")
-        raise ModelError(f"weights must be of the same model, got {differences}; compare a model with the one that it was trained from")
+        raise ModelError(f"weights must be of the same model, got {differences}; compare a model with the one it was trained from")
     return [_change(name, tensor, after[name]) for name, tensor in before.items()]
 
 

@@ -37,13 +37,13 @@ def test_no_option_has_more_steps_than_a_run_may_have(tmp_path: Path) -> None:
     path, step = written(tmp_path, rows), sum(BUDGETS) / 400
     found = advice_of(plan(load, asked(path, budget=0.99 * 1e6 * step, resamples=2)))
     assert found.excluded == {TOO_LONG: ["m1, full", "m1, lora 32"]}
-    with pytest.raises(ConfigError, match=r"^plan.budget must be what 1,000,000 steps take at the most, .*, got 2.15e\+18 FLOP"):
+    with pytest.raises(ConfigError, match=r"^plan.budget must be at most the cost of 1,000,000 steps, .*, got 2.15e\+18 FLOP"):
         plan(load, asked(path, budget=1.01 * 1e6 * step, resamples=2))
 
 
 def test_memory_that_no_run_tells_of_limits_nothing_and_that_is_said(tmp_path: Path) -> None:
     rows = rows_of()
-    with pytest.raises(DataError, match=r"^--runs must say what they held where plan.memory is given, got none that does"):
+    with pytest.raises(DataError, match=r"^plan.memory needs runs that recorded their memory, got none"):
         plan(load, asked(written(tmp_path, [replace(one, memory=0) for one in rows]), memory="1GiB"))
     (tmp_path / "some").mkdir()
     # Where 16 M are known to be too large, 64 M are too.

@@ -25,11 +25,11 @@ from tests.tiny import save_tiny
         (lambda: [one for one in rows_of() if one.parameters.forward < 1e7], "lacks at least 3 sizes, got 2"),
         (
             lambda: [replace(one, validation_loss=None) for one in rows_of()[:3]],
-            "--runs must hold a run that a law can be fitted to, got 3 that none can, such as m1, full, 1e+13 FLOP, seed 0: its loss",
+            "--runs must hold a run that a law can be fitted to, got 3 unsuitable runs, such as m1, full, 1e+13 FLOP, seed 0: its loss",
         ),
         (
             lambda: [replace(one, steps=3) for one in rows_of()],
-            "got 32 that none can, such as m1, full, 1e+13 FLOP, seed 0: it has 3 steps, fewer than 10",
+            "got 32 unsuitable runs, such as m1, full, 1e+13 FLOP, seed 0: it has 3 steps, fewer than 10",
         ),
         (
             lambda: [replace(one, batch_size=64) if one.way.method == "full" else one for one in rows_of()],
@@ -56,7 +56,7 @@ def test_a_row_that_is_none_is_told_by_its_number_and_field(tmp_path: Path) -> N
     table = pq.read_table(path).to_pylist()
     table[2]["record"] = table[2]["record"].replace('"method": "full"', '"method": "prefix"')
     pq.write_table(pa.Table.from_pylist(table), path)
-    with pytest.raises(JobError, match=r"got: row 3: way.method: Input should be 'full', .* got '?prefix'?; mend it, or go on"):
+    with pytest.raises(JobError, match=r"got: row 3: way.method: Input should be 'full', .* got '?prefix'?; repair it, or resume"):
         plan(load, asked(path))
 
 
@@ -80,8 +80,9 @@ def test_numbers_that_no_run_has_are_told(tmp_path: Path, changes: dict[str, Any
     path = written(tmp_path, [*rest, replace(first, **changes)])
     with pytest.raises(JobError) as caught:
         plan(load, asked(path))
-    assert f"runs.parquet must be the rows of a scaling experiment, got: m1, full, 1e+13 FLOP, seed 0 has {told}; mend it, or go on" in str(
-        caught.value
+    assert (
+        f"runs.parquet must be the rows of a scaling experiment, got: m1, full, 1e+13 FLOP, seed 0 has {told}; repair it, or resume"
+        in str(caught.value)
     )
 
 
@@ -92,7 +93,7 @@ def test_numbers_that_no_run_has_are_told(tmp_path: Path, changes: dict[str, Any
         ({"budget": None, "budget_seconds": 1e-6}, r"^plan.budget_seconds must pay for plan.least_steps = 10 steps, which take 2.12e"),
         (
             {"budget": 1e9},
-            r"^plan.budget must pay for plan.least_steps = 10 steps, which take 2.12e\+13 FLOP at the least in the runs, got ",
+            r"^plan.budget must pay for plan.least_steps = 10 steps, which take 2.12e\+13 FLOP at least in the runs, got ",
         ),
     ],
 )
@@ -105,8 +106,8 @@ def test_fewer_tokens_than_runs_need_are_told(runs: Path, section: dict[str, Any
     ("text", "told"),
     [
         ("[scaling", "config.toml must be undamaged, got TOMLDecodeError"),
-        ("scaling = 5", "config.toml must be the description of a scaling experiment, got another shape"),
-        ("[scaling]\n[common]\ntrain = 3", "config.toml must be the description of a scaling experiment, got another shape"),
+        ("scaling = 5", "config.toml must describe a scaling experiment, got other tables"),
+        ("[scaling]\n[common]\ntrain = 3", "config.toml must describe a scaling experiment, got other tables"),
         ("[scaling]\n[common.train.loss]\ntemperature = 'low'", "config.toml: train.loss.temperature"),
         ("[scaling]\ndata = 5", "config.toml: job.data must be"),
     ],
@@ -121,7 +122,7 @@ def test_a_damaged_description_is_told(tmp_path: Path, text: str, told: str) -> 
 
 def test_runs_that_do_not_say_how_long_they_took_have_no_speed(tmp_path: Path) -> None:
     path = written(tmp_path, [replace(one, seconds=0.0) for one in rows_of()])
-    with pytest.raises(DataError, match=r"^--runs must say how long they took where --budget-time is given, got none that does; give"):
+    with pytest.raises(DataError, match=r"^--budget-time needs runs that recorded their duration, got none; give"):
         plan(load, asked(path, budget=None, budget_seconds=60.0))
 
 
@@ -156,12 +157,12 @@ def test_settings_that_make_no_plan_are_told(table: dict[str, Any], told: str) -
 
 
 def test_a_device_that_nothing_is_measured_on_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"run.device has no effect where nothing is measured, which takes plan.runs; leave it out"):
+    with pytest.raises(ConfigError, match=r"run.device has no effect without plan.runs, which measuring needs; leave it out"):
         checked(PlanSettings, {"plan": {"budget": 1e15}, "run": {"device": "cpu"}})
 
 
 def test_a_seed_that_nothing_is_drawn_with_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"run.seed has no effect without plan.runs: nothing is drawn; leave it out"):
+    with pytest.raises(ConfigError, match=r"run.seed has no effect without plan.runs, which it resamples; leave it out"):
         checked(PlanSettings, {"plan": {"budget": 1e15}, "run": {"seed": 3}})
 
 

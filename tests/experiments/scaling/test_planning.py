@@ -157,7 +157,7 @@ def test_time_in_place_of_a_budget_is_spent_at_the_speed_of_the_runs(tmp_path: P
     assert (advice.budget, advice.budget_seconds, advice.beyond) == (pytest.approx(2.56e15), 1280.0, pytest.approx(4.0))
     assert advice.settings["train"]["budget_flops"] == pytest.approx(2.56e15)
     why = next(one for one in advice.reasons if one.what == "budget").why
-    assert why.startswith("what 21\u00a0min 20\u00a0s are enough for at 2e+12 FLOP a second")
+    assert why.startswith("the FLOPs of 21\u00a0min 20\u00a0s at 2e+12 FLOP a second")
 
 
 def test_speeds_are_of_one_device_and_of_a_run_that_nothing_was_done_beside(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_where_memory_does_not_suffice_for_a_step_the_plan_stands(runs: Path, tm
     settings = checked(PlanSettings, {"plan": {"budget": BUDGET, "runs": str(tmp_path), "resamples": 8}, "run": {"device": "cpu"}})
     advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
     assert advice.seconds is None
-    assert "time and memory are not measured: the memory here does not suffice for a step" in notes
+    assert "time and memory are not measured: the memory here is too small for a step" in notes
     monkeypatch.setattr(
         "adiabat.dual_encoder.train.estimate", lambda *given, **options: (_ for _ in ()).throw(InterruptionError("stopped"))
     )
@@ -196,7 +196,7 @@ def test_memory_takes_options_away(runs: Path) -> None:
     assert advice.best is not None
     assert {one.way.name for one in advice.candidates} == {"m1", "m4"}
     assert set(advice.excluded[TOO_LARGE]) == {f"m{size}, {method}" for size in (16, 64) for method in ("full", "lora 32")}
-    with pytest.raises(ConfigError, match=r"^plan.memory must be enough for a model, the smallest of which held 19.1 MiB, got 1.byte;"):
+    with pytest.raises(ConfigError, match=r"^plan.memory must be enough for the smallest model, which held 19.1 MiB, got 1.byte;"):
         plan(load, asked(runs, memory=1))
 
 
@@ -296,7 +296,7 @@ def test_without_runs_the_published_switch_decides_the_method_and_nothing_the_mo
     assert advice.settings == {}
     assert (advice.sure, advice.beyond) == (None, None)
     assert any("meet at 2.8e23 FLOP" in note for note in result.notes)
-    assert any("there are no runs" in note for note in result.notes)
+    assert any("without runs, the choice" in note for note in result.notes)
     assert advice.candidates[0].tokens == pytest.approx(budget / ((6 if method == "full" else 4) * 1_189_888))
 
 
@@ -345,7 +345,7 @@ def test_without_runs_one_model_is_planned_for_and_several_are_not(tmp_path: Pat
     fits = advice_of(plan(load, asked(None, models=[small, large], memory=least)))
     assert len(fits.candidates) == 1
     assert fits.excluded == {TOO_LARGE: ["large, full"]}
-    with pytest.raises(ConfigError, match=r"^plan.memory must be enough for a model"):
+    with pytest.raises(ConfigError, match=r"^plan.memory must be enough for the smallest model"):
         plan(load, asked(None, models=[large], memory=1))
 
 

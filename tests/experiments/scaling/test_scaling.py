@@ -146,7 +146,7 @@ def test_other_pairs_under_the_same_name_are_refused(again: Path) -> None:
 
 
 def test_a_scaling_that_is_there_needs_resume(again: Path) -> None:
-    with pytest.raises(JobError, match=r"holds a scaling experiment already; go on with it by --resume"):
+    with pytest.raises(JobError, match=r"holds a scaling experiment already; continue it with --resume"):
         run(settings_of(again))
 
 
@@ -183,7 +183,7 @@ def test_a_budget_below_one_step_is_a_failed_run_and_others_go_on(world: Path) -
 def test_a_run_that_diverges_is_a_failed_run_and_a_scaling_of_no_other_an_error(world: Path) -> None:
     with pytest.raises(
         JobError,
-        match=r"out must hold a run that could be made, got 3 that failed, such as .*: the training loss must be .* another --out$",
+        match=r"out must hold a run that succeeded, got 3 that failed, such as .*: the training loss must be .* another --out$",
     ):
         run(settings_of(world, scaling={"budgets": [2e7]}, rates={"full": 1e30}, train={"max_grad_norm": 0.0}))
     assert [row.status for row in rows_in(world / "out")] == ["failed"] * 3
@@ -268,7 +268,7 @@ def test_a_run_that_memory_does_not_suffice_for_is_a_failed_run(world: Path, mon
     monkeypatch.setattr(runner_module, "train", scarce)
     found = run(settings_of(world, scaling={"budgets": [2e7]}))
     assert [row.status for row in found.runs] == ["done", "done", "failed"]
-    assert found.runs[2].reason.startswith("the memory did not suffice; lower memory.chunk_tokens")
+    assert found.runs[2].reason.startswith("out of memory; lower memory.chunk_tokens")
 
 
 def test_a_model_that_memory_does_not_suffice_for_is_told_before_the_first_run(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,13 +280,13 @@ def test_a_model_that_memory_does_not_suffice_for_is_told_before_the_first_run(w
         return real(settings, load)
 
     monkeypatch.setattr(runner_module, "build", scarce)
-    with pytest.raises(JobError, match=r"^tiny, 4 blocks, full must fit into memory, it does not; leave it out, or take a larger machine$"):
+    with pytest.raises(JobError, match=r"^tiny, 4 blocks, full does not fit into memory; leave it out, or use a larger machine$"):
         run(settings_of(world, scaling={"budgets": [2e7]}))
     assert not (world / "out" / "runs.parquet").exists()
 
 
 def test_shares_that_freeze_nothing_or_all_leave_no_run(world: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^methods must leave a run to make, got shares of frozen blocks alone"):
+    with pytest.raises(ConfigError, match=r"^methods must leave a run, got only shares of frozen blocks"):
         run(settings_of(world, methods={"full": False, "freezing": [0.1]}))
 
 
@@ -344,7 +344,7 @@ def test_the_tower_that_is_trained_is_counted(world: Path, frozen: str, trained:
 @pytest.mark.parametrize("text", ["[scaling]\nstart = 5", "scaling = 5", "[scaling]\n[start]\nmodels = 1", "[scaling]"])
 def test_a_damaged_description_is_told(again: Path, text: str) -> None:
     (again / "out" / "config.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(JobError, match=r"config.toml must be the description of a scaling experiment|must go on with the job"):
+    with pytest.raises(JobError, match=r"config.toml must describe a scaling experiment|must continue the job"):
         run(settings_of(again), resume=True)
 
 

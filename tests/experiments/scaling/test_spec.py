@@ -108,8 +108,8 @@ def test_shares_that_make_no_run_are_told_with_the_models() -> None:
     models = [{"model": "small", "blocks": [1, 3], "pretraining_rate": 1e-3}, {"model": "large", "pretraining_rate": 1e-3}]
     scaling = settings(models=models, methods={"freezing": [0.5, 0.25]})
     assert without_freezing(scaling, BLOCKS.__getitem__) == [
-        "methods.freezing = 0.5 makes no run of small of 1 blocks: it comes to none of them or to all",
-        "methods.freezing = 0.25 makes no run of small of 1 blocks: it comes to none of them or to all",
+        "methods.freezing = 0.5 makes no run of small of 1 blocks: the share rounds to none or all of them",
+        "methods.freezing = 0.25 makes no run of small of 1 blocks: the share rounds to none or all of them",
     ]
     frozen = [one.way.frozen for one in ways_of(scaling, BLOCKS.__getitem__) if one.way.method == "freezing" and one.way.blocks == 3]
     # Halves go up.
@@ -150,7 +150,7 @@ def test_too_many_blocks_are_told() -> None:
         ({"scaling": {"budgets": [-1.0]}}, "scaling.budgets must be > 0, got -1"),
         (
             {"models": [{"model": "small"}]},
-            "models.pretraining_rate of small must be given where rates.full is not, got none; full training and ",
+            "models.pretraining_rate of small must be given without rates.full, got none; full training and ",
         ),
     ],
 )

@@ -76,7 +76,7 @@ def test_inputs_that_change_between_two_runs_of_a_case_are_noticed(here: Path, m
         return result
 
     monkeypatch.setattr(train_sweep, "train", changed_after)
-    with pytest.raises(ConfigError, match=r"digests.examples must be that of what is there, but the pairs differ"):
+    with pytest.raises(ConfigError, match=r"digests.examples must match the inputs, but the pairs differ"):
         run(brief(here, variants=variants_at(here / "near.jsonl"), sweep={"seeds": [0, 1]}))
     assert [row.seed for row in rows_at(here / "out" / "runs.parquet").every] == [0]
 

@@ -131,7 +131,7 @@ def test_a_sweep_that_was_cut_short_goes_on_where_it_was(world: Path, done: Done
     with pytest.raises(InterruptionError):
         run(settings_of(world))
     assert [one.name for one in rows_at(world / "out" / "runs.parquet").every] == NAMES[:1]
-    with pytest.raises(JobError, match="holds a sweep already; go on with it by --resume"):
+    with pytest.raises(JobError, match="holds a sweep already; continue it with --resume"):
         run(settings_of(world))
     found = run(settings_of(world), resume=True)
     assert calls == [1e-4, 3e-3, 3e-3]
@@ -211,7 +211,7 @@ def test_a_sweep_goes_on_with_the_same_rehearsed_texts_and_probes_of_a_guard_alo
 
 def test_what_is_rehearsed_or_looked_at_is_told_before_the_first_run(world: Path) -> None:
     wrong = (
-        ({"rehearsal": {"texts": str(world / "probes.txt")}}, "rehearsal.texts must be others than the probes"),
+        ({"rehearsal": {"texts": str(world / "probes.txt")}}, "rehearsal.texts must differ from the probes"),
         ({"rehearsal": {"texts": str(world / "none.txt")}}, "none.txt must exist"),
         ({"guard": {"probes": str(world / "none.txt")}}, "none.txt must exist"),
         ({"tune": {"method": {"kind": "lora", "rank": 1000}}}, "rank must be <= "),
