@@ -222,7 +222,7 @@ def test_a_result_is_a_text_and_a_frame(here: Path) -> None:
     assert frame.set_index("measure").loc["P@1", "after"] == evaluation.datasets[0].changes[-1].after
     found = adiabat.search("store", "hello", model="model", k=3)
     assert found.to_frame()["doc_id"].tolist() == [hit.doc_id for hit in found]
-    with pytest.raises(JobError, match="was not written"):
+    with pytest.raises(JobError, match="was not saved"):
         evaluation.page  # noqa: B018
 
 

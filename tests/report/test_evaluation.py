@@ -19,7 +19,7 @@ LOSS = "(nDCG@10 −10.0 % [−14.0, −6.0])"
 BETTER_CS = "The target cs got better: nDCG@10 0.612 → 0.661, +8.0 % [+4.7, +11.3]; "
 NOT_CS = "The target cs shows no evidence of change: nDCG@10 0.600 → 0.610, +1.7 % [−1.7, +5.0]"
 WORSE_CS = "The target cs got worse: nDCG@10 0.600 → 0.500, −16.7 % [−20.0, −13.3]; "
-NOTHING_RETAINED = "no retention set was measured, so what else changed is not known."
+NOTHING_RETAINED = "no retention set was measured, so effects on other tasks are unknown."
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def other_measure(change: Change) -> DatasetResult:
 
 BARE = without_percents("law", 0.02, 0.03, "P@1")
 # maths: (0.002 - 0.02) / 0.57 = -3.16 %; law: -0.2 %
-ROOM = "the intervals leave room for a loss of at most"
+ROOM = "the intervals allow a loss of up to"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def printed(found: Ranking, width: int = 80) -> str:
         (
             OPEN,
             "squad is ahead: nDCG@10 0.610 [0.590, 0.630], mean of 2 seeds on 2 tasks; measurably above quora; "
-            "no evidence of a difference to medquad.",
+            "no evidence of a difference from medquad.",
         ),
         (
             make_ranking({"a": 0.6, "b": 0.5, "c": 0.4}, seeds=[3], tasks=["one"]),
@@ -46,7 +46,7 @@ def printed(found: Ranking, width: int = 80) -> str:
         ),
         (
             make_ranking(dict.fromkeys("bcdefg", 0.6) | {"a": 0.601}),
-            "a is ahead: nDCG@10 0.601 [0.581, 0.621], mean of 2 seeds on 2 tasks; no evidence of a difference to b, c, d, e and 2 more.",
+            "a is ahead: nDCG@10 0.601 [0.581, 0.621], mean of 2 seeds on 2 tasks; no evidence of a difference from b, c, d, e and 2 more.",
         ),
     ],
 )
@@ -62,10 +62,10 @@ def test_only_a_winner_over_several_runs_that_gained_by_training_is_good_news() 
 def test_reservations_name_what_the_head_line_leaves_out() -> None:
     said = " ".join(words.reservations(CLEAR))
     assert "Runs of one variant differ by 0.004 in standard deviation" in said
-    assert "these 2 tasks, which count equally" in said
+    assert "these 2 tasks, weighted equally" in said
     one = " ".join(words.reservations(make_ranking({"a": 0.6, "b": 0.5}, seeds=[0], tasks=["only"])))
     assert "Every variant was trained once" in one
-    assert "one task, only; another may rank otherwise" in one
+    assert "one task, only; other tasks may rank differently" in one
 
 
 def test_variants_that_training_made_worse_are_named() -> None:

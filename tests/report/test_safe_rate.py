@@ -40,17 +40,16 @@ def one_run(drift: list[float], steps: list[int] = STEPS) -> SafeRate:
 @pytest.mark.parametrize(
     ("search", "sentence"),
     [
-        ("full", "Up to 4.64e-8 the answers stay within noise for 1,000 steps; at 1e-7, drift is beyond it after 900."),
+        ("full", "Up to 4.64e-8 the answers stay within noise for 1,000 steps; at 1e-7, drift exceeds it after 900."),
         (
             "seeds",
             "Up to 4.64e-8 the answers stay within noise for 1,000 steps with each of 2 seeds; "
-            "at 1e-7, drift is beyond it after 800 with 1 of 2 seeds.",
+            "at 1e-7, drift exceeds it after 800 with 1 of 2 seeds.",
         ),
-        ("top", "Even the highest rate of the search, 1e-8, stays within noise for 1,000 steps."),
+        ("top", "Even the highest rate in the search, 1e-8, stays within noise for 1,000 steps."),
         (
             "unsafe",
-            "No rate of the search stays within the limit of 0.001 for 1,000 steps: "
-            "even at the lowest, 1e-8, drift is beyond it after 150.",
+            "No rate in the search stays within the limit of 0.001 for 1,000 steps: even at the lowest, 1e-8, drift exceeds it after 150.",
         ),
     ],
 )
@@ -66,27 +65,30 @@ def test_only_a_last_look_beyond_the_limit_is_a_band_that_was_left() -> None:
 
 def test_a_limit_of_noise_is_taken_apart_and_a_given_one_said_to_be_given() -> None:
     noise = plain(words.about_limit(full_search()))
-    assert "a drift of 0.0458 by overlap loss, and made of noise" in noise
-    assert "the mark at the end of the 680 probes changes, what the untuned tower finds drifts by 0.100." in noise
-    assert "The limit is 46 % of that, for so much independent of it makes it 10 % larger." in noise
-    assert words.about_limit(unsafe_search()) == "The limit is a drift of 0.001 by overlap loss: a number that was given, not measured."
+    assert "a drift of 0.0458 by overlap loss, derived from noise" in noise
+    assert "changing only the final punctuation of the 680 probes makes the untuned tower's results drift by 0.100." in noise
+    assert "The limit is 46 % of that; independent drift of this size increases the noise by 10 %." in noise
+    assert words.about_limit(unsafe_search()) == "The limit is a drift of 0.001 by overlap loss, taken from the settings, not measured."
 
 
 @pytest.mark.parametrize(
     ("result", "said"),
     [
         # 0.01 (t / 1000): 0.0458 at 4,580.
-        (one_run([1e-5 * step for step in STEPS]), "1e-8 would leave the band after about 4,600 steps: an extrapolation, no measurement."),
+        (
+            one_run([1e-5 * step for step in STEPS]),
+            "1e-8 would leave the band after about 4,600 steps: an extrapolation, not a measurement.",
+        ),
         (
             one_run([0.03 * (step / 1000) ** 0.02 for step in STEPS]),
             "1e-8 stays inside for more than 100 times as many steps: an extrapolation",
         ),
         (one_run([LIMIT * step / 1001 for step in STEPS]), "1e-8 is about to leave the band: an extrapolation"),
         (one_run([0.04 - 1e-6 * step for step in STEPS]), "Over the later half of the looks, drift at 1e-8 did not grow"),
-        (one_run([0.01, 0.02, 0.03], STEPS[:3]), "How long 1e-8 would last cannot be told"),
-        (one_run([0.0] * 10), "How long 1e-8 would last cannot be told"),
+        (one_run([0.01, 0.02, 0.03], STEPS[:3]), "How long 1e-8 would stay inside is unknown"),
+        (one_run([0.0] * 10), "How long 1e-8 would stay inside is unknown"),
         # (0.0458 / (2000 * 4.64e-8 * 1.3)) ** 1.25 of the faster of two seeds.
-        (seeds_search(), "4.64e-8, the earliest of its runs, would leave the band after about 1,700 steps"),
+        (seeds_search(), "4.64e-8 (its earliest run) would leave the band after about 1,700 steps"),
     ],
 )
 def test_how_long_the_rate_lasts_is_said_to_be_extrapolated_or_unknown(result: SafeRate, said: str) -> None:
@@ -95,10 +97,10 @@ def test_how_long_the_rate_lasts_is_said_to_be_extrapolated_or_unknown(result: S
 
 
 def test_one_seed_is_called_one_and_several_have_their_spread() -> None:
-    assert words.about_seeds(full_search()) == "That is one seed: another may drift more or less."
+    assert words.about_seeds(full_search()) == "This is one seed; another may drift more or less."
     assert words.about_seeds(seeds_search()) == "With 2 seeds at 4.64e-8, drift at the end is 0.0233 to 0.0303."
     grown = make_safe_rate([make_trial(1e-7, factor=0.8), make_trial(1e-7, seed=1, factor=1.2)], 1e-7)
-    assert words.about_seeds(grown).endswith(", of which 1 left the band with a seed that this search no longer asks for.")
+    assert words.about_seeds(grown).endswith("; 1\N{NO-BREAK SPACE}run left the band (seed no longer requested).")
 
 
 # --- Tables ---

@@ -156,7 +156,7 @@ def test_the_head_line_names_the_best_run_of_the_largest_budget(swept: ScalingRe
     best = min(kept, key=lambda one: one.validation_loss or 9)
     assert headline(swept).startswith("At 6.4e+14 FLOP the least validation loss is ")
     assert headline(swept).endswith(f": {best.way.title}.")
-    assert any(said.startswith(f"No law is fitted to 1{NO_BREAK}run of {len(swept.runs)}") for said in reservations(swept))
+    assert any(said.startswith(f"Laws exclude 1{NO_BREAK}run of {len(swept.runs)}") for said in reservations(swept))
 
 
 @pytest.mark.parametrize(("passes", "told"), [(1.02, ""), (1.2, "1.2 times")])

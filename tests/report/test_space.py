@@ -25,17 +25,20 @@ def markdown_table(result: SpaceResult) -> str:
     return pages.files(result)["table.md"]()
 
 
-SCALE = " (0.5: the towers lie together, 1: apart)"
+SCALE = " (0.5: the towers overlap, 1: they are apart)"
 
 
 @pytest.mark.parametrize(
     ("separation", "sentence"),
     [
-        ((0.9, None), f"A straight line tells queries from their positives: AUC 0.9000 [0.8900, 0.9100]{SCALE}."),
-        ((0.505, None), f"A straight line cannot tell queries from their positives: AUC 0.5050 [0.4950, 0.5150]{SCALE}."),
-        ((0.9, 0.99), f"tells queries from their positives: AUC 0.9000 [0.8900, 0.9100], before 0.9900{SCALE}; the towers came together."),
+        ((0.9, None), f"A linear classifier separates queries from their positives: AUC 0.9000 [0.8900, 0.9100]{SCALE}."),
+        ((0.505, None), f"A linear classifier cannot separate queries from their positives: AUC 0.5050 [0.4950, 0.5150]{SCALE}."),
+        (
+            (0.9, 0.99),
+            f"separates queries from their positives: AUC 0.9000 [0.8900, 0.9100], before 0.9900{SCALE}; the towers came together.",
+        ),
         ((0.9, 0.8), f"AUC 0.9000 [0.8900, 0.9100], before 0.8000{SCALE}; the towers moved apart."),
-        ((0.9, 0.905), "1: apart); no evidence that the towers came together or moved apart."),
+        ((0.9, 0.905), "1: they are apart); no evidence that the towers came together or moved apart."),
     ],
 )
 def test_the_head_line_says_no_more_than_the_intervals(separation: tuple[float, float | None], sentence: str) -> None:
@@ -44,11 +47,11 @@ def test_the_head_line_says_no_more_than_the_intervals(separation: tuple[float, 
 
 def test_what_was_looked_at_and_left_out_is_told() -> None:
     said = plain(" ".join(words.reservations(BOTH)))
-    assert "in the ratio 0.9500, before 0.7000 (median; 1: other queries are as near as their positives)." in said
-    assert "Looked at: 2,000 of 10,000 queries, each with one positive, and 2,000 of 50,000 documents, drawn at random" in said
-    assert "2,000 queries have 1,500 different positives; those that share one are drawn together." in said
+    assert "positive: 0.9500, before 0.7000 (median; 1: other queries are as near as their positives)." in said
+    assert "Drawn at random: 2,000 of 10,000 queries, each with one positive, and 2,000 of 50,000 documents;" in said
+    assert "2,000 queries have 1,500 different positives; queries that share one are drawn together." in said
     assert "a note" in said
-    assert "None of this says how well queries find their documents" in said
+    assert "These numbers do not measure how well queries find their documents" in said
 
 
 @pytest.mark.parametrize(

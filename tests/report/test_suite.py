@@ -27,25 +27,25 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
     [
         (
             view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}, "z": {"a": 0.5, "b": 0.6}}),
-            "a is best on 2 of 3 tasks (1 clearly), b on 1 (1 clearly); on 1 task the best cannot be told from others.",
+            "a is best on 2 of 3 tasks (1 clearly), b on 1 (1 clearly); on 1 task the best has no measurable lead.",
         ),
         (
             view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.5}}),
-            "a is best on 2 of 2 tasks (all clearly); on every task the best is measurably above all others.",
+            "a is best on 2 of 2 tasks (all clearly); on every task the best is measurably better than all others.",
         ),
         (
             view_of({f"t{place}": {"a": 0.6, letter: 0.601} for place, letter in enumerate("bcdefg")}),
             "b is best on 1 of 6 tasks (none clearly), c on 1 (none clearly), d on 1 (none clearly), e on 1 (none clearly) and 2 more; "
-            "on 6 tasks the best cannot be told from others.",
+            "on 6 tasks the best has no measurable lead.",
         ),
         (
             view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}}, baseline="b"),
-            "Beside b: a is better on 1 of 2 tasks, worse on 0, no evidence on 1.",
+            "Against b: a is better on 1 of 2 tasks, worse on 0, with no evidence on 1.",
         ),
         (
             view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}, "z": {"a": 0.6, "c": 0.5}}, baseline="a"),
-            "Beside a: b is better on 0 of 1 task, worse on 1, no evidence on 0; c is better on 0 of 1 task, worse on 1, no evidence on 0. "
-            "On y, which a did not do: best b 0.600 [0.580, 0.620], clearly.",
+            "Against a: b is better on 0 of 1 task, worse on 1, with no evidence on 0; c is better on 0 of 1 task, "
+            "worse on 1, with no evidence on 0. On y, without a: best b 0.600 [0.580, 0.620], clearly.",
         ),
         (
             view_of(
@@ -56,12 +56,12 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
                 },
                 baseline="l",
             ),
-            "Beside l: a is better on 1 of 1 task, worse on 0, no evidence on 0; b has no task in common with it. "
-            "On the 5 tasks that l did not do: b is best on 3 (all clearly), a on 2 (none clearly).",
+            "Against l: a is better on 1 of 1 task, worse on 0, with no evidence on 0; b has no task in common with it. "
+            "On the 5 tasks without l: b is best on 3 (all clearly), a on 2 (none clearly).",
         ),
         (
             view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}, "z": {"l": 0.5}}, baseline="l"),
-            "a is best on 2 of 2 tasks (1 clearly); on 1 task the best cannot be told from others.",
+            "a is best on 2 of 2 tasks (1 clearly); on 1 task the best has no measurable lead.",
         ),
         (
             view_of(ONE),
@@ -75,7 +75,7 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
         (
             view_of({"x": {"a": 0.6}, "y": {"a": 0.5}}),
             "x nDCG@10 0.600 [0.580, 0.620]; y nDCG@10 0.500 [0.480, 0.520]. No task has two models to compare, "
-            "so this says nothing about differences.",
+            "so differences are unknown.",
         ),
         (
             view_of({"x": {"a": 0.3, "b": 0.1 + 0.2, "c": 0.1}}),
@@ -117,7 +117,7 @@ def test_reservations_name_what_the_head_line_leaves_out() -> None:
     said = plain(" ".join(words.reservations(full_suite())))
     assert "Benjamini–Hochberg at 5 % over all 6 comparisons of main measures" in said
     assert "In 2 of 6 comparisons there is no evidence either way, which is not proof of equality" in said
-    assert "Not every model did all 4 tasks: lexical (2)." in said
+    assert "Some models did not run all 4 tasks: lexical (2)." in said
     assert "Means over several seeds, with intervals over seeds and units: small (3). All others are one run" in said
     assert said.endswith("a note of the suite")
 

@@ -68,7 +68,11 @@ LARGEST = "is the largest at which no run made another task measurably worse"
             [f"5e-8 {LARGEST}", "2e-8 gained most"],
             "good",
         ),
-        (simple_sweep({1e-8: (1.5, 0.2), 2e-8: (3.0, 2.0)}), ["At no learning rate of 2, up to 2e-8, did a run make another task"], "good"),
+        (
+            simple_sweep({1e-8: (1.5, 0.2), 2e-8: (3.0, 2.0)}),
+            ["None of 2 learning rates, up to 2e-8, made another task measurably worse in any run"],
+            "good",
+        ),
         (
             simple_sweep({1e-8: (1.5, -2.0), 2e-8: (3.0, -3.0)}),
             ["Each of 2 learning rates made another task measurably worse: even at the smallest, 1e-8, arxiv", "arxiv −3.0 % (worse)."],
@@ -87,7 +91,7 @@ LARGEST = "is the largest at which no run made another task measurably worse"
         ),
         (
             make_sweep([make_failed({RATE: 1e-8}), run_at(2e-8, 3.0, -3.0)]),
-            ["No learning rate of 2 is known to do no harm: at the smallest, 1e-8, a run failed."],
+            ["None of 2 learning rates is known to be harmless: at the smallest, 1e-8, a run failed."],
             "plain",
         ),
         (
@@ -103,20 +107,20 @@ LARGEST = "is the largest at which no run made another task measurably worse"
         ),
         (
             simple_sweep({1e-8: (-1.5, 0.2), 2e-8: (-3.0, -3.0)}),
-            ["Nothing without such harm gained on the target; least was lost with 1e-8: msmarco −1.5 %"],
+            ["No setting without such harm gained on the target; 1e-8 lost least: msmarco −1.5 %"],
             "plain",
         ),
         (simple_sweep({1e-8: (0.4, 0.2), 2e-8: (0.6, 0.1)}), ["msmarco +0.6 % [−0.4, +1.6] (no evidence)"], "plain"),
         (
             margins((2.0, 0.0), (3.0, 0.5), (9.0, -2.0)),
-            ["Of 3 settings, 2 made no other task measurably worse", "margin 0.2 gained most"],
+            ["2 of 3 settings made no other task measurably worse", "margin 0.2 gained most"],
             "good",
         ),
-        (margins((2.0, 0.0), (3.0, 0.5)), ["Of 2 settings, each made no other task measurably worse"], "good"),
+        (margins((2.0, 0.0), (3.0, 0.5)), ["Each of 2 settings made no other task measurably worse"], "good"),
         (margins((4.0, -2.0), (3.0, -2.5)), ["Each of 2 settings made another task worse. The target gained most with margin 0.1:"], "bad"),
         (
             make_sweep([*margins((2.0, -2.0)).runs, make_failed({MARGIN: 0.7})], varied=(MARGIN,)),
-            ["None of 2 settings is known to do no harm: 1 made another task worse"],
+            ["None of 2 settings is known to be harmless: 1 made another task worse"],
             "plain",
         ),
         (make_sweep([run_at(1e-8, 3.0, -0.3)]), ["No other task got measurably worse. The target gained: msmarco +3.0 %"], "good"),
@@ -129,19 +133,19 @@ LARGEST = "is the largest at which no run made another task measurably worse"
             ["All 3 runs failed: no memory and NaN."],
             "bad",
         ),
-        (failed_sweep(1e-8), ["The one run failed: the loss is not finite."], "bad"),
-        (make_sweep([]), ["No run was made."], "bad"),
+        (failed_sweep(1e-8), ["The only run failed: the loss is not finite."], "bad"),
+        (make_sweep([]), ["There are no runs."], "bad"),
         (
             even_sweep(["msmarco"], rates=(1e-8, 2e-8), improvement=3.0),
-            ["None of 2 runs failed. Only tasks that tuning is for were measured", "msmarco +3.0 % [+2.0, +4.0] (better)."],
+            ["2 runs completed. Only target tasks were measured", "msmarco +3.0 % [+2.0, +4.0] (better)."],
             "plain",
         ),
         (
             simple_sweep({1e-8: (2.0, 5.0), 2e-8: (4.0, 1.0)}, targets=("msmarco", "arxiv")),
-            ["1e-8 gained most on the targets in the mean: msmarco +2.0 %", "arxiv +5.0 %"],
+            ["1e-8 gained most on the targets on average: msmarco +2.0 %", "arxiv +5.0 %"],
             "plain",
         ),
-        (full_sweep(), ["xnli +1.4 % (better; of 225 language pairs 194 better, 6 worse)"], "good"),
+        (full_sweep(), ["xnli +1.4 % (better; 194 of 225 language pairs better, 6 worse)"], "good"),
         (
             even_sweep(["msmarco", *(f"other {number}" for number in range(7))], rates=(1e-8, 2e-8), improvement=0.5),
             ["other 3 +0.5 % (no evidence) and 3 more in the table."],
@@ -161,10 +165,10 @@ def test_the_headline_says_no_more_than_the_runs_allow(result: SweepResult, fact
         (
             simple_sweep(notes=["one corpus was cut"]),
             [
-                "there are 8 here",
-                "for 5e-8, intervals leave room for a loss of 0.6 % (arxiv).",
+                "Each of 8 verdicts",
+                "for 5e-8, intervals allow a loss of up to 0.6 % (arxiv).",
                 "Every setting is one run",
-                "picked by the same values",
+                "selected by the values shown",
                 "one corpus was cut",
             ],
             ["language pairs", "Failed"],
@@ -178,9 +182,9 @@ def test_the_headline_says_no_more_than_the_runs_allow(result: SweepResult, fact
             ],
             [],
         ),
-        (simple_sweep({1e-8: (1.0, None)}), ["no percent where the untuned tower scores 0: on arxiv"], []),
-        (simple_sweep({1e-8: (3.0, 2.0), 2e-8: (3.0, 2.0)}), [], ["room for a loss"]),
-        (make_sweep([], notes=["a note"]), ["a note"], ["picked"]),
+        (simple_sweep({1e-8: (1.0, None)}), ["The untuned tower scores 0 on arxiv"], []),
+        (simple_sweep({1e-8: (3.0, 2.0), 2e-8: (3.0, 2.0)}), [], ["allow a loss"]),
+        (make_sweep([], notes=["a note"]), ["a note"], ["selected"]),
     ],
 )
 def test_reservations_name_the_limits_of_the_evidence(result: SweepResult, facts: list[str], absent: list[str]) -> None:
@@ -194,9 +198,9 @@ def test_rates_that_only_some_variants_have_are_no_series() -> None:
     """Harm at a rate would be ascribed to the rate, though other settings differ there."""
     full = [make_run({RATE: rate}, make_tasks(1.0, other), variant="full") for rate, other in ((1e-7, 0.0), (1e-6, -5.0))]
     biases = [make_run({RATE: rate}, make_tasks(1.0, 0.0), variant="biases") for rate in (1e-4, 3e-4)]
-    assert "Of 4 settings, 3 made no other task measurably worse in any run." in said(make_sweep([*full, *biases]))
+    assert "3 of 4 settings made no other task measurably worse in any run." in said(make_sweep([*full, *biases]))
     crossed = [make_run({RATE: rate}, make_tasks(1.0, 0.0), variant=name) for name in ("a", "b") for rate in (1e-7, 1e-6)]
-    assert "At no learning rate of 2" in said(make_sweep(crossed))
+    assert "None of 2 learning rates" in said(make_sweep(crossed))
 
 
 # --- Words of cases and changes ---

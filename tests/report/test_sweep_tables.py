@@ -213,7 +213,7 @@ def test_the_terminal_says_what_it_leaves_out() -> None:
 
 
 def test_the_terminal_shows_sweeps_without_anything() -> None:
-    assert "No run was made." in printed(make_sweep([]))
+    assert "There are no runs." in printed(make_sweep([]))
     assert "failed" in printed(failed_sweep(1e-8))
     assert "improvement of the main measure" in printed(make_sweep([make_run({MARGIN: 0.1})], varied=(MARGIN,), targets=()))
 

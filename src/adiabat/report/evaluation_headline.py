@@ -21,7 +21,7 @@ def headline(result: Result) -> str:
         return "Nothing was measured." if result.training is None else training_sentence(result.training)
     compared = [dataset for dataset in result.datasets if dataset.main_change().before is not None]
     if not compared:
-        return "; ".join(_level(dataset) for dataset in result.datasets) + ". There is no baseline, so this says nothing about change."
+        return "; ".join(_level(dataset) for dataset in result.datasets) + ". There is no baseline, so the change is unknown."
     targets = [dataset for dataset in compared if dataset.role == "target"]
     head = "; ".join(_target_clause(dataset) for dataset in targets) or "No target was measured"
     retained = [dataset for dataset in compared if dataset.role == "retain"]
@@ -44,8 +44,8 @@ def reservations(result: Result) -> list[str]:
     record = result.training
     if not result.datasets and record is not None:
         chosen = record.passes is None or record.best_epoch != record.epochs
-        choice = f" that chose the {period(record)}" if chosen else ", which stopped nothing and chose nothing"
-        return [f"These are figures of the validation set{choice}; only an evaluation on held-out data is proof."]
+        choice = f" that selected the {period(record)}" if chosen else ", which neither stopped the run nor selected weights"
+        return [f"These figures are from the validation set{choice}; confirm them on held-out data with adiabat evaluate."]
     sentences = [*caveats(result), _room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
     sentences += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
     return [sentence for sentence in sentences if sentence]
@@ -90,7 +90,7 @@ def result_weights(record: TrainingRecord) -> str:
     """Which weights are the result."""
     if record.passes is None:
         return f"epoch {record.best_epoch}"
-    return "the last weights" if record.best_epoch == record.epochs else f"those of validation {record.best_epoch}"
+    return "the last weights" if record.best_epoch == record.epochs else f"the weights of validation {record.best_epoch}"
 
 
 def _level(dataset: DatasetResult) -> str:
@@ -101,8 +101,8 @@ def _level(dataset: DatasetResult) -> str:
 def caveats(result: Result) -> list[str]:
     """What must be known beside the head line wherever it stands, in the terminal too."""
     candidates = [
-        f"{named(dataset.name)}: only the candidates that its queries list were ranked, not the {integer(dataset.documents)} documents of "
-        "the store; measure.negatives = store ranks them all."
+        f"{named(dataset.name)}: only each query's listed candidates were ranked, not the {integer(dataset.documents)} documents of "
+        "the store; set measure.negatives = store to rank them all."
         for dataset in result.datasets
         if dataset.kind == "pairs"
     ]
@@ -122,7 +122,7 @@ def _on_unseen(dataset: DatasetResult) -> str:
     change = dataset.unseen.change
     moved = f"{change.measure} {number(change.after, digits=3)}" if change.before is None else _moved(change)
     verdict = f" ({change.verdict})" if change.verdict else ""
-    queries = f"the {counted(dataset.unseen.queries, 'query')} that share no text and no relevant document with the training data"
+    queries = f"the {counted(dataset.unseen.queries, 'query')} with no text or relevant document in the training data"
     return f"{named(dataset.name)}, on {queries}: {moved}{verdict}."
 
 
@@ -133,8 +133,8 @@ def _seen(dataset: DatasetResult) -> bool:
 
 def _no_verdict(dataset: DatasetResult) -> str:
     overlap = max(dataset.trained, key=lambda model: model.trained_queries)
-    share = f"{integer(overlap.trained_queries)} of its {counted(overlap.queries, 'query')} were trained on"
-    return f"{named(dataset.name)} has no verdict, since {share}: {_moved(dataset.main_change())}"
+    share = f"{integer(overlap.trained_queries)} of its {counted(overlap.queries, 'query')} were used in training"
+    return f"{named(dataset.name)} has no verdict because {share}: {_moved(dataset.main_change())}"
 
 
 def _target_clause(dataset: DatasetResult) -> str:
@@ -158,7 +158,7 @@ def _retention_clause(sets: Sequence[DatasetResult]) -> str:
         if (change := dataset.main_change()).verdict == "worse"
     ]
     if not sets:
-        return "no retention set was measured, so what else changed is not known"
+        return "no retention set was measured, so effects on other tasks are unknown"
     if len(sets) == 1:
         return (
             f"the retention set got worse: {worse[0]}" if worse else f"the retention set {named(sets[0].name)} did not get measurably worse"
@@ -191,8 +191,8 @@ def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
     if not losses:
         return ""
     return (
-        f"\u201cNo evidence\u201d is not proof of no change: on the retention sets that show none, the intervals leave room for a loss of "
-        f"at most {', '.join(losses)}."
+        f"\u201cNo evidence\u201d is not proof of no change: on the retention sets without evidence, the intervals allow a loss of "
+        f"up to {', '.join(losses)}."
     )
 
 

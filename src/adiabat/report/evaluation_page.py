@@ -40,20 +40,20 @@ _COMPARED = [
     ("Improvement", "The change relative to the baseline, in percent; right of zero is good. The difference is after − before."),
     (
         "The paired interval and the verdict",
-        f"Both models answer the same queries. The interval is the paired 95{NO_BREAK}% BCa bootstrap interval over queries; p is that of "
-        "exchanging before and after at random, query by query. Better or worse: the interval lies beside zero and p is below 0.05, which "
-        "takes six queries that changed. No evidence is not proof of equality; the interval bounds the change.",
+        f"Both models answer the same queries. The interval is the paired 95{NO_BREAK}% BCa bootstrap interval over queries; p comes from "
+        "swapping before and after at random, query by query. Better or worse: the interval excludes zero and p is below 0.05, which "
+        "requires at least six changed queries. No evidence is not proof of equality; the interval bounds the change.",
     ),
     (
         "z, the two-proportion test",
-        "Compares two error shares of “PND pooled” as if pairs were independent: beyond ±1.96 it calls a change significant. Pairs share "
-        "queries, so it may be too bold or too timid. It is shown for comparison with published tables.",
+        "Compares two error shares of “PND pooled” as if pairs were independent; |z| above 1.96 counts as significant. Pairs share "
+        "queries, so the test may be too liberal or too conservative. It is shown for comparison with published tables.",
     ),
 ]
 _GRIDS = (
     "Language grids",
-    "With hundreds of language pairs some would look changed by luck alone. The paired verdicts of the cells are corrected over the "
-    f"whole grid (Benjamini–Hochberg at 5{NO_BREAK}%); counts by the z-test are not.",
+    "Among hundreds of language pairs, some look changed by chance alone. The paired verdicts of the cells are corrected over the "
+    f"whole grid (Benjamini–Hochberg at 5{NO_BREAK}%); z-test counts are not.",
 )
 
 _COLUMNS = {
@@ -143,8 +143,8 @@ def _datasets(datasets: Sequence[DatasetResult], *, compared: bool) -> Group:
     if compared:
         names = ["measure", "before", "after", "improvement", "difference", "verdict"]
         lead = (
-            f"One main measure per data set, before and after on the same queries. Intervals are paired 95{NO_BREAK}% bootstrap "
-            "intervals over queries; they carry the verdict. The z-test comes second: it stands under “All measures”."
+            f"One main measure per data set, before and after, on the same queries. Verdicts rest on paired 95{NO_BREAK}% bootstrap "
+            "intervals over queries. The z-test is secondary; see “All measures”."
         )
     else:
         names = ["measure", "value"]
@@ -192,7 +192,7 @@ def _forest(datasets: Sequence[DatasetResult]) -> Figure | None:
         charts=[forest("forest", rows, label="improvement of the main measure, % (right of zero is better)")],
         narrow=forest("forest-narrow", rows, label="improvement, % (right is better)", narrow=True),
         label="Improvement of each data set with its paired 95 percent interval; the table below holds the numbers",
-        caption="Filled: the verdict is better or worse. Open: no evidence, though the interval may exclude zero where fewer than six "
+        caption="Filled: the verdict is better or worse. Open: no evidence; the interval may still exclude zero if fewer than six "
         "queries changed. Diamond: target. Circle: retention set.",
     )
 
@@ -215,8 +215,8 @@ def _by_negative(dataset: DatasetResult, position: int, *, compared: bool) -> Gr
     return Group(
         id=f"negatives-{position}",
         title=f"Errors by listed negative: {cut(dataset.name, limit=120)}",
-        lead="The share of queries whose relevant document is not strictly closer than the negative that they list first, second, and so "
-        "on: a curve from hard to easy where the data is so ordered.",
+        lead="The share of queries whose relevant document is not strictly closer than their first, second, … listed negative. The curve "
+        "runs from hard to easy if the data lists hard negatives first.",
         sections=[
             Figure(
                 charts=[curves(f"ladder-{position}", [panel])],
@@ -234,7 +234,7 @@ def _languages(dataset: DatasetResult, position: int) -> Group:
     return Group(
         id=f"languages-{position}",
         title=f"Languages: {cut(dataset.name, limit=120)}",
-        lead=f"{count}; a row is the language of the query, a column that of the document.",
+        lead=f"{count}; rows are query languages, columns document languages.",
         sections=[_heat_map(grid, dataset.languages) for grid in dataset.grid],
         side_by_side=True,
     )
@@ -276,8 +276,8 @@ def _examples(examples: Sequence[ChangedQuery]) -> Group:
     return Group(
         id="examples",
         title="Queries whose top results changed",
-        lead=f"The first {HITS_SHOWN} results and any relevant one further down, with the ranks of the other list. ✓ marks known relevant "
-        f"documents. Queries are cut after {QUERY_LENGTH} characters and documents after {DOCUMENT_LENGTH} (…)."
+        lead=f"The first {HITS_SHOWN} results and any relevant ones further down, with their ranks in the other list. ✓ marks known "
+        f"relevant documents. Queries are cut after {QUERY_LENGTH} characters and documents after {DOCUMENT_LENGTH} (…)."
         f"{f' {more} more are in result.json.' if more else ''}",
         sections=[Examples(examples=[_example(example) for example in examples[:EXAMPLES_SHOWN]])],
     )

@@ -15,18 +15,22 @@ from adiabat.results.ranking_result import Contrast, Level, RankedTask, Ranking,
 _SIMULTANEOUS = [f"[simultaneous 95{NO_BREAK}%]"]
 
 _TERMS = [
-    ("Score", "The mean over the queries of a task, then over tasks, which count equally, and over the runs of a variant."),
+    ("Score", "The mean over the queries of a task, then over tasks with equal weight, and over the runs of a variant."),
     (
         "Intervals",
-        f"The middle 95{NO_BREAK}% over resamples of queries, the same for all variants, and of runs. The deviations of all runs from the "
-        "mean of their variant are one pool, widened as a t distribution; that takes runs of all variants to differ alike.",
+        f"The middle 95{NO_BREAK}% over resamples of runs and of queries; all variants share the query resamples. The runs' deviations "
+        "from their variant's mean are pooled and widened to a t distribution, which assumes that runs of all variants vary equally.",
     ),
     (
         "Simultaneous intervals",
-        "Those of differences hold for all pairs at once: in 19 sweeps of 20 none misses its true difference. One wholly below zero says "
-        "worse. Otherwise: no evidence, which is not proof of equality. Fewer than six queries that differ are no evidence.",
+        "Intervals of differences hold for all pairs at once: in 19 of 20 sweeps, all contain their true differences. An interval "
+        "wholly below zero means worse. Otherwise there is no evidence, which is not proof of equality. Fewer than six differing "
+        "queries are no evidence.",
     ),
-    ("Share of resamples best", "In how many resamples no other variant is higher: roughly the probability of being the best of these."),
+    (
+        "Share of resamples best",
+        "The share of resamples in which no other variant is higher: roughly the probability of being the best of these.",
+    ),
 ]
 
 
@@ -40,7 +44,7 @@ def ranking_tables(ranking: Ranking, title: str) -> list[Table]:
     columns = [
         Column("variant", _name, "name"),
         Column(f"{ranking.measure} [95 %]", lambda row: level(row.overall), "number"),
-        Column("to the first [95 %]", lambda row: Cell(contrast(row.to_best)) if isinstance(row, Standing) else Cell(""), "number"),
+        Column("vs. first [95 %]", lambda row: Cell(contrast(row.to_best)) if isinstance(row, Standing) else Cell(""), "number"),
         Column("verdict", lambda row: _verdict(row, ranking)),
     ]
     rows = [*ranking.standings, *ranking.starts]
@@ -48,7 +52,7 @@ def ranking_tables(ranking: Ranking, title: str) -> list[Table]:
     taken = [
         Column("variant", _name, "name"),
         Column("P(best)", lambda row: share(row.best_share), "number"),
-        Column("gain on untrained [95 %]", lambda row: contrast(row.gain), "number"),
+        Column("training gain [95 %]", lambda row: contrast(row.gain), "number"),
     ]
     if ranking.compares_models:
         taken += [
@@ -97,9 +101,9 @@ def _ranking(ranking: Ranking) -> Group:
     columns = [
         Column("variant", name, "name"),
         Column(ranking.measure, lambda row: _level(row.overall), "number", [f"[95{NO_BREAK}%]"]),
-        Column("to the first", lambda row: _contrast(row.to_best) if isinstance(row, Standing) else Cell(""), "number", _SIMULTANEOUS),
+        Column("vs. first", lambda row: _contrast(row.to_best) if isinstance(row, Standing) else Cell(""), "number", _SIMULTANEOUS),
         Column("share of resamples best", lambda row: share(row.best_share) if isinstance(row, Standing) else Cell(""), "number"),
-        Column("gain on untrained", lambda row: _contrast(row.gain) if isinstance(row, Standing) else Cell(""), "number", _SIMULTANEOUS),
+        Column("gain over untrained", lambda row: _contrast(row.gain) if isinstance(row, Standing) else Cell(""), "number", _SIMULTANEOUS),
         Column("verdict", lambda row: _verdict(row, ranking)),
     ]
     return Group(
@@ -122,11 +126,11 @@ def _figure(ranking: Ranking) -> Figure:
     ]
     scores = forest("ranking-scores", levels, label=f"{ranking.measure}, 95 % interval", tick=_tick, narrow=True, zero=False)
     return Figure(
-        charts=[scores, forest("ranking-differences", differences, label="difference to the first, simultaneous 95 %", narrow=True)],
+        charts=[scores, forest("ranking-differences", differences, label="difference from the first, simultaneous 95 %", narrow=True)],
         wide=False,
-        label="Scores of the variants with intervals, and their differences to the first; the table below holds the numbers",
-        caption="Left: dot and line are the mean and its interval, ticks below are single runs; the interval also holds what all "
-        "variants share, such as hard queries. Right: the same queries for both, so this is where to see who differs. Filled: measurably "
+        label="Scores of the variants with intervals, and their differences from the first; the table below holds the numbers",
+        caption="Left: dot and line are the mean and its interval; ticks below are single runs. The interval includes variation that all "
+        "variants share, such as hard queries. Right: differences on the same queries; compare variants here. Filled: measurably "
         "lower than the first. Open: no evidence of a difference.",
     )
 
@@ -169,7 +173,7 @@ def _heat_map(ranking: Ranking) -> HeatMap:
         texts=[[f"{score:.3f}" for score in row] for row in scores.tolist()],
         compared=True,
         longest=24,
-        caption="Colour: the distance to the best variant of the task; orange lies below it, blue is an untrained model above it.",
+        caption="Colour: distance from the best variant of the task; orange is below it, blue is an untrained model above it.",
     )
 
 
@@ -178,14 +182,14 @@ def _costs(ranking: Ranking) -> Group:
     if ranking.compares_models:
         columns += [
             Column("parameters", lambda row: texts.millions(row.parameters), "number"),
-            Column("of them trained", _trained, "number"),
+            Column("trained share", _trained, "number"),
             Column("documents per second", lambda row: Cell(rate(row.speed), [rate_range(row.speed)]), "number"),
         ]
     columns += [
         Column("pairs", lambda row: integer(row.pairs), "number"),
         Column("steps", lambda row: integer(row.steps), "number"),
         Column("passes", lambda row: f"{row.passes:.2g}", "number"),
-        Column("time of a step", lambda row: step_time(row.step_seconds), "number"),
+        Column("time per step", lambda row: step_time(row.step_seconds), "number"),
     ]
     measures = [Column("variant", lambda row: cut(_name(row), limit=80), "name")]
     measures += [_measure(name) for name in ranking.standings[0].measures]
@@ -235,8 +239,8 @@ def _speed(standings: Sequence[Standing], measure: str) -> Figure | None:
     return Figure(
         charts=[curves("speed", [panel], height=3.8)],
         label="Quality against speed of encoding; the table below holds the numbers",
-        caption=f"Across: median, slowest and fastest round; the models took turns. {rounds} Filled: no other model is both faster and "
-        f"higher by its mean.",
+        caption=f"Horizontal: median, slowest and fastest round; models took turns. {rounds} Filled: no other model is both faster and "
+        "higher in mean score.",
     )
 
 
@@ -252,7 +256,7 @@ def headline(ranking: Ranking) -> str:
     if worse:
         clauses.append(f"measurably above {'all others' if not even and worse[1:] else listed([*map(named, worse)])}")
     if even:
-        clauses.append(f"no evidence of a difference to {listed([*map(named, even)])}")
+        clauses.append(f"no evidence of a difference from {listed([*map(named, even)])}")
     return "; ".join(clauses) + "."
 
 
@@ -281,19 +285,19 @@ def _about_starts(ranking: Ranking) -> str:
 def _about_runs(ranking: Ranking) -> str:
     if ranking.run_deviation is None:
         return (
-            "Every variant was trained once, so that intervals hold what differs from query to query, not from run to run: "
-            "with other seeds the order may be another. List several in sweep.seeds."
+            "Every variant was trained once, so intervals cover variation between queries, not between runs: "
+            "other seeds may change the order. List several in sweep.seeds."
         )
     return (
-        f"Runs of one variant differ by {difference_size(ranking.run_deviation)} in standard deviation, all variants taken together; "
-        "that is in every interval."
+        f"Runs of one variant differ by {difference_size(ranking.run_deviation)} in standard deviation, pooled over all variants; "
+        "every interval includes this."
     )
 
 
 def _about_tasks(ranking: Ranking) -> str:
     if len(ranking.tasks) == 1:
-        return f"All of this is about one task, {named(ranking.tasks[0].name)}; another may rank otherwise."
-    return f"All of this is about these {len(ranking.tasks)} tasks, which count equally; others may rank otherwise."
+        return f"This ranking covers one task, {named(ranking.tasks[0].name)}; other tasks may rank differently."
+    return f"This ranking covers these {len(ranking.tasks)} tasks, weighted equally; others may rank differently."
 
 
 def level(score: Level, *, decimals: int = 3) -> str:

@@ -9,10 +9,10 @@ from adiabat.report.page import Tone
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 
 MEANINGS = {
-    "overlap loss": "1 minus the rank-biased overlap of the documents found: 0 where the lists are equal, 1 where they share nothing",
-    "margins": "how much the leads of the first document changed, in root mean square leads of the untuned tower",
-    "turn": "angle between a probe's vectors before and now, in radians",
-    "rotation share": "of the movement of all probes, the part that is one rotation of the space",
+    "overlap loss": "1 minus the rank-biased overlap of the documents found: 0 for equal lists, 1 for lists that share no document",
+    "margins": "how much the top document's leads changed, in units of the untuned tower's root mean square lead",
+    "turn": "angle between a probe's untuned and current vectors, in radians",
+    "rotation share": "share of the movement of all probes that is one rotation of the space",
 }
 """What the measures of drift are, in short."""
 
@@ -72,11 +72,11 @@ def headline(result: SafeRate) -> str:
     """Up to which rate the answers stay where they were, and what happens above it."""
     stays = f"{_within(result)} for {counted(result.steps, 'step')}"
     if result.rate is None:
-        return f"No rate of the search stays {stays}{_fate(result, min(result.rates), before=': even at the lowest, ')}."
+        return f"No rate in the search stays {stays}{_fate(result, min(result.rates), before=': even at the lowest, ')}."
     seeds = len({trial.seed for trial in safe_runs(result)})
     stays += f" with each of {seeds} seeds" * (seeds > 1)
     if result.rate == max(result.rates):
-        return f"Even the highest rate of the search, {setting(result.rate)}, stays {stays}."
+        return f"Even the highest rate in the search, {setting(result.rate)}, stays {stays}."
     above = min((trial.rate for trial in result.trials if trial.rate > result.rate), default=math.inf)
     return f"Up to {setting(result.rate)} the answers stay {stays}{_fate(result, above, before='; at ')}."
 
@@ -93,7 +93,7 @@ def _fate(result: SafeRate, of: float, *, before: str) -> str:
         return ""
     step, how = min(ends)
     of_all = f" with {len(ends)} of {len(runs)} seeds" * (len(ends) < len(runs))
-    return f"{before}{setting(of)}, {'drift is beyond it' if how == 'left' else 'a run diverged'} after {integer(step)}{of_all}"
+    return f"{before}{setting(of)}, {'drift exceeds it' if how == 'left' else 'a run diverged'} after {integer(step)}{of_all}"
 
 
 def tone(result: SafeRate) -> Tone:
@@ -104,7 +104,7 @@ def tone(result: SafeRate) -> Tone:
 def reservations(result: SafeRate) -> list[str]:
     """What should be known beside the head line."""
     notes = [f"{note[:1].upper()}{note[1:]}" + "." * (not note.endswith((".", "!", "?"))) for note in result.notes]
-    nothing = "Drift is a difference and no judgement: whether answers got better or worse, labelled data tell; see adiabat evaluate."
+    nothing = "Drift measures change, not quality: only labelled data show whether answers got better or worse; see adiabat evaluate."
     return [*filter(None, [about_limit(result), pace(result), about_seeds(result)]), *notes, nothing]
 
 
@@ -112,13 +112,13 @@ def about_limit(result: SafeRate) -> str:
     """What the limit is, and where it comes from."""
     is_of = f"The limit is a drift of {limit(result)} by {result.measure}"
     if not result.noise:
-        return f"{is_of}: a number that was given, not measured."
+        return f"{is_of}, taken from the settings, not measured."
     noise = result.noise[result.measure]
     part = result.limit / noise
-    probes = f"the mark at the end of the {counted(result.probes, 'probe')}"
+    probes = f"the final punctuation of the {counted(result.probes, 'probe')}"
     return (
-        f"{is_of}, and made of noise: where nothing but {probes} changes, what the untuned tower finds drifts by {drift_value(noise)}. "
-        f"The limit is {share(part)} of that, for so much independent of it makes it {share(math.hypot(1, part) - 1)} larger."
+        f"{is_of}, derived from noise: changing only {probes} makes the untuned tower's results drift by {drift_value(noise)}. "
+        f"The limit is {share(part)} of that; independent drift of this size increases the noise by {share(math.hypot(1, part) - 1)}."
     )
 
 
@@ -128,14 +128,14 @@ def pace(result: SafeRate) -> str:
         return ""
     steps = result.lasts()
     if steps is None:
-        return f"How long {setting(result.rate)} would last cannot be told: its looks are too few, or some of them found no drift."
+        return f"How long {setting(result.rate)} would stay inside is unknown: it has too few looks, or some looks found no drift."
     if math.isinf(steps):
         return (
-            f"Over the later half of the looks, drift at {setting(result.rate)} did not grow, so that the end of its time cannot be told."
+            f"Over the later half of the looks, drift at {setting(result.rate)} did not grow, so when it would leave the band is unknown."
         )
-    grows = "If drift goes on growing as it did over the later half of the looks, by a power of the steps,"
-    earliest = ", the earliest of its runs," * (len(safe_runs(result)) > 1)
-    return f"{grows} {setting(result.rate)}{earliest} {_leaves(steps, result.steps)}: an extrapolation, no measurement."
+    grows = "If drift keeps growing by the same power of the steps as over the later half of the looks,"
+    earliest = " (its earliest run)" * (len(safe_runs(result)) > 1)
+    return f"{grows} {setting(result.rate)}{earliest} {_leaves(steps, result.steps)}: an extrapolation, not a measurement."
 
 
 def _leaves(steps: float, made: int) -> str:
@@ -151,8 +151,8 @@ def about_seeds(result: SafeRate) -> str:
     if not runs:
         return ""
     if len(runs) == 1:
-        return "That is one seed: another may drift more or less."
+        return "This is one seed; another may drift more or less."
     values = [value for trial in runs if (value := last(trial, result.measure)) is not None]
     left = sum(trial.left_at is not None for trial in runs)
-    beside = f", of which {left} left the band with a seed that this search no longer asks for" * bool(left)
+    beside = f"; {counted(left, 'run')} left the band (seed no longer requested)" * bool(left)
     return f"With {len(runs)} seeds at {setting(runs[0].rate)}, drift at the end is {drift_range(values)}{beside}."

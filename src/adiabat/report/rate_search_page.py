@@ -18,14 +18,18 @@ from adiabat.results.rate_search_result import RateTrial, SafeRate
 _TERMS = [
     (
         "Search",
-        "The highest rate goes first, and a run ends at the first look that finds drift beyond the limit. The first rate that stays inside "
-        "to the last step, with every seed, is the answer; lower ones are taken for safe.",
+        "Rates are tried from the highest down. A run ends at the first look (measurement of drift) beyond the limit. The first rate that "
+        "stays inside to the last step with every seed is the answer; lower rates are assumed safe.",
     ),
     (
         "Limit",
-        "Drift grows smoothly with rate and steps, so the limit is a choice. One made of noise adds a small share to that noise.",
+        "Drift grows smoothly with rate and steps, so the limit is a choice. "
+        "A limit derived from noise lets drift add a small share to that noise.",
     ),
-    ("What it holds for", "These settings, data and steps. With another batch size, optimizer or set of trained weights, search anew."),
+    (
+        "Scope",
+        "The answer holds for these settings, data and steps. Search again for another batch size, optimizer or set of trained weights.",
+    ),
 ]
 
 
@@ -52,7 +56,7 @@ def page(result: SafeRate) -> Page:
             Group(
                 id="figures",
                 title="How far the answers moved",
-                lead="Probe texts without labels, looked at while each rate of the search tunes. All axes are logarithmic.",
+                lead="Drift of unlabelled probe texts, measured during tuning at each rate. All axes are logarithmic.",
                 sections=figures,
             ),
             _runs(result),
@@ -60,7 +64,7 @@ def page(result: SafeRate) -> Page:
         ],
         facts=[
             ("largest safe rate", "none" if result.rate is None else repr(result.rate)),
-            *(("measure that is limited", result.measure), ("limit", repr(result.limit)), ("steps wanted", integer(result.steps))),
+            *(("limited measure", result.measure), ("limit", repr(result.limit)), ("steps wanted", integer(result.steps))),
             ("devices", ", ".join(devices)),
         ],
         seed="first seed",
@@ -75,7 +79,7 @@ def exports(result: SafeRate) -> dict[str, Callable[[], str]]:
 
 def terminal(result: SafeRate) -> list[Table]:
     """The runs, and what they say."""
-    made = "made of noise" if result.noise else "as given"
+    made = "derived from noise" if result.noise else "as given"
     limit = f"drift by {cut_name(result.measure, limit=40)}; the limit is {words.limit(result)}, {made}"
 
     def style(trial: RateTrial) -> str:
@@ -125,8 +129,8 @@ def _runs(result: SafeRate) -> Group:
     return Group(
         id="runs",
         title="Runs",
-        lead=f"The highest rate first. Drift is that of the last look: where the band was left, beyond the limit by "
-        f"{result.measure}.{shaded}",
+        lead=f"The highest rate first. Drift is from the last look; for a run that left the band, {result.measure} exceeds the "
+        f"limit.{shaded}",
         sections=[table, _seeds(result)],
     )
 
@@ -146,12 +150,12 @@ def _seeds(result: SafeRate) -> Table | None:
 
     columns = [
         Column("rate", lambda row: setting(row[0])),
-        Column("each", each),
+        Column("each run", each),
         Column("lowest to highest", spread, "number"),
         Column("stay inside", lambda row: f"{sum(trial.left_at is None for trial in row[1])} of {len(row[1])}", "number"),
     ]
     lead = f"Drift at the end, {result.measure}."
-    return Table(id="seeds", title="Several seeds of one rate", lead=lead, columns=columns, rows=several) if several else None
+    return Table(id="seeds", title="Rates with several seeds", lead=lead, columns=columns, rows=several) if several else None
 
 
 def _measures(result: SafeRate) -> Group:
@@ -165,11 +169,11 @@ def _measures(result: SafeRate) -> Group:
     columns = [Column("measure", name, "name")]
     columns += [Column("noise", lambda measure: _drift(result.noise.get(measure)), "number")] if result.noise else []
     columns += [Column("largest safe rate, at the end", safe, "number")] if result.rate is not None else []
-    noise = " Noise is the untuned tower’s own drift when nothing but the mark at the end of a probe changes." if result.noise else ""
+    noise = " Noise is the untuned tower’s own drift when only the final punctuation of the probes changes." if result.noise else ""
     return Group(
         id="measures",
         title="Measures of drift",
-        lead=f"Means over the probes; each is 0 where the tuned tower finds what the untuned one did.{noise}",
+        lead=f"Means over the probes; each is 0 if the tuned tower finds the same as the untuned one.{noise}",
         sections=[Table(columns=columns, rows=_measures_of(result)), Terms(terms=_TERMS)],
     )
 
@@ -177,12 +181,12 @@ def _measures(result: SafeRate) -> Group:
 def _charts(result: SafeRate) -> list[tuple[Chart, str, str]]:
     """Each chart with title and caption."""
     drift = (
-        "A curve is a run; the darker, the higher its rate. The limit is the dashed line: a run ends at the first look beyond it. Bold: "
+        "Each curve is a run; darker curves have higher rates. A run ends at the first look beyond the limit (dashed). Bold: "
         "the largest safe rate."
     )
     leave = (
-        "Steps after which each run was found beyond the limit; the bar below reaches down to the look before, when it was still inside. "
-        "A run that stayed inside lasts at least as long as its triangle stands high."
+        "Steps after which each run was found beyond the limit; the bar below reaches down to the previous look, still inside. "
+        "A triangle is a run that stayed inside: its height is a lower bound."
     )
     return [
         (curves("drift", [_drift_panel(result)], height=4.6), "Drift against steps", drift),

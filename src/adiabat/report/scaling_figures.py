@@ -42,10 +42,10 @@ def panels_of(result: ScalingResult) -> list[tuple[str, str, str, list[Panel]]]:
         ("isoflop", "Loss by size at each budget", _ISOFLOP, _isoflop(result, up)),
         ("optimal", "Best size and tokens by budget", _OPTIMAL, _optimal(result)),
         ("frontier", "Least loss by budget", _FRONTIER, _frontiers(result, up)),
-        ("ranks", "Loss by rank of LoRA", _RANKS, _by_detail(result, up, "lora")),
-        ("frozen", "Loss by share of parameters that are trained", _FROZEN, _by_detail(result, up, "freezing")),
+        ("ranks", "Loss by LoRA rank", _RANKS, _by_detail(result, up, "lora")),
+        ("frozen", "Loss by share of trained parameters", _FROZEN, _by_detail(result, up, "freezing")),
         ("predicted", "Predicted and actual loss", _PREDICTED, _predicted(result, up)),
-        ("downstream", "Scores of tasks by loss", _DOWNSTREAM, _downstream(result, up)),
+        ("downstream", "Task scores by loss", _DOWNSTREAM, _downstream(result, up)),
     )
     return [(name, title, caption, nonempty) for name, title, caption, panels in figures if (nonempty := list(panels))]
 
@@ -82,18 +82,18 @@ def _tick(value: float) -> str:
 
 
 _ISOFLOP = (
-    "A curve is a budget, the darker the larger; sizes leave out the table of tokens, and of several runs of a size the least loss counts. "
-    "Dashed: the parabola through the logarithms. A large marker is its lowest point, where that lies within the sizes."
+    "Each curve is a budget; darker is larger. Sizes exclude the token embeddings; each size shows the least loss of its runs. "
+    "Dashed: the parabola through the logarithms. A large marker is its lowest point, if it lies within the sizes."
 )
-_OPTIMAL = "Lowest points of the parabolas, and the tokens that the budget pays for there. Lines are least squares of logarithms."
-_FRONTIER = "The best run of each budget, and the line of least squares through the logarithms."
-_RANKS = "A curve is a budget, the darker the larger."
-_FROZEN = "A curve is a budget, the darker the larger. Fewer trained parameters are more frozen blocks; at 1 nothing is frozen."
+_OPTIMAL = "Lowest points of the parabolas, and the tokens that the budget affords there. Lines are least-squares fits to the logarithms."
+_FRONTIER = "The best run of each budget, and the least-squares line through the logarithms."
+_RANKS = "Each curve is a budget; darker is larger."
+_FROZEN = "Each curve is a budget; darker is larger. Fewer trained parameters mean more frozen blocks; at 1 nothing is frozen."
 _PREDICTED = (
-    "Hollow markers: runs of the largest model, predicted by the law fitted without them. Filled: all others, by the same law. Where too "
-    "few are left without the largest, all are filled, by the law fitted to all."
+    "Hollow markers: runs of the largest model, predicted by the law fitted without them. Filled: all others, by the same law. If too "
+    "few remain without the largest, all are filled and predicted by the law fitted to all."
 )
-_DOWNSTREAM = "A marker is a run."
+_DOWNSTREAM = "Each marker is a run."
 
 
 def _isoflop(result: ScalingResult, up: str) -> Iterator[Panel]:

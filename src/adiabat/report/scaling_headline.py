@@ -46,9 +46,9 @@ def headline(result: ScalingResult) -> str:
         return _of_scaling(result)
     if advice.best is None:
         if advice.scarce:
-            return "By what was published: full training of the largest model that memory allows, since tokens are what is scarce."
+            return "Published results favour full training of the largest model that memory allows, because tokens are scarce."
         method = advice.candidates[0].way.method
-        return f"By what was published: {'full training' if method == 'full' else 'LoRA'}; which model, nothing here tells."
+        return f"Published results favour {'full training' if method == 'full' else 'LoRA'}; they do not determine the model."
     best = advice.best
     loss = "" if best.loss is None else f": {result.loss} loss {number(best.loss)} {bounds(best.law)}"
     return f"Train {best.way.title} on {best.tokens:.3g} tokens{loss}."
@@ -74,63 +74,63 @@ def _of_advice(result: ScalingResult) -> Iterator[str]:
     best, other = advice.best, advice.runner_up
     if best is not None and other is not None and advice.sure is not None:
         yield (
-            f"Runner-up: {other.way.title}, {number(other.loss or 0.0)} {bounds(other.law)}. In {share(advice.sure)} of laws that are "
-            f"fitted to runs drawn again, {best.way.kind} stays ahead."
+            f"Runner-up: {other.way.title}, {number(other.loss or 0.0)} {bounds(other.law)}. In {share(advice.sure)} of laws "
+            f"fitted to resampled runs, {best.way.kind} stays ahead."
         )
     if best is not None and best.run is not None:
-        yield f"A single run of it is expected within {bounds(best.run)}."
+        yield f"A single run is expected within {bounds(best.run)}."
     if advice.beyond is not None and advice.beyond > FAR:
-        yield f"It takes {advice.beyond:.3g} times the largest budget of the runs: laws say less the further they reach."
+        yield f"It takes {advice.beyond:.3g} times the largest budget of the runs; laws are less reliable the further they extrapolate."
     if advice.budget_seconds is not None:
         devices = Counter(row.device for row, _ in result.counted if row.seconds > 0).most_common()
-        others = f"; those made on {', '.join(name for name, _ in devices[1:])} say nothing of it" if devices[1:] else ""
-        yield f"How much each option computes in {duration(advice.budget_seconds)} is by its fastest run on {devices[0][0]}{others}."
+        others = f"; runs on {', '.join(name for name, _ in devices[1:])} do not count" if devices[1:] else ""
+        yield f"The compute of each option in {duration(advice.budget_seconds)} is taken from its fastest run on {devices[0][0]}{others}."
     if best is not None and best.flops < 0.99 * advice.budget:
         unspent = 1 - best.flops / advice.budget
         yield f"Its tokens run out: {flop(best.flops)} are spent, and {share(unspent)} of the budget is left."
     if advice.passes is not None and advice.passes >= ONCE_MORE:
-        yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: see whether there are more, or set --data-tokens."
+        yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: check for more data, or set --data-tokens."
     if advice.seconds is not None:
         yield f"On this machine it takes about {duration(advice.seconds)} and {amount(advice.measured_memory)}, measured on a few steps."
         if advice.budget_seconds is not None and not 1 / UNLIKE < advice.seconds / advice.budget_seconds < UNLIKE:
             yield (
-                f"That is not the {duration(advice.budget_seconds)} asked for: the runs were made at another speed. Plan by --budget "
-                f"{advice.budget * advice.budget_seconds / advice.seconds:.3g} for what this machine computes in that time."
+                f"That differs from the requested {duration(advice.budget_seconds)} because the runs had another speed. Plan with --budget "
+                f"{advice.budget * advice.budget_seconds / advice.seconds:.3g}, which this machine computes in that time."
             )
     for why, names in advice.excluded.items():
-        yield f"No candidates, since {why}: {'; '.join(names)}."
+        yield f"Excluded because {why}: {'; '.join(names)}."
     unknown = [candidate.way.title for candidate in advice.candidates if candidate.memory is None]
     if advice.memory is not None and unknown:
-        yield f"No run says what these hold, so that nothing says whether the memory suffices: {'; '.join(unknown)}."
+        yield f"No run measured the memory of these options, so whether they fit is unknown: {'; '.join(unknown)}."
     for kind, fraction in advice.unsound.items():
-        yield f"{kind}: {share(fraction)} of laws fitted to runs drawn again fall below 0 there; intervals leave them out."
+        yield f"{kind}: {share(fraction)} of laws fitted to resampled runs predict a negative loss there; intervals exclude them."
 
 
 def _of_runs(result: ScalingResult) -> Iterator[str]:
     if result.left_out:
         name, why = next(iter(result.left_out.items()))
         few = f"{counted(len(result.left_out), 'run')} of {integer(len(result.runs))}"
-        yield f"No law is fitted to {few}, such as {name}: {why}. The table of runs says it of each."
+        yield f"Laws exclude {few}, such as {name}: {why}. The table of runs gives each reason."
     again = [row.passes for row, _ in result.counted if row.passes >= ONCE_MORE]
     if again:
         peak = max(again)
         yield (
-            f"{counted(len(again), 'run')} went over the data more than once, up to {peak:.1f} times: laws take a token that is read again "
-            "for a new one."
+            f"{counted(len(again), 'run')} went over the data more than once, up to {peak:.1f} times; laws count repeated tokens "
+            "as new ones."
         )
     for record in result.kinds:
         if record.law is None:
-            yield f"{record.kind}: no law, it lacks {record.why_not}."
+            yield f"{record.kind}: no law; it needs {record.why_not}."
             continue
         law = record.law
         if law.passed_over:
             passed = " and ".join(law.passed_over)
-            yield f"{record.kind}: {passed} comes closer to losses held out, but falls below 0 where it is asked or soon after."
+            yield f"{record.kind}: {passed} rejected despite smaller held-out errors: it predicts a loss below 0 at the options or beyond."
         missed = {f"the largest {what}": error for what, error in (("model", law.model_error), ("budget", law.budget_error))}
         large = {what: error for what, error in missed.items() if error is not None and error > max(3 * law.noise, 0.03)}
         if large:
-            misses = "; ".join(f"fitted without {what}, by {share(error)} there" for what, error in large.items())
-            yield f"{record.kind}: its law misses losses that it has not seen: {misses}."
+            misses = "; ".join(f"by {share(error)} on {what} when fitted without it" for what, error in large.items())
+            yield f"{record.kind}: its law mispredicts held-out losses: {misses}."
 
 
 def errors(record: KindRecord) -> list[str]:

@@ -53,10 +53,10 @@ def page(result: ScalingResult) -> Page:
             _runs(result),
         ],
         facts=[
-            ("runs drawn again", integer(result.resamples)),
+            ("resamples", integer(result.resamples)),
             ("devices", ", ".join(dict.fromkeys(run.device for run in result.runs if run.device))),
         ],
-        seed="seed of the draws",
+        seed="seed of the resampling",
         time="time of all runs",
     )
 
@@ -122,27 +122,27 @@ def _group(name: str, title: str, columns: Sequence[Column], rows: Sequence[Any]
 def _advised(result: ScalingResult, advice: Advice) -> list[Group | None]:
     """Reasons, options, and runs that would narrow the answer."""
     reasons = [
-        Column("what", lambda reason: reason.what),
+        Column("choice", lambda reason: reason.what),
         Column("value", lambda reason: cut(reason.value, limit=200)),
-        Column("why", lambda reason: cut(reason.why, limit=400)),
+        Column("reason", lambda reason: cut(reason.why, limit=400)),
         Column("source", lambda reason: reason.source),
     ]
     additions = [
         Column("run", lambda run: cut(run.run, limit=120)),
         Column("budget", lambda run: flop(run.budget), "number"),
         Column("seed", lambda run: run.seed, "number"),
-        Column("variance that goes", lambda run: share(run.gain), "number"),
+        Column("variance removed", lambda run: share(run.gain), "number"),
     ]
     hidden = max(0, len(advice.candidates) - MOST_CANDIDATES)
-    ordered = ", the least predicted loss first" if result.runs else ""
-    options = f"Each at the tokens that the budget pays for{ordered}.{f' {hidden} more are in result.json.' if hidden else ''}"
+    ordered = ", least predicted loss first" if result.runs else ""
+    options = f"Each with the tokens that the budget affords{ordered}.{f' {hidden} more are in result.json.' if hidden else ''}"
     narrowing = (
-        "Those that take most off the variance of the difference between the first and the runner-up, for what they cost; add them to the "
+        "Runs that most reduce the variance of the difference between the first and the runner-up for their cost. Add them to the "
         "scaling experiment and resume it."
     )
     rows = advice.candidates[:MOST_CANDIDATES]
     return [
-        _group("reasons", "Why", reasons, advice.reasons),
+        _group("reasons", "Reasons", reasons, advice.reasons),
         _group("candidates", "Options", _choice_columns(), rows, options, row_class=_shaded(advice)),
         _group("additions", "Runs that would narrow the answer", additions, advice.additions, narrowing),
     ]
@@ -155,11 +155,11 @@ def _shaded(advice: Advice) -> Callable[[Choice], str]:
 
 
 def _crossings(result: ScalingResult) -> Group | None:
-    heads = ("models", "ahead before", "ahead after", "budget, FLOP", "interval", "draws that agree")
+    heads = ("models", "ahead before", "ahead after", "budget, FLOP", "interval", "resamples that agree")
     columns = [Column(head, itemgetter(at), "number" if at > 2 else "text") for at, head in enumerate(heads)]
     lead = (
-        f"Budgets at which the lines of the least loss cross, of those within a factor of {NEAR:g} of the budgets of the runs; with the "
-        "95 % interval of noise drawn again, and the share of these draws in which the same method is ahead before."
+        f"Budgets at which the least-loss lines cross, within a factor of {NEAR:g} of the budgets of the runs. Intervals are 95 % "
+        "intervals over resampled noise; the last column is the share of resamples in which the same method is ahead before."
     )
     rows = [words.crossing_cells(crossing) for crossing in result.crossings]
     return _group("crossings", "Where one method overtakes another", columns, rows, lead)
@@ -167,8 +167,8 @@ def _crossings(result: ScalingResult) -> Group | None:
 
 def _laws(result: ScalingResult) -> Group | None:
     lead = (
-        "Coefficients with 95 % intervals of runs drawn again. Noise is the spread of single runs about the law; the errors are those on "
-        "the largest model and on the largest budget, of the law fitted without them (means of logarithms)."
+        "Coefficients have 95 % intervals over resampled runs. Noise is the spread of single runs about the law. Errors on the largest "
+        "model and the largest budget are those of the law fitted without them (means of logarithms)."
     )
     sections = [section for kind in result.kinds for section in _law(kind)]
     return Group(id="laws", title="Laws", lead=lead, sections=sections) if sections else None
@@ -180,12 +180,12 @@ def _law(kind: KindRecord) -> list[Table | None]:
     columns = [
         Column("runs", lambda _: integer(kind.runs), "number"),
         Column("noise", lambda _: share(law.noise) if law else DASH, "number"),
-        Column("error on the model", lambda _: words.errors(kind)[0], "number"),
-        Column("on the budget", lambda _: words.errors(kind)[1], "number"),
+        Column("error, largest model", lambda _: words.errors(kind)[0], "number"),
+        Column("error, largest budget", lambda _: words.errors(kind)[1], "number"),
         Column("frontier, ln of the least loss", lambda _: _frontier(kind.frontier)),
         Column("best size grows as", lambda _: _growth(kind.sizes)),
     ]
-    unknown = law.left_open if law else [f"no law: it lacks {kind.why_not}"]
+    unknown = law.left_open if law else [f"no law: it needs {kind.why_not}"]
     formula = law.formula if law else ""
     figures_of = Table(title=cut(str(kind.kind), limit=120), lead=formula, columns=columns, rows=[kind], caption=unknown)
     coefficients = [Column("coefficient", itemgetter(0), "code"), Column("value", itemgetter(1))]
@@ -216,10 +216,10 @@ def _downstream(result: ScalingResult) -> Group | None:
         Column("interval", lambda correlation: Cell(words.bounds(correlation.interval, digits=3)), "number"),
     ]
     lead = (
-        "Spearman's correlation over the runs that have the score, with the 95 % interval of runs drawn again; below 0 where a lower loss "
+        "Spearman's correlation over the runs with the score, and its 95 % interval over resampled runs; below 0 if a lower loss "
         "goes with a better score."
     )
-    return _group("downstream", "Loss and scores of tasks", columns, result.downstream, lead)
+    return _group("downstream", "Loss and task scores", columns, result.downstream, lead)
 
 
 def _runs(result: ScalingResult) -> Group | None:

@@ -23,30 +23,30 @@ _GROUPS: dict[Whose, str] = {
 _TERMS = [
     (
         "Vectors",
-        "All have unit length. Queries and documents “beside each other” are pairs of a query and one positive, the first of the highest "
-        "grade; documents “among themselves” are drawn from the whole store.",
+        "All have unit length. “Queries beside documents” are pairs of a query and one positive, the first of the highest grade; "
+        "“documents among themselves” are drawn from the whole store.",
     ),
     (
         "Intervals",
-        f"The middle 95{NO_BREAK}% over resamples of queries (those with a common positive together) or documents, the same before and "
-        "after. Each stands alone: among a dozen, one may leave out zero by chance. Numbers without an interval depend on the sample size.",
+        f"The middle 95{NO_BREAK}% over resamples of queries (those sharing a positive together) or documents, the same before and "
+        "after. They are not corrected: one in a dozen may exclude zero by chance. Numbers without an interval depend on the sample size.",
     ),
     (
         "Tower separation",
-        "AUC of a logistic regression that tells query vectors from document vectors, on pairs that it was not fitted to: 0.5 is chance, 1 "
-        "is always. The interval is over queries, not over regressions.",
+        "AUC of a logistic regression that tells query vectors from document vectors, on held-out pairs: 0.5 is chance, 1 is "
+        "perfect separation. The interval is over queries, not over regressions.",
     ),
     (
         "Ratio",
-        "Pairs whose denominator is below 0.01 in size are left out and counted. Where similarities scatter around zero, read the "
+        "Pairs whose denominator is below 0.01 in absolute value are excluded and counted. If similarities scatter around zero, read the "
         "difference instead.",
     ),
     (
         "Uniformity and alignment",
-        "Wang and Isola: the lower the alignment, the nearer a query to its positive; the lower the uniformity, the more evenly vectors "
-        "cover the sphere. A good space is low in both.",
+        "As in Wang and Isola: lower alignment means queries nearer to their positives; lower uniformity means vectors spread more "
+        "evenly over the sphere. A good space is low in both.",
     ),
-    ("Anisotropy", "The mean cosine of random pairs is 0 where directions are even, 1 where all vectors are equal."),
+    ("Anisotropy", "The mean cosine of random pairs: 0 for evenly spread directions, 1 if all vectors are equal."),
 ]
 
 
@@ -96,15 +96,15 @@ def headline(result: SpaceResult) -> str:
     separation = result.number(_SEPARATION)
     assert separation.after is not None
     assert separation.after_interval is not None
-    tells = "tells" if separation.after_interval[0] > 0.5 else "cannot tell"
+    separates = "separates" if separation.after_interval[0] > 0.5 else "cannot separate"
     before = "" if separation.before is None else f", before {score(separation.before)}"
-    level = f"AUC {score(separation.after)} {bounds(separation.after_interval)}{before} (0.5: the towers lie together, 1: apart)"
+    level = f"AUC {score(separation.after)} {bounds(separation.after_interval)}{before} (0.5: the towers overlap, 1: they are apart)"
     change = ""
     if separation.difference is not None:
         moved = "the towers moved apart" if separation.difference > 0 else "the towers came together"
         is_known = separation.changed and separation.difference
         change = f"; {moved if is_known else 'no evidence that the towers came together or moved apart'}"
-    return f"A straight line {tells} queries from their positives: {level}{change}."
+    return f"A linear classifier {separates} queries from their positives: {level}{change}."
 
 
 def reservations(result: SpaceResult) -> list[str]:
@@ -112,19 +112,18 @@ def reservations(result: SpaceResult) -> list[str]:
     queries = f"{integer(result.looked_at)} of {counted(result.queries, 'query')}"
     documents = f"{integer(result.sampled)} of {counted(result.documents, 'document')}"
     sample = (
-        f"Looked at: {queries}, each with one positive, and {documents}, drawn at random; the nearest document is that of the whole store."
+        f"Drawn at random: {queries}, each with one positive, and {documents}; nearest documents are from the whole store."
         if result.looked_at < result.queries or result.sampled < result.documents
-        else f"Looked at: {queries} and {documents}."
+        else f"Analysed: {queries} and {documents}."
     )
-    shared = (
-        f"{integer(result.looked_at)} queries have {integer(result.distinct)} different positives; those that share one are drawn together."
-    )
+    positives = f"{integer(result.distinct)} different positives"
+    shared = f"{integer(result.looked_at)} queries have {positives}; queries that share one are drawn together."
     return [
         *_ratio_sentence(result),
         sample,
         *([shared] if result.distinct < result.looked_at else []),
         *result.notes,
-        "None of this says how well queries find their documents: that is for adiabat evaluate.",
+        "These numbers do not measure how well queries find their documents; use adiabat evaluate for that.",
     ]
 
 
@@ -139,7 +138,7 @@ def _ratio_sentence(result: SpaceResult) -> list[str]:
         return []
     before = "" if ratio.before is None else f", before {score(ratio.before)}"
     level = f"{score(ratio.after)}{before} (median; 1: other queries are as near as their positives)"
-    return [f"A query is as similar to another query as to the other's positive in the ratio {level}."]
+    return [f"Similarity of a query to another query, divided by its similarity to the other's positive: {level}."]
 
 
 def _columns(result: SpaceResult, *, bare: bool = False) -> list[Column]:
@@ -168,8 +167,8 @@ def _columns(result: SpaceResult, *, bare: bool = False) -> list[Column]:
 def _numbers(result: SpaceResult) -> Group:
     if result.baseline:
         lead = (
-            f"Before and after on the same queries, documents, pairs and resamples. Intervals are 95{NO_BREAK}% bootstrap intervals; "
-            "that of the difference is paired. Bold: it leaves out zero."
+            f"Before and after use the same queries, documents, pairs and resamples. Intervals are 95{NO_BREAK}% bootstrap intervals; "
+            "those of differences are paired. Bold: the interval excludes zero."
         )
     else:
         lead = f"Intervals are 95{NO_BREAK}% bootstrap intervals. There is no baseline."
@@ -205,8 +204,8 @@ def _nearness(result: SpaceResult) -> Group:
     return Group(
         id="nearness",
         title="How near documents are",
-        lead="Each query beside the document of the whole store that is nearest to it, and beside its own positive. Where the two differ "
-        "much, other documents stand nearer than the right one.",
+        lead="Cosine of each query to its nearest document in the whole store, and to its own positive. If the two differ much, other "
+        "documents are nearer than the right one.",
         sections=[
             figure("nearest", "nearest document", "Nearest document. Marks at the foot: medians."),
             figure("positive", "positive", "Positive, in the same bins."),
@@ -224,8 +223,8 @@ def _ratio(result: SpaceResult) -> Group | None:
     return Group(
         id="ratio",
         title="Queries beside documents",
-        lead="For two queries at random: how alike they are, divided by how alike the first is to the other’s positive. Around 1, a "
-        "query and its positive are of one kind to a stranger; away from it, the towers keep to themselves.",
+        lead="For two random queries: their similarity, divided by the similarity of the first to the other’s positive. Near 1, a query "
+        "and its positive look alike to other queries; far from 1, the towers are separate.",
         sections=[
             Figure(
                 charts=[_histogram(ratio, label=label, name="ratio", width=WIDE, band=_NEAR)],
@@ -257,16 +256,16 @@ def _map(space_map: SpaceMap) -> Group:
 
     panels = [("before", groups(space_map.before))] if space_map.before else []
     panels.append(("after" if space_map.before else "", groups(space_map.after)))
-    turned = " Both panels start from the same places, the first two principal components before; they still may turn or mirror."
+    turned = " Both panels start from the same layout, the first two principal components of “before”; they may still rotate or mirror."
     return Group(
         id="map",
         title="Map of both towers",
-        lead="The same queries and their positives, placed by t-SNE: near in the plane where near on the sphere. Distances between far "
-        "groups, and their sizes, mean little.",
+        lead="The same queries and their positives, placed by t-SNE: neighbours on the sphere stay neighbours in the plane. Distances "
+        "between far groups, and their sizes, mean little.",
         sections=[
             Figure(
                 charts=[scatter("map", panels)],
-                label="Map of query and document vectors; tower separation in the table above is its number",
+                label="Map of query and document vectors; tower separation in the table above quantifies it",
                 caption=f"{len(space_map.after.queries)} queries, each with its positive.{turned * bool(space_map.before)}",
             )
         ],

@@ -82,7 +82,7 @@ def headline(view: Overview) -> str:
         return "Nothing was measured."
     if not contested:
         levels = [f"{named(task.name)} {task.measure} {level(scores[0])}" for task in result.tasks if (scores := view.on(task.name))]
-        return f"{first_few(levels)}. No task has two models to compare, so this says nothing about differences."
+        return f"{first_few(levels)}. No task has two models to compare, so differences are unknown."
     if len(contested) == 1:
         return _one_task(view, contested[0])
     names, elsewhere = [task.name for task in contested], result.beside_best
@@ -110,14 +110,14 @@ def _one_task(view: Overview, task: SuiteTask) -> str:
 
 def _baseline(result: SuiteResult) -> str:
     clauses = [_against_baseline(named(row.model), row.verdicts) for row in result.analysis.models if row.verdicts is not None]
-    return f"Beside {named(result.baseline or '')}: {first_few(clauses, location=' in the table')}."
+    return f"Against {named(result.baseline or '')}: {first_few(clauses, location=' in the table')}."
 
 
 def _against_baseline(model: str, verdicts: dict[Verdict, int]) -> str:
     if not (total := sum(verdicts.values())):
         return f"{model} has no task in common with it"
     better = f"better on {verdicts['better']} of {counted(total, 'task')}"
-    return f"{model} is {better}, worse on {verdicts['worse']}, no evidence on {verdicts['no evidence']}"
+    return f"{model} is {better}, worse on {verdicts['worse']}, with no evidence on {verdicts['no evidence']}"
 
 
 def _without_baseline(view: Overview, tasks: Sequence[str]) -> str:
@@ -126,16 +126,16 @@ def _without_baseline(view: Overview, tasks: Sequence[str]) -> str:
     if not tasks:
         return ""
     if len(tasks) > 1:
-        return f"On the {counted(len(tasks), 'task')} that {baseline} did not do: {_wins(view, tasks)}."
+        return f"On the {counted(len(tasks), 'task')} without {baseline}: {_wins(view, tasks)}."
     task = next(task for task in view.result.tasks if task.name == tasks[0])
-    return f"On {named(task.name)}, which {baseline} did not do: {best_of(view, task)}."
+    return f"On {named(task.name)}, without {baseline}: {best_of(view, task)}."
 
 
 def _winners(view: Overview, tasks: Sequence[str]) -> str:
     open_tasks = sum(not view.rankings[task].clear for task in tasks)
-    clause = "on every task the best is measurably above all others"
+    clause = "on every task the best is measurably better than all others"
     if open_tasks:
-        clause = f"on {counted(open_tasks, 'task')} the best cannot be told from others"
+        clause = f"on {counted(open_tasks, 'task')} the best has no measurable lead"
     total = f" of {counted(len(tasks), 'task')}"
     return f"{_wins(view, tasks, total=total)}; {clause}"
 
@@ -172,14 +172,14 @@ def reservations(result: SuiteResult) -> list[str]:
     undecided = sum(pairing.verdict == "no evidence" for pairing in result.pairings)
     lacking = [f"{named(standing.model)} ({standing.tasks})" for standing in result.analysis.models if standing.tasks < tasks]
     verdicts = (
-        f"Verdicts hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over {family} of main measures: of the differences told as "
-        "found, at most about one in twenty is expected to be none. Other measures are shown with their intervals and without verdicts."
+        f"Verdicts hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over {family} of main measures: at most about one in twenty "
+        "reported differences is expected to be false. Other measures have intervals but no verdicts."
     )
     no_evidence = (
         f"In {undecided} of {comparisons} there is no evidence either way, which is not proof of equality: "
-        "each task tells how small a difference its data would have shown."
+        "each task states the smallest difference that its data would detect."
     )
-    coverage = f"Not every model did all {tasks} tasks: {listed(lacking)}. Counts are over the tasks that a model did."
+    coverage = f"Some models did not run all {tasks} tasks: {listed(lacking)}. Each model is counted over its own tasks."
     return [
         *([verdicts] if result.pairings else []),
         *([no_evidence] if undecided else []),
@@ -194,7 +194,7 @@ def about_ranks(result: SuiteResult) -> str:
     contested = any(ranking.best for ranking in result.analysis.tasks)
     if not contested or all(standing.mean_rank is not None for standing in result.analysis.models):
         return ""
-    return f"A mean rank is over all tasks that several models did; {DASH} where a model lacks one of them."
+    return f"Mean ranks are over all tasks run by several models; {DASH}: a model lacks one of them."
 
 
 def references(result: SuiteResult) -> str:
@@ -203,10 +203,10 @@ def references(result: SuiteResult) -> str:
     if not result.pairings:
         return "No task has two models to compare."
     if result.mixed:
-        beside = f"{named(baseline or '')} where it did the task, else with the best of the task ({listed([*map(named, others)])}),"
+        beside = f"{named(baseline or '')} where it ran the task, otherwise with the best of the task ({listed([*map(named, others)])}),"
         return f"Models are compared with {beside} on the same units."
     if baseline is not None and others:
-        return f"{named(baseline)} did no task beside others: every model is compared with the best of the task on the same units."
+        return f"{named(baseline)} shares no task with others: every model is compared with the best of the task on the same units."
     return f"Every model is compared with {'the best of the task' if baseline is None else named(baseline)} on the same units."
 
 
@@ -217,15 +217,15 @@ def beside(view: Overview, task: str) -> str:
         return ""
     if against is None:
         return "not compared"
-    return f"beside {'' if against == view.result.baseline else 'the best, '}{named(against)}"
+    return f"against {'' if against == view.result.baseline else 'the best, '}{named(against)}"
 
 
 def about_runs(result: SuiteResult) -> str:
     """Which values are means over seeds, and which variation the intervals hold."""
     several = [f"{named(model.name)} ({runs_of(model)})" for model in result.models if model.runs]
     if not several:
-        return "Every model is one run: intervals hold what differs from unit to unit, not what another seed of training would change."
-    others = "" if len(several) == len(result.models) else "All others are one run, whose intervals hold what differs from unit to unit."
+        return "Every model is one run: intervals cover variation between units, not between training seeds."
+    others = "" if len(several) == len(result.models) else "All others are one run; their intervals cover variation between units."
     return joined(f"Means over several seeds, with intervals over seeds and units: {listed(several)}.", others)
 
 
@@ -257,10 +257,10 @@ def key(result: SuiteResult) -> list[str]:
     verdicts = ", ".join(f"{sign} {verdict}" for verdict, sign in VERDICT_MARKS.items())
     worse = VERDICT_MARKS["worse"]
     if result.mixed:
-        best = f"in columns beside the best: {EVEN} not measurably worse, {worse} measurably worse"
-        marks = [f"in columns beside {baseline}: {verdicts}", best]
+        best = f"in columns against the best: {EVEN} not measurably worse, {worse} measurably worse"
+        marks = [f"in columns against {baseline}: {verdicts}", best]
     elif result.beside_best:
         marks = [f"{EVEN} not measurably worse than the best", f"{worse} measurably worse than the best"]
     else:
-        marks = [f"{verdicts} beside {baseline}"]
+        marks = [f"{verdicts} against {baseline}"]
     return ["bold: the best value of a task", *marks]

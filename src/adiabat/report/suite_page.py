@@ -25,25 +25,26 @@ MOST_ROWS = 80
 _INTERVALS = (
     "Intervals",
     "Bias-corrected and accelerated bootstrap intervals over units (queries, pairs, texts), the same resamples for all models, and over "
-    "seeds where a model has several runs. That of a difference is paired; those of values may overlap where a difference is certain.",
+    "seeds where a model has several runs. Intervals of differences are paired; intervals of values may overlap even where models differ.",
 )
 _COMPARED = [
     (
         "p and verdict",
-        "p is of the paired difference: by sign flips of the units, or by the tails of the bootstrap where units have no scores or a model "
-        "has runs of several seeds. A verdict needs the interval beside zero and p to hold after Benjamini–Hochberg over the main measures "
-        "of all tasks and models; beside the best of a task, p first counts for all its pairs. No evidence is no proof of equality.",
+        "p tests the paired difference by sign flips of the units, or by the bootstrap tails if units have no scores or a model has "
+        "several seeds. A verdict requires an interval that excludes zero and a p that passes Benjamini–Hochberg over the main measures "
+        "of all tasks and models. Against the best of a task, p is first corrected for all its pairs. No evidence is not proof of "
+        "equality.",
     ),
     (
         "Best, and not measurably worse",
-        "The best of a task was picked by the values shown, which flatters its lead. A model that is not measurably worse may be better.",
+        "The best of a task was picked by the values shown, which overstates its lead. A model that is not measurably worse may be better.",
     ),
     (
         "Effect",
         "dz: mean over standard deviation of the units’ differences. Gained and lost count units on which the model does better and worse.",
     ),
-    ("Would show", "The smallest true difference that these units would have shown four times in five."),
-    ("Mean rank", "1 is the best of a task; equal values share their ranks. The mean is over all tasks that several models did."),
+    ("Detectable", f"The smallest true difference that these units would detect with 80{NO_BREAK}% power."),
+    ("Mean rank", "1 is the best of a task; equal values share their ranks. The mean is over all tasks run by several models."),
 ]
 
 
@@ -83,8 +84,8 @@ def terminal(result: SuiteResult) -> list[Table]:
     if result.mixed:
         others = counted(len(result.beside_best), "task")
         two = (
-            f"{words.references(result)} Better, no evidence and worse: beside {texts.named(result.baseline or '')}; not worse: than the "
-            f"best, on the other {others}."
+            f"{words.references(result)} Better, no evidence and worse: against {texts.named(result.baseline or '')}; not worse: against "
+            f"the best, on the other {others}."
         )
     caption = " ".join(filter(None, [words.headline(view), two, words.about_ranks(result)]))
     return [_by_task(view), Table(columns=_standing_columns(view, page=False), rows=result.analysis.models, caption=[caption])]
@@ -191,12 +192,12 @@ def _matrix_section(view: Overview) -> Group:
 def _over_all(view: Overview) -> Group:
     result = view.result
     means = (
-        " Within a kind, where all tasks have one measure, plain means stand beside them: each task counts equally, and since tasks are "
-        "no random sample the means have no interval."
+        " Kinds whose tasks share one measure also have plain means, with tasks weighted equally. Tasks are not a random sample, so "
+        "these means have no interval."
     )
     lead = (
-        "Tasks measure unlike things on unlike scales, so there is no average over all of them. Ranks can be averaged, but say nothing "
-        f"of how far apart two models are, and they change with who else was measured.{means * bool(result.analysis.means)}"
+        "Tasks have different measures and scales, so scores are not averaged over all of them. Ranks can be averaged, but do not show "
+        f"how far apart two models are, and they depend on the other models measured.{means * bool(result.analysis.means)}"
     )
     columns = [
         Column("model", lambda model: cut(model.name, limit=80), "name"),
@@ -205,8 +206,8 @@ def _over_all(view: Overview) -> Group:
         ),
         Column("parameters", lambda model: None if model.parameters is None else texts.millions(model.parameters), "number"),
         Column("width", lambda model: None if model.width is None else integer(model.width), "number"),
-        Column("before queries", lambda model: repr(model.query_prompt) if model.query_prompt else DASH, "code"),
-        Column("before documents", lambda model: repr(model.document_prompt) if model.document_prompt else DASH, "code"),
+        Column("query prompt", lambda model: repr(model.query_prompt) if model.query_prompt else DASH, "code"),
+        Column("document prompt", lambda model: repr(model.document_prompt) if model.document_prompt else DASH, "code"),
     ]
     standings = Table(columns=_standing_columns(view, page=True), rows=result.analysis.models, sortable=True)
     return Group(
@@ -253,7 +254,7 @@ def _standing_columns(view: Overview, *, page: bool) -> list[Column]:
 
 def _against(result: SuiteResult) -> str:
     best = "the best of each task" if result.beside_best else ""
-    return f"{result.baseline}; {best} that it did not do" if result.mixed else best or result.baseline or ""
+    return f"{result.baseline}; {best} that it did not run" if result.mixed else best or result.baseline or ""
 
 
 def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,8 +73,8 @@ def _forest(view: Overview, task: SuiteTask, position: int) -> Figure | None:
         charts=[forest(f"forest-{position}", rows, label=label, flipped=task.lower_is_better)],
         narrow=forest(f"forest-{position}-narrow", rows, label="difference (right is better)", flipped=task.lower_is_better, narrow=True),
         label=f"Differences to {cut(against, limit=60)} with 95 percent intervals; the table below holds the numbers",
-        caption="Filled: better or worse after the correction. Open: no evidence, though an interval may leave zero out: it is of one "
-        "comparison, the verdict of all of them.",
+        caption="Filled: better or worse after the correction. Open: no evidence. An interval covers one comparison and may exclude zero; "
+        "the verdict is corrected over all of them.",
     )
 
 
@@ -116,7 +116,7 @@ def _compared(view: Overview, task: SuiteTask) -> Table:
             paired("p", lambda change: Cell(texts.p_value(change), [change.test or ""], value=change.p)),
             paired("effect", lambda change: value_cell(change.effect, text=partial(texts.signed, decimals=2)), ["dz"], best_first),
             paired("units", _gained, ["gained, lost"], "descending"),
-            paired("would show", lambda change: value_cell(change.detectable, text=texts.value)),
+            paired("detectable", lambda change: value_cell(change.detectable, text=texts.value)),
             Column("verdict", verdict),
         ]
 
@@ -152,15 +152,15 @@ def _grid(grids: Sequence[SuiteGrid], title: str, against: str | None) -> Group:
     without = [grid.model for grid in grids if against is not None and grid.model != against and grid.grid.verdicts is None]
     direction = "lower is better" if grids[0].lower_is_better else "higher is better"
     lead = (
-        f"Times 100, {direction}; a row is the language of the query, a column that of the document. Values of all models share their "
-        f"colours, from {levels.min():.1f} to {levels.max():.1f}; so do differences, of which blue is better, orange is worse, full at "
-        f"{max(float(np.abs(moved).max()), LEAST_REACH):.1f} points, and • marks a cell whose verdict holds after Benjamini–Hochberg "
+        f"Times 100, {direction}; rows are query languages, columns document languages. Values of all models share one colour scale, "
+        f"from {levels.min():.1f} to {levels.max():.1f}. Differences share another: blue is better, orange is worse, full at "
+        f"{max(float(np.abs(moved).max()), LEAST_REACH):.1f} points. • marks a cell whose verdict holds after Benjamini–Hochberg "
         "over the cells of its map."
     )
     if without:
         lead += (
-            f" Cells of {', '.join(without)} bear no verdict: where values are means over several runs, exchanging them unit by unit "
-            "says nothing of other seeds."
+            f" Cells of {', '.join(without)} have no verdict: they compare means over several runs, and exchanging values unit by unit "
+            "does not cover other seeds."
         )
     maps = []
     for grid, value, change in zip(grids, values, changes, strict=True):
@@ -230,7 +230,7 @@ def _all_measures(view: Overview, task: SuiteTask) -> Table | None:
     if len(rows) <= len(view.on(task.name)):
         return None
     unit_length = ", ".join(_of_unit_length(scores))
-    caption = f"{cut(unit_length, limit=300)}: vectors of unit length, so dot and distance rank as cosine does and are left out."
+    caption = f"{cut(unit_length, limit=300)}: vectors of unit length, so dot and distance rank like cosine and are omitted."
     first = first_click(all(score.lower_is_better for score in scores))
     return Table(
         title="All measures",

@@ -180,7 +180,7 @@ def against(result: SweepResult, series: Series) -> list[Drawing]:
     drifts = _drifts(result, series)
     taken: list[tuple[str, Measure]] = [
         ("steps taken", lambda x, run: Point(x, float(run.steps), run.seed)),
-        ("epoch that was kept", lambda x, run: Point(x, float(run.best_epoch), run.seed)),
+        ("kept epoch", lambda x, run: Point(x, float(run.best_epoch), run.seed)),
     ]
     drawn = [
         Drawing(f"improvement-{slug}", f"Improvement against {label}", _IMPROVEMENT, _improvements(result, series)),
@@ -188,13 +188,13 @@ def against(result: SweepResult, series: Series) -> list[Drawing]:
         Drawing(f"drift-{slug}", f"Drift against {label}", _DRIFT, drifts, 3 if len(drifts) == 3 else 2),
         Drawing(f"validation-{slug}", f"Training against {label}", _VALIDATION, _by_combination(result, series, taken)),
     ]
-    cross = " A cross at the lower edge: a run failed there." * bool(series.failed)
+    cross = " A cross at the lower edge marks a failed run." * bool(series.failed)
     return [drawing._replace(caption=drawing.caption + cross) for drawing in drawn if any(panel.lines for panel in drawing.panels)]
 
 
 _IMPROVEMENT = f"Main measures. Markers are runs, lines means over seeds; bars: paired 95{NO_BREAK}% intervals. Open: no evidence."
-_PAIRS = "Solid: by the paired test, corrected over all pairs; dashed: by the source's z-test."
-_DRIFT = f"0 is the untuned tower. Bars: 95{NO_BREAK}% over probes."
+_PAIRS = "Solid: by the paired test, corrected over all pairs; dashed: by the z-test of Vasilyev et al. 2024."
+_DRIFT = f"0 is the untuned tower. Bars: 95{NO_BREAK}% intervals over probes."
 _TRADE = f"Markers are settings; the untuned tower is at 0. Bars: paired 95{NO_BREAK}% intervals. Open: no evidence."
 _VALIDATION = "Optimiser steps of the runs, and the epoch whose weights were kept; 0 is the start."
 
@@ -374,11 +374,11 @@ def trade(result: SweepResult) -> Drawing | None:
 
         drawn = [line for method in methods for line in lines(method)]
         axes = {"title": _title(title), "down": [(0.0, "", MUTED)], "x_tick": difference_tick, "y_tick": three_digits}
-        return charts.Panel(drawn, "gain of the targets, %", up, **axes)  # type: ignore[arg-type]
+        return charts.Panel(drawn, "gain on the targets, %", up, **axes)  # type: ignore[arg-type]
 
     tasks = [task for task in result.others if any(change_at(case, task) is not None for case in cases)]
     panels = [_in_percent(panel(task, "improvement, %", change_at, task)) for task in tasks]
     if measure := next((name for name in DRIFTS if any(name in case.drift for case in cases)), None):
         panels.append(panel(f"drift: {measure}", "drift", drift_at, measure))
-    title = "Gain of the targets, and what it costs"
+    title = "Gain on the targets and its cost"
     return Drawing("trade", title, _TRADE, panels, 3 if len(panels) == 3 else 2) if panels else None

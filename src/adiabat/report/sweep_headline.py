@@ -101,7 +101,7 @@ def headline(result: SweepResult) -> str:
         return f"{_ended(result)} {ranking_section.headline(ranking)}"
     view = result.analysis
     if not result.others:
-        harm = "Only tasks that tuning is for were measured, so what it does elsewhere is not known."
+        harm = "Only target tasks were measured, so effects on other tasks are unknown."
     else:
         harm = _harm_by_rate(view, view.rate) if view.rate and _is_crossed(view, view.rate) else _harm_by_setting(view.cases)
     return " ".join(filter(None, [_ended(result), harm, _best(result)]))
@@ -127,13 +127,13 @@ def _train_ranking(result: SweepResult) -> Ranking | None:
 def _ended(result: SweepResult) -> str:
     runs, failed = len(result.runs), len(result.runs_of(status="failed"))
     if not runs:
-        return "No run was made."
+        return "There are no runs."
     if not failed:
-        return "The one run did not fail." if runs == 1 else f"None of {counted(runs, 'run')} failed."
+        return f"{counted(runs, 'run')} completed."
     if failed < runs:
         return f"{failed} of {counted(runs, 'run')} failed."
     reasons = dict.fromkeys(cut_name(run.reason, limit=REASON_LENGTH) for run in result.runs_of(status="failed"))
-    return f"{'The one run' if runs == 1 else f'All {runs:,} runs'} failed: {listed(list(reasons))}."
+    return f"{'The only run' if runs == 1 else f'All {runs:,} runs'} failed: {listed(list(reasons))}."
 
 
 def _is_crossed(view: SweepAnalysis, rate: Setting) -> bool:
@@ -155,9 +155,9 @@ def _harm_by_rate(view: SweepAnalysis, rate: Setting) -> str:
         where = f"at the smallest, {setting_text(rates[0])}, {_harm(cases[rates[0]])}"
         if all(map(_worse, cases.values())):
             return f"Each of {len(rates)} learning rates made another task measurably worse: even {where}."
-        return f"No learning rate of {len(rates)} is known to do no harm: {where}."
+        return f"None of {len(rates)} learning rates is known to be harmless: {where}."
     if len(safe) == len(rates):
-        return f"At no learning rate of {len(rates)}, up to {setting_text(safe[-1])}, did a run make another task measurably worse."
+        return f"None of {len(rates)} learning rates, up to {setting_text(safe[-1])}, made another task measurably worse in any run."
     largest = rates.index(safe[-1])
     clause = f"Of {len(rates)} learning rates, {setting_text(safe[-1])} is the largest at which no run made another task measurably worse"
     below = [at(value) for value in rates[:largest] if value not in safe]
@@ -181,18 +181,18 @@ def _harm_by_setting(cases: Sequence[Case]) -> str:
     if len(cases) == 1:
         if worse := listed([*map(named, cases[0].worse)]):
             return f"{worse} got measurably worse."
-        return "No other task got measurably worse." if harmless else "Not all of it is known, so harm is not ruled out."
+        return "No other task got measurably worse." if harmless else "Some results are missing, so harm is not ruled out."
     if harmless:
-        return f"Of {settings}, {'each' if harmless == len(cases) else harmless} made no other task measurably worse in any run."
+        return f"{'Each' if harmless == len(cases) else harmless} of {settings} made no other task measurably worse in any run."
     if harmful == len(cases):
         return f"Each of {settings} made another task worse."
-    return f"None of {settings} is known to do no harm: {harmful} made another task worse, of the others not all is known."
+    return f"None of {settings} is known to be harmless: {harmful} made another task worse, and the others lack some results."
 
 
 def _best(result: SweepResult) -> str:
     """What the best setting changes on targets and other tasks."""
     view, targets = result.analysis, [task for task in result.ordered if task in result.targets]
-    target = "the target" if len(targets) == 1 else "the targets in the mean"
+    target = "the target" if len(targets) == 1 else "the targets on average"
     without = " without such harm" * (bool(result.others) and not all(case.harmless for case in view.cases))
     best = view.best_case
     if best is None:
@@ -201,11 +201,11 @@ def _best(result: SweepResult) -> str:
             return ""
         clause = f"{target} gained most with {_setting(view, best)}"
     elif (best.gain or 0.0) <= 0:
-        clause = f"nothing{without} gained on {target}; least was lost with {_setting(view, best)}"
+        clause = f"no setting{without} gained on {target}; {_setting(view, best)} lost least"
     elif len(view.cases) == 1:
         clause = f"{target} gained"
     else:
-        clause = f"{without}, {_setting(view, best)} gained most on {target}".removeprefix(", ").strip()
+        clause = f"{f'of the settings{without}, ' if without else ''}{_setting(view, best)} gained most on {target}"
     others = [_change(best, task) for task in result.others]
     rest = f" and {len(others) - MOST_NAMED} more in the table" if len(others) > MOST_NAMED else ""
     elsewhere = f"; elsewhere {', '.join(others[:MOST_NAMED])}{rest}" if others else ""
@@ -225,7 +225,7 @@ def _change(case: Case, task: str, *, bounds: bool = False) -> str:
         return f"{named(task)} not measured"
     ends, one_run = gain_bounds(changed) * bounds, changed.runs == 1
     judged = [counts for counts in case.pairs if counts.task == task and counts.improved is not None]
-    pairs = [f"of {counted(c.pairs, 'language pair')} {count(c.improved)} better, {count(c.worsened)} worse" for c in judged[:1]]
+    pairs = [f"{count(c.improved)} of {counted(c.pairs, 'language pair')} better, {count(c.worsened)} worse" for c in judged[:1]]
     change = " ".join(filter(None, [gain(changed), ends * one_run]))
     return f"{named(task)} {change} ({'; '.join(filter(None, [ends * (not one_run), verdict_words(changed), *pairs]))})"
 
@@ -245,8 +245,8 @@ def _verdicts(result: SweepResult) -> str:
     if judged < 2:
         return ""
     return (
-        "Each verdict is of one run on one task by itself: where tuning changes nothing, about one comparison in 20 is told as a finding "
-        f"all the same, and there are {judged} here."
+        f"Each of {judged} verdicts is of one run on one task alone: if tuning changed nothing, about one in 20 would still report a "
+        "difference."
     )
 
 
@@ -263,8 +263,8 @@ def _about_best(result: SweepResult) -> list[str]:
     if losses:
         loss, task = max(losses)
         sentences.append(
-            f"\u201cNot measurably worse\u201d is not \u201cnot worse\u201d:{f' for {where},' * several} intervals leave room for a loss "
-            f"of {loss:.1f}{NO_BREAK}% ({named(task)})."
+            f"\u201cNot measurably worse\u201d is not \u201cnot worse\u201d:{f' for {where},' * several} intervals allow a loss "
+            f"of up to {loss:.1f}{NO_BREAK}% ({named(task)})."
         )
     worsened = [
         f"{named(counts.task)} {count(counts.worsened)} of {counts.pairs} "
@@ -274,21 +274,21 @@ def _about_best(result: SweepResult) -> list[str]:
     ]
     if worsened:
         setting = f"with {where}" if several else "here"
-        sentences.append(f"A grid that is no worse as a whole may hold language pairs that are; {setting}: {listed(worsened)}.")
+        sentences.append(f"A grid that is not worse overall may contain worse language pairs; {setting}: {listed(worsened)}.")
     return sentences
 
 
 def _seeds(result: SweepResult) -> str:
     seeds = max(len(case.runs) for case in result.analysis.cases)
     if seeds == 1:
-        return "Every setting is one run: intervals hold what differs from unit to unit, not what another seed of tuning would change."
-    return f"Values are means of up to {counted(seeds, 'run')}; behind them stands the range of runs, which is no interval."
+        return "Every setting is one run: intervals cover variation between units, not between tuning seeds."
+    return f"Values are means of up to {counted(seeds, 'run')}; the range of the runs follows them and is not a confidence interval."
 
 
 def _choice(result: SweepResult) -> str:
     if result.analysis.best is None or len(result.analysis.cases) < 2:
         return ""
-    return "The best setting was picked by the same values that are shown, so its lead is a little flattered; other data would tell."
+    return "The best setting was selected by the values shown, which slightly overstates its lead; confirm it on other data."
 
 
 def _failures(result: SweepResult) -> str:
@@ -296,7 +296,7 @@ def _failures(result: SweepResult) -> str:
         return ""
     reasons = Counter(cut_name(run.reason, limit=REASON_LENGTH) for run in result.runs_of(status="failed"))
     causes = listed([f"{reason} ({counted(times, 'run')})" for reason, times in reasons.most_common()])
-    return f"Failed: {causes}." + " A setting of which a run failed does not count as one that does no harm." * bool(result.others)
+    return f"Failed: {causes}." + " A setting with a failed run does not count as harmless." * bool(result.others)
 
 
 def _without_percent(result: SweepResult) -> str:
@@ -305,5 +305,5 @@ def _without_percent(result: SweepResult) -> str:
     if not lacking:
         return ""
     return (
-        f"There is no percent where the untuned tower scores 0: on {listed(list(lacking))}, tables show differences, and figures nothing."
+        f"The untuned tower scores 0 on {listed(list(lacking))}, so percentages are undefined: tables show differences, figures leave gaps."
     )

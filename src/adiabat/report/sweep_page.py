@@ -39,30 +39,30 @@ MOST_ROWS = 60
 _TERMS = [
     (
         "Improvement",
-        "Of the main measure, in percent of what the untuned tower scores; above zero is better, also where a lower value is. Where the "
-        "untuned tower scores 0 the plain difference stands.",
+        "Change of the main measure in percent of the untuned tower’s score; above zero is better, even for measures where lower is "
+        "better. If the untuned tower scores 0, the plain difference is shown.",
     ),
     (
         "Verdict",
-        "Tuned and untuned tower answered the same queries, and are compared query by query. Better and worse: the paired "
-        "95\N{NO-BREAK SPACE}% interval leaves zero out and p is below 0.05, for this run and this task alone. No "
+        "The tuned and the untuned tower are compared on the same queries, query by query. Better or worse: the paired "
+        "95\N{NO-BREAK SPACE}% interval excludes zero and p is below 0.05, for this run and this task alone. No "
         "evidence is not proof of equality.",
     ),
     (
         "Several seeds",
-        "The value is their mean, and the two figures below it are the lowest and the highest; that is no interval. A task counts as "
-        "worse where it is in any run.",
+        "The value is their mean; the two figures below it are the lowest and the highest, not a confidence interval. A task counts as "
+        "worse if it is worse in any run.",
     ),
     (
         "Language pairs",
-        "Cells of a language grid: better/worse by the paired test after Benjamini–Hochberg over the cells. The z-test is the source’s: "
-        "it takes pairs of texts for independent, though many share a text, and compares two proportions.",
+        "Cells of a language grid: better/worse by the paired test after Benjamini–Hochberg over the cells. The "
+        "two-proportion z-test of Vasilyev et al. 2024 treats pairs of texts as independent, though many share a text.",
     ),
     (
         "Drift limits",
-        "A limit from noise lets drift raise the noise by about a tenth. It is a hit if drift leaves it at the rate where labels first "
-        "show damage, each task by itself at 5\N{NO-BREAK SPACE}%; targets do not count. Untested: the rates end before both begin, or "
-        "both begin below the lowest.",
+        "A limit derived from noise lets drift raise the noise by about a tenth. It is a hit if drift first exceeds it at the rate where "
+        "labels first show damage, each task tested alone at 5\N{NO-BREAK SPACE}%; targets do not count. Untested: neither begins by "
+        "the highest rate, or both have begun at the lowest.",
     ),
 ]
 
@@ -128,7 +128,7 @@ def _settings(result: SweepResult) -> Group | None:
     return Group(
         id="settings-table",
         title="Settings and what they changed",
-        lead="A row is a setting; tasks show the improvement of their main measure on the untuned tower.",
+        lead="Each row is a setting; task columns show the improvement of the main measure over the untuned tower.",
         sections=[table, _case_table(result, measure_columns(result), id="all-measures", title="All measures", folded=True)],
     )
 
@@ -142,7 +142,7 @@ def _against(result: SweepResult, series: Series, index: int) -> Group:
     elif len(series.combinations) == 1 and label:
         lead.append(f"drawn for {label}")
     lead += [f"varies with {', '.join(series.tied)}"] if series.tied else []
-    lead += [f"not drawn: {counted(series.alone, 'setting')} with other settings of their own"] if series.alone else []
+    lead += [f"not drawn: {counted(series.alone, 'setting')} without a second point"] if series.alone else []
     return Group(
         id=f"against-{index}",
         title=f"Against {cut(series.setting.label, limit=80)}",
@@ -165,7 +165,7 @@ def _trade(result: SweepResult) -> Group | None:
     drawn, unknown = min(len(view.methods), MOST_METHODS), len(view.cases) - sum(len(method.cases) for method in view.methods)
     limits = [f"{drawn} of {len(view.methods)} methods are drawn"] * (drawn < len(view.methods))
     limits += [f"{counted(unknown, 'setting')} without a known gain"] if unknown else []
-    return Group(id="trade", title="What gains cost", lead="; ".join(limits), sections=[_figure(drawing), equal_gain_table(result)])
+    return Group(id="trade", title="Cost of gains", lead="; ".join(limits), sections=[_figure(drawing), equal_gain_table(result)])
 
 
 def equal_gain_table(result: SweepResult) -> Table | None:
@@ -181,7 +181,9 @@ def equal_gain_table(result: SweepResult) -> Table | None:
         return Column(cut(task, limit=60), lambda cost: read(cost, _percent(cost.changes[task])), "number")
 
     without = (
-        f" Left out, for they do not reach it: {', '.join(cut_name(label, limit=60) for label in equal.without)}." if equal.without else ""
+        f" Left out because they do not reach it: {', '.join(cut_name(label, limit=60) for label in equal.without)}."
+        if equal.without
+        else ""
     )
     columns = [
         Column("method", lambda cost: cut(cost.method or "all runs", limit=120), "name"),
@@ -189,7 +191,7 @@ def equal_gain_table(result: SweepResult) -> Table | None:
         Column(f"drift, {DRIFTS[0]}", lambda cost: DASH if cost.drift is None else read(cost, number(cost.drift)), "number"),
         Column("largest gain with nothing worse", lambda cost: _percent(cost.harmless, "none"), "number"),
     ]
-    lead = f"Where the targets gain {_percent(equal.gain)}; ≈: interpolated between two settings. No interval is known.{without}"
+    lead = f"Costs where the targets gain {_percent(equal.gain)}; ≈: interpolated between two settings. There are no intervals.{without}"
     return Table(title="At equal gain", lead=lead, columns=columns, rows=equal.costs)
 
 
@@ -207,7 +209,7 @@ def _layers(result: SweepResult) -> Group | None:
         title="Most changed tensors",
         folded=True,
         subtitle=counted(len(tables[0].rows), "setting"),
-        lead=f"By two measures of the source and the Frobenius norm; means over seeds, of tensors that tuning changed.{names}",
+        lead=f"By two measures of Vasilyev et al. 2024 and the Frobenius norm; means over seeds, for tensors that tuning changed.{names}",
         sections=tables,
     )
 
@@ -222,7 +224,7 @@ def _drift(result: SweepResult) -> Group | None:
     return Group(
         id="drift",
         title="Drift of probes",
-        lead=f"Means over {max(drift.probes for drift in drifts)} probe texts without labels: 0 is no change of results. "
+        lead=f"Means over {max(drift.probes for drift in drifts)} unlabelled probe texts; 0 means unchanged results. "
         "±: one standard error.",
         sections=[
             _case_table(result, columns),
@@ -293,7 +295,7 @@ def _runs(result: SweepResult) -> Group | None:
     return Group(
         id="runs",
         title="Runs",
-        lead="Every run by itself. Loss and errors are of validation, at the start and at the epoch that was kept.",
+        lead="Each run separately. Loss and errors are on the validation set, at the start and at the kept epoch.",
         sections=[
             Group(title=counted(len(runs), "run"), folded=True, opened=len(runs) <= OPEN_ROWS, sections=[table]),
             notes_section("Notes on tasks", list(notes.items()), everyone="all tasks"),

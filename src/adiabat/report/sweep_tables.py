@@ -184,11 +184,11 @@ def legend(result: SweepResult) -> list[str]:
     runs = [len(case.runs) - case.failed for case in result.analysis.cases]
     marks = [f"{', '.join(f'{mark} {verdict}' for verdict, mark in VERDICT_MARKS.items())}, by the paired test"]
     if 1 in runs:
-        marks.append(f"in brackets the paired 95{NO_BREAK}% interval of one run")
+        marks.append(f"in brackets: the paired 95{NO_BREAK}% interval of one run")
     if max(runs, default=0) > 1:
-        marks.append("a to b: the lowest and the highest of several runs, below their mean; a mark bears its number of runs")
+        marks.append("a to b: the lowest and the highest of several runs, below their mean; each mark has its number of runs")
     if compared_in(result):
-        marks.append("language pairs: better/worse by the paired test, then z by the source's test")
+        marks.append("language pairs: better/worse by the paired test, then by the z-test")
     return marks
 
 

@@ -44,8 +44,8 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         charts=charts,
         wide=False,
         label=f"Loss and validation errors by {period}",
-        caption=f"The dashed line marks the {period} whose weights were kept; {period} 0 is the start. The training loss is averaged over "
-        "neighbouring points where there are many.",
+        caption=f"The dashed line marks the {period} whose weights were kept; {period} 0 is the start. Long curves of the training loss "
+        "are averaged over neighbouring points.",
     )
     return Group(
         id="training",
@@ -89,7 +89,7 @@ def _operations(record: TrainingRecord) -> str:
         return ""
     planned = f", {record.planned:.3g} planned" if record.planned else ""
     each = f"; {record.operations:.3g} counted one by one" if record.operations else ""
-    return f"{record.flops:.3g}{NO_BREAK}FLOP by parameters and tokens{planned}{each}"
+    return f"{record.flops:.3g}{NO_BREAK}FLOP estimated from parameters and tokens{planned}{each}"
 
 
 def layers_of(layers: Sequence[LayerChange]) -> Group | None:
@@ -101,7 +101,7 @@ def layers_of(layers: Sequence[LayerChange]) -> Group | None:
     top = sorted((layer for layer in layers if layer.name in relative), key=lambda layer: (-relative[layer.name], layer.name))
     by_largest = sorted(layers, key=lambda layer: (-abs(layer.largest_change), layer.name))
     zeros = len(layers) - len(top)
-    without = f"; {counted(zeros, 'tensor')} had only zeros before and so no relative change" if zeros else ""
+    without = f"; {counted(zeros, 'tensor')} had only zeros before, so no relative change is defined" if zeros else ""
     changes = [(layer.name, 100 * relative[layer.name]) for layer in top[:LAYERS_SHOWN]]
     figure = Figure(
         charts=[bars("layers", changes, label="relative change of the tensor (Frobenius norm), %")],
@@ -111,7 +111,7 @@ def layers_of(layers: Sequence[LayerChange]) -> Group | None:
         id="layers",
         title="Layers that changed most",
         folded=True,
-        lead=f"Updates reached {counted(changed, 'parameter tensor')} of the query tower{without}.",
+        lead=f"Training changed {counted(changed, 'parameter tensor')} of the query tower{without}.",
         sections=[
             *([figure, _layers(top, "By relative change")] if top else []),
             _layers(by_largest, "By change of the largest weight"),

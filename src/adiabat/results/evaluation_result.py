@@ -130,13 +130,13 @@ class TrainedOn:
     def said(self) -> str:
         """The counts in a sentence, without a full stop."""
         if self.unknown and not self.trained_queries and not self.trained_relevant:
-            return f"whether {self.model} was trained on these {self.queries:,} queries is not known: {self.unknown}"
+            return f"whether {self.model} was trained on these {self.queries:,} queries is unknown: {self.unknown}"
         if self.trained_relevant is None:
-            documents = "; whether on their relevant documents is not known, since one side has texts and the other ids"
+            documents = "; overlap with their relevant documents is unknown because one side has texts and the other ids"
         else:
             documents = f" and {self.trained_relevant:,} of their {self.relevant:,} relevant documents (of {self.answered:,} queries)"
-        more = f"; it may be more: {self.unknown}" if self.unknown else ""
-        none = "" if self.is_proof else "; these are more than a tenth of the queries, so there is no verdict"
+        more = f"; there may be more: {self.unknown}" if self.unknown else ""
+        none = "" if self.is_proof else "; more than a tenth of the queries overlap, so there is no verdict"
         return f"{self.model} was trained or validated on {self.trained_queries:,} of {self.queries:,} queries{documents}{none}{more}"
 
 

@@ -71,7 +71,7 @@ class Record:
 
     def __fspath__(self) -> str:
         if self.folder is None:
-            raise JobError("this result was not written, so it has no path; give the function that made it out=DIR")
+            raise JobError("this result was not saved, so it has no path; pass out=DIR to the function that makes it")
         return str(self.folder)
 
     @property

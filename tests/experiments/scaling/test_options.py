@@ -26,7 +26,7 @@ def test_what_is_no_candidate_is_named_with_the_reason(tmp_path: Path) -> None:
     path = written(tmp_path, [*slow, replace(rows[0], name="one more", seed=1)])
     timed = plan(load, asked(path, budget=None, budget_seconds=BUDGET / 2e12, resamples=2))
     assert advice_of(timed).excluded[UNTIMED] == [f"m{size}, lora 32" for size in (1, 4, 16, 64)]
-    assert any(one.startswith(f"No candidates, since {UNTIMED}: m1, lora 32; ") for one in reservations(timed))
+    assert any(one.startswith(f"Excluded because {UNTIMED}: m1, lora 32; ") for one in reservations(timed))
     short = advice_of(plan(load, asked(path, data_tokens=7e4, resamples=2)))
     assert len(short.excluded[TOO_SHORT]) == 2 * len(SIZES) - len(short.candidates) > 0
 
@@ -52,7 +52,7 @@ def test_memory_that_no_run_tells_of_limits_nothing_and_that_is_said(tmp_path: P
     assert {one.way.title for one in advice_of(found).candidates} == {
         f"m{size}, {method}" for size in (1, 4) for method in ("full", "lora 32")
     }
-    assert any("nothing says whether the memory suffices: m1, " in one for one in reservations(found))
+    assert any("whether they fit is unknown: m1, " in one for one in reservations(found))
 
 
 def test_reach_is_that_of_the_tokens_there_are(runs: Path) -> None:

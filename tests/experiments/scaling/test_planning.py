@@ -166,10 +166,10 @@ def test_speeds_are_of_one_device_and_of_a_run_that_nothing_was_done_beside(tmp_
     found = plan(load, asked(written(tmp_path, [*rows, other]), budget=None, budget_seconds=1280.0))
     assert {round(one.flops) for one in advice_of(found).candidates} == {1_280_000_000_000_000}
     told = " ".join(reservations(found))
-    assert "by its fastest run on CPU; those made on GPU say nothing of it." in told
+    assert "from its fastest run on CPU; runs on GPU do not count." in told
     slow = replace(found, advice=replace(advice_of(found), seconds=5120.0, measured_memory=1))
-    assert "Plan by --budget 3.2e+14 for what this machine computes in that time." in " ".join(reservations(slow))
-    assert "Plan by" not in " ".join(reservations(replace(found, advice=replace(advice_of(found), seconds=1300.0, measured_memory=1))))
+    assert "Plan with --budget 3.2e+14, which this machine computes in that time." in " ".join(reservations(slow))
+    assert "Plan with" not in " ".join(reservations(replace(found, advice=replace(advice_of(found), seconds=1300.0, measured_memory=1))))
 
 
 def test_where_memory_does_not_suffice_for_a_step_the_plan_stands(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,7 +305,7 @@ def test_without_runs_scarce_tokens_are_for_the_largest_model_whatever_the_budge
     advice = advice_of(result)
     assert advice.best is None
     assert {one.way.method for one in advice.candidates} == {"full"}
-    assert headline(result).startswith("By what was published: full training of the largest model that memory allows")
+    assert headline(result).startswith("Published results favour full training of the largest model that memory allows")
     assert "loss" not in {one.what for one in advice.reasons}
 
 
