@@ -301,5 +301,5 @@ def test_a_matrix_that_was_kept_is_read_and_one_that_was_damaged_is_made_again(t
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.warns(UserWarning, match=r"directions.npy must be undamaged, got .*; it is made again"):
+    with pytest.warns(UserWarning, match=r"directions.npy must be undamaged, got .*; it is rebuilt"):
         np.testing.assert_array_equal(cached_matrix(path, lambda: np.eye(3, dtype=np.float32)), first)

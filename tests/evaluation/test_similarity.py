@@ -139,7 +139,7 @@ def test_a_zero_vector_is_refused_where_cosines_are_taken(monkeypatch):
 def test_a_model_of_one_vector_is_told_that_it_ranks_nothing(monkeypatch):
     give(monkeypatch, {word: [1.0, 2.0] for word in HAND})
     pairs = of(("e", "n", 0), ("e", "d", 3), sets=["one", "one"])
-    with pytest.raises(DataError, match="sts: the model must find some pairs more similar than others.*got a cosine of 1 for all 2; look"):
+    with pytest.raises(DataError, match="sts: the model must find some pairs more similar than others.*got a cosine of 1 for all 2; check"):
         score_sts(tiny_dual(), pairs, side="query", name="sts", watch=SILENT)
     with pytest.raises(DataError, match="words: the model must find some pairs of one more similar"):
         score_words(tiny_dual(), pairs, side="query", name="words", watch=SILENT)

@@ -55,7 +55,7 @@ def test_tokens_that_were_damaged_are_made_again_and_it_is_said(tmp_path: Path, 
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content[: len(content) // 2] if cut else content)
-    with pytest.warns(UserWarning, match=rf"{file} must be undamaged, got .*; it is made again"):
+    with pytest.warns(UserWarning, match=rf"{file} must be undamaged, got .*; it is rebuilt"):
         table = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
     assert table.lists(np.arange(len(TEXTS))) == expected
 
