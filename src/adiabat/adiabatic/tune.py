@@ -279,7 +279,7 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
     record = record_of(
         run.job,
         outcome,
-        settings=settings.model_dump(mode="json", exclude_none=True),
+        settings=settings.recorded(),
         kind="tuning",
         unit="pairs",
         trained_on=_trained_on(objective),

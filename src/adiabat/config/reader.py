@@ -53,7 +53,7 @@ def checked(kind: type[S], table: Mapping[str, Any]) -> S:
     except ValidationError as fault:
         wrong: list[str] = []
         for error in fault.errors():
-            wrong += _phrases(error, kind, table, advised=max(0, ADVISED - len(wrong)))
+            wrong += fault_phrases(error, kind, table, advised=max(0, ADVISED - len(wrong)))
         raise ConfigError(several(wrong)) from None
 
 
@@ -121,7 +121,7 @@ def _place(kind: type[Section], loc: Sequence[str | int]) -> _Place:
     return setting
 
 
-def _phrases(fault: Any, kind: type[Section], table: Any = None, *, advised: int = ADVISED) -> list[str]:
+def fault_phrases(fault: Any, kind: type[Section], table: Any = None, *, advised: int = ADVISED) -> list[str]:
     """One fault of pydantic's in our own form; `table` is what was checked, to say which table of a list is meant."""
     setting, value = _place(kind, fault["loc"]), fault["input"]
     key, entry = setting.key, _entry(fault["loc"], table)

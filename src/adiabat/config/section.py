@@ -118,6 +118,12 @@ class Section(BaseModel):
         is_filled = fill and value.get("kind", usual.kind) == usual.kind
         return overlaid(type(usual), usual.model_dump(exclude_unset=True), value) if is_filled else value
 
+    def recorded(self) -> dict[str, Any]:
+        """The settings of a result: None is left out, and a table that is on by default and was switched off is false."""
+        fields = type(self).model_fields
+        off = [name for name in fields if self.is_optional(name) and fields[name].default is not None and getattr(self, name) is None]
+        return self.model_dump(mode="json", exclude_none=True) | dict.fromkeys(off, False)
+
     @classmethod
     def tables_at(cls, name: str) -> tuple[type["Section"], ...]:
         """The tables that a setting may be; none where it is a value or a list."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
 from adiabat.config.dual_training import TrainRunSection, TrainSection, TrainSettings, TrainTables
-from adiabat.config.reader import TRAIN_TABLES, _phrases, keys_of, leaves, shown, unknown_phrases, with_values
+from adiabat.config.reader import TRAIN_TABLES, fault_phrases, keys_of, leaves, shown, unknown_phrases, with_values
 from adiabat.config.section import RangeValues, Section, SeedNumbers, Text, Texts, each_once, overlaid, switches, value_at
 from adiabat.config.shared import RankingEncoderSection, RankingMeasureSection, StepsRunSection
 from adiabat.config.tasks import AnyTask, repeated_names
@@ -144,7 +144,7 @@ class SweepSettings(Section):
             settings: Self = handler(table)
         except ValidationError as fault:
             errors = fault.errors()
-        reported = {phrase for error in errors for phrase in _phrases(error, cls)}
+        reported = {phrase for error in errors for phrase in fault_phrases(error, cls)}
         wrong = [phrase for phrase in _Checks(cls, table).faults() if phrase not in reported]
         if not errors and not wrong:
             return settings
@@ -227,17 +227,20 @@ def sweep_kind(table: Mapping[str, Any]) -> type[SweepSettings]:
 def _with_switches(kind: type[SweepSettings], table: Any) -> Any:
     """A table whose grid and variants switch optional tables in one form, by which runs are named, compared and resumed."""
 
-    def stated(run: Any) -> Any:
-        if not isinstance(run, Mapping):
-            return run
-        own = switches(kind.run_kind, {name: value for name, value in run.items() if name not in kind.variant_kind.model_fields})
-        return {**run, **own, **({"grid": switches(kind.run_kind, run["grid"])} if isinstance(run.get("grid"), Mapping) else {})}
+    def with_grid(run: Mapping[str, Any]) -> dict[str, Any]:
+        return {**run, "grid": switches(kind.run_kind, run["grid"])} if isinstance(run.get("grid"), Mapping) else dict(run)
+
+    def stated(variant: Any) -> Any:
+        if not isinstance(variant, Mapping):
+            return variant
+        overlay = {name: value for name, value in variant.items() if name not in kind.variant_kind.model_fields}
+        return {**with_grid(variant), **switches(kind.run_kind, overlay)}
 
     if not isinstance(table, Mapping):
         return table
+    table = with_grid(table)
     variants = table.get("variants")
-    table = {**table, **({"variants": [*map(stated, variants)]} if isinstance(variants, list | tuple) else {})}
-    return {**table, "grid": switches(kind.run_kind, table["grid"])} if isinstance(table.get("grid"), Mapping) else table
+    return {**table, "variants": [*map(stated, variants)]} if isinstance(variants, list | tuple) else table
 
 
 def _values(value: Any) -> tuple[Any, ...]:
@@ -344,7 +347,7 @@ class _Checks:
             try:
                 settings = self.kind.run_kind.model_validate(run)
             except ValidationError as fault:
-                phrases |= {phrase for error in fault.errors() for phrase in _phrases(error, self.kind.run_kind)}
+                phrases |= {phrase for error in fault.errors() for phrase in fault_phrases(error, self.kind.run_kind)}
                 continue
             if isinstance(settings, TuneSettings) and settings.tune.learning_rate == "safe":
                 phrases.add("tune.learning_rate must be a number in a sweep, got safe; adiabat safe-rate finds it")
@@ -366,7 +369,7 @@ def _of_values(key: str, value: Any) -> str | None:
         try:
             RangeValues.model_validate(value)
         except ValidationError as fault:
-            phrases = dict.fromkeys(phrase for error in fault.errors() for phrase in _phrases(error, RangeValues))
+            phrases = dict.fromkeys(phrase for error in fault.errors() for phrase in fault_phrases(error, RangeValues))
             return f"{key}: {'; '.join(phrases)}"
         return None
     if not isinstance(value, list | tuple) or not value:

@@ -278,7 +278,7 @@ def distill_static(
             kept=distilled.kept,
             counted=distilled.counted,
             size=(folder / WEIGHTS).stat().st_size,
-            settings=settings.model_dump(mode="json", exclude_none=True),
+            settings=settings.recorded(),
             inputs=_inputs(tower, section, words),
             notes=notes,
         )

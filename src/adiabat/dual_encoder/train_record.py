@@ -147,7 +147,7 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
     record = record_of(
         job,
         outcome,
-        settings=settings.model_dump(mode="json", exclude_none=True),
+        settings=settings.recorded(),
         kind="training",
         unit=settings.train.error_unit,
         trained_on=f"{objective.train.name}: {amount_read}, validated on {len(objective.validation.query_rows):,} queries",

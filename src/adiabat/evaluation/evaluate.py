@@ -119,7 +119,7 @@ def evaluate_datasets(
         baseline=baseline.name if baseline else None,
         datasets=[replace(dataset, notes=[*same_tower, *dataset.notes]) for dataset in measured],
         examples=examples,
-        settings=settings.model_dump(mode="json", exclude_none=True),
+        settings=settings.recorded(),
         inputs=_inputs(datasets, [before for _, before in systems]),
     )
 

@@ -105,7 +105,7 @@ def analyse_space(
         numbers=numbers,
         distributions=_distributions(spaces, plan),
         map=space_map,
-        settings=settings.model_dump(mode="json", exclude_none=True),
+        settings=settings.recorded(),
         inputs=inputs,
         notes=[*examples.notes, *zeros, *_notes(systems, spaces, numbers), *map_notes],
     )

@@ -126,7 +126,7 @@ def compare_models(
         baseline=baseline,
         resamples=settings.measure.resamples,
         notes=list(notes),
-        settings=settings.model_dump(mode="json", exclude_none=True),
+        settings=settings.recorded(),
         inputs=dict(inputs),
     )
     tasks = list(dict.fromkeys(name for model in models for run in model.runs for name in run))

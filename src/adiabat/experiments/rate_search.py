@@ -232,7 +232,7 @@ class RateSearch:
             rates=rates,
             rate=rate,
             trials=trials,
-            settings=self.settings.model_dump(mode="json", exclude_none=True),
+            settings=self.settings.recorded(),
             inputs={**inputs, "store_sha256": self.context.store.manifest.sha256},
             notes=notes,
         )

@@ -267,7 +267,7 @@ def result_of(
         downstream=downstream(evidence, section.loss, resamples=section.resamples, seed=seed),
         resamples=section.resamples,
         advice=advice,
-        settings=settings.model_dump(mode="json", exclude_none=True),
+        settings=settings.recorded(),
         inputs=dict(inputs or {}),
         notes=list(notes),
     )

@@ -141,11 +141,6 @@ def _kind(runner: SweepRunner) -> ExperimentKind:
     )
 
 
-def _is_unprobed(settings: SweepSettings) -> bool:
-    """Whether the probes, which are on by default, were switched off."""
-    return isinstance(settings, TuneSweepSettings) and settings.probes is None
-
-
 def _result(runner: SweepRunner, rows: Sequence[SweepRun], targets: Sequence[str]) -> SweepResult:
     settings, tasks = runner.settings, runner.tasks
     models, inputs = runner.inputs()
@@ -165,7 +160,7 @@ def _result(runner: SweepRunner, rows: Sequence[SweepRun], targets: Sequence[str
         runs=list(rows),
         noise=noise,
         ranking=ranking,
-        settings=settings.model_dump(mode="json", exclude_none=True) | ({"probes": False} if _is_unprobed(settings) else {}),
+        settings=settings.recorded(),
         inputs={**{task.name: {"source": task.source, "sha256": task.sha256} for task in tasks}, **inputs},
         notes=runner.notes,
     )

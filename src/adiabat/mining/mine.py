@@ -284,7 +284,7 @@ def _finish(out: Path, rows: MinedRows, origin: dict[str, Any], settings: MineSe
         "without_negatives": None if bare is None else bare.name,
         "notes": list(notes),
         **counts,
-        "settings": settings.model_dump(mode="json", exclude_none=True),
+        "settings": settings.recorded(),
         "versions": versions("cpu"),
     }
     write_text(json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n", stats)

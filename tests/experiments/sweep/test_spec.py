@@ -66,6 +66,13 @@ def test_an_optional_table_is_switched_alike_in_each_form() -> None:
     assert [run.settings.guard and run.settings.guard.limit for run in guarded] == [0.1, None]
 
 
+def test_probes_that_are_off_are_off_in_the_settings_of_a_result() -> None:
+    recorded = sweep_of(probes=False).recorded()
+    assert recorded["probes"] is False
+    assert checked(TuneSweepSettings, recorded).probes is None
+    assert "guard" not in recorded
+
+
 @pytest.mark.parametrize(
     ("tables", "told"),
     [
