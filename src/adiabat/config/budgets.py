@@ -17,10 +17,10 @@ TAKEN = (
     *("encoder.blocks", "towers.document_model", "train.method", "train.freeze", "train.learning_rate"),
     *("train.epochs", "train.steps", "train.budget_flops", "train.budget_seconds"),
 )
-"""Settings that a scaling experiment itself gives each run."""
+"""Settings of a run that the scaling experiment sets itself."""
 
 ALL_TASKS = "mean of all"
-"""In place of a task's name, where the mean over all of them stands."""
+"""Label of the mean over all tasks, where a task's name would stand."""
 
 PRETRAINING_SHARE = 0.1
 """Share of the peak rate of pre-training that full training and freezing take (Ziarko et al. 2024, sections 4.1 and E.1)."""
@@ -30,18 +30,18 @@ Part = Annotated[float, Field(gt=0, lt=1)]
 
 
 class ReadingSection(Section):
-    """How runs are read, by a scaling experiment and by a plan."""
+    """Analysis of runs, in scaling experiments and plans."""
 
     loss: Literal["validation", "training"] = "validation"
-    """Loss of a run: on held-out pairs at its end, or the mean over its last steps, as in Ziarko et al. 2024."""
+    """Loss of a run: the validation loss at its end, or the mean training loss over its last steps, as in Ziarko et al. 2024."""
     least_steps: PositiveInt = 10
-    """Minimum steps of runs that laws are fitted to; shorter ones mostly show where training starts."""
+    """Minimum number of steps of a run that laws are fitted to; shorter runs mostly show the initial loss."""
     resamples: Annotated[int, Field(ge=2)] = 500
     """Bootstrap resamples of the runs, for intervals."""
 
 
 class ScalingSection(ReadingSection):
-    """``[scaling]``: the output directory, and the runs of each model and method."""
+    """``[scaling]``: output directory, budgets and seeds."""
 
     out: Text | None = None
     """Directory of the scaling experiment. Required."""
@@ -50,59 +50,61 @@ class ScalingSection(ReadingSection):
     budgets: Annotated[tuple[PositiveFloat, ...], Field(strict=False), each_once("budget")] = ()
     """Training budgets in FLOPs (`adiabat.scaling_laws.flops`). Required."""
     seeds: SeedNumbers = (0,)
-    """Seeds; each model, method and budget has a run with each."""
+    """Seeds. Every combination of model, method and budget is run once per seed."""
     last_steps: PositiveInt = 20
-    """Steps at the end of a run whose mean is its training loss."""
+    """Number of final steps over which the training loss of a run is averaged."""
     keep_models: bool = False
     """Keep the trained models; checkpoints are always removed."""
     engine: Literal["process", "ray"] = "process"
-    """``ray`` spreads runs over a Ray cluster (extra ``ray``), whose machines must share the directory of the scaling experiment."""
+    """Where runs are executed: in this process, or on a Ray cluster (extra ``ray``) whose machines share the output directory."""
 
 
 class ScalingJobSection(Section):
     """``[job]`` of a scaling experiment."""
 
     data: Text | None = None
-    """Training data of all runs; ``data.sources`` lists several files."""
+    """Training data of all runs; to use several files, list them as ``data.sources`` instead."""
 
 
 class FamilySection(Section):
-    """One of ``[[models]]``: a model, or several that are made of its leading blocks."""
+    """One of ``[[models]]``: a model, or several models cut from it by keeping its leading blocks."""
 
     model: Text
     name: Text | None = None
-    """Name in names of runs; None takes the last part of the model's name."""
+    """Name used in run names; None takes the last part of the model's name."""
     family: Text | None = None
-    """Name of the models that differ in size alone, to which one law is fitted. None makes a family of the leading blocks of this model, or
-    one of all models that are taken whole."""
+    """Family of models that differ only in size; each family gets its own law. None makes one family of the models cut from this model, or
+    one family of all models that are used whole."""
     blocks: Annotated[Counts, each_once("number of blocks")] = ()
-    """Numbers of leading blocks that make a model each; empty takes the whole model."""
+    """Numbers of leading transformer blocks to keep, one model for each; empty uses the whole model."""
     pretraining_rate: PositiveFloat | None = None
-    """Peak learning rate of its pre-training, of which full training and freezing take a tenth."""
+    """Peak learning rate of the model's pre-training. Full training and freezing use a tenth of it, unless `rates.full` is set."""
 
     @property
     def title(self) -> str:
-        """For names of runs."""
+        """Name used in run names."""
         return self.name or PurePath(self.model).name
 
     @property
     def group(self) -> str:
-        """Its family; empty for the family of all models that are taken as they are."""
+        """Name of the family; empty for the family of all models that are used whole."""
         return self.family or (self.title if self.blocks else "")
 
 
 class MethodsSection(Section):
-    """``[methods]``: methods that each model is trained by."""
+    """``[methods]``: training methods, each applied to every model."""
 
     full: bool = True
+    """Train all weights."""
     freezing: Annotated[tuple[Part, ...], Field(strict=False), each_once("share")] = ()
-    """Shares of the leading blocks that are frozen with the token embeddings."""
+    """Freeze the token embeddings and these shares of the leading blocks, one method for each share."""
     bias: bool = False
+    """Train only the biases."""
     lora: Annotated[Counts, each_once("rank")] = ()
-    """Ranks of adapters."""
+    """Train LoRA adapters of these ranks, one method for each rank."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """There is a method."""
+        """At least one method is enabled."""
         if not (self.full or self.freezing or self.bias or self.lora):
             yield "", "must name at least one, got none; set methods.full = true, or list ranks as methods.lora = [32, 128]"
 
@@ -111,17 +113,17 @@ class RatesSection(Section):
     """``[rates]``: learning rates of the methods."""
 
     full: PositiveFloat | None = None
-    """Rate of full training and freezing; None takes a tenth of each model's ``pretraining_rate``."""
+    """Learning rate of full training and freezing; None takes a tenth of each model's ``pretraining_rate``."""
     lora: PositiveFloat = 1e-3
-    """Rate of LoRA (Ziarko et al. 2024, table 3)."""
+    """Learning rate of LoRA (Ziarko et al. 2024, table 3)."""
     bias: PositiveFloat = 1e-2
-    """Rate of training the biases (Ziarko et al. 2024, table 4)."""
+    """Learning rate of bias training (Ziarko et al. 2024, table 4)."""
 
 
 class ScalingTrainSection(TrainSection):
-    """``[train]`` of a scaling experiment: temperature, weight decay and schedule of Ziarko et al. 2024, section 4.1, as defaults.
+    """``[train]`` of a scaling experiment. Temperature, weight decay and schedule default to those of Ziarko et al. 2024, section 4.1.
 
-    A loss or schedule of another kind starts from the defaults of its kind.
+    A loss or schedule of another kind has the defaults of that kind.
     """
 
     loss: TrainLoss = InBatchSoftmax(temperature=FixedTemperature(value=1 / 40))
@@ -138,18 +140,18 @@ class _ScalingTables(Section):
 
 
 class ScalingSettings(TrainTables, _ScalingTables):
-    """Everything that ``adiabat scaling`` may be told."""
+    """All settings of ``adiabat scaling``."""
 
     train: ScalingTrainSection = ScalingTrainSection()
     run: TrainRunSection = TrainRunSection()
-    """Its seed is that of draws; runs have theirs from `ScalingSection.seeds`."""
+    """`run.seed` seeds random draws of the analysis; `scaling.seeds` lists the seeds of the runs."""
     tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
-    """What every trained model is measured on, to be compared with its loss."""
+    """Tasks on which every trained model is measured, to compare its score with its loss."""
     measure: RankingMeasureSection = RankingMeasureSection()
-    """Measures of the tasks; the first is the score of each."""
+    """Measures of the tasks; the first one is the score of a task."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """The experiment sets some settings of each run itself, and each method has a rate."""
+        """Settings that vary between runs are unset, and each method has a learning rate."""
         yield from repeated_names("tasks", [ALL_TASKS, *(task.name for task in self.tasks)])
         yield from repeated_names("models", [family.title for family in self.models])
         for key in TAKEN:
@@ -165,33 +167,33 @@ class ScalingSettings(TrainTables, _ScalingTables):
                 yield f"models.pretraining_rate of {family.model}", told
 
     def common(self) -> dict[str, Any]:
-        """What all runs share."""
+        """Settings that all runs share."""
         table = {name: getattr(self, name).model_dump(exclude_unset=True) for name in TRAIN_TABLES}
         return {**table, "train": {**table["train"], **self.train.model_dump(include=set(ScalingTrainSection.__annotations__))}}
 
 
 class PlanSection(ReadingSection):
-    """``[plan]``."""
+    """``[plan]``: the budget, the runs to plan from, and limits of the device."""
 
     budget: PositiveFloat | None = None
     """Training budget in FLOPs (`adiabat.scaling_laws.flops`). Required, or `budget_seconds`."""
     budget_seconds: Seconds | None = None
-    """Training time in seconds, or such as ``"8h"``, in place of `budget`; the speed of the runs turns it into FLOPs."""
+    """Training time in place of `budget`: seconds, or text such as ``"8h"``. The measured speed of the runs converts it to FLOPs."""
     runs: Text | None = None
-    """Directory of a scaling experiment, or its ``runs.parquet``; None uses published results, which are few."""
+    """Directory of a scaling experiment, or its ``runs.parquet``; None uses the few published results."""
     models: Texts = ()
-    """Candidate MODELs, where there are no runs."""
+    """Models to choose from if `runs` is not set."""
     data_tokens: PositiveFloat | None = None
-    """Maximum training tokens, each read once; None sets no limit."""
+    """Number of available training tokens, each read at most once; None sets no limit."""
     memory: Bytes | None = None
-    """Memory of the device in bytes, or such as ``"24GiB"``; None sets no limit."""
+    """Memory of the device: bytes, or text such as ``"24GiB"``; None sets no limit."""
     measure: bool = True
-    """Measure time and memory of the recommended run on this machine by a few steps, where model and data can be read."""
+    """Run a few steps of the recommended run on this machine to measure its time and memory, if its model and data can be read."""
     out: Text | None = None
     """Directory for ``result.json``, the page and the TOML files; None writes nothing."""
 
     def ignored(self) -> Iterator[tuple[str, str]]:
-        """Settings of runs need the runs of a scaling experiment."""
+        """Settings of the analysis need runs to analyse."""
         if self.runs is None:
             yield from ((name, "without plan.runs") for name in ("budget_seconds", "loss", "least_steps", "resamples", "measure"))
             if not self.models:
@@ -199,15 +201,15 @@ class PlanSection(ReadingSection):
 
 
 class PlanSettings(Section):
-    """Everything that ``adiabat plan`` may be told."""
+    """All settings of ``adiabat plan``."""
 
     plan: PlanSection = PlanSection()
     encoder: EncoderSection = EncoderSection()
-    """Encoder settings of `plan.models`; runs have theirs."""
+    """Encoder settings of `plan.models`; a scaling experiment records those of its runs."""
     run: RunSection = RunSection()
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """A plan reads runs, or looks at models, each with settings of its own."""
+        """A plan uses either runs or models, and settings of the other are unset."""
         plan = self.plan
         if plan.budget is not None and plan.budget_seconds is not None:
             yield "plan.budget", "must be left out with plan.budget_seconds; leave one of them out"

@@ -15,61 +15,61 @@ Repeats = Literal["positive", "negative", "drop"]
 
 
 class DocumentsSection(Section):
-    """Settings of all makers of examples."""
+    """Settings that all example data sets share."""
 
     documents: Documents = "ids"
-    """How examples name their documents: by id, with ``corpus.jsonl.gz`` beside them, of which one store is built for all files; or by
-    the text itself, in the layout ``{"query", "pos": [...], "neg": [...]}`` that other libraries read."""
+    """Documents in the written examples: ids, with their texts in ``corpus.jsonl.gz``, so that one store serves all files; or the texts
+    themselves, in the layout ``{"query", "pos": [...], "neg": [...]}`` that other libraries read."""
 
 
 class MsmarcoSection(DocumentsSection):
-    """``[msmarco]``: a file of triplets is split into its first, next and last samples; the publisher's files keep their splits."""
+    """``[msmarco]``: sizes of splits cut from a file of triplets, and limits of negatives; the publisher's files keep their splits."""
 
     train: Amount = 487_983
-    """First samples of a file of triplets, to tune on."""
+    """Number of tuning samples, taken from the beginning of a file of triplets."""
     dev: Amount = 4_200
-    """The next samples, to validate on."""
+    """Number of validation samples, taken after the tuning samples."""
     test: Amount = 7_000
-    """The last samples, to measure on; those between are left out."""
+    """Number of test samples, taken from the end of the file; samples in between are left out."""
     pairs: Literal["first", "all"] = "first"
-    """Pairs of samples to tune and validate on: the first positive and negative, or all. Samples to measure on have all."""
+    """Pairs kept of each tuning and validation sample: the first positive and negative, or all. Test samples keep all pairs."""
     subset_negatives: PositiveInt = 65
-    """Minimum negatives of the measured samples that also make a subset."""
+    """Minimum number of negatives of a test sample in the subset of samples with many negatives."""
     most_negatives: PositiveInt = 65
-    """Maximum negatives per query of the publisher's files, which list up to a thousand; the first ones are taken."""
+    """Maximum number of negatives per query in the publisher's files, which list up to a thousand; the first ones are kept."""
 
 
 class MsmarcoSettings(Section):
-    """Everything that ``adiabat data msmarco`` may be told."""
+    """All settings of ``adiabat data msmarco``."""
 
     msmarco: MsmarcoSection = MsmarcoSection()
 
 
 class SquadSection(DocumentsSection):
-    """``[squad]``: sentences of a paragraph that answer a question, against the others."""
+    """``[squad]``: questions, with the sentences of a paragraph that answer them as positives and the other sentences as negatives."""
 
     repeats: Repeats = "positive"
-    """Class of a sentence with the words of the answer at another place than the marked one. Vasilyev et al. 2024 have 1.3 positives per
-    question, more than are marked."""
+    """Treatment of a sentence that repeats the words of the answer outside the marked position. The default follows Vasilyev et al. 2024,
+    who count 1.3 positives per question, more than are marked."""
     min_sentences: Annotated[int, Field(ge=2)] = 5
-    """Minimum sentences of the questions that also make a subset."""
+    """Minimum number of sentences in the paragraph of a question for the subset of long paragraphs."""
 
 
 class SquadSettings(Section):
-    """Everything that ``adiabat data squad`` may be told."""
+    """All settings of ``adiabat data squad``."""
 
     squad: SquadSection = SquadSection()
 
 
 class HotpotqaSection(DocumentsSection):
-    """``[hotpotqa]``: paragraphs that support the answer, against the distractors."""
+    """``[hotpotqa]``: questions, with the paragraphs that support the answer as positives and the distractors as negatives."""
 
     min_passages: Annotated[int, Field(ge=2)] = 10
-    """Minimum paragraphs of a question in ``easy``, ``medium`` and ``hard``."""
+    """Minimum number of paragraphs of a question in the subsets ``easy``, ``medium`` and ``hard``."""
 
 
 class HotpotqaSettings(Section):
-    """Everything that ``adiabat data hotpotqa`` may be told."""
+    """All settings of ``adiabat data hotpotqa``."""
 
     hotpotqa: HotpotqaSection = HotpotqaSection()
 
@@ -80,11 +80,11 @@ class XnliSection(Section):
     languages: Annotated[Texts, Field(min_length=1)] | None = None
     """Codes of the languages to keep; None keeps all."""
     incomplete: Literal["error", "drop"] = "error"
-    """Pairs that lack a language of others: stop and name them (error), or leave them out and count them (drop)."""
+    """Pairs without a text in one of the languages: stop and list them (error), or leave them out and count them (drop)."""
 
 
 class XnliSettings(Section):
-    """Everything that ``adiabat data xnli`` may be told."""
+    """All settings of ``adiabat data xnli``."""
 
     xnli: XnliSection = XnliSection()
 
@@ -93,22 +93,23 @@ Difficulty = Annotated[int, Field(ge=1, le=21)]
 
 
 class ArxivSection(DocumentsSection):
-    """``[arxiv]``: papers against those of the same categories whose abstracts use the most similar words."""
+    """``[arxiv]``: papers, with papers of the same categories and similarly worded abstracts as negatives."""
 
     flavour: Literal["first", "title"] = "first"
-    """Query and document: the first sentence and the rest of an abstract (first), or title and abstract (title)."""
+    """Query and document of a paper: first sentence and rest of its abstract (first), or title and abstract (title)."""
     max_category_size: PositiveInt = 10_000
-    """Largest category, in papers, whose papers are kept."""
+    """Maximum number of papers in a category; papers of larger categories are left out."""
     difficulties: Annotated[tuple[Difficulty, ...], Field(strict=False), each_once("difficulty")] = (21,)
-    """Negatives that also get files of their own, beside those with all 21: 1 is the most similar, 21 is random. Vasilyev et al. 2024 tune
-    and measure on 21."""
+    """Ranks of negatives that get a separate file, beside the files with all 21: rank 1 is the most similar paper, rank 21 a random one.
+    Vasilyev et al. 2024 tune and measure on rank 21."""
     train_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the papers to tune on, by a hash of the query; 0 measures on all, as Vasilyev et al. 2024 do."""
+    """Share of the papers in the tuning split, chosen by a hash of the query; 0 puts all papers into the test split, as in Vasilyev et al.
+    2024."""
     narrow: Texts = ()
-    """Prefixes of categories, such as ``math.``: their papers make a subset to tune on, and the others one to measure on."""
+    """Prefixes of categories, such as ``math.``: each makes a tuning subset of its papers and a test subset of all other papers."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """Each subset has a file name of its own."""
+        """Subsets have different file names."""
         names = self.narrow_names()
         if wrong := [prefix for prefix in self.narrow if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", prefix)]:
             yield "narrow", f"must be prefixes of category names, got {', '.join(map(repr, wrong))}; write one like math."
@@ -116,19 +117,19 @@ class ArxivSection(DocumentsSection):
             yield "narrow", f"must name each subset once, got {', '.join(self.narrow)}; remove the duplicates"
 
     def narrow_names(self) -> dict[str, str]:
-        """The subsets by category."""
+        """File name of each subset, by prefix."""
         return {prefix: prefix.rstrip(".") for prefix in self.narrow}
 
 
 class ArxivRunSection(Section):
-    """``[run]`` of arxiv-negatives."""
+    """``[run]``: the random seed."""
 
     seed: SeedNumber = 0
-    """Seed of the draw of random papers."""
+    """Seed for drawing random papers."""
 
 
 class ArxivSettings(Section):
-    """Everything that ``adiabat data arxiv-negatives`` may be told."""
+    """All settings of ``adiabat data arxiv-negatives``."""
 
     arxiv: ArxivSection = ArxivSection()
     run: ArxivRunSection = ArxivRunSection()
@@ -143,55 +144,56 @@ class MineSection(Section):
     source: Literal["bm25", "dense", "fused"] = "bm25"
     """Source of candidates: BM25, the vectors of a store (dense), or both by reciprocal rank (fused)."""
     depth: PositiveInt = 100
-    """Candidates per query, known positives among them."""
+    """Number of candidates per query, including known positives."""
     negatives_per_query: PositiveInt = 5
+    """Number of negatives to mine per query."""
     choice: Literal["ranked", "random"] = "random"
-    """Choose among the candidates that pass the filters at random, as Reimers 2021 does, or by rank."""
+    """Choose among the candidates that pass the filters: at random, as in Reimers 2021, or the highest-ranked."""
     skip_first: Amount = 0
-    """Number of best ranks to skip, which hold most of the false negatives."""
+    """Number of top ranks to skip, because they hold most of the false negatives."""
     margin: Margin | None = None
-    """Drop candidates whose score is at least the positive's less this margin, in units of the model's similarity, or of BM25's score
-    where BM25 is the only source."""
+    """Drop candidates that score at least the positive's score minus this margin. The unit is that of the model's similarity, or of the
+    BM25 score if BM25 is the only source."""
     relative_margin: Fraction | None = None
-    """The same margin as a share of the positive's score; common is 0.05."""
+    """The same margin as a share of the positive's score; 0.05 is common."""
     near_duplicate: Fraction = 0.8
-    """Drop candidates that share this part of the character 5-grams with a positive; 0 drops equal texts alone."""
+    """Drop candidates that share at least this fraction of character 5-grams with a positive; 0 drops only equal texts."""
     listed: Literal["drop", "keep"] = "drop"
-    """Negatives that the data lists: drop them, or keep them before the mined ones and count them."""
+    """Negatives already listed in the data: drop them, or keep them ahead of the mined ones and count them."""
     too_few: Literal["keep", "drop"] = "keep"
-    """Rows with fewer negatives than wanted: keep or drop them. Rows without negatives go to a file of their own."""
+    """Keep or drop rows with fewer negatives than `negatives_per_query`. Rows without any negative go to a separate file."""
     write: Literal["as_given", "texts"] = "as_given"
-    """Documents of the written file: ids or texts as in the data (as_given), or always texts."""
+    """Documents in the written file: ids or texts, whichever the data has (as_given), or always texts."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """Skipped ranks leave candidates."""
+        """Some candidates remain after the skipped ranks."""
         if self.skip_first >= self.depth:
             yield "skip_first", f"must be below mine.depth = {self.depth}, got {self.skip_first}; lower it"
 
 
 class Bm25Section(Section):
-    """``[bm25]``: parameters of BM25, by default those of Anserini, which results on BEIR mostly use."""
+    """``[bm25]``: parameters of BM25. The defaults are those of Anserini, which most BEIR results use."""
 
     k1: PositiveFloat = 0.9
-    """Saturation of repeated words."""
+    """Saturation of repeated words: a higher value lets repetitions count more."""
     b: Fraction = 0.4
-    """Penalty of long documents."""
+    """Length normalization: 0 ignores document length, 1 normalizes fully."""
     search_by: Literal["query", "positive", "both"] = "query"
-    """Text that searches for candidates: the query, its positives, or both by reciprocal rank. Scores are those of the query."""
+    """Text to search candidates with: the query, its positives, or both, fused by reciprocal rank. Scores are always those of the query."""
 
 
 class JudgeSection(Section):
-    """``[judge]``: a second model, which drops candidates that it scores like answers."""
+    """``[judge]``: a second model, to drop candidates that it scores as high as the positives."""
 
     bare = "model"
     model: Text
-    """A MODEL that scores positives and candidates."""
+    """Model that scores positives and candidates."""
     store: Text | None = None
-    """A store of its document tower for the same corpus; None encodes the candidates."""
+    """Store of the judge's vectors for the same corpus; None encodes the candidates."""
     margin: Margin = 0.0
-    """Drop candidates whose score is at least the positive's less this margin."""
+    """Drop candidates that score at least the positive's score minus this margin."""
     relative: bool = False
-    """The margin is a share of the positive's score."""
+    """Interpret the margin as a share of the positive's score."""
 
     def ignored(self) -> Iterator[tuple[str, str]]:
         """Only a margin can be relative."""
@@ -199,59 +201,60 @@ class JudgeSection(Section):
             yield "relative", "without a margin"
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """A share is at most 1."""
+        """A relative margin is at most 1."""
         if self.relative and self.margin > 1:
             yield "margin", f"must be <= 1 where judge.relative is true, got {self.margin:g}; it is a share"
 
 
 class MineSettings(Section):
-    """Everything that ``adiabat mine`` may be told."""
+    """All settings of ``adiabat mine``."""
 
     mine: MineSection = MineSection()
     bm25: Bm25Section = Bm25Section()
     judge: JudgeSection | None = None
     encoder: RankingEncoderSection = RankingEncoderSection()
-    """Encoder settings of the model that proposes candidates; a judge has none."""
+    """Encoder settings of the model that proposes candidates; they do not apply to the judge."""
     data: DataSection = DataSection()
     corpus: EmbedDataSection = EmbedDataSection()
     run: RunSection = RunSection()
 
     def ignored(self) -> Iterator[tuple[str, str]]:
-        """Vectors alone need no BM25."""
+        """Dense mining does not use BM25."""
         if self.mine.source == "dense":
             yield "bm25", "with mine.source = dense"
 
 
 class InspectDataSection(ExamplesSection):
-    """``[data]`` of an inspection."""
+    """``[data]``: the data set to profile."""
 
     columns: TrainColumnsSection = TrainColumnsSection()
-    """As in training; a topic or tag that is named here must differ between pairs."""
+    """The same columns as in training; a named topic or tag must have at least two values."""
     corpus: Text | None = None
-    """Texts of documents that the examples name by id; None takes those of a BEIR folder, and other examples' entries as texts."""
+    """Corpus with the texts of documents that examples name by id. None uses the corpus of a BEIR folder; other examples then hold
+    texts."""
 
 
 class InspectSection(Section):
-    """``[inspect]``: rows that are shown, and texts that are counted."""
+    """``[inspect]``: number of examples shown, and of texts sampled."""
 
     examples: Amount = 10
-    """Rows shown, drawn at random."""
+    """Number of example rows shown, drawn at random."""
     sample: PositiveInt = 10_000
-    """Maximum texts of each role, drawn at random, whose tokens and languages are counted; all other counts cover the whole data."""
+    """Maximum number of texts per role, drawn at random, for counts of tokens and languages; all other counts cover the whole data set."""
 
 
 class InspectRunSection(Section):
-    """``[run]`` of verbs without a device."""
+    """``[run]``: the random seed."""
 
     seed: SeedNumber = 0
-    """Seed of the rows shown and of the texts drawn."""
+    """Seed for drawing example rows and sampled texts."""
 
 
 class InspectSettings(Section):
-    """Everything that ``adiabat inspect`` may be told."""
+    """All settings of ``adiabat inspect``."""
 
     encoder: EncoderSection = EncoderSection()
-    """Encoder settings of the model whose tokenizer counts; refused without a model."""
+    """Encoder settings of the model whose tokenizer counts the tokens; they require a model."""
     data: InspectDataSection = InspectDataSection()
     inspect: InspectSection = InspectSection()
     run: InspectRunSection = InspectRunSection()

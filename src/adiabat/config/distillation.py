@@ -1,4 +1,4 @@
-"""Settings of ``adiabat distill``: static models, and students that are trained."""
+"""Settings of ``adiabat distill``: static models and trained students."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -16,66 +16,67 @@ Width = Literal["auto", "pca", "projection", "none"]
 
 
 class DistillSection(Section):
-    """``[distill]``: teachers, student and output."""
+    """``[distill]``: teachers, student and output directory."""
 
     teachers: Annotated[Texts, each_once("teacher")] = ()
-    """Teacher models; the embeddings of several are joined at unit length, so that the student learns their mean cosine. Required."""
+    """Teacher models. The unit-length embeddings of several teachers are concatenated, so that the student learns their mean cosine.
+    Required."""
     student: Text | None = None
-    """Model to start from. Required."""
+    """Model that the student starts from. Required."""
     out: Text | None = None
-    """Directory of the job, afterwards a MODEL. Required."""
+    """Directory of the job, which becomes the student model. Required."""
     side: Literal["query", "document"] = "query"
-    """Tower and prompt of a teacher that embed all texts; a student learns with its query prompt."""
+    """Tower and prompt of a teacher that embed all texts; the student always uses its query prompt."""
     width: Width = "auto"
-    """Linear layer between student and teachers, fitted before training; a static student multiplies its table by it. ``projection`` maps
-    into the space of the teachers, whose stored vectors then serve; ``pca`` maps their main directions to a narrower student;
-    ``none`` needs equal widths. ``auto`` takes ``pca`` where it is possible, else ``projection``."""
+    """How the width of the student is matched to that of the teachers, by a linear layer fitted before training. ``projection`` maps the
+    student into the space of the teachers, so that stored teacher vectors can be searched; ``pca`` reduces the teachers to the width of a
+    narrower student; ``none`` requires equal widths. ``auto`` takes ``pca`` if the student is narrower, and ``projection`` otherwise."""
 
 
 class StudentDataSection(Section):
-    """``[data]`` of a student: how much of it is held out for validation."""
+    """``[data]`` of a student: size of the validation set."""
 
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Share of the teacher's texts held out, by their hashes, with all their translations."""
+    """Share of the teacher's texts held out for validation with all their translations, chosen by a hash of the text."""
     max_validation: PositiveInt = 1_000
-    """Maximum number of the teacher's texts held out."""
+    """Maximum number of the teacher's texts held out for validation."""
 
 
 class FitDataSection(StudentDataSection):
-    """``[data]`` of a fit: the user's own texts."""
+    """``[data]`` of ``distill fit``: unlabelled texts."""
 
     texts: Annotated[Texts, each_once("source")] = ()
-    """Corpora: files, folders or data sets of the hub with documents."""
+    """Corpora of documents: files, folders or hub data sets."""
     queries: Annotated[Texts, each_once("source")] = ()
-    """Examples, whose queries are taken."""
+    """Files of examples; only their queries are used."""
 
 
 class ParallelDataSection(StudentDataSection):
-    """``[data]`` of a multilingual student: texts with their translations."""
+    """``[data]`` of a multilingual student: texts and their translations."""
 
     parallel: Annotated[Texts, each_once("source")] = ()
-    """Tables with a text for each language, or ``FILE.en,FILE.de``: two text files with parallel lines."""
+    """Tables with a column for each language, or pairs of text files with parallel lines, written ``FILE.en,FILE.de``."""
     source: Text = "en"
-    """Language of the teachers."""
+    """Language of the texts that the teachers embed."""
     languages: Annotated[Texts, each_once("language")] = ()
-    """Languages to learn; empty takes all."""
+    """Languages to learn; empty takes all languages of the data."""
     passages: PositiveInt = 4
-    """Maximum number of neighbouring sentences that are joined to a passage; 1 trains on sentences alone."""
+    """Maximum number of neighbouring sentences joined into a passage; 1 trains on single sentences only."""
 
 
 class TeachTrainSection(TrainSection):
-    """``[train]`` of a student; of a static one the rate is `STATIC_RATE` unless it is given."""
+    """``[train]`` of a student. The learning rate of a static student defaults to 5e-3."""
 
     loss: TrainLoss = RegressionLoss(kind="cosine_distance")
     keep: Literal["last", "best"] = "best"
 
 
 STATIC_RATE = 5e-3
-"""Learning rate of a table with one vector per token, of which a batch moves few."""
+"""Learning rate of a table of token vectors; it is high because a batch updates few of them."""
 
 
 class TeachSettings(Section):
-    """Settings of both verbs that train a student."""
+    """Settings that ``distill fit`` and ``distill multilingual`` share."""
 
     distill: DistillSection = DistillSection()
     teacher: EncoderSection = EncoderSection()
@@ -90,7 +91,7 @@ class TeachSettings(Section):
     run: TrainRunSection = TrainRunSection()
 
     def training(self, **tables: Mapping[str, Any]) -> TrainSettings:
-        """Settings of the training run of a student."""
+        """Settings of the student's training run."""
         names = ("encoder", "batches", "mixture", "train", "memory", "run")
         here: dict[str, dict[str, Any]] = {name: getattr(self, name).model_dump(exclude_unset=True) for name in names}
         here["train"] |= {"loss": self.train.loss.model_dump(), "keep": self.train.keep}
@@ -100,28 +101,29 @@ class TeachSettings(Section):
 
 
 class FitSettings(TeachSettings):
-    """Everything that ``adiabat distill fit`` may be told."""
+    """All settings of ``adiabat distill fit``."""
 
     data: FitDataSection = FitDataSection()
 
 
 class LanguageShares(SourceShares):
-    """Shares of the languages: proportional to their numbers of texts, or equal."""
+    """Shares of the languages: proportional to the numbers of texts, or equal."""
 
     kind: Literal["proportional", "equal"]
 
 
 class TranslationMixtureSection(MixtureSection):
-    """``[mixture]`` of languages: those with few texts get more than their share."""
+    """``[mixture]`` of languages. The default rule oversamples languages with few texts."""
 
     rule: Annotated[LanguageShares | TemperatureShares, Field(discriminator="kind")] = TemperatureShares()
     """Share of each language in a pass."""
     exhausted: Exhausted = "cycle"
-    """A pass ends with the largest language, and repeats the others up to their shares."""
+    """When a language runs out within a pass: repeat it until the largest language has been read (cycle), stop the pass, or continue with
+    the     others (drop)."""
 
 
 class MultilingualSettings(TeachSettings):
-    """Everything that ``adiabat distill multilingual`` may be told."""
+    """All settings of ``adiabat distill multilingual``."""
 
     data: ParallelDataSection = ParallelDataSection()
     mixture: TranslationMixtureSection = TranslationMixtureSection()
@@ -132,36 +134,36 @@ USUAL_DIMS = 256
 
 
 class NoReduction(Choice):
-    """All numbers of the teacher."""
+    """Keep the width of the teacher."""
 
     kind: Literal["none"] = "none"
     dims: ClassVar[int | None] = None
 
 
 class Reduction(Choice):
-    """Principal components (randomized: faster where a teacher has thousands of numbers per token), or independent components (ica)."""
+    """Principal components (pca; randomized is faster for teachers with thousands of dimensions), or independent components (ica)."""
 
     kind: Literal["pca", "randomized", "ica"]
     dims: PositiveInt | None = None
-    """Numbers per token; None takes 256, or as many as the teacher has where these are fewer."""
+    """Dimensions to keep; None takes 256, or the teacher's width if that is smaller."""
 
 
 class NoWeighting(Choice):
-    """Every token counts the same."""
+    """Weight all tokens equally."""
 
     kind: Literal["none"] = "none"
     corpus: ClassVar[Text | None] = None
 
 
 class CountedWeighting(Choice):
-    """What the weights share that go by frequency."""
+    """Base of the weightings by token frequency."""
 
     corpus: Text | None = None
-    """Texts in which tokens are counted; None estimates their frequencies from their ranks by Zipf's law."""
+    """Texts in which tokens are counted; None estimates the frequencies from the ranks of the tokens by Zipf's law."""
 
 
 class ZipfWeighting(CountedWeighting):
-    """``ln`` of a token's rank."""
+    """Weight a token by ``ln`` of its frequency rank."""
 
     kind: Literal["zipf"] = "zipf"
 
@@ -189,81 +191,82 @@ class StaticSection(Section):
     """``[static]``: vectors and weights of the tokens."""
 
     reduction: Annotated[NoReduction | Reduction, Field(discriminator="kind")] = Reduction(kind="pca")
-    """Which directions of the token vectors are kept."""
+    """Dimensionality reduction of the token vectors."""
     pooling: Literal["mean", "token", "first", "last"] = "mean"
-    """State that becomes the vector of a token: the mean over it and its special tokens, its own, the first, or the last."""
+    """How a token's vector is taken from the teacher's hidden states: their mean including special tokens, the token's own, the first, or
+    the last."""
     weighting: Weighting = SifWeighting()
-    """How much less frequent tokens count."""
+    """Weights of the tokens by frequency."""
     vocabulary: Text | None = None
     """File of words and phrases to add, one per line."""
     without: Text | None = r"\[unused\d+\]"
-    """Regular expression; tokens that begin with a match are left out."""
+    """Regular expression of tokens to leave out; it is matched at the beginning of a token."""
     normalize: bool = True
-    """Scale vectors of texts to unit length."""
+    """Scale text embeddings to unit length."""
     dtype: Literal["float32", "float16", "int8"] = "float16"
-    """Number format of the table on disk; ``int8`` has a scale for each token."""
+    """Number format of the token table on disk; ``int8`` stores a scale for each token."""
 
 
 class AblateSection(Section):
-    """``[ablate]``: the suite, the output, and the data of the steps beyond model2vec."""
+    """``[ablate]``: the suite, the output directory, and the data of the training steps."""
 
     suite: Text | None = None
     """A TOML file of tasks, or a suite that comes with adiabat. Required."""
     out: Text | None = None
-    """Directory of all models and of the suite's result. Required."""
+    """Output directory of all models and the result of the suite. Required."""
     texts: Texts = ()
-    """Corpora that a step trains on, towards the teacher; empty leaves the step out."""
+    """Corpora for the step that trains the static model towards its teacher; empty skips the step."""
     queries: Texts = ()
-    """Examples, whose queries that step trains on too."""
+    """Files of examples whose queries are added to `texts`."""
     pairs: Text | None = None
-    """Queries with documents for a last step, which trains both sides apart; None leaves it out."""
+    """Queries with documents for the last step, which trains separate query and document tables; None skips the step."""
 
 
 class AblatedStatic(StaticSection):
-    """``[static]`` of an ablation: settings of all steps."""
+    """``[static]`` of an ablation: settings that all steps share."""
 
     weighting: SifWeighting = SifWeighting()
-    """Weights of the steps with SIF; a corpus adds a step that counts tokens in it."""
+    """Weighting of the steps with SIF; a corpus adds a step that counts tokens in it."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """Steps vary some settings themselves."""
+        """Settings that the steps vary are unset."""
         for name in (name for name in ("pooling", "normalize") if name in self.model_fields_set):
             yield name, "must be left out of an ablation, whose steps vary it; leave it out"
 
 
 class PairsTrainSection(TrainSection):
-    """``[pairs]`` of an ablation: training of its last step."""
+    """``[pairs]`` of an ablation: training on queries with documents, the last step."""
 
     learning_rate: PositiveFloat = STATIC_RATE
 
 
 class FitTrainSection(TeachTrainSection):
-    """``[fit]`` of an ablation: training of the step before the last."""
+    """``[fit]`` of an ablation: training towards the teacher, the step before the last."""
 
     learning_rate: PositiveFloat = STATIC_RATE
 
 
 class AblateSettings(Section):
-    """Everything that ``adiabat distill ablate`` may be told."""
+    """All settings of ``adiabat distill ablate``."""
 
     ablate: AblateSection = AblateSection()
     static: AblatedStatic = AblatedStatic()
     fit: FitTrainSection = FitTrainSection()
     pairs: PairsTrainSection = PairsTrainSection()
     encoder: EncoderSection = EncoderSection()
-    """Blocks of the teacher, and permission to run code."""
+    """Encoder settings of the teacher: blocks to keep, and permission to run its code."""
     run: RunSection = RunSection()
 
 
 class DistillStaticSettings(Section):
-    """Everything that ``adiabat distill static`` may be told."""
+    """All settings of ``adiabat distill static``."""
 
     static: StaticSection = StaticSection()
     encoder: EncoderSection = EncoderSection()
-    """Blocks of the teacher, and permission to run code."""
+    """Encoder settings of the teacher: blocks to keep, and permission to run its code."""
     run: RunSection = RunSection()
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """Tokens pass through the teacher by themselves, without prompts and pooling."""
+        """Settings of prompts and pooling are unset, because the teacher embeds single tokens."""
         for name in self.encoder.overrides():
             yield f"encoder.{name}", "has no effect on a static model, whose tokens are embedded one by one; leave it out"

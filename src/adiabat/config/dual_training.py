@@ -24,44 +24,46 @@ Widths = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 
 
 class JobSection(Section):
-    """``[job]``: what is trained, on what, and where the job's directory is."""
+    """``[job]``: model, data and output directory."""
 
     model: Text | None = None
     """Model to start from: a directory, a job, ``demo`` or a hub name. Required."""
     data: Text | None = None
     """Queries with positives and, optionally, negatives. Required, unless `data.sources` lists several files."""
     out: Text | None = None
-    """Directory of the job, afterwards a MODEL. Required, except for a dry run."""
+    """Directory of the job, which becomes the trained model. Required, except for a dry run."""
 
 
 class DigestsSection(Section):
-    """``[digests]``: digests of the inputs when a job began; adiabat writes them, and refuses other inputs under the same names."""
+    """``[digests]``: digests of the job's inputs. adiabat writes them, and refuses to resume a job whose inputs have changed."""
 
     model: Text | None = None
     examples: Text | None = None
 
 
 class TowersSection(Section):
-    """``[towers]``: weights that the two towers share (Moiseev et al. 2023)."""
+    """``[towers]``: weight sharing between the towers, projection and frozen towers (Moiseev et al. 2023)."""
 
     kind: Literal["shared", "asymmetric", "shared_projection"] = "shared"
-    """One set of weights for both sides (SDE), one for each (ADE), or one for each under a common projection (ADE-SPL)."""
+    """Weight sharing: one encoder for both sides (shared, SDE), one for each side (asymmetric, ADE), or one for each side with a common
+    projection (shared_projection, ADE-SPL)."""
     document_model: Text | None = None
-    """Model that the document tower starts from; None takes `job.model`."""
+    """Initial model of the document tower; None takes `job.model`."""
     projection_width: PositiveInt | None = None
-    """Width of a new linear layer on top of the pooled vector; None adds none, except under ``shared_projection``: the pooled width."""
+    """Width of a new linear layer on top of the pooled vector; None adds no layer, or under ``shared_projection`` one of the pooled
+    width."""
     projection_start: Text | None = None
-    """Initial weights of the new layer: a ``.npy`` file of a matrix [width of the tower, width of an embedding]; None draws them. A static
-    model multiplies its table by it and gets no layer, except under ``shared_projection``."""
+    """Initial weights of the new layer: a ``.npy`` file of a matrix [tower width, embedding width]; None initializes them at random. In a
+    static model the matrix multiplies the token table instead of adding a layer, except under ``shared_projection``."""
     frozen: Literal["none", "query", "document"] = "none"
-    """Tower that is not trained: each of its texts is embedded once, when it is first needed."""
+    """Tower that is not trained; each of its texts is embedded once and cached."""
     store: Text | None = None
-    """Store of the frozen document tower, whose vectors replace the embedding of documents."""
+    """Store of the frozen document tower; its vectors are read instead of embedding documents."""
     targets: Text | None = None
-    """Store of any vectors that stand for document embeddings, such as those of a teacher."""
+    """Store of target vectors, such as a teacher's, that the loss uses as document embeddings."""
 
     def ignored(self) -> Iterator[tuple[str, str]]:
-        """Each kind of towers has settings of its own."""
+        """Settings of other kinds of towers are unset."""
         if self.kind == "shared":
             yield "document_model", 'with towers.kind = "shared"'
         else:
@@ -75,7 +77,7 @@ class TowersSection(Section):
 
     @property
     def vectors(self) -> str | None:
-        """The store that documents are rows of."""
+        """The store of document vectors."""
         return self.store if self.store is not None else self.targets
 
 
@@ -83,54 +85,56 @@ class TrainSection(Section):
     """``[train]``: loss, method, optimiser, length."""
 
     loss: TrainLoss = InBatchSoftmax()
-    """What is minimised."""
+    """Loss to minimize."""
     matryoshka: Widths = ()
-    """Widths to which an embedding may be cut; the loss is averaged over them and the full width."""
+    """Matryoshka widths, below the full width; the loss is averaged over embeddings cut to them and the full embedding."""
     method: Method = FullTraining()
-    """Which weights are trained, in both towers."""
+    """Weights that are trained, in both towers."""
     freeze: Texts = ()
-    """Weights that stay as they are in both towers, by names as in `adiabat.models.freezing`."""
+    """Weights to freeze in both towers, by the names of `adiabat.models.freezing`."""
     optimizer: OptimizerName = "adamw"
     learning_rate: PositiveFloat = 2e-5
+    """Peak learning rate."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    """Weight decay of matrices; biases, norms and a learned temperature have none."""
+    """Weight decay of matrices; it is not applied to biases, norms and a learned temperature."""
     max_grad_norm: Annotated[float, Field(ge=0)] = 1.0
-    """Largest norm of the gradient, which is scaled down to it; 0 sets no limit."""
+    """Maximum gradient norm, to which larger gradients are scaled; 0 disables clipping."""
     schedule: Schedule = FallingSchedule(kind="linear")
-    """How the learning rate changes after the warm-up."""
+    """Learning-rate schedule after the warm-up."""
     warmup_fraction: Fraction = 0.1
-    """Share of the steps over which the rate rises to its peak."""
+    """Share of the steps over which the learning rate rises linearly to its peak."""
     warmup_steps: Amount | None = None
-    """The same in steps, in place of `warmup_fraction`; a run with a constant schedule can then be extended."""
+    """Warm-up in steps, in place of `warmup_fraction`. With a constant schedule, the run can later be extended."""
     batch_size: Annotated[int, Field(ge=1)] = 64
     """Queries per optimizer step, over all processes."""
     epochs: PositiveFloat = 1.0
-    """Passes over the data."""
+    """Number of passes over the data; fractions are allowed."""
     steps: PositiveInt | None = None
-    """Optimizer steps, in place of `epochs`."""
+    """Number of optimizer steps, in place of `epochs`."""
     budget_flops: PositiveFloat | None = None
     """Training budget in FLOPs (`adiabat.scaling_laws.flops`; Ziarko et al. 2024), in place of `steps`."""
     budget_seconds: Seconds | None = None
-    """Longest duration, in seconds or such as ``"8h"``. Without `steps` and `budget_flops`, the speed of the first steps decides how many
-    there are."""
+    """Time limit: seconds, or text such as ``"8h"``. Without `steps` and `budget_flops`, the number of steps is estimated from the speed of
+    the first ones."""
     validate_every: PositiveInt = 500
-    """Optimizer steps between validations; the end has one too."""
+    """Optimizer steps between validations; the run also ends with one."""
     idle_epochs: PositiveInt | None = None
-    """Stop after this many validations in a row without an improvement; None never does."""
+    """Stop after this many consecutive validations without improvement; None never stops early."""
     keep: Literal["last", "best", "both"] = "last"
-    """Weights of the result: the last; those with the lowest validation loss (best); or, as in `adiabat tune`, with the lowest loss and
-    errors (both)."""
+    """Weights to save: the last; those with the lowest validation loss (best); or those with the lowest validation loss and errors (both),
+    as     in `adiabat tune`."""
     error_unit: Literal["queries", "pairs"] = "queries"
-    """Errors of a validation: queries whose first document is wrong, or (positive, listed negative) pairs in the wrong order."""
+    """What counts as a validation error: a query whose top document is wrong, or a (positive, listed negative) pair in the wrong order."""
     dropout: bool = True
+    """Apply the model's dropout during training."""
 
     @property
     def goes_by_time(self) -> bool:
-        """Whether nothing but time says how many steps there are; they are known once some have been measured."""
+        """Whether time alone limits the run; its number of steps is known once some have been timed."""
         return self.budget_seconds is not None and self.steps is None and self.budget_flops is None
 
     def ignored(self) -> Iterator[tuple[str, str]]:
-        """The length and the warm-up of a run are given in one unit."""
+        """Length and warm-up are each set in one unit."""
         if self.warmup_steps is not None:
             yield "warmup_fraction", "with warmup_steps"
         if self.keep == "last":
@@ -152,18 +156,18 @@ class TrainSection(Section):
 
 
 class MemorySection(Section):
-    """``[memory]``: how a batch passes that is larger than the memory; the gradient stays the same."""
+    """``[memory]``: ways to fit large batches into memory. None of them changes the gradient."""
 
     chunk_tokens: PositiveInt | None = None
-    """Maximum tokens of a forward pass, with padding; None takes 4,096 on a CPU and 65,536 on a GPU."""
+    """Maximum number of tokens in a forward pass, including padding; None takes 4,096 on a CPU and 65,536 on a GPU."""
     cached: bool = False
-    """Gradient caching (Gao et al. 2021): embed all texts first, then pass them again in chunks with their gradients."""
+    """Gradient caching (Gao et al. 2021): embed the whole batch without gradients first, then backpropagate through it in chunks."""
     checkpointing: bool = False
-    """Gradient checkpointing: keep the states between blocks alone, and compute each block again for its gradient."""
+    """Gradient checkpointing: store only the hidden states between blocks, and recompute each block in the backward pass."""
     length_buckets: Widths = ()
-    """Lengths in tokens, ascending, that passes are padded to, such as 64, 128, 196, 256; empty pads, or packs, by the texts."""
+    """Ascending lengths in tokens to which passes are padded, such as 64, 128, 196, 256; empty pads to the longest text or packs texts."""
     loss_tile: PositiveInt | None = None
-    """Rows and columns of the score matrix in memory at a time; None holds all of it."""
+    """Side of the tiles in which the loss computes the score matrix; None computes all of it at once."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Lengths ascend."""
@@ -173,14 +177,14 @@ class MemorySection(Section):
 
 
 class TrainRunSection(StepsRunSection):
-    """``[run]`` of a training run."""
+    """``[run]``: device, precision, compilation, logs and checkpoints."""
 
     compile: bool = False
-    """Compile the backbone (`torch.compile`), once for each of `memory.length_buckets`: faster on a GPU, slower on a CPU."""
+    """Compile the backbone with `torch.compile`, once per length in `memory.length_buckets`: faster on a GPU, slower on a CPU."""
 
 
 class TrainTables(Section):
-    """Tables that training runs and experiments on them share."""
+    """Tables of training runs, also used by sweeps and scaling experiments."""
 
     encoder: EncoderSection = EncoderSection()
     data: TrainDataSection = TrainDataSection()
@@ -198,10 +202,10 @@ class _JobTables(Section):
 
 
 class TrainSettings(TrainTables, _JobTables):  # fields of the last base come first
-    """Everything that ``adiabat train`` may be told."""
+    """All settings of ``adiabat train``."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """Tables fit each other."""
+        """The tables are consistent with each other."""
         yield from self._source_faults()
         if self.data.stream is not None:
             yield from self._stream_faults(self.data.stream)
@@ -233,7 +237,7 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
             yield f"data.sources.weight of number {', '.join(weighted)}", phrase
 
     def _stream_faults(self, stream: StreamSection) -> Iterator[tuple[str, str]]:
-        """A stream has no known length, no sizes of sources, and the texts of one shard."""
+        """A stream has no known length or source sizes, and holds the texts of one shard at a time."""
         required, unknown = "must be given with data.stream, got none; set it", "must be left out with data.stream, since"
         if self.train.steps is None:
             yield "train.steps", required
@@ -257,6 +261,6 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
 
     @property
     def reads_ids(self) -> bool:
-        """Whether documents are rows of a store, and nothing asks for their texts: another model as a guide would."""
+        """Whether documents are rows of a store and their texts are not needed; a guide other than the model itself needs them."""
         guide = self.train.loss.guide
         return self.towers.vectors is not None and (guide is None or guide.model == "self")

@@ -1,4 +1,4 @@
-"""Settings of what ``adiabat train`` reads, and of what shares a batch."""
+"""Data settings of ``adiabat train``: sources, their mixture, and batches."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,50 +11,53 @@ from adiabat.config.shared import ColumnsSection, HeldOutSection
 
 
 class TrainColumnsSection(ColumnsSection):
-    """``[data.columns]`` of a training run."""
+    """``[data.columns]``: names of the columns in your files, if adiabat does not recognise them."""
 
     topic: Text | None = None
-    """Column of the topic of a pair, such as its forum; of a list, the first entry counts."""
+    """Column with the topic of a pair, such as its forum; the first entry of a list is used."""
     tag: Text | None = None
-    """Column of a finer topic."""
+    """Column with a finer topic of a pair."""
 
 
 class SourceSection(Section):
-    """One of ``[[data.sources]]``; ``[data]`` has what it leaves out."""
+    """One of ``[[data.sources]]``; settings left out are taken from ``[data]``."""
 
     path: Text
-    """File, folder or data set of the hub."""
+    """File, folder or hub data set."""
     weight: PositiveFloat = 1.0
-    """Share of the source, where `mixture.rule` is ``weights``."""
+    """Relative share of the source if `mixture.rule` is ``weights``."""
     split: Text | None = None
+    """Split of a BEIR folder or hub data set; None takes `data.split`."""
     corpus: Text | None = None
+    """Corpus of this source; None takes `data.corpus`."""
     columns: TrainColumnsSection = TrainColumnsSection()
 
 
 class StreamSection(Section):
-    """``[data.stream]``: training data that are read while training."""
+    """``[data.stream]``: read the training data during training, for data larger than memory and disk."""
 
     shard_size: PositiveInt = 131_072
-    """Examples that are read together and shuffled among themselves, each a pair or several."""
+    """Number of examples per shard, which are read and shuffled together; an example has one pair or several."""
 
 
 class TrainDataSection(HeldOutSection):
-    """``[data]`` of a training run."""
+    """``[data]``: training and validation data."""
 
     columns: TrainColumnsSection = TrainColumnsSection()
     sources: Annotated[tuple[SourceSection, ...], Field(strict=False)] = ()
-    """Several sources, in place of `job.data`."""
+    """Sources of training data, in place of `job.data`."""
     corpus: Text | None = None
-    """Texts of documents that the examples name by id; None takes those of a BEIR folder, and other examples' entries as texts."""
+    """Corpus with the texts of documents that examples name by id. None uses the corpus of a BEIR folder; other examples then hold
+    texts."""
     cache: Text | None = None
-    """Folder that caches tokenized data for the next run; None takes ``adiabat`` in the user's cache directory."""
+    """Directory for cached tokenized data; None takes ``adiabat`` in the user's cache directory."""
     max_validation: PositiveInt = 1_000
-    """Maximum number of queries held out."""
+    """Maximum number of queries held out for validation."""
     stream: StreamSection | None = None
-    """Read the data while training, a shard at a time: for data larger than memory and disk."""
+    """Read the data one shard at a time during training, for data larger than memory and disk."""
 
     def listed(self, source: str | None = None) -> tuple[SourceSection, ...]:
-        """The sources of training: `source` alone where it is given, else those of `sources`."""
+        """The sources of training data: only `source` if given, otherwise `sources`."""
         sections = (SourceSection(path=source),) if source is not None else self.sources
         return tuple(
             section.model_copy(
@@ -78,27 +81,27 @@ class TrainDataSection(HeldOutSection):
 
 
 class SourceShares(Choice):
-    """Shares of the sources: proportional to their sizes, equal, or the `weight` of each source."""
+    """Shares proportional to the sizes of the sources, equal, or proportional to the `weight` of each source."""
 
     kind: Literal["proportional", "equal", "weights"]
     temperature: ClassVar[float] = 1.0
 
 
 class TemperatureShares(Choice):
-    """Shares proportional to the sizes to the power of one over the temperature."""
+    """Shares proportional to ``size ** (1 / temperature)``."""
 
     kind: Literal["temperature"] = "temperature"
     temperature: PositiveFloat = 2.0
-    """1 is proportional to the sizes; a higher one is nearer to equal shares."""
+    """1 makes shares proportional to the sizes; higher values bring them closer to equal."""
 
 
 class MixtureSection(Section):
-    """``[mixture]``: how much of each source a pass holds, and in which order (Reimers 2021)."""
+    """``[mixture]``: share of each source in a pass, and how sources alternate (Reimers 2021)."""
 
     rule: Annotated[SourceShares | TemperatureShares, Field(discriminator="kind")] = SourceShares(kind="proportional")
     """Share of each source in a pass."""
     cap: PositiveInt | None = None
-    """Maximum pairs of a source in a pass, which also count as its size; each pass draws others."""
+    """Maximum number of pairs per source in a pass, redrawn for each pass; the rule counts a larger source as having this size."""
     exhausted: Exhausted = "drop"
     """When a source runs out within a pass: stop the pass, repeat the source (cycle), or continue with the others (drop)."""
     one_source_per_batch: bool = False
@@ -106,7 +109,7 @@ class MixtureSection(Section):
 
 
 class MixedBatches(Choice):
-    """Batches of any pairs."""
+    """Random batches."""
 
     kind: Literal["none"] = "none"
     random_share: ClassVar[float] = 0.1
@@ -114,13 +117,13 @@ class MixedBatches(Choice):
 
 
 class GroupedBatches(Choice):
-    """Batches of one topic; or of one tag, and of one topic from what is left of the tags. What is left of those is random."""
+    """Batches of pairs with the same topic, or the same tag. Pairs left over from tags form batches by topic, the rest random batches."""
 
     kind: Literal["topic", "tag"]
     random_share: Fraction = 0.1
-    """Share of batches that are random all the same."""
+    """Share of random batches among them."""
     curriculum_steps: Amount = 0
-    """Steps over which that share falls from 1."""
+    """Number of steps over which the share of random batches falls from 1 to `random_share`."""
 
 
 class BatchesSection(Section):
@@ -129,6 +132,7 @@ class BatchesSection(Section):
     group: Annotated[MixedBatches | GroupedBatches, Field(discriminator="kind")] = MixedBatches()
     """What the pairs of a batch have in common."""
     no_duplicates: bool = False
-    """Keep pairs with a text in common out of the same batch; those that fit into no batch wait for the next pass."""
+    """Keep pairs that share a text out of the same batch; pairs that fit into no batch wait for the next pass."""
     token_budget: PositiveInt | None = None
-    """Maximum tokens of a batch, both sides together; `train.batch_size` is then the maximum of pairs, and `train.steps` is needed."""
+    """Maximum number of tokens in a batch, both sides together. `train.batch_size` then limits the number of pairs, and `train.steps` is
+    required."""

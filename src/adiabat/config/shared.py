@@ -1,4 +1,4 @@
-"""Sections that several verbs have, such as the encoder and where a job runs; and the settings of verbs that have no others."""
+"""Tables that several verbs share, and the settings of ``embed``, ``evaluate`` and ``search``."""
 
 import re
 from collections.abc import Iterator
@@ -13,34 +13,34 @@ from adiabat.core.errors import ConfigError
 
 
 class EncoderSection(Section):
-    """``[encoder]``: overrides of the model's own files; a setting left out is taken from them."""
+    """``[encoder]``: overrides of the model's configuration. Settings left out are read from the model's files."""
 
     pooling: Literal["mean", "cls", "last", "max", "weighted_mean"] | None = None
     """How token states become one vector."""
     normalize: bool | None = None
-    """Scale vectors to unit length, where cosine, dot product and Euclidean distance rank alike."""
+    """Scale vectors to unit length, so that cosine, dot product and Euclidean distance give the same ranking."""
     max_tokens: Annotated[int, Field(ge=3)] | None = None
-    """Longest text in tokens; longer ones are cut."""
+    """Maximum length of a text in tokens; longer texts are truncated."""
     query_prompt: str | None = None
-    """Text before every query."""
+    """Text prepended to every query."""
     document_prompt: str | None = None
-    """Text before every document."""
+    """Text prepended to every document."""
     blocks: PositiveInt | None = None
     """Number of leading transformer blocks to keep."""
     pad_token: Text | None = None
-    """Special token that a tokenizer without a padding token, as of many decoders, pads with; other tokenizers keep theirs."""
+    """Special token used for padding if the tokenizer has no padding token, as with many decoders."""
     trust_remote_code: Text | None = None
-    """Name of the one model whose own Python code may run while loading."""
+    """Name of the model whose Python code may run while it is loaded. The code of other models is refused."""
     allow_pickles: bool = False
-    """Load weights from pickle files, which can run code when they are read."""
+    """Allow weights in pickle files, which can run code when they are loaded."""
 
     def overrides(self) -> dict[str, str | bool | int]:
-        """The settings that were given, by their name in `EncoderSettings`."""
+        """The settings that are set, by their names in `EncoderSettings`."""
         settings = self.model_dump(exclude={"blocks", "similarity", "pad_token", "trust_remote_code", "allow_pickles"}, exclude_none=True)
         return dict(settings)
 
     def of_saved(self, name: str) -> "EncoderSection":
-        """Settings to load a model with that was trained from these; the model holds all but the permission to run code."""
+        """Settings to load a model trained with these; its files hold all of them except the permission to run code."""
         return EncoderSection(trust_remote_code=None if self.trust_remote_code is None else name)
 
 
@@ -48,11 +48,11 @@ class RankingEncoderSection(EncoderSection):
     """``[encoder]`` where query and document vectors are compared."""
 
     similarity: Literal["cosine", "dot", "euclidean"] | None = None
-    """Similarity of query and document vectors; None takes that of the model (``similarity_fn_name``), or cosine."""
+    """Similarity of query and document vectors; None takes the model's own (``similarity_fn_name``), or cosine if it states none."""
 
 
 class ColumnsSection(Section):
-    """``[data.columns]``: names of columns in your files, where no alias of ours fits."""
+    """``[data.columns]``: names of the columns in your files, if adiabat does not recognise them."""
 
     query: Text | None = None
     query_id: Text | None = None
@@ -62,51 +62,52 @@ class ColumnsSection(Section):
     text: Text | None = None
     title: Text | None = None
     label: str | None = None
-    """Column of 0 or 1: whether the documents of a row answer the query; "" reads no labels, so that all do."""
+    """Column of labels: 1 if the documents of a row answer the query, 0 if they do not. "" ignores labels, so that all rows count as
+    answers."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """Each side has a column of its own."""
+        """Query, positive and negative are different columns."""
         for side, other in combinations(("query", "positive", "negative"), 2):
             column = getattr(self, side)
             if column is not None and column == getattr(self, other):
                 yield side, f"must be a different column from {other}, got {shown(column)} for both; name the column of each"
 
     def given(self) -> dict[str, str]:
-        """The columns that were named."""
+        """The columns that are set."""
         columns: dict[str, str] = self.model_dump(exclude_none=True)
         return columns
 
 
 class ExamplesSection(Section):
-    """``[data]``: how examples are read."""
+    """``[data]``: split and columns of the examples."""
 
     split: Text | None = None
     """Split of a BEIR folder (``qrels/SPLIT.tsv``; by default ``train`` for training and ``test`` for measuring) or of a hub data set."""
     columns: ColumnsSection = ColumnsSection()
-    """In an evaluation, columns of the target alone; retention sets use the known names."""
+    """In an evaluation, these names apply to the target only; retention sets use the names that adiabat recognises."""
 
 
 class DataSection(ExamplesSection):
-    """``[data]`` where documents are those of a store."""
+    """``[data]``: examples whose documents are in a store."""
 
     missing: Literal["error", "drop"] = "error"
-    """Documents that the store lacks: stop and name them (error), or leave them out and count them (drop)."""
+    """Documents missing from the store: stop and list them (error), or leave them out and count them (drop)."""
 
 
 class HeldOutSection(ExamplesSection):
-    """``[data]`` of a run with validation."""
+    """``[data]``: training data, and the validation set."""
 
     validation: Text | None = None
-    """File or folder of examples to validate on; None holds out `validation_fraction` of the data."""
+    """File or folder of validation examples; None holds out `validation_fraction` of the data."""
     validation_split: Text | None = None
-    """Split of `validation`; None takes `split`, or ``dev`` of a BEIR folder with several."""
+    """Split of `validation`; None takes `split`, or ``dev`` in a BEIR folder with several splits."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of the queries held out, by a hash of their texts: adding data moves no query from one side to the other."""
+    """Share of the queries held out for validation. A hash of the text decides, so added data never moves a query between the sets."""
     max_validation: PositiveInt = 4_200
-    """Maximum number of queries held out; that of Vasilyev et al. 2024."""
+    """Maximum number of queries held out for validation; the default is that of Vasilyev et al. 2024."""
 
     def ignored(self) -> Iterator[tuple[str, str]]:
-        """Validation data are held out, or have a file of their own."""
+        """Validation data are either held out or read from a file."""
         if self.validation is None:
             yield "validation_split", "without data.validation"
         else:
@@ -115,83 +116,87 @@ class HeldOutSection(ExamplesSection):
 
 
 class EmbedDataSection(Section):
-    """``[data]`` of an embedding run."""
+    """``[data]``: documents to embed."""
 
     split: Text | None = None
-    """Split of a hub data set, or of one saved by the ``datasets`` library."""
+    """Split of a hub data set, or of a data set saved by the ``datasets`` library."""
     columns: ColumnsSection = ColumnsSection()
     blank: Literal["error", "drop"] = "error"
-    """Documents without title and text, or without a token that a static model knows: stop and name them (error), or leave them out and
-    count them (drop)."""
+    """Documents without title and text, or without any token of a static model: stop and list them (error), or leave them out and count
+    them (drop)."""
 
 
 class DeviceSection(Section):
-    """``[run]`` of verbs that draw nothing."""
+    """``[run]``: where a job runs."""
 
     device: Text = "auto"
-    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
+    """Device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
 
 
 class RunSection(DeviceSection):
     """``[run]``: where and how a job runs."""
 
     seed: SeedNumber = 0
-    """Seed of every random choice; when vectors are imported, of the documents that are encoded to check them."""
+    """Seed of all random choices. In an import of vectors, it draws the documents that are encoded to check them."""
 
 
 class StepsRunSection(RunSection):
-    """``[run]`` of verbs that take optimizer steps."""
+    """``[run]``: device, precision, logs and checkpoints."""
 
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Precision of forward and backward pass; weights stay float32. Tuning at its default rate changes less than bfloat16 resolves."""
+    """Precision of forward and backward passes; weights stay in float32. Use fp32 for tuning at the default rate, whose changes are smaller
+    than bfloat16 resolves."""
     log_every: PositiveInt = 50
     """Optimizer steps per row of ``log.jsonl``."""
     checkpoint_seconds: PositiveFloat = 60.0
-    """Seconds between checkpoints; the end of each epoch has one too."""
+    """Seconds between checkpoints; each epoch also ends with one."""
     keep_checkpoints: Annotated[int, Field(ge=2)] | None = None
-    """Number of newest checkpoints to keep; None keeps two during the run, and one after it, from which the run can be extended."""
+    """Number of newest checkpoints to keep. None keeps two during the run and one afterwards, from which the run can be extended."""
     tensorboard: bool = False
     """Also write curves for TensorBoard (extra ``tensorboard``)."""
 
 
 class StoreSection(Section):
-    """``[store]``: how vectors are kept."""
+    """``[store]``: format of the store."""
 
     dtype: Literal["float16", "float32"] = "float16"
+    """Number format of the stored vectors."""
     keep_texts: bool = True
-    """Keep the texts beside the vectors, for search results and reports."""
+    """Store the texts with the vectors, to show them in search results and reports."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """``auto`` encodes in bfloat16 where the device has it and the vectors stay at cosine >= 0.9999."""
+    """Precision of the encoder. ``auto`` uses bfloat16 if the device supports it and the cosine to the float32 vectors is at least
+    0.9999."""
 
 
 class RankingMeasureSection(Section):
     """Measures of rankings."""
 
     measures: Annotated[Texts, Field(min_length=1), each_once("measure")] = ("nDCG@10", "RR", "AP", "P@1")
-    """Measures beside PND, in the grammar of ir-measures. Where the whole store is ranked, the first decides the verdict."""
+    """Measures beside PND, as ir-measures writes them. The first one decides the verdict if the whole store is ranked."""
     depth: PositiveInt = 100
-    """Documents retrieved per query where the whole store is ranked; a measure with a larger cutoff retrieves more."""
+    """Number of documents retrieved per query if the whole store is ranked; a measure with a larger cutoff retrieves more."""
     drop_same_id: DropSameId = "auto"
-    """Leave out the document with the query's id: if their texts are equal too (auto), always (true), or never (false)."""
+    """Leave the document with the query's id out of its ranking: if their texts are equal too (auto), always (true), or never (false)."""
     resamples: Annotated[int, Field(ge=100)] = 10_000
-    """Resamples of the paired bootstrap; a language grid takes more where its cells need them."""
+    """Resamples of the paired bootstrap; a language grid takes more if its number of cells requires it."""
 
 
 class MeasureSection(RankingMeasureSection):
-    """``[measure]``: measures of rankings, and the documents that positives are compared with."""
+    """``[measure]``: measures of rankings, and the documents that compete with the positives."""
 
     negatives: Literal["auto", "listed", "store"] = "auto"
-    """What positives are compared with: listed negatives, the rest of the store, or (auto) listed ones if half the queries have some."""
+    """Documents that compete with the positives: listed negatives, all of the store, or (auto) listed negatives if at least half of the
+    queries have some."""
 
     def ignored(self) -> Iterator[tuple[str, str]]:
-        """Listed negatives are all scored, without a ranking of the store."""
+        """Settings of the ranking of a store are unset if only listed negatives are scored."""
         if self.negatives == "listed":
             yield "depth", 'with measure.negatives = "listed"'
             yield "drop_same_id", 'with measure.negatives = "listed"'
 
 
 class EmbedSettings(Section):
-    """Everything that ``adiabat embed`` may be told."""
+    """All settings of ``adiabat embed``."""
 
     encoder: EncoderSection = EncoderSection()
     data: EmbedDataSection = EmbedDataSection()
@@ -200,7 +205,7 @@ class EmbedSettings(Section):
 
 
 class EvaluateSettings(Section):
-    """Everything that ``adiabat evaluate`` may be told."""
+    """All settings of ``adiabat evaluate``."""
 
     encoder: RankingEncoderSection = RankingEncoderSection()
     data: DataSection = DataSection()
@@ -209,13 +214,13 @@ class EvaluateSettings(Section):
 
 
 class SearchSettings(Section):
-    """Everything that ``adiabat search`` may be told."""
+    """All settings of ``adiabat search``."""
 
     encoder: RankingEncoderSection = RankingEncoderSection()
     run: DeviceSection = DeviceSection()
 
 
 def require_device_name(name: str) -> None:
-    """Refuse what names no device; whether there is such a device, `adiabat.models.device.device_of` says."""
+    """Check the syntax of a device name; `adiabat.models.device.device_of` checks that the device exists."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d{1,2})?", name):
         raise ConfigError(f"run.device must be auto, cpu, cuda or cuda:N, got {name!r}")

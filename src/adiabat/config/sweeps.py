@@ -1,4 +1,4 @@
-"""Settings of ``adiabat sweep``: a tuning or training run, the settings that vary, and the tasks that every run is measured on."""
+"""Settings of ``adiabat sweep``: a tuning or training run, the settings that vary, and the tasks on which every run is measured."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,85 +19,86 @@ STEPS, BATCH_SIZE = 2_000, 256
 
 
 class SweepSection(Section):
-    """``[sweep]``: the output directory, and how each combination is run."""
+    """``[sweep]``: output directory, verb and seeds."""
 
     out: Text | None = None
     """Directory of the sweep. Required."""
     name: Text = "sweep"
     """Title of the page."""
     verb: Literal["tune", "train"] = "tune"
-    """Verb of each run, whose tables the file has beside those of the sweep."""
+    """Verb of each run. The file holds the tables of this verb beside those of the sweep."""
     seeds: SeedNumbers = (0,)
-    """Seeds; each combination has a run with each. One seed does not show how much runs differ."""
+    """Seeds. Every combination is run once per seed; variation between runs shows only with two or more."""
     sample: PositiveInt | None = None
-    """Number of combinations drawn at random; None runs all."""
+    """Number of combinations to run, drawn at random; None runs all."""
     targets: Annotated[Texts, each_once("task")] = ()
-    """Names of the tasks that training should improve; the others must not get worse. Empty takes the first task in a sweep over ``tune``,
-    and all in one over ``train``."""
+    """Names of the tasks that training should improve; the other tasks should not get worse. Empty takes the first task in a sweep over
+    ``tune``, and all tasks in a sweep over ``train``."""
     stores: Text | None = None
-    """Directory of the vectors of the tasks' corpora, which sweeps may share; None takes one inside the directory of the sweep."""
+    """Directory for the vectors of the tasks' corpora, which several sweeps can share; None takes one inside `out`."""
     keep_models: bool = False
-    """Keep the models once they are measured; checkpoints are always removed."""
+    """Keep the models after they are measured; checkpoints are always removed."""
     engine: Literal["process", "ray"] = "process"
-    """``ray`` spreads runs over a Ray cluster (extra ``ray``), whose machines must share the directory of the sweep."""
+    """Where runs are executed: in this process, or on a Ray cluster (extra ``ray``) whose machines share the output directory."""
 
 
 class TuneSweepJobSection(Section):
-    """``[job]`` of a sweep over ``tune``: the inputs of all runs. All three are required."""
+    """``[job]`` of a sweep over ``tune``: inputs of all runs. All three settings are required."""
 
     model: Text | None = None
+    """Model to tune."""
     store: Text | None = None
-    """Document vectors of the model."""
+    """Store of document vectors of the model."""
     data: Text | None = None
     """Training data."""
 
 
 class ProbesSection(Section):
-    """``[probes]``: unlabelled texts of other languages and fields, which show how far the results of tuned towers drift."""
+    """``[probes]``: unlabelled texts of other languages and fields, on which the drift of tuned towers is measured."""
 
     data: Text = "default"
-    """File of probe texts, or ``default``: those that come with adiabat."""
+    """File of probe texts, or ``default`` for those packaged with adiabat."""
     store: Text | None = None
-    """Store that is searched for them; None takes the store of the sweep."""
+    """Store to search with the probes; None takes `job.store`."""
     depth: Annotated[int, Field(ge=2)] = 100
-    """Documents per probe whose order is compared."""
+    """Number of documents per probe whose order is compared."""
 
 
 class TrainSweepJobSection(Section):
-    """``[job]`` of a sweep over ``train``: model and data of the runs whose variant names none."""
+    """``[job]`` of a sweep over ``train``: model and data of all runs whose variant does not set them."""
 
     model: Text | None = None
-    """Model to start from. Variants that compare backbones have their own."""
+    """Model to start from; variants can set another one to compare backbones."""
     data: Text | None = None
-    """Training data. Variants that compare data sets have their own."""
+    """Training data; variants can set others to compare data sets."""
 
 
 class ShortTrainSection(TrainSection):
-    """``[train]`` of a sweep: a run without a length takes the standard short run's 2,000 steps."""
+    """``[train]`` of a sweep. Without a length, a run has 2,000 steps, as the short runs of Reimers 2021."""
 
     batch_size: Annotated[int, Field(ge=1)] = BATCH_SIZE
 
 
 class SpeedSection(Section):
-    """``[speed]``: timing of the encoding of documents, where runs start from several models."""
+    """``[speed]``: timing of document encoding, if runs start from several models."""
 
     texts: PositiveInt = 512
-    """Documents of the tasks, drawn at random, that a round encodes."""
+    """Number of documents encoded per round, drawn at random from the tasks."""
     rounds: Annotated[int, Field(ge=3)] = 5
-    """Timed rounds, in which the models take turns; the median counts."""
+    """Number of timed rounds, in which the models take turns; the median is reported."""
 
 
 class VariantSection(Section):
-    """One of ``[[variants]]``: a name, and tables that are laid over the common ones."""
+    """One of ``[[variants]]``: a name, and tables of settings that override the common ones."""
 
     model_config = ConfigDict(extra="allow")
     name: Text
     grid: Mapping[str, Any] = {}
-    """Grid of this variant, beside that of the sweep."""
+    """Additional grid of this variant."""
 
     @property
     def own(self) -> dict[str, Any]:
-        """Nested tables that are laid over the common ones."""
+        """Nested tables that override the common ones."""
         return dict(self.model_extra or {})
 
 
@@ -105,30 +106,32 @@ class TuneVariantSection(VariantSection):
     """One of ``[[variants]]`` of a sweep over ``tune``."""
 
     towers: Literal["query", "both"] = "query"
-    """Tune the query tower against stored vectors, or both towers from the same start. With both, each run embeds the corpora of the tasks,
-    and drift, which compares results among untuned document vectors, is not measured."""
+    """Tune the query tower against stored vectors, or both towers. With both, each run embeds the corpora of the tasks, and drift is not
+    measured, because it compares results among untuned document vectors."""
 
 
 class SweepSettings(Section):
-    """What sweeps over both verbs have in common."""
+    """Settings that sweeps over both verbs share."""
 
     run_kind: ClassVar[type[TuneSettings] | type[TrainSettings]]
     variant_kind: ClassVar[type[VariantSection]] = VariantSection
     shared: ClassVar[tuple[str, ...]]
-    """Tables of a run that stand outside of grid and variants."""
+    """Tables of a run outside of grid and variants."""
     varying: ClassVar[tuple[str, ...]]
-    """Tables of a run that a grid or a variant may set: the others change no number, or decide the stored documents."""
+    """Tables of a run that a grid or a variant may set; the others do not affect results, or affect stored documents."""
 
     sweep: SweepSection = SweepSection()
     grid: Mapping[str, Any] = {}
-    """Every combination of these values is run: ``[grid.tune]`` with ``learning_rate = [1e-8, 1e-7]``, or a range of values."""
+    """Values of settings; every combination is run. For example ``[grid.tune]`` with ``learning_rate = [1e-8, 1e-7]``, or with a range
+    ``{ low = 1e-8, high = 1e-5, count = 8 }``."""
     variants: Annotated[tuple[VariantSection, ...], Field(strict=False)] = ()
-    """Each runs with every combination: settings that belong together, such as an optimizer and its rate, a data set or a model."""
+    """Sets of settings that belong together, such as an optimizer with its rate, a data set or a model; each runs with every
+    combination."""
     tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
     measure: RankingMeasureSection = RankingMeasureSection()
-    """Measures of the tasks; the first ranks the variants on retrieval tasks."""
+    """Measures of the tasks; the first one ranks the variants on retrieval tasks."""
     run: StepsRunSection = StepsRunSection()
-    """Its seed is that of draws and statistics; `sweep.seeds` has those of runs."""
+    """`run.seed` seeds draws and statistics of the sweep; `sweep.seeds` lists the seeds of the runs."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Names are unique."""
@@ -137,7 +140,7 @@ class SweepSettings(Section):
     @model_validator(mode="wrap")
     @classmethod
     def _everything_at_once(cls, table: Any, handler: Any) -> Self:
-        """Check what each run becomes, whatever else is wrong."""
+        """Check the settings of each run even if other settings are wrong, to report all faults at once."""
         errors: list[Any] = []
         table = _with_switches(cls, table)
         try:
@@ -153,7 +156,7 @@ class SweepSettings(Section):
         raise ValidationError.from_exception_data(cls.__name__, lines)
 
     def values(self, variant: VariantSection | None = None) -> dict[str, tuple[Any, ...]]:
-        """What the grid varies."""
+        """Values of each key that the grid varies."""
         grids = [self.grid] if variant is None else [self.grid, variant.grid]
         return {key: _values(value) for grid in grids for key, value in leaves(grid)}
 
@@ -163,18 +166,18 @@ class SweepSettings(Section):
         return list(dict.fromkeys(key for variant in self.variants or (None,) for key in self.values(variant)))
 
     def common(self) -> dict[str, Any]:
-        """What all runs share."""
+        """Settings that all runs share."""
         tables = ((name, getattr(self, name)) for name in self.shared)
         return {name: table.model_dump(exclude_unset=True) for name, table in tables if table is not None}
 
     @classmethod
     def completed(cls, run: Mapping[str, Any]) -> dict[str, Any]:
-        """The tables of a run with the defaults that a sweep gives it."""
+        """The tables of a run, with the sweep's defaults added."""
         return dict(run)
 
 
 class TuneSweepSettings(SweepSettings):
-    """Everything that ``adiabat sweep`` over ``tune`` may be told (Vasilyev et al. 2024)."""
+    """All settings of ``adiabat sweep`` over ``tune`` (Vasilyev et al. 2024)."""
 
     run_kind = TuneSettings
     variant_kind = TuneVariantSection
@@ -192,7 +195,7 @@ class TuneSweepSettings(SweepSettings):
 
 
 class TrainSweepSettings(TrainTables, SweepSettings):
-    """Everything that ``adiabat sweep`` over ``train`` may be told (Reimers 2021)."""
+    """All settings of ``adiabat sweep`` over ``train`` (Reimers 2021)."""
 
     run_kind = TrainSettings
     shared = TRAIN_TABLES
@@ -201,12 +204,12 @@ class TrainSweepSettings(TrainTables, SweepSettings):
     job: TrainSweepJobSection = TrainSweepJobSection()
     train: ShortTrainSection = ShortTrainSection()
     run: TrainRunSection = TrainRunSection()
-    """Its seed is that of draws and statistics; `sweep.seeds` has those of runs."""
+    """`run.seed` seeds draws and statistics of the sweep; `sweep.seeds` lists the seeds of the runs."""
     speed: SpeedSection = SpeedSection()
 
     @classmethod
     def completed(cls, run: Mapping[str, Any]) -> dict[str, Any]:
-        """The tables of a run; one without a length is the standard short run."""
+        """The tables of a run; without a length, it becomes the standard short run."""
         train = run.get("train", {})
         if not isinstance(train, Mapping):
             return dict(run)
@@ -218,14 +221,14 @@ SWEEPS: Mapping[str, type[SweepSettings]] = {"tune": TuneSweepSettings, "train":
 
 
 def sweep_kind(table: Mapping[str, Any]) -> type[SweepSettings]:
-    """The settings of a sweep, by the verb that its table names."""
+    """The settings class of a sweep, by its verb."""
     section = table.get("sweep", {})
     verb = section.get("verb", "tune") if isinstance(section, Mapping) else "tune"
     return SWEEPS.get(verb, TuneSweepSettings) if isinstance(verb, str) else TuneSweepSettings
 
 
 def _with_switches(kind: type[SweepSettings], table: Any) -> Any:
-    """A table whose grid and variants switch optional tables in one form, by which runs are named, compared and resumed."""
+    """The table with optional tables in grid and variants as true or false; runs are named, compared and resumed by this form."""
 
     def with_grid(run: Mapping[str, Any]) -> dict[str, Any]:
         return {**run, "grid": switches(kind.run_kind, run["grid"])} if isinstance(run.get("grid"), Mapping) else dict(run)
@@ -251,7 +254,7 @@ def _values(value: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Checks:
-    """Checks of grid and variants, in a table that may be faulty otherwise."""
+    """Checks of grid and variants; the rest of the table may be faulty."""
 
     kind: type[SweepSettings]
     table: Any
@@ -287,11 +290,11 @@ class _Checks:
         return {name: value for name, value in variant.items() if name not in self.kind.variant_kind.model_fields}
 
     def _without_effect(self, common: Mapping[str, Any], values: Mapping[str, Any], variants: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Settings of the common tables that no run takes."""
+        """Faults of common settings that no run uses."""
         known, plain = set(keys_of(self.kind.run_kind)), self.kind.run_kind()
         overlays = [{**dict(leaves(self._own(variant))), **_own_grid(variant)} for variant in variants]
         for key, value in leaves(common):
-            # A record of resolved settings says every default.
+            # A recorded config.toml lists every default.
             if key not in known or value == value_at(plain, key):
                 continue
             if key in values:
@@ -302,7 +305,7 @@ class _Checks:
                 yield f"{key} has no effect where every variant sets it; leave it out"
 
     def _switched_off(self, common: Mapping[str, Any], values: Mapping[str, Any], variant: Mapping[str, Any]) -> Iterator[str]:
-        """Keys of a grid in a table that its variant, the common tables or the grid itself switch off."""
+        """Faults of grid keys in a table that the variant, the common tables or the grid switch off."""
         table = overlaid(self.kind.run_kind, common, self._own(variant))
         off = {name for name, value in leaves(table) if value is None or value is False}
         off |= {name for name, options in values.items() if isinstance(options, list | tuple) and False in options}
@@ -317,7 +320,7 @@ class _Checks:
                 yield phrase
 
     def _of_variant(self, variant: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[str]:
-        """An overlay and a grid of its own, beside the grid of the sweep."""
+        """Faults of a variant's settings and of its own grid."""
         overlay, alone = dict(leaves(self._own(variant))), _own_grid(variant)
         yield from (phrase for key in overlay if (phrase := self._of_key("variants.", key)))
         yield from self._of_grid("variants.grid.", variant.get("grid", {}))
@@ -338,7 +341,7 @@ class _Checks:
         return unknown_phrases(f"{prefix}{key}", None, [f"{prefix}{name}" for name in varied])[0]
 
     def _of_runs(self, common: Mapping[str, Any], grid: Mapping[str, Any], overlay: Mapping[str, Any]) -> set[str]:
-        """Every value of the grid once, with the first of each other setting: that finds any value that is out of range."""
+        """Faults of each grid value, tried with the first value of every other key; this finds all values that are out of range."""
         values = {key: _values(value) for key, value in grid.items()}
         first = {key: options[0] for key, options in values.items()}
         phrases = set()
@@ -355,7 +358,7 @@ class _Checks:
 
 
 def _keeps_keys(options: Any) -> bool:
-    """Whether values of a grid leave the keys of a common table as they are."""
+    """Whether the values of a grid keep the keys of the common table."""
     tables = [value for value in options if not isinstance(value, bool)] if isinstance(options, list | tuple) else [None]
     return all(isinstance(table, Mapping) and "kind" not in table for table in tables)
 

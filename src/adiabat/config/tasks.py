@@ -18,126 +18,126 @@ Towers = Literal["query", "document"]
 
 
 class NamedTask(Section):
-    """Settings of every task."""
+    """Settings that all tasks share."""
 
     name: Text | None = None
-    """Name in tables; None takes that of the data."""
+    """Name in tables; None takes the name of the data."""
 
 
 class TaskSection(NamedTask):
     """One of ``[[tasks]]``: queries, and the corpus that each model embeds."""
 
     data: Text
-    """Queries with positives: BEIR folder, file, or data set of the hub."""
+    """Queries with positives: BEIR folder, file or hub data set."""
     corpus: Text | None = None
-    """Documents; None takes those of a BEIR folder, and otherwise the documents that the examples list as texts."""
+    """Corpus of documents; None takes the corpus of a BEIR folder, or the document texts in the examples."""
     split: Text | None = None
     corpus_split: Text | None = None
-    """Split of a corpus of the hub."""
+    """Split of the corpus, if it is a hub data set."""
     columns: ColumnsSection = ColumnsSection()
     missing: Literal["error", "drop"] = "error"
-    """Documents that the corpus lacks: stop (error), or leave them out (drop)."""
+    """Documents missing from the corpus: stop (error), or leave them out (drop)."""
     blank: Literal["error", "drop"] = "error"
     """Documents of the corpus without title and text: stop (error), or leave them out (drop)."""
 
     def ignored(self) -> Iterator[tuple[str, str]]:
-        """Only a corpus of its own has a split."""
+        """Only a separate corpus has a split."""
         if self.corpus is None:
             yield "corpus_split", "without a corpus"
 
 
 class RetrievalTask(TaskSection):
-    """Queries ranked against a whole corpus, or (``triplets``) against the candidates that each of them lists."""
+    """Retrieval: rank the whole corpus for each query, or (``triplets``) only the documents that its example lists."""
 
     kind: Literal["retrieval", "triplets"]
     measures: Annotated[Texts, Field(min_length=1)] | None = None
-    """Measures; None takes ``measure.measures``. The first decides the verdict of a retrieval task, PND that of triplets."""
+    """Measures; None takes ``measure.measures``. The first one decides the verdict of a retrieval task, PND that of triplets."""
     stores: Texts = ()
-    """Stores of the same corpus; a model whose document tower made one reads it and embeds nothing."""
+    """Existing stores of the same corpus; a model reads the store that its document tower built instead of embedding the corpus."""
     drop_same_id: DropSameId | None = None
-    """Leave out the document with the query's id; None takes ``measure.drop_same_id``."""
+    """Leave the document with the query's id out of its ranking; None takes ``measure.drop_same_id``."""
 
     def ignored(self) -> Iterator[tuple[str, str]]:
-        """Triplets rank what they list."""
+        """Triplets rank only listed documents."""
         yield from super().ignored()
         if self.kind == "triplets":
             yield "drop_same_id", "with kind = triplets, whose queries rank only listed documents"
 
 
 class NliGridTask(NamedTask):
-    """Sentence pairs with labels in several languages: entailment should be closer than neutral and contradiction."""
+    """Labelled sentence pairs in several languages: entailed sentences should be closer than neutral and contradicting ones."""
 
     kind: Literal["nli_grid"]
     data: Text
     languages: Texts = ()
-    """Languages; empty takes those that every pair has."""
+    """Languages to compare; empty takes the languages that every pair has."""
 
 
 class QuestionGridTask(NamedTask):
-    """Questions in several languages against the paragraphs of one language at a time, each language with each."""
+    """Questions of each language, answered from the paragraphs of each language."""
 
     kind: Literal["question_grid"]
     data: Text
-    """Questions: a text for each language, and in the column `key` the name of the paragraph that answers them."""
+    """Questions: a column for each language, and in the column `key` the name of the paragraph that answers them."""
     corpus: Text
-    """Paragraphs: a text for each language, and in the column `key` their name."""
+    """Paragraphs: a column for each language, and their name in the column `key`."""
     key: Text = "para"
-    """Column that both files share."""
+    """Column with the name of the paragraph, in both files."""
     languages: Texts = ()
-    """Languages; empty takes those that both files have."""
+    """Languages to compare; empty takes the languages that both files have."""
 
 
 class FilteredTask(NamedTask):
-    """A task whose data is a table."""
+    """Settings of tasks that read a table."""
 
     data: Text
     split: Text | None = None
     """Split of a hub data set."""
     where: Mapping[str, str] = {}
-    """Values of columns; other rows of `data` are left out, such as by ``{ lang = "de", split = "test" }``."""
+    """Column values that select rows of `data`, such as ``{ lang = "de", split = "test" }``."""
 
 
 class TextsTask(FilteredTask):
-    """A task of texts on an equal footing, without queries and documents."""
+    """Settings of tasks that embed all texts with the same tower."""
 
     side: Towers = "query"
-    """Tower and prompt that embed them."""
+    """Tower and prompt that embed the texts."""
 
 
 class PairsTask(TextsTask):
-    """Pairs of texts, in the columns `a` and `b`."""
+    """Settings of tasks on pairs of texts, in the columns `a` and `b`."""
 
     a: Text = "a"
     b: Text = "b"
 
 
 class StsTask(PairsTask):
-    """Pairs of texts with a similarity that people gave: Spearman's rank correlation."""
+    """Semantic textual similarity: Spearman's rank correlation with human scores of pairs of texts."""
 
     kind: Literal["sts"]
     score: Text = "score"
 
 
 class WordsTask(PairsTask):
-    """Pairs of words with a similarity that people gave, in one set or several: the mean of the sets' rank correlations."""
+    """Word similarity: Spearman's rank correlation with human scores of pairs of words, averaged over sets."""
 
     kind: Literal["words"]
     score: Text = "score"
     set: Text | None = "set"
-    """Column with the name of the set; None has one set."""
+    """Column with the name of the set; None treats all pairs as one set."""
 
 
 class PairClassificationTask(PairsTask):
-    """Pairs of texts that belong together, or do not: average precision of the similarity."""
+    """Pair classification: average precision of the similarity at finding matching pairs of texts."""
 
     kind: Literal["pair_classification"]
     label: Text = "label"
     positive: Text = "1"
-    """Label of the pairs that belong together."""
+    """Label of matching pairs."""
 
 
 class BitextTask(TextsTask):
-    """Parallel sentences: each should find its translation among all, both ways."""
+    """Bitext mining: each sentence should find its translation among all, in both directions."""
 
     kind: Literal["bitext"]
     a: Text
@@ -145,22 +145,22 @@ class BitextTask(TextsTask):
 
 
 class ClassificationTask(TextsTask):
-    """Texts with labels: logistic regression on the vectors of `data` (training) tells those of `test`."""
+    """Classification: logistic regression on the embeddings of `data` (training) predicts the labels of `test`."""
 
     kind: Literal["classification"]
     test: Text
     test_split: Text | None = None
     test_where: Mapping[str, str] = {}
-    """As `where`, for the rows of `test`. Where both are one table, give a column of `where` another value here."""
+    """Column values that select rows of `test`. If `test` and `data` are the same table, set a column of `where` to another value here."""
     text: Text = "text"
     label: Text = "label"
     per_label: PositiveInt | None = None
-    """Training texts per label, drawn at random; None takes all."""
+    """Number of training texts per label, drawn at random; None takes all."""
     regularization: PositiveFloat = 1.0
-    """C of the logistic regression."""
+    """Inverse strength C of the L2 regularization in the logistic regression."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """The rows of the test differ from those of the training."""
+        """Training and test rows are different."""
         told_apart = any(self.test_where.get(column, value) != value for column, value in self.where.items())
         if (self.data, self.split) == (self.test, self.test_split) and not told_apart:
             fault = "must select other rows than where does, since test and data are the same table"
@@ -169,22 +169,23 @@ class ClassificationTask(TextsTask):
 
 
 class ClusteringTask(TextsTask):
-    """Texts with labels: V-measure of k-means, as many clusters as labels."""
+    """Clustering: V-measure of k-means with as many clusters as labels."""
 
     kind: Literal["clustering"]
     text: Text = "text"
     label: Text = "label"
     restarts: PositiveInt = 10
-    """Restarts of k-means; the tightest clustering counts."""
+    """Restarts of k-means; the clustering with the lowest inertia is used."""
     most: PositiveInt | None = None
     """Maximum number of texts, drawn at random; None takes all."""
 
 
 class MtebTask(NamedTask):
-    """A task of the mteb library by its name, by mteb's own evaluator."""
+    """A task of the mteb library, run by mteb's own evaluator."""
 
     kind: Literal["mteb"]
     task: Text
+    """Name of the task in mteb."""
 
 
 AnyTask = Annotated[
@@ -203,13 +204,14 @@ AnyTask = Annotated[
 
 
 class ModelSection(Section):
-    """One of ``[[models]]``: a model with a name and overrides."""
+    """One of ``[[models]]``: a model, its name, and encoder settings."""
 
     name: Text
     model: Text
-    """As on the command line: a hub name, a directory, a job, ``demo``, ``bm25`` or ``bm25:LANGUAGE`` (words cut to their stems)."""
+    """A hub name, a directory, a job, ``demo``, ``bm25``, or ``bm25:LANGUAGE`` for BM25 with stemming."""
     runs: Texts = ()
-    """Further models that differ from `model` in their seed alone; values are means over all, intervals cover seeds and units."""
+    """Further models that differ from `model` only in their seed; values are means over all of them, and intervals cover seeds and
+    units."""
     encoder: RankingEncoderSection = RankingEncoderSection()
 
 
@@ -218,40 +220,40 @@ class SuiteSection(Section):
 
     name: Text = "suite"
     baseline: Text | None = None
-    """Name of the model that others are compared with; None compares each with the best model of every task."""
+    """Name of the model that others are compared with; None compares all models with the best one of each task."""
     stores: Text | None = None
-    """Directory of the vectors of corpora, which suites may share; None takes one inside the directory of the result."""
+    """Directory for the vectors of corpora, which several suites can share; None takes one inside the output directory."""
 
 
 class RunsMeasureSection(Section):
-    """``[measure]`` of two runs."""
+    """``[measure]`` of a comparison of score files or TREC runs."""
 
     measures: Annotated[Texts, Field(min_length=1)] = ("nDCG@10", "RR", "AP", "P@1")
-    """Measures of runs in the format of TREC, in the grammar of ir-measures; the first decides the verdict."""
+    """Measures of TREC runs, as ir-measures writes them; the first one decides the verdict."""
     ties: Literal["relevant_last", "trec_eval"] = "relevant_last"
-    """Order of documents with equal scores in such a run: relevant ones last, or as trec_eval sorts them, by descending document id, with
-    scores compared in 32 bits."""
+    """Order of documents with equal scores in a TREC run: relevant ones last, or as in trec_eval, by descending document id with scores
+    compared in 32 bits."""
     task: Text | None = None
-    """Name of the task of such a run, as score files have it; None takes the name of the file of judgements."""
+    """Name of the task of a TREC run, to match score files; None takes the name of the judgements file."""
     units: Literal["same", "common"] = "same"
-    """Where one run lacks queries of the other: stop and count them (same), or compare on those of both (common)."""
+    """If one side lacks queries of the other: stop and count them (same), or compare on the queries that both have (common)."""
     resamples: Annotated[int, Field(ge=100)] = 10_000
-    """Resamples of the bootstrap, and number of sign flips."""
+    """Number of bootstrap resamples and of sign flips."""
 
 
 class CompareSettings(Section):
-    """Everything that ``adiabat compare`` may be told."""
+    """All settings of ``adiabat compare``."""
 
     measure: RunsMeasureSection = RunsMeasureSection()
     run: RunSection = RunSection()
 
 
 class SuiteSettings(Section):
-    """Everything that ``adiabat evaluate --suite`` may be told."""
+    """All settings of ``adiabat evaluate --suite``."""
 
     suite: SuiteSection = SuiteSection()
     encoder: RankingEncoderSection = RankingEncoderSection()
-    """Encoder settings of models on the command line; those of ``[[models]]`` have their own."""
+    """Encoder settings of models on the command line; each of ``[[models]]`` has its own."""
     measure: RankingMeasureSection = RankingMeasureSection()
     """Measures of all tasks; `depth` and `drop_same_id` apply to retrieval."""
     run: RunSection = RunSection()
@@ -265,7 +267,7 @@ class SuiteSettings(Section):
 
 
 def repeated_names(key: str, names: Sequence[str | None]) -> Iterator[tuple[str, str]]:
-    """The fault of names that occur twice, which tables cannot tell apart; None is no name."""
+    """The fault of names that occur twice; tables could not tell them apart. None is skipped."""
     if again := [name for name, count in Counter(filter(None, names)).items() if count > 1]:
         yield key, f"must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
 
@@ -274,7 +276,7 @@ ENDING = ".toml"
 
 
 def suite_file(name: str) -> Path:
-    """Where the settings of a suite are."""
+    """The TOML file of a suite, by path or by the name of a packaged suite."""
     if Path(name).exists() or name.endswith(ENDING):
         return Path(name)
     known = named_suites()
@@ -286,45 +288,45 @@ def suite_file(name: str) -> Path:
 
 
 def named_suites() -> dict[str, Path]:
-    """The suites that come with adiabat, by name."""
+    """The packaged suites, by name."""
     folder = Path(str(resources.files("adiabat.config") / "suites"))
     return {path.stem: path for path in sorted(folder.glob(f"*{ENDING}"))}
 
 
 Sampled = Annotated[int, Field(ge=20, le=5_000)]
-"""Tables of all pairs of a sample are held in memory: 200 MB at the most."""
+"""At most 5,000, because the matrix of all pairs is held in memory (200 MB)."""
 
 
 class MapSection(Section):
-    """``[space.map]``: a map of both towers by t-SNE."""
+    """``[space.map]``: a t-SNE map of both towers."""
 
     queries: PositiveInt = 500
-    """Queries of the map, each with its positive, drawn from those of the sample."""
+    """Number of queries on the map, each with its positive, drawn from the sample."""
     perplexity: Annotated[PositiveFloat, Field(ge=2)] = 30.0
-    """About how many neighbours of a point count."""
+    """Perplexity of t-SNE, roughly the number of neighbours considered per point."""
 
 
 class SpaceSection(Section):
-    """``[space]``: sizes of the samples, and the map."""
+    """``[space]``: sample sizes and statistics."""
 
     queries: Sampled = 2_000
-    """Maximum number of queries, each with one positive, drawn at random."""
+    """Maximum number of queries in the sample, drawn at random, each with one positive."""
     documents: Sampled = 2_000
-    """Maximum number of documents of the store, drawn at random."""
+    """Maximum number of documents in the sample, drawn at random from the store."""
     pairs: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
-    """Random pairs of a query with another query, or with the positive of another."""
+    """Number of random pairs of a query with another query, and with the positive of another query."""
     folds: Annotated[int, Field(ge=2, le=20)] = 5
-    """Folds of the cross-validated probe that separates query vectors from document vectors."""
+    """Number of cross-validation folds of the linear probe that separates query vectors from document vectors."""
     resamples: Annotated[int, Field(ge=100, le=100_000)] = 2_000
-    """Resamples of the bootstrap."""
+    """Number of bootstrap resamples."""
     drop_same_id: DropSameId = "auto"
-    """Leave out the document with the query's id: if their texts are equal too (auto), always (true), or never (false)."""
+    """Leave the document with the query's id out of its ranking: if their texts are equal too (auto), always (true), or never (false)."""
     map: MapSection | None = None
-    """Draw both towers as a map (extra ``maps``)."""
+    """Draw a t-SNE map of both towers (extra ``maps``)."""
 
 
 class SpaceSettings(Section):
-    """Everything that ``adiabat space`` may be told."""
+    """All settings of ``adiabat space``."""
 
     encoder: EncoderSection = EncoderSection()
     data: DataSection = DataSection()

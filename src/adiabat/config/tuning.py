@@ -1,4 +1,4 @@
-"""Settings of ``adiabat tune``; the defaults are the source's regime (Vasilyev et al. 2024)."""
+"""Settings of ``adiabat tune``; the defaults are those of Vasilyev et al. 2024."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -23,47 +23,47 @@ from adiabat.config.training_choices import (
 
 
 class TuneDataSection(DataSection, HeldOutSection):
-    """``[data]`` of a tuning run."""
+    """``[data]``: tuning and validation data, with documents from a store."""
 
 
 class TuneSection(Section):
-    """``[tune]``: the regime; the defaults are the source's (Vasilyev et al. 2024)."""
+    """``[tune]``: loss, method, learning rate and length. The defaults are those of Vasilyev et al. 2024."""
 
     learning_rate: Annotated[float | Literal["safe"], PlainValidator(positive_or("safe"))] = 5e-8
     """Peak learning rate; ``safe`` searches for the largest rate whose drift stays within the guard's limit (`[rate_search]`)."""
     batch_size: PositiveInt = 14
     """Queries per optimizer step."""
     loss: TuneLoss = TripletTuning()
-    """What is minimised."""
+    """Loss to minimize."""
     negatives: Negatives = ListedNegatives()
-    """Where the negatives of a query come from."""
+    """Source of the negatives of a query."""
     method: Method = FullTraining()
-    """Which weights are tuned."""
+    """Weights that are tuned."""
     freeze: Texts = ("embeddings",)
-    """Weights that stay as they are, by names as in `adiabat.models.freezing`."""
+    """Weights to freeze, by the names of `adiabat.models.freezing`."""
     optimizer: OptimizerName = "adamw"
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     schedule: Schedule = ConstantSchedule()
-    """How the learning rate changes after the warm-up."""
+    """Learning-rate schedule after the warm-up."""
     warmup_steps: Amount = 0
     """Steps over which the learning rate rises to its peak."""
     batch_scaling: RateScaling = UnscaledRate()
-    """How the learning rate follows the batch size."""
+    """Scaling of the learning rate with the batch size."""
     batches_per_epoch: PositiveInt = 1_000
-    """Optimizer steps between validations."""
+    """Optimizer steps per epoch; each epoch ends with a validation."""
     max_epochs: PositiveInt = 1_000
-    """Maximum number of epochs, over which linear, quadratic and cosine schedules run."""
+    """Maximum number of epochs, and the length of linear, quadratic and cosine schedules."""
     idle_epochs: PositiveInt = 10
     """Stop after this many epochs without an improvement of both validation loss and validation errors."""
     keep: Literal["both", "last"] = "both"
-    """Weights of the result: those of the best epoch, with the lowest validation loss and errors (both), or those after `max_epochs`."""
+    """Weights to save: those of the epoch with the lowest validation loss and errors (both), or those after `max_epochs` (last)."""
     dropout: bool = False
-    """Keep the model's dropout on."""
+    """Apply the model's dropout during tuning."""
     l2_to_start: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.0
-    """L2 regularization towards the start: this times ``w - w_0`` is added to the gradient of each weight."""
+    """Strength of L2 regularization towards the initial weights: adds this value times ``w - w_0`` to the gradient of each weight."""
 
     def ignored(self) -> Iterator[tuple[str, str]]:
-        """Validation ends a run that keeps its best weights; the softmax over the store has fixed negatives."""
+        """Early stopping applies only to the best weights, and negatives are not drawn for the softmax over the store."""
         if self.keep == "last":
             yield "idle_epochs", 'with keep = "last"'
         if self.loss.kind == "store_softmax":
@@ -77,59 +77,60 @@ class TuneSection(Section):
 
 
 class GuardSection(Section):
-    """``[guard]``: measure at every validation how far the results of unlabelled probe texts drift."""
+    """``[guard]``: measure at every validation how far the search results of unlabelled probe texts drift, and limit the drift."""
 
     probes: Text = "default"
-    """A file of probe texts, or ``default``: those that come with adiabat."""
+    """File of probe texts, or ``default`` for those packaged with adiabat."""
     store: Text | None = None
-    """Store that is searched for them; None takes the store of the job."""
+    """Store to search with the probes; None takes the store of the job."""
     depth: Annotated[int, Field(ge=2)] = 100
-    """Documents per probe whose order is compared."""
+    """Number of documents per probe whose order is compared."""
     measure: Literal["overlap loss", "margins", "turn"] = "overlap loss"
-    """Measure of drift that `limit` applies to (`adiabat.adiabatic.drift`). All are written to the log."""
+    """Measure of drift that `limit` applies to (`adiabat.adiabatic.drift`); the log has all of them."""
     limit: Annotated[float | Literal["noise"], PlainValidator(positive_or("noise"))] | None = None
-    """Largest drift of an epoch that may be the result; None sets no limit. ``noise`` derives it from the drift of the untuned tower when
-    only the punctuation at the end of the probes changes (`adiabat.results.rate_search_result.limits_of`)."""
+    """Maximum drift; None sets no limit. ``noise`` derives it from the drift of the untuned tower when only the punctuation at the end of
+    the     probes changes (`adiabat.results.rate_search_result.limits_of`)."""
     action: Literal["stop", "back", "soften"] = "stop"
-    """What happens beyond the limit: the run stops; it continues from its best epoch at half the rate; or it continues, and its final
-    weights are moved back towards the start until their drift is within the limit (`adiabat.adiabatic.regularization.soften`)."""
+    """Action when drift exceeds the limit: stop; go back to the best epoch and continue at half the rate (back); or continue, and finally
+    move     the weights towards the initial ones until their drift is within the limit (soften,
+    `adiabat.adiabatic.regularization.soften`)."""
 
 
 class RehearsalSection(Section):
-    """``[rehearsal]``: keep the vectors of unlabelled texts near those of the untuned tower."""
+    """``[rehearsal]``: a second loss that keeps the vectors of unlabelled texts near those of the untuned tower."""
 
     texts: Text = "rehearsal"
-    """A file of texts, or ``rehearsal``: those that come with adiabat, of the languages and fields of its probes. Probes that drift is
-    measured on may not be among them."""
+    """File of texts, or ``rehearsal`` for those packaged with adiabat, which cover the languages and fields of its probes. The texts must
+    not     contain probes on which drift is measured."""
     weight: PositiveFloat = 10.0
-    """Weight of ``1 - cos`` between their vectors and those of the start, which is added to the loss."""
+    """Weight of the rehearsal loss: ``1 - cos`` between the vectors of the tuned and the untuned tower."""
     texts_per_step: PositiveInt = 14
-    """Texts drawn in each step."""
+    """Number of texts drawn per step."""
 
 
 class RateSearchSection(SpacedValues):
-    """``[rate_search]``: short runs that find the largest rate whose drift stays within the guard's limit.
+    """``[rate_search]``: short runs that find the largest learning rate whose drift stays within the guard's limit.
 
-    Rates are tried from the highest down; a run stops at its first drift beyond the limit, and the first rate that stays within it to the
-    end is the result.
+    Rates are tried from the highest down. A run stops when its drift exceeds the limit; the first rate whose run stays within the limit
+    to the end is the result.
     """
 
     low: PositiveFloat = 1e-8
-    """Lowest rate."""
+    """Lowest learning rate."""
     high: PositiveFloat = 1e-5
-    """Highest rate."""
+    """Highest learning rate."""
     count: Annotated[int, Field(ge=2, le=MOST_VALUES)] = 10
     """Number of rates, evenly spaced on a logarithmic scale from low to high."""
     steps: PositiveInt = 1_000
     """Optimizer steps of each run."""
     checks: PositiveInt = 20
-    """Measurements of drift per run at most, evenly spaced over its steps."""
+    """Maximum number of drift measurements per run, evenly spaced over its steps."""
     seeds: PositiveInt = 1
-    """Runs of each rate, with consecutive seeds from that of the run; all must stay within the limit."""
+    """Number of runs per rate, with consecutive seeds from `run.seed`; all of them must stay within the limit."""
 
 
 class TuneSettings(Section):
-    """Everything that ``adiabat tune`` and ``adiabat safe-rate`` may be told."""
+    """All settings of ``adiabat tune`` and ``adiabat safe-rate``."""
 
     encoder: RankingEncoderSection = RankingEncoderSection()
     data: TuneDataSection = TuneDataSection()
@@ -141,7 +142,7 @@ class TuneSettings(Section):
 
     @property
     def watched(self) -> GuardSection | None:
-        """The guard of the run; a run at a safe rate always has one with a limit."""
+        """The guard of the run; a run at a safe rate always has a guard with a limit."""
         if self.tune.learning_rate != "safe":
             return self.guard
         guard = self.guard or GuardSection()
@@ -158,6 +159,6 @@ class TuneSettings(Section):
             yield "tune.warmup_steps", f"{told}; raise rate_search.steps"
 
     def ignored(self) -> Iterator[tuple[str, str]]:
-        """The search runs for a safe rate alone."""
+        """The rate search runs only for a safe rate."""
         if self.tune.learning_rate != "safe":
             yield "rate_search", f"with tune.learning_rate = {self.tune.learning_rate:g}"
