@@ -59,7 +59,7 @@ def saved(path: Path) -> None:
 CONTENTS: dict[str, bytes | Callable[[Path], None]] = {
     "plain.jsonl": jsonl(ROWS),
     "mark.jsonl": b"\xef\xbb\xbf" + jsonl(ROWS),
-    "windows.jsonl": jsonl(ROWS, end="\r\n"),
+    "shards.jsonl": jsonl(ROWS, end="\r\n"),
     "blank.jsonl": with_blanks(jsonl(ROWS)),
     "no-end.jsonl": jsonl(ROWS).rstrip(b"\n"),
     "plain.csv": delimited(ROWS, ","),

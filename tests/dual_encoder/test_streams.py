@@ -1,4 +1,4 @@
-"""Training on a stream: what its windows hold, how it ends, what is kept, and what is refused."""
+"""Training on a stream: what its shards hold, how it ends, what is kept, and what is refused."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ import pytest
 
 from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import DataError, JobError
-from adiabat.data.batch_sampler import window_seed
+from adiabat.data.batch_sampler import shard_seed
 from adiabat.data.examples import stream_examples
 from adiabat.data.pair_sets import PairSet, joined
 from adiabat.data.records import ExampleSet
@@ -31,7 +31,7 @@ from tests.jobs import everything, interrupt_at, log_of
 
 
 def objective_of(settings: TrainSettings) -> PairContrast:
-    """With windows in memory."""
+    """With shards in memory."""
     return prepared(from_memory, settings, ALONE)[0]
 
 
@@ -40,7 +40,7 @@ def run(settings: TrainSettings, *, resume: bool = False) -> TrainingRecord:
 
 
 def rows_of(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "stream" / "windows.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (out / "stream" / "shards.jsonl").read_text().splitlines()]
 
 
 def queries(objective: PairContrast, step: int) -> list[str]:
@@ -59,14 +59,14 @@ def rows(count: int, **more: Any) -> list[dict[str, Any]]:
     return [{"query": f"q {n}", "positive": f"p {n}", "negative": f"n {n}", **more} for n in range(count)]
 
 
-# --- What windows hold ---
+# --- What shards hold ---
 
 
 @pytest.mark.parametrize("exhausted", ["drop", "cycle"])
-@pytest.mark.parametrize("window", [20, 300])
-def test_each_window_is_trained_on_once_and_holds_what_its_row_says(tmp_path: Path, window: int, exhausted: str) -> None:
+@pytest.mark.parametrize("shard", [20, 300])
+def test_each_shard_is_trained_on_once_and_holds_what_its_row_says(tmp_path: Path, shard: int, exhausted: str) -> None:
     objective = objective_of(
-        stream_settings(tmp_path, tmp_path / "job", data={"stream": {"shard_size": window}}, mixture={"exhausted": exhausted})
+        stream_settings(tmp_path, tmp_path / "job", data={"stream": {"shard_size": shard}}, mixture={"exhausted": exhausted})
     )
     drawn = [Counter(queries(objective, step)) for step in range(40)]
     read = {n: [example.query for example in stream_examples(tmp_path / f"{n}.jsonl").examples] for n in range(3)}
@@ -84,7 +84,7 @@ def test_each_window_is_trained_on_once_and_holds_what_its_row_says(tmp_path: Pa
         assert max(batches.values()) <= 2 * np.ceil(most)
 
 
-def test_batches_of_a_window_are_planned_as_those_of_data_that_are_all_there(tmp_path: Path) -> None:
+def test_batches_of_a_shard_are_planned_as_those_of_data_that_are_all_there(tmp_path: Path) -> None:
     tables: dict[str, Any] = {"batches": {"group": {"kind": "topic", "random_share": 0.3}, "no_duplicates": True}}
     settings = stream_settings(tmp_path, tmp_path / "job", data={"stream": {"shard_size": 63}}, **tables)
     objective = objective_of(settings)
@@ -96,15 +96,15 @@ def test_batches_of_a_window_are_planned_as_those_of_data_that_are_all_there(tmp
         mixture={"exhausted": "drop"},
         **{**tables, "train": {"batch_size": 4}},
     )
-    # A window has a seed that no run may be given.
-    expected = sampler_of(plain.model_copy(update={"run": plain.run.model_copy(update={"seed": window_seed(0, 0)})}), whole)
+    # A shard has a seed that no run may be given.
+    expected = sampler_of(plain.model_copy(update={"run": plain.run.model_copy(update={"seed": shard_seed(0, 0)})}), whole)
     assert objective.sampler.batches(0) == expected.batches(0) > 8
     for step in range(expected.batches(0)):
         np.testing.assert_array_equal(objective.rows(step), expected.rows(step))
     assert objective.train.digest() == whole.digest()
 
 
-def test_a_file_that_is_sorted_by_topic_has_windows_of_one(tmp_path: Path) -> None:
+def test_a_file_that_is_sorted_by_topic_has_shards_of_one(tmp_path: Path) -> None:
     sorted_rows = [row | {"topic": f"topic {n // 30}"} for n, row in enumerate(rows(90))]
     objective = objective_of(one_source(tmp_path, sorted_rows, batches={"group": "topic"}))
     assert {len(set(objective.at(step).pairs.topics)) for step in range(20)} == {1, 2}
@@ -112,7 +112,7 @@ def test_a_file_that_is_sorted_by_topic_has_windows_of_one(tmp_path: Path) -> No
         objective_of(one_source(tmp_path, rows(90), batches={"group": "topic"}))
 
 
-def test_a_curriculum_goes_on_from_window_to_window(tmp_path: Path) -> None:
+def test_a_curriculum_goes_on_from_shard_to_shard(tmp_path: Path) -> None:
     grouped = [row | {"topic": f"topic {n % 2}"} for n, row in enumerate(rows(400))]
     tables: dict[str, Any] = {
         "batches": {"group": {"kind": "topic", "random_share": 0.0, "curriculum_steps": 100}},
@@ -124,7 +124,7 @@ def test_a_curriculum_goes_on_from_window_to_window(tmp_path: Path) -> None:
     assert np.mean(alike[-25:]) > 0.8
 
 
-def test_a_window_has_as_many_steps_as_its_plan_within_a_budget_of_tokens(tmp_path: Path) -> None:
+def test_a_shard_has_as_many_steps_as_its_plan_within_a_budget_of_tokens(tmp_path: Path) -> None:
     objective = objective_of(stream_settings(tmp_path, tmp_path / "job", batches={"token_budget": 60}))
     for step in range(30):
         plan = objective.at(step)
@@ -140,12 +140,12 @@ def test_a_rest_that_makes_no_batch_is_passed_over(tmp_path: Path) -> None:
     assert [(row.pairs, row.steps, row.left) for row in objective.stream.rows][:4] == [(20, 5, 0), (20, 5, 0), (3, 0, 3), (20, 5, 0)]
 
 
-def test_windows_without_a_batch_are_refused(tmp_path: Path) -> None:
+def test_shards_without_a_batch_are_refused(tmp_path: Path) -> None:
     alike = [{"query": f"q {n}", "positive": "the same"} for n in range(50)]
-    with pytest.raises(DataError, match=r"one: a window must fill a batch of 4 under the rules of \[batches\], got none from 20 pairs"):
+    with pytest.raises(DataError, match=r"one: a shard must fill a batch of 4 under the rules of \[batches\], but its 20 pairs fill none"):
         objective_of(one_source(tmp_path, alike, batches={"no_duplicates": True}))
     objective = objective_of(one_source(tmp_path, [*rows(20), *alike], batches={"no_duplicates": True}))
-    with pytest.raises(DataError, match="got none from 20 pairs; raise data.stream.shard_size"):
+    with pytest.raises(DataError, match="its 20 pairs fill none; raise data.stream.shard_size"):
         objective.rows(5)
 
 
@@ -165,14 +165,14 @@ def test_the_record_says_what_was_read_and_drawn(tmp_path: Path) -> None:
     assert record.trained_on == "0 + 1 + 2: 96 pairs of a stream, validated on 7 queries"
     assert record.passes is None
     assert record.stop_reason == "the limit of 24 steps was reached"
-    windows = rows_of(tmp_path / "job")
-    note = next(note for note in record.notes if note.startswith(f"the stream was read in {len(windows)} windows"))
+    shards = rows_of(tmp_path / "job")
+    note = next(note for note in record.notes if note.startswith(f"the stream was read in {len(shards)} shards"))
     objective = objective_of(stream_settings(tmp_path, tmp_path / "again"))
     drawn = Counter(query.split()[2] for step in range(24) for query in queries(objective, step))
     for source in range(3):
         assert f"{source}.jsonl {drawn[str(source)]} ({100 * drawn[str(source)] / 96:.1f} %, asked for 33.3 %), its end seen" in note
-    left = sum(row["left"] for row in windows[:-1])
-    assert any(note.startswith(f"{left} of ") and note.endswith("pairs were in no batch of their window") for note in record.notes)
+    left = sum(row["left"] for row in shards[:-1])
+    assert any(note.startswith(f"{left} of ") and note.endswith("pairs were in no batch of their shard") for note in record.notes)
 
 
 @pytest.mark.parametrize("validate_every", [4, 100])
@@ -190,21 +190,21 @@ def test_a_run_stops_where_the_first_source_runs_out(tmp_path: Path, validate_ev
     assert everything(tmp_path / "job") == before
 
 
-def test_a_run_stops_behind_a_window_whose_end_nobody_saw(tmp_path: Path) -> None:
+def test_a_run_stops_behind_a_shard_whose_end_nobody_saw(tmp_path: Path) -> None:
     settings = one_source(tmp_path, rows(40), mixture={"exhausted": "stop"})
     assert run(settings).steps == run(settings, resume=True).steps == 10
     assert [row["pairs"] for row in rows_of(tmp_path / "job")] == [20, 20, 0]
 
 
-def test_windows_that_no_checkpoint_needs_are_removed(tmp_path: Path) -> None:
+def test_shards_that_no_checkpoint_needs_are_removed(tmp_path: Path) -> None:
     tables: dict[str, Any] = {"run": {"checkpoint_seconds": 1e-6}, "towers": {"kind": "asymmetric", "frozen": "document"}}
     run(stream_settings(tmp_path, tmp_path / "job", **tables))
     # Those of the last checkpoint but one are needed until the last one is whole.
-    numbers = [row["window"] for row in rows_of(tmp_path / "job") if row["first"] + row["steps"] > 22]
+    numbers = [row["shard"] for row in rows_of(tmp_path / "job") if row["first"] + row["steps"] > 22]
     assert numbers[0] > 3
     for folder in ("stream", "frozen"):
-        kept = sorted(path.name for path in (tmp_path / "job" / folder).glob("window-*"))
-        assert kept == [f"window-{number:06d}" for number in numbers]
+        kept = sorted(path.name for path in (tmp_path / "job" / folder).glob("shard-*"))
+        assert kept == [f"shard-{number:06d}" for number in numbers]
 
 
 def cut_short(settings: TrainSettings, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,33 +215,33 @@ def cut_short(settings: TrainSettings, step: int, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_windows_that_were_lost_or_damaged_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool) -> None:
+def test_shards_that_were_lost_or_damaged_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool) -> None:
     run(stream_settings(tmp_path, tmp_path / "whole"))
     settings = stream_settings(tmp_path, tmp_path / "cut")
     cut_short(settings, 12, monkeypatch)
-    for window in (tmp_path / "cut" / "stream").glob("window-*"):
+    for shard in (tmp_path / "cut" / "stream").glob("shard-*"):
         if damaged:
-            content = bytearray((window / "documents.arrow").read_bytes())
+            content = bytearray((shard / "documents.arrow").read_bytes())
             content[len(content) // 2] ^= 1
-            (window / "documents.arrow").write_bytes(content)
+            (shard / "documents.arrow").write_bytes(content)
         else:
-            shutil.rmtree(window)
+            shutil.rmtree(shard)
     with pytest.warns(UserWarning, match=r"documents.arrow must be undamaged, got .*; the pairs are read") if damaged else nullcontext():
         run(settings, resume=True)
     assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
 
 
-def test_a_window_that_comes_out_otherwise_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_that_comes_out_otherwise_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = stream_settings(tmp_path, tmp_path / "job")
     cut_short(settings, 12, monkeypatch)
-    shutil.rmtree(max((tmp_path / "job" / "stream").glob("window-*")))
+    shutil.rmtree(max((tmp_path / "job" / "stream").glob("shard-*")))
     changed = tmp_path / "2.jsonl"
     changed.write_text(changed.read_text().replace("what", "whom"))
-    with pytest.raises(DataError, match=r"0 \+ 1 \+ 2: window 2 must hold the pairs of its first reading, got other pairs; restore the"):
+    with pytest.raises(DataError, match=r"0 \+ 1 \+ 2: shard 2 must hold the pairs of its first reading, got other pairs; restore the"):
         run(settings, resume=True)
 
 
-def test_what_is_wrong_with_the_first_window_is_told_before_a_directory_is_made(tmp_path: Path) -> None:
+def test_what_is_wrong_with_the_first_shard_is_told_before_a_directory_is_made(tmp_path: Path) -> None:
     settings = stream_settings(tmp_path, tmp_path / "job")
     (tmp_path / "1.jsonl").write_text('{"query": "a", "positive": ""}\n')
     with pytest.raises(DataError, match=r"1.jsonl:1: \"positive\" must not be empty"):
@@ -261,12 +261,12 @@ def test_validation_queries_that_are_also_trained_on_are_told(tmp_path: Path) ->
     settings = stream_settings(tmp_path, tmp_path / "job")
     held = [{"query": f"what of 2 {n}", "positive": f"out {n}"} for n in (0, 1, 2, 30, 99)]
     write_rows(tmp_path / "held.jsonl", held)
-    told = "up to 3 of 5 validation queries are also trained on in one window, so validation looks better than it is"
+    told = "up to 3 of 5 validation queries are also trained on in one shard, so validation looks better than it is"
     assert told in run(settings).notes
 
 
-def test_a_row_of_a_window_with_a_key_that_no_row_has_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_row_of_a_shard_with_a_key_that_no_row_has_is_refused_by_name(tmp_path: Path) -> None:
     """As where a flipped bit makes another word of the key that holds the checksum."""
-    (tmp_path / ROWS).write_text('{"window": 0, "chec+sum": "0123456789abcdef"}\n', encoding="utf-8")
+    (tmp_path / ROWS).write_text('{"shard": 0, "chec+sum": "0123456789abcdef"}\n', encoding="utf-8")
     with pytest.raises(JobError, match=ROWS):
         read_rows(tmp_path / ROWS)

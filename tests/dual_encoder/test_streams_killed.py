@@ -46,26 +46,26 @@ def in_step(step: int) -> Moment:
     return moment
 
 
-def while_reading(window: int) -> Moment:
+def while_reading(shard: int) -> Moment:
     read = Sources.read
 
     def dying(self: Sources, number: int, starts: Any, take: Any) -> Any:
-        return read(self, number, starts, lambda examples, place: die() if number == window and place == 1 else take(examples, place))
+        return read(self, number, starts, lambda examples, place: die() if number == shard and place == 1 else take(examples, place))
 
     return lambda patch: patch.setattr(Sources, "read", dying)
 
 
-def noting(window: int, *, part: float) -> Moment:
+def noting(shard: int, *, part: float) -> Moment:
     """Where a part of a row reached the disk, or all of it."""
 
     def dying(path: Path, row: Row) -> None:
-        if row.window == window and part < 1:
+        if row.shard == shard and part < 1:
             line = json.dumps(asdict(row))
             with path.open("a") as file:
                 file.write(line[: int(part * len(line))])
             die()
         append_row(path, row)
-        if row.window == window:
+        if row.shard == shard:
             die()
 
     return lambda patch: patch.setattr(streams, "append_row", dying)
@@ -170,7 +170,7 @@ def sequence(path: Path) -> dict[int, Any]:
 
 
 @pytest.mark.parametrize("number", range(len(JOBS)))
-def test_examples_windows_notes_and_all_that_a_job_leaves_are_those_of_the_uninterrupted_run(folder: Path, number: int) -> None:
+def test_examples_shards_notes_and_all_that_a_job_leaves_are_those_of_the_uninterrupted_run(folder: Path, number: int) -> None:
     whole, cut = (folder / f"{kind}-{number}" for kind in ("whole", "cut"))
     steps = sequence(Path(f"{whole}{SEQUENCE}"))
     assert list(steps) == list(range(24))
@@ -178,7 +178,7 @@ def test_examples_windows_notes_and_all_that_a_job_leaves_are_those_of_the_unint
     assert everything(cut) == everything(whole)
     rows, notes = [], []
     for job in (whole, cut):
-        rows.append((job / "stream" / "windows.jsonl").read_text())
+        rows.append((job / "stream" / "shards.jsonl").read_text())
         notes.append(json.loads((job / "result.json").read_text())["training"]["notes"])
         assert not list((job / "stream").glob(".*"))
     assert rows[0] == rows[1]

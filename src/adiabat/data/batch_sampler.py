@@ -11,7 +11,7 @@ from adiabat.config.section import Exhausted, MixtureRule
 from adiabat.core.ragged import compact
 from adiabat.data.text_hashes import hash_texts
 
-ORDER, NEGATIVES, DROPOUT, MIXTURE, ARRANGEMENT, WINDOW = range(6)
+ORDER, NEGATIVES, DROPOUT, MIXTURE, ARRANGEMENT, SHARD = range(6)
 """Streams of random numbers under one seed, told apart so that drawing from one never shifts another."""
 
 
@@ -83,9 +83,9 @@ def step_seed(seed: int, step: int) -> int:
     return int(np.random.SeedSequence([seed, DROPOUT, step]).generate_state(1, np.uint64)[0])
 
 
-def window_seed(seed: int, number: int) -> int:
-    """What the orders of a window of a stream are drawn from."""
-    return int(np.random.SeedSequence([seed, WINDOW, number]).generate_state(1, np.uint64)[0])
+def shard_seed(seed: int, number: int) -> int:
+    """Seed of the random orders in a shard of a stream."""
+    return int(np.random.SeedSequence([seed, SHARD, number]).generate_state(1, np.uint64)[0])
 
 
 def text_order(texts: Iterable[str]) -> Int[np.ndarray, " n"]:
@@ -146,10 +146,10 @@ def pass_counts(sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhau
     return longest
 
 
-def window_quotas(number: int, size: int, weights: Float[np.ndarray, " s"], *, live: Sequence[bool] | None = None) -> Int[np.ndarray, " s"]:
-    """How many examples of each source a window of a stream asks for.
+def shard_quotas(number: int, size: int, weights: Float[np.ndarray, " s"], *, live: Sequence[bool] | None = None) -> Int[np.ndarray, " s"]:
+    """Number of examples of each source that a shard of a stream should hold.
 
-    ``floor((k + 1) W w_s) - floor(k W w_s)``, so that what was asked for up to a window is never off by an example. Sources that are not
+    ``floor((k + 1) W w_s) - floor(k W w_s)``, so that what was asked for up to a shard is never off by an example. Sources that are not
     `live` have run out: they get nothing, and their shares go to the others, of which there is at least one. None takes all.
     """
     shares = weights if live is None else weights * np.asarray(live)

@@ -17,7 +17,7 @@ from adiabat.data.batch_sampler import BatchSampler, validation_batches
 from adiabat.data.pair_sets import PairSet
 from adiabat.data.records import SIDES, Side
 from adiabat.dual_encoder.batches import Batch, Shard, Sides, draw_batch, pair_order, pairs_of, sampler_of, share_of, validation_batch
-from adiabat.dual_encoder.stream import Stream, window_name
+from adiabat.dual_encoder.stream import Stream, shard_name
 from adiabat.dual_encoder.text_cache import BatchPlan, PairTexts
 from adiabat.dual_encoder.train_checks import steps_of, steps_within
 from adiabat.losses.embedded_pairs import Guide, Pairs, unit_rows
@@ -80,7 +80,7 @@ class PairContrast:
 
     @property
     def train(self) -> PairSet:
-        """Pairs to learn from; of a stream, those of the window at hand."""
+        """Training pairs; in a stream, those of the current shard."""
         return self._now.pairs
 
     @property
@@ -150,7 +150,7 @@ class PairContrast:
     def _keep_shard(self) -> None:
         if self._folder is not None and self._now.shard is not None:
             folder, resume = self._folder
-            self._now.texts.keep_in(folder / window_name(self._now.shard), self.processes.rank, resume=resume)
+            self._now.texts.keep_in(folder / shard_name(self._now.shard), self.processes.rank, resume=resume)
 
     def save(self) -> None:
         """Note on the disk what was embedded: to be called with every checkpoint; shards that the one before has left behind go."""

@@ -1,7 +1,7 @@
-"""A stream as a sequence of windows: read when their first step comes, planned like data that are all there, kept as long as needed.
+"""A stream as a sequence of shards: read at their first step, planned like data in memory, and deleted when no checkpoint needs them.
 
-``windows.jsonl`` has a row for each window that was read. A row and the sources are all it takes to make its window again, the same to
-the last byte, so that a resumed run goes on as it would have.
+``shards.jsonl`` has a row for each shard read so far. A shard can be read again byte for byte from its row and the sources, so that a
+resumed run continues exactly.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from adiabat.config.section import MixtureRule
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import cut_middle
-from adiabat.data.batch_sampler import drawn_counts, source_weights, window_seed
+from adiabat.data.batch_sampler import drawn_counts, shard_seed, source_weights
 from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.pair_sets import PairBuilder, PairSet, joined
 from adiabat.data.records import Example
@@ -47,13 +47,13 @@ Planner = Callable[[PairSet, Shard], BatchPlan]
 """Plans the batches of a shard."""
 
 
-def window_name(number: int) -> str:
-    """What the folder of a window is called."""
-    return f"window-{number:06d}"
+def shard_name(number: int) -> str:
+    """Folder name of a shard."""
+    return f"shard-{number:06d}"
 
 
 class Stream:
-    """The windows of a run."""
+    """The shards of a run."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class Stream:
         processes: Processes = ALONE,
         watch: Watch = SILENT,
     ) -> None:
-        """Set up; nothing is read yet but the rows of windows that were read before.
+        """Read the rows of earlier shards, and no data yet.
 
         Args:
-            folder: Of a job that goes on; None keeps windows in memory, until `keep_in` names one.
+            folder: Folder of a resumed job; None keeps shards in memory until `keep_in` is called.
         """
         listed = settings.data.listed(settings.job.data)
         rule: MixtureRule = settings.mixture.rule.kind if settings.data.sources else "equal"
@@ -87,18 +87,18 @@ class Stream:
         self._watch = watch
         self._planned: BatchPlan | None = None
         self.rows: list[Row] = [] if folder is None else read_rows(folder / ROWS)
-        """Of all windows that were read, in their order."""
+        """Rows of all shards read so far, in order."""
 
     def newest(self, planner: Planner) -> BatchPlan:
-        """The last window that was read and has a step; the first one where none was read."""
+        """Plan of the last shard with a step; the first shard is read if there is none."""
         return self.plan(max((row.first for row in self.rows if row.steps), default=0), planner)
 
     def plan(self, step: int, planner: Planner) -> BatchPlan:
-        """The window of a step."""
+        """Plan of the shard that holds a step."""
         while True:
             if row := next((row for row in reversed(self.rows) if row.first <= step < row.first + row.steps), None):
-                if self._planned is None or self._planned.shard != row.window:
-                    self._planned = planner(self._again(row), self._shard(row.window, row.first, row.parts))
+                if self._planned is None or self._planned.shard != row.shard:
+                    self._planned = planner(self._again(row), self._shard(row.shard, row.first, row.parts))
                 plan, self._planned = self._planned, None
                 return plan
             if self.rows and self.rows[-1].last:
@@ -106,7 +106,7 @@ class Stream:
             self._go_on(planner)
 
     def ending(self, step: int, planner: Planner) -> str | None:
-        """Why the run ends at a step, if the first source to run out ends it; where that takes reading another window, it is read."""
+        """Why the run ends at a step, if `mixture.exhausted` is stop and a source has run out; may read another shard to find out."""
         if self._settings.mixture.exhausted != "stop":
             return None
         while not self.rows or (self.rows[-1].first + self.rows[-1].steps <= step and not self.rows[-1].last):
@@ -118,7 +118,7 @@ class Stream:
         return f"{cut_middle(ended[0], limit=40)} ran out, and mixture.exhausted is stop"
 
     def keep_in(self, folder: Path) -> None:
-        """Keep windows in a folder from here on; to be called by whoever alone may write there."""
+        """Keep shards in a folder from here on; the caller must hold the lock of the job."""
 
         def begin() -> None:
             with plain_faults(folder / ROWS):
@@ -126,30 +126,30 @@ class Stream:
                 for making in folder.glob(f"{MAKING}*"):
                     shutil.rmtree(making, ignore_errors=True)
             for row in self.rows[len(whole_rows(folder / ROWS)) :]:
-                write_texts(folder, row.window, self._unwritten.pop(row.window))
+                write_texts(folder, row.shard, self._unwritten.pop(row.shard))
                 append_row(folder / ROWS, row)
 
         on_main(self._processes, begin)
         self._folder = folder
 
     def forget(self, number: int, *others: Path) -> None:
-        """Remove windows that no checkpoint needs."""
+        """Delete shards before `number`, which no checkpoint needs."""
         if not self._processes.is_main:
             return
         for folder in filter(None, (self._folder, *others)):
-            for old in folder.glob("window-*"):
-                if old.is_dir() and old.name < window_name(number):
+            for old in folder.glob("shard-*"):
+                if old.is_dir() and old.name < shard_name(number):
                     shutil.rmtree(old, ignore_errors=True)
 
     def _again(self, row: Row) -> PairSet:
-        """The pairs of a row; made again where they are not there."""
+        """The pairs of a row, read again from the sources if necessary."""
         starts = [part.start for part in row.parts]
 
         def read() -> PairSet:
-            pairs = self._read(row.window, starts)[0]
+            pairs = self._read(row.shard, starts)[0]
             if pairs.digest() != row.sha256:
                 raise DataError(
-                    f"{self.name}: window {row.window} must hold the pairs of its first reading, got other pairs; "
+                    f"{self.name}: shard {row.shard} must hold the pairs of its first reading, got other pairs; "
                     "restore the sources, or start again"
                 )
             return pairs
@@ -157,10 +157,10 @@ class Stream:
         if self._folder is None:
             return read()
         remade = on_main(self._processes, read)
-        return remade if remade is not None else self._kept(row.window, _nobody)
+        return remade if remade is not None else self._kept(row.shard, _nobody)
 
     def _go_on(self, planner: Planner) -> None:
-        """Read the next window, and note it; without a folder each process reads it for itself."""
+        """Read the next shard and append its row; without a folder, each process reads the sources itself."""
         folder = self._folder
 
         def read() -> None:
@@ -179,10 +179,10 @@ class Stream:
     def _next(self, planner: Planner) -> Row:
         before = self.rows[-1] if self.rows else None
         starts = [part.end for part in before.parts] if before else [SourcePosition()] * len(self.paths)
-        number, first = (before.window + 1, before.first + before.steps) if before else (0, 0)
+        number, first = (before.shard + 1, before.first + before.steps) if before else (0, 0)
         if self._folder is not None:
-            # Of a run that was killed before it could note where the window ended.
-            shutil.rmtree(self._folder / window_name(number), ignore_errors=True)
+            # A run may have been killed before it recorded where the shard ended.
+            shutil.rmtree(self._folder / shard_name(number), ignore_errors=True)
         pairs, parts = self._read(number, starts)
         check_negatives(pairs, self._settings.train)
         shard = self._shard(number, first, parts)
@@ -190,12 +190,12 @@ class Stream:
         steps = 0 if plan is None or plan.steps is None else len(plan.steps)
         if not steps and (before is None or not before.steps) and not self._sources.is_last(parts):
             raise DataError(
-                f"{self.name}: a window must fill a batch of {self._settings.train.batch_size} under the rules of [batches], got none from "
-                f"{len(pairs):,} pairs; raise data.stream.shard_size, lower train.batch_size, or relax the rules"
+                f"{self.name}: a shard must fill a batch of {self._settings.train.batch_size} under the rules of [batches], "
+                f"but its {len(pairs):,} pairs fill none; raise data.stream.shard_size, lower train.batch_size, or relax the rules"
             )
         drawn = np.zeros(len(parts), dtype=np.int64)
         if plan is not None and steps:
-            # Of several processes all open it from the disk, the one that wrote it too.
+            # With several processes, each opens the plan from disk, including the process that wrote it.
             self._planned = plan if self._folder is None or self._processes.count == 1 else None
             drawn = drawn_counts(plan.sampler, pairs.sources, steps=range(first, first + steps), count=len(parts))
         unused = 0 if plan is None else plan.sampler.pairs - int(drawn.sum())
@@ -205,7 +205,7 @@ class Stream:
         else:
             write_texts(self._folder, number, content)
         return Row(
-            window=number,
+            shard=number,
             first=first,
             steps=steps,
             pairs=len(pairs),
@@ -219,7 +219,7 @@ class Stream:
         )
 
     def _shard(self, number: int, first: int, parts: Sequence[Part]) -> Shard:
-        return Shard(number, window_seed(self._settings.run.seed, number), first, self._sources.times(parts))
+        return Shard(number, shard_seed(self._settings.run.seed, number), first, self._sources.times(parts))
 
     def _read(self, number: int, starts: Sequence[SourcePosition]) -> tuple[PairSet, tuple[Part, ...]]:
         parts: tuple[Part, ...] = ()
@@ -230,7 +230,7 @@ class Stream:
             counter = count()
 
             def take(examples: Iterator[Example], source: int) -> None:
-                seen = watched(examples, self._watch, label=f"reading window {number}", total=self._sources.size, counter=counter)
+                seen = watched(examples, self._watch, label=f"reading shard {number}", total=self._sources.size, counter=counter)
                 builder.add(seen, of=source)
 
             parts = self._sources.read(number, starts, take)
@@ -240,11 +240,11 @@ class Stream:
         return self._kept(number, read), parts
 
     def _kept(self, number: int, read: Number) -> PairSet:
-        folder = None if self._folder is None else self._folder / window_name(number)
+        folder = None if self._folder is None else self._folder / shard_name(number)
         return replace(joined(numbered_pairs(read, folder, advice="resume with --resume")), name=self.name)
 
     def drawn(self, steps: int, last: BatchPlan) -> Int[np.ndarray, " s"]:
-        """How many pairs of each source the run took, one that was drawn twice counting twice."""
+        """Number of pairs of each source used by the run; a pair drawn twice counts twice."""
         assert last.steps is not None
         counts = drawn_counts(last.sampler, last.pairs.sources, steps=range(last.steps.start, steps), count=len(self.paths))
         for row in self.rows[: last.shard]:
@@ -252,15 +252,15 @@ class Stream:
         return counts
 
     def trained(self, steps: int) -> list[TrainedTexts]:
-        """Texts of the windows that the run came to."""
+        """Texts of the shards that the run used."""
         assert self._folder is not None
         records = [texts_of(row, self._folder) for row in self.rows if row.steps and row.first < steps]
         for why in filter(None, (record.unknown for record in records)):
-            self._watch.note(f"{why}: evaluations will not know all the training texts")
+            self._watch.note(f"{why}: evaluations cannot exclude all training texts")
         return records
 
     def notes(self, steps: int, last: BatchPlan) -> list[str]:
-        """What the run read, and how much of each source it took."""
+        """Notes on the shards read and the share of each source."""
         counts = self.drawn(steps, last)
         ends = [part.end.ends for part in self.rows[last.shard or 0].parts]
         sources = zip(self.paths, counts.tolist(), self._sources.weights.tolist(), ends, strict=True)
@@ -269,15 +269,15 @@ class Stream:
             f"its end seen {_several_times(times_ended)}"
             for path, drawn, share, times_ended in sources
         ]
-        notes = [f"the stream was read in {(last.shard or 0) + 1:,} windows; pairs drawn of each source: {'; '.join(each)}"]
+        notes = [f"the stream was read in {(last.shard or 0) + 1:,} shards; pairs drawn of each source: {'; '.join(each)}"]
         finished = [row for row in self.rows if row.first + row.steps <= steps]
         if repeated := max(row.validated for row in self.rows[: (last.shard or 0) + 1]):
             notes.append(
-                f"up to {repeated:,} of {len(np.unique(self._validation)):,} validation queries are also trained on in one window, "
+                f"up to {repeated:,} of {len(np.unique(self._validation)):,} validation queries are also trained on in one shard, "
                 "so validation looks better than it is"
             )
         if unused := sum(row.left for row in finished):
-            notes.append(f"{unused:,} of {sum(row.pairs for row in finished):,} pairs were in no batch of their window")
+            notes.append(f"{unused:,} of {sum(row.pairs for row in finished):,} pairs were in no batch of their shard")
         return notes
 
 
@@ -287,4 +287,4 @@ def _several_times(count: int) -> str:
 
 def _nobody(builder: PairBuilder) -> list[str]:
     del builder
-    raise JobError("every process must see the windows that the main one reads, got none; put the job on a shared disk")
+    raise JobError("a shard that the main process read is missing on this machine; put the job on a disk that all processes share")

@@ -1,4 +1,4 @@
-"""What a window of a stream takes of each source, and the row that says so: all that it takes to read the same window again."""
+"""The part of each source in a shard of a stream, and the row that records it, so that the same shard can be read again."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from adiabat.config.section import Exhausted
 from adiabat.core.checksums import last_checksum, line_of, read_lines
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import reading
-from adiabat.data.batch_sampler import window_quotas
+from adiabat.data.batch_sampler import shard_quotas
 from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.lines import Cursor
 from adiabat.data.records import Example
@@ -22,16 +22,16 @@ from adiabat.models.model_names import unpacked
 from adiabat.results.evaluation_result import TrainedFile
 from adiabat.runs.run_log import plain_faults
 
-ROWS = "windows.jsonl"
-"""File of the rows, in the folder of the windows."""
+ROWS = "shards.jsonl"
+"""File of the rows, in the folder of the shards."""
 
 Take = Callable[[Iterator[Example], int], None]
-"""Takes the examples of a source, whose number comes with them."""
+"""Consumes the examples of a source, given with its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a window took of one source: examples that its weight asks for, those that came, and where reading began and ended."""
+    """A source's part of a shard: number of examples requested by its weight, number read, and positions where reading began and ended."""
 
     asked: int
     given: int
@@ -41,19 +41,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A window, as ``windows.jsonl`` holds it.
+    """A shard's row in ``shards.jsonl``.
 
     Attributes:
-        first: Its first step.
-        steps: How many it has; none where its pairs made no batch.
-        left: Pairs that are in none of its batches.
-        validated: Queries among them that validation asks too.
-        drawn: Pairs of its batches, by source; one that comes twice counts twice.
-        last: Whether the run ends with it.
-        texts: The file of hashes of its texts.
+        first: First step.
+        steps: Number of steps; 0 if the pairs fill no batch.
+        left: Number of pairs in no batch.
+        validated: Number of queries that are also validation queries.
+        drawn: Number of pairs in batches, by source; a pair drawn twice counts twice.
+        last: Whether the run ends with this shard.
+        texts: File of text hashes.
     """
 
-    window: int
+    shard: int
     first: int
     steps: int
     pairs: int
@@ -67,7 +67,7 @@ class Row:
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> "Row":
-        """Read what `asdict` gave."""
+        """Inverse of `asdict`."""
 
         def position(plain: dict[str, Any]) -> SourcePosition:
             return SourcePosition(Cursor(**plain["mark"]), plain["ended"], plain["ends"])
@@ -78,7 +78,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where windows of so many examples are read from, by weights that add up to 1."""
+    """The sources of shards of `size` examples, with weights that add up to 1."""
 
     tapes: Sequence[ExampleReader]
     weights: Float[np.ndarray, " s"]
@@ -86,18 +86,18 @@ class Sources:
     exhausted: Exhausted
 
     def read(self, number: int, starts: Sequence[SourcePosition], take: Take) -> tuple[Part, ...]:
-        """Read a window.
+        """Read a shard.
 
-        A source that ends gives no more to it (``drop``, ``stop``), or begins anew (``cycle``), as far as no row comes twice in the
-        window. Of ``drop``, one that has ended is left out until all have; then all begin anew, with the next window.
+        When a source ends, it adds no more examples to the shard (``drop``, ``stop``), or restarts (``cycle``), but never repeats a row
+        within a shard. Under ``drop``, an ended source is left out until all have ended; all restart with the next shard.
         """
         if all(start.ended for start in starts):
             starts = [start.rewound() for start in starts]
         live = [not start.ended for start in starts]
-        quotas = window_quotas(number, self.size, self.weights, live=live).tolist()
+        quotas = shard_quotas(number, self.size, self.weights, live=live).tolist()
         parts = tuple(self._part(source, start, quota, take) for source, (start, quota) in enumerate(zip(starts, quotas, strict=True)))
         if self.exhausted == "drop" and all(part.end.ended for part in parts) and not any(part.given for part in parts):
-            # All had ended with the window before, which could not know: it had got all it asked for.
+            # All sources ended exactly with the previous shard, which got all examples it requested and could not notice.
             return self.read(number, [part.end for part in parts], take)
         return parts
 
@@ -113,11 +113,11 @@ class Sources:
         return Part(quota, count, start, end)
 
     def is_last(self, parts: Sequence[Part]) -> bool:
-        """Whether no window comes after one."""
+        """Whether the shard with these parts is the last one."""
         return self.exhausted == "stop" and any(part.end.ended for part in parts)
 
     def times(self, parts: Sequence[Part]) -> tuple[float, ...]:
-        """How often a window's pass takes the pairs of each source, so that weights are kept."""
+        """How often the pass over a shard repeats the pairs of each source, to match the weights."""
         if self.exhausted == "cycle":
             return tuple(part.asked / part.given if part.given else 0.0 for part in parts)
         if not self.is_last(parts):
@@ -130,7 +130,7 @@ REMEDY = "start again in another directory"
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Rows of the windows that were read before."""
+    """Rows of the shards read so far."""
     if not path.exists():
         return []
     with reading(path, remedy=REMEDY, error=JobError):
@@ -138,7 +138,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def whole_rows(path: Path) -> list[Row]:
-    """As `read_rows`, and cut off what a killed run had half written."""
+    """Like `read_rows`, but first cuts off a last row that a killed run left incomplete."""
     if path.exists():
         with plain_faults(path):
             os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
@@ -146,7 +146,7 @@ def whole_rows(path: Path) -> list[Row]:
 
 
 def append_row(path: Path, row: Row) -> None:
-    """Put a row on the disk before anything that follows from it."""
+    """Append a row and flush it to disk before its shard is used."""
     line = line_of(asdict(row), after=last_checksum(path, remedy=REMEDY, error=JobError))
     with plain_faults(path), path.open("a", encoding="utf-8") as file:
         file.write(str(line))
@@ -155,15 +155,15 @@ def append_row(path: Path, row: Row) -> None:
 
 
 def write_texts(folder: Path, number: int, content: bytes) -> None:
-    """Put the hashes of a window's texts on the disk, where they stay when the window goes."""
+    """Write the hashes of a shard's texts; they stay on disk after the shard is deleted."""
     with plain_faults(path := _texts_file(folder, number)):
         path.write_bytes(content)
 
 
 def texts_of(row: Row, folder: Path) -> TrainedTexts:
-    """What a window was trained on."""
+    """Hashes of the texts of a shard."""
     try:
-        return unpacked(_texts_file(folder, row.window), row.texts)
+        return unpacked(_texts_file(folder, row.shard), row.texts)
     except DataError as fault:
         return TrainedTexts(unknown=str(fault))
 

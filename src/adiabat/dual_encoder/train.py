@@ -42,7 +42,7 @@ from adiabat.training.run_record import finish_run
 from adiabat.training.schedules import Limits, Position, Schedule, schedule_from, warmup_steps_of
 
 STREAM = "stream"
-"""Folder of a job for the windows of its stream."""
+"""Folder of a job for the shards of its stream."""
 
 
 def train(load: Loader, settings: TrainSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result | None:
@@ -123,10 +123,10 @@ def check(settings: TrainSettings) -> None:
 def prepared(
     load: Loader, settings: TrainSettings, group: Processes, watch: Watch = SILENT, *, stream_folder: Path | None = None
 ) -> tuple[PairContrast, Built]:
-    """Read the data, of a stream those of a window, and build the towers.
+    """Read the data, or a shard of a stream, and build the towers.
 
     Args:
-        stream_folder: Where windows of a stream may have been kept before; None begins with the first, in memory.
+        stream_folder: Folder of the shards of a resumed stream; None reads the first shard into memory.
     """
     store = None if settings.towers.vectors is None else Store.open(settings.towers.vectors)
     cache = cache_folder(settings.data.cache)
@@ -152,7 +152,7 @@ def prepared(
         model.to(group.device)
     objective = PairContrast(built.towers, training, validation, settings, built.guide, group, store)
     if objective.stream is None:
-        # Rules that leave no batch are told before a directory is made; a stream has planned its window.
+        # Refuse rules that leave no batch before the directory is made; a stream has planned its first shard already.
         objective.rows(0)
     return objective, built
 
@@ -271,7 +271,7 @@ def _say_what_is_trained(objective: PairContrast, device: torch.device, watch: W
     for sentence in filter(None, (*notes_of(objective), emulation_note(device, objective.settings.run.precision))):
         watch.note(sentence)
     parameters, trained = counts_of(objective)
-    amount = f"{len(objective.train):,} pairs" if objective.stream is None else f"windows of about {len(objective.train):,} pairs"
+    amount = f"{len(objective.train):,} pairs" if objective.stream is None else f"shards of about {len(objective.train):,} pairs"
     watch.note(f"training {trained:,} of {parameters:,} parameters on {amount} of {objective.train.name}")
     watch.note(f"validating on {len(objective.validation.query_rows):,} queries")
 

@@ -29,22 +29,22 @@ SAMPLED_STEPS = 50
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a training run will take.
+    """Expected cost of a training run.
 
     Attributes:
-        settings: As resolved.
-        parameters: Of both towers, each once.
-        trained: Those that are updated.
-        pairs: Trained on; of a stream, those of its first window.
-        steps: Optimiser steps.
-        tokens: That pass through trained towers in the whole run, padding left out.
-        flops: ``2 (N_F + N_B + N_U)`` operations for each of them; see `adiabat.scaling_laws.flops`.
-        operations: The same counted one by one; see `adiabat.training.flop_count`.
-        memory_bytes: Most that the process held, loading and `TIMED_STEPS` steps among it; on a GPU, of its memory.
-        step_seconds: Of one optimiser step, measured; with it, where a tower is frozen, the embedding of texts that are then kept.
-        seconds: Of all steps; validations and checkpoints come on top.
-        device: Measured on.
-        notes: What a reader must know.
+        settings: Resolved settings.
+        parameters: Number of parameters of both towers; shared ones count once.
+        trained: Number of parameters that are trained.
+        pairs: Number of training pairs; in a stream, those of its first shard.
+        steps: Number of optimizer steps.
+        tokens: Tokens that pass through trained towers in the whole run, without padding.
+        flops: ``2 (N_F + N_B + N_U)`` operations per token; see `adiabat.scaling_laws.flops`.
+        operations: Operations counted one by one; see `adiabat.training.flop_count`.
+        memory_bytes: Peak memory of the process while loading and running `TIMED_STEPS` steps; on a GPU, its peak memory.
+        step_seconds: Measured time of an optimizer step; with a frozen tower, it includes embedding texts that are then cached.
+        seconds: Time of all steps, without validations and checkpoints.
+        device: Device of the measurement.
+        notes: Notes for the reader.
     """
 
     settings: dict[str, Any]
@@ -66,9 +66,9 @@ class Estimate:
         return asdict(self)
 
     def summary(self) -> str:
-        """The resolved configuration, and what it will take, for people."""
+        """The resolved settings and the expected cost, as text."""
         streamed = self.settings["data"]["stream"]
-        data = f"a stream, in windows of about {self.pairs:,} pairs" if streamed else f"{self.pairs:,} pairs"
+        data = f"a stream, in shards of about {self.pairs:,} pairs" if streamed else f"{self.pairs:,} pairs"
         lines = [
             f"parameters: {self.parameters:,}, trained: {self.trained:,} ({100 * self.trained / self.parameters:.1f} %)",
             f"length: {self.steps:,} steps on {data}, {self.tokens:.3g} tokens",
@@ -81,7 +81,7 @@ class Estimate:
 
 
 def notes_of(objective: PairContrast) -> tuple[str, ...]:
-    """What a reader of the result must know: what was left out, and what the limits cut."""
+    """Notes for readers of the result: data left out, texts truncated, settings without effect."""
     settings = objective.settings
     loss = settings.train.loss
     notes = [*objective.train.notes, *objective.validation.notes]
@@ -111,18 +111,18 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
     if isinstance(loss, InBatchLoss) and loss.negatives_per_query and 0 < listed < len(objective.train.query_rows):
         notes.append(f"{listed:,} of {len(objective.train.query_rows):,} queries list negatives; the others have only in-batch negatives")
     if objective.stream is not None and notes:
-        notes.append("the counts of pairs and texts here cover one window of the stream")
+        notes.append("the counts of pairs and texts here cover one shard of the stream")
     return tuple(dict.fromkeys(notes))
 
 
 def counts_of(objective: PairContrast) -> tuple[int, int]:
-    """Parameters of the towers, each once."""
+    """Numbers of all and of trained parameters of the towers; shared ones count once."""
     sizes = [(weights.numel(), weights.requires_grad) for weights in objective.module.parameters()]
     return sum(size for size, _ in sizes), sum(size for size, trained in sizes if trained)
 
 
 def passed(objective: PairContrast, steps: int) -> tuple[float, float, float]:
-    """Tokens, and both counts of operations, of a run, from some of its batches."""
+    """Tokens and both counts of operations of a run, estimated from a sample of its batches."""
     sample = range(min(steps, SAMPLED_STEPS))
     with objective.passing():
         costs = [(sum(objective.tokens_of(step).values()), objective.cost(step)) for step in sample]
@@ -132,7 +132,7 @@ def passed(objective: PairContrast, steps: int) -> tuple[float, float, float]:
 
 
 def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, outcome: Outcome, job: Job, command: str) -> Result:
-    """What a run did, read off its log and its weights."""
+    """The result of a run, from its log and weights."""
     settings = objective.settings
     parameters, trained = counts_of(objective)
     steps = outcome.position.step
@@ -174,7 +174,7 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
 
 
 def trained_by_run(objective: PairContrast, steps: int) -> TrainedTexts:
-    """What a run trained or validated on, its models before it too."""
+    """Texts that the run, and the training of its initial models, used for training or validation."""
     settings, store = objective.settings, objective.store if objective.settings.reads_ids else None
     sets: list[TrainedTexts] = [] if objective.stream is None else objective.stream.trained(steps)
     pairs = [objective.validation, *([objective.train] if objective.stream is None else [])]
@@ -183,7 +183,7 @@ def trained_by_run(objective: PairContrast, steps: int) -> TrainedTexts:
 
 
 def _layers(built: Built, plain: DualEncoder) -> list[LayerChange]:
-    """Of the tensors that moved."""
+    """Changes of the tensors that were trained."""
     after = {name: weights.detach().cpu() for name, weights in named_weights(plain).items()}
     names = [name for name, weights in built.before.items() if name in after and not weights.equal(after[name])]
     return layer_changes({name: built.before[name] for name in names}, {name: after[name] for name in names})
