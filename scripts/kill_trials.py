@@ -94,10 +94,10 @@ def main() -> None:
         print(row)
     if given.write:
         lines = [
-            f"`python scripts/kill_trials.py --runs {given.runs} --kills {given.kills} --write`: commands on tiny random models are ended",
-            "by SIGKILL at random moments, go on, and leave files that are compared with those of a run that nobody killed: every byte,",
-            "but for times of day, seconds, and the checksums of those. `tokenizer.json` is among them, and a hidden file that nobody",
-            "tidied counts as a difference.",
+            f"`python scripts/kill_trials.py --runs {given.runs} --kills {given.kills} --write`: commands on tiny random models are killed",
+            "by SIGKILL at random moments and resumed. Their files must equal those of an uninterrupted run byte for byte, except for",
+            "dates, durations and the checksums of these. The comparison includes `tokenizer.json`, and a hidden file left behind counts",
+            "as a difference.",
             "",
             "| verb | runs | kills | runs that differ |",
             "|---|---|---|---|",

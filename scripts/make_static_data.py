@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from make_study_data import Row, rows_of, write
-from make_sweep_data import pair
+from make_scaling_data import pair
+from make_sweep_data import Row, rows_of, write
 
 
 def main() -> None:

@@ -168,7 +168,7 @@ def outcome_of(ended: Ended, file: Path, differing: Sequence[str]) -> str:
         One word.
     """
     said = " ".join(ended.err.replace("\n", " ").split())
-    # A shard, a checkpoint or the like may be named as a whole.
+    # The message may name a whole shard, checkpoint or the like.
     named = file.name in said or (len(file.parts) > 2 and file.parent.name in said)
     if ended.code == 2:
         return "refused" if named else "unnamed"
@@ -270,10 +270,10 @@ def report(trials: Trials, *, write: bool, command: str) -> None:
         print(row)
     if write:
         lines = [
-            f"`{command}`: a file that a command wrote is damaged, and another",
-            "command, or the same once more, reads it. *Refused*: one line that names the file, or the checkpoint or shard that it",
-            "belongs to; exit code 2. *Fallback*: said by name, and done again or without it. *Equal*: the results are those without",
-            "damage, without a word: nothing reads the file, it is written again, or what was damaged does not count.",
+            f"`{command}`: each trial damages a file that a command wrote;",
+            "another command, or the same one again, then reads it. *Refused*: exit code 2 and one line that names the file, or its",
+            "checkpoint or shard. *Fallback*: a note names the file, and the command rebuilds it or continues without it. *Equal*: the",
+            "results are those without damage, because the file is not read, is written again, or its damaged part has no effect.",
             "*Wrong*: anything else.",
             "",
         ]

@@ -177,7 +177,7 @@ class Bm25Section(Section):
     k1: PositiveFloat = 0.9
     """Saturation of repeated words: a higher value lets repetitions count more."""
     b: Fraction = 0.4
-    """Length normalization: 0 ignores document length, 1 normalizes fully."""
+    """Length normalisation: 0 ignores document length, 1 normalises fully."""
     search_by: Literal["query", "positive", "both"] = "query"
     """Text to search candidates with: the query, its positives, or both, fused by reciprocal rank. Scores are always those of the query."""
 

@@ -53,7 +53,7 @@ class TowersSection(Section):
     """Width of a new linear layer on top of the pooled vector; None adds no layer, or under ``shared_projection`` one of the pooled
     width."""
     projection_start: Text | None = None
-    """Initial weights of the new layer: a ``.npy`` file of a matrix [tower width, embedding width]; None initializes them at random. In a
+    """Initial weights of the new layer: a ``.npy`` file of a matrix [tower width, embedding width]; None initialises them at random. In a
     static model the matrix multiplies the token table instead of adding a layer, except under ``shared_projection``."""
     frozen: Literal["none", "query", "document"] = "none"
     """Tower that is not trained; each of its texts is embedded once and cached."""
@@ -85,7 +85,7 @@ class TrainSection(Section):
     """``[train]``: loss, method, optimiser, length."""
 
     loss: TrainLoss = InBatchSoftmax()
-    """Loss to minimize."""
+    """Loss to minimise."""
     matryoshka: Widths = ()
     """Matryoshka widths, below the full width; the loss is averaged over embeddings cut to them and the full embedding."""
     method: Method = FullTraining()

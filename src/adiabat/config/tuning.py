@@ -34,7 +34,7 @@ class TuneSection(Section):
     batch_size: PositiveInt = 14
     """Queries per optimizer step."""
     loss: TuneLoss = TripletTuning()
-    """Loss to minimize."""
+    """Loss to minimise."""
     negatives: Negatives = ListedNegatives()
     """Source of the negatives of a query."""
     method: Method = FullTraining()
