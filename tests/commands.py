@@ -13,7 +13,7 @@ import torch
 
 import adiabat
 from adiabat import cli
-from adiabat.core.checksums import CHECKED
+from adiabat.core.provenance import CHECKED
 from adiabat.models.embedding_head import EncoderSettings
 from tests.tiny import save_tiny
 

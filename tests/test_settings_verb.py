@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from adiabat.cli.app import app
+from adiabat.cli.app import app_of
 from adiabat.cli.panel_results import KINDS, kind_of
 from adiabat.config.reader import checked, keys_of
 from adiabat.config.section import Section
@@ -69,7 +69,7 @@ def test_a_key_is_told_with_its_default_and_what_it_takes() -> None:
 
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Every command with its options."""
-    whole = typer.main.get_command(app)
+    whole = typer.main.get_command(app_of(""))
     for name, command in whole.commands.items():  # type: ignore[attr-defined]
         inner = getattr(command, "commands", {"": command})
         yield from ((f"{name} {one}".strip(), [option.name for option in own.params]) for one, own in inner.items())

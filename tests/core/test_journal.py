@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.core.checksums import last_checksum, line_of, read_lines
 from adiabat.core.errors import JobError
+from adiabat.core.provenance import last_checksum, line_of, read_lines
 
 ROWS = [{"step": number, "loss": 1 / number} for number in range(1, 6)]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adiabat.core import checksums as seals
-from adiabat.core.checksums import CHECKED, CHECKSUMS, Digest, DigestedFile, digest_of, read_array, require_seal, seal, write_array
+from adiabat.core import provenance as seals
 from adiabat.core.errors import DataError, StoreError
+from adiabat.core.provenance import CHECKED, CHECKSUMS, Digest, DigestedFile, digest_of, read_array, require_seal, seal, write_array
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from adiabat.config.shared import EncoderSection
-from adiabat.core.checksums import CHECKED
 from adiabat.core.progress import Watch
+from adiabat.core.provenance import CHECKED
 from adiabat.dual_encoder.train import train as run_training
 from adiabat.models.loading import load
 from tests.commands import one_thread

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from adiabat.data.records import Document
-from adiabat.mining.candidates import DenseSource, FusedSource, LexicalSource, Pairs, Vectors
-from adiabat.mining.filters import fused_ranks
+from adiabat.mining.candidates import DenseSource, FusedSource, LexicalSource, Pairs, Vectors, fused_ranks
 from adiabat.store.bm25 import build_bm25
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store

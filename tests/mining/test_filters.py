@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adiabat.mining.filters import (
+from adiabat.mining.candidates import (
     CONTAINMENT,
     PASSED,
     SHINGLE,

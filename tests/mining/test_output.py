@@ -14,7 +14,7 @@ import pytest
 from adiabat.core.errors import DataError
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
-from adiabat.mining.filters import PASSED, REASONS, code_of
+from adiabat.mining.candidates import PASSED, REASONS, code_of
 from adiabat.mining.mined_file import (
     BARE_FILE,
     EXAMPLES,

@@ -8,8 +8,7 @@ from typing import Any
 from adiabat.config.dataset_settings import JudgeSection, MineSection
 from adiabat.config.shared import DataSection
 from adiabat.data.records import Document, Example, ExampleSet
-from adiabat.mining.candidates import LexicalSource, Vectors
-from adiabat.mining.filters import REASONS
+from adiabat.mining.candidates import REASONS, LexicalSource, Vectors
 from adiabat.mining.miner import MinedQuery, Miner
 from adiabat.mining.mining_queries import all_texts, queries_in_corpus, written_corpus
 from adiabat.store.bm25 import build_bm25

@@ -24,10 +24,10 @@ from adiabat.models.bulk import TokenTable
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
-from adiabat.models.packing import PackedBackbone, is_packable
 from adiabat.models.towers import trainable_copy
 from adiabat.runs.run_log import read_log
 from adiabat.store.build import build_store
+from adiabat.training.blocks import PackedBackbone, is_packable
 from adiabat.training.gradient_cache import Chunking, training_copies
 from adiabat.training.passes import Group, Passes
 from tests.architectures import ARCHITECTURES, SIZES, tiny_architecture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
-from adiabat.core import checksums as seals
+from adiabat.core import provenance as seals
 from adiabat.core.errors import StoreError
 from adiabat.data.records import Document, Side
 from adiabat.store import append as append_module

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from jaxtyping import Float
 
-from adiabat.core.checksums import CHECKED
 from adiabat.core.errors import MissingDependencyError, StoreError
 from adiabat.core.files import write_json
+from adiabat.core.provenance import CHECKED
 from adiabat.data.records import Document, Side
 from adiabat.store import imports as imports_module
 from adiabat.store.append import append_documents

@@ -5,7 +5,8 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -13,13 +14,9 @@ from typer.core import TyperGroup
 
 from adiabat import __version__
 from adiabat.api.call import command_line
-from adiabat.cli.options import complain, local_rank, plain_warnings, rank
-from adiabat.cli.panel_experiments import plan, safe_rate, scaling, sweep
-from adiabat.cli.panel_main import embed, evaluate, fold_retain, search, tune
-from adiabat.cli.panel_results import compare, data, demo, settings, space
-from adiabat.cli.panel_train import distill, inspect, mine, train
-from adiabat.core.checksums import VERIFY
+from adiabat.cli.options import complain, fold_retain, local_rank, plain_warnings, rank
 from adiabat.core.errors import AdiabatError, ConfigError, is_out_of_memory
+from adiabat.core.provenance import VERIFY
 
 
 class _Verbs(TyperGroup):
@@ -32,28 +29,14 @@ class _Verbs(TyperGroup):
             raise RuntimeError(f"EOFError: {fault}") from fault
 
 
-app = typer.Typer(
-    name="adiabat",
-    cls=_Verbs,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Tune query encoders against stored document embeddings, and measure what changed.",
-    epilog="MODEL is a hub name, a directory, a finished job, or `demo` (the embedded model).",
-)
-PANELS: Mapping[str, Sequence[Callable[..., None]]] = {
-    "Main job": (embed, tune, evaluate, search),
-    "Train": (train, mine, inspect),
-    "Experiments": (sweep, scaling, plan, safe_rate),
-    "Results": (compare, space),
-    "Data and help": (data, settings, demo),
+PANELS: Mapping[str, Mapping[str, str]] = {
+    "Main job": dict.fromkeys(("embed", "tune", "evaluate", "search"), "panel_main"),
+    "Train": dict.fromkeys(("train", "mine", "inspect", "distill"), "panel_train"),
+    "Experiments": dict.fromkeys(("sweep", "scaling", "plan", "safe-rate"), "panel_experiments"),
+    "Results": dict.fromkeys(("compare", "space"), "panel_results"),
+    "Data and help": dict.fromkeys(("data", "settings", "demo"), "panel_results"),
 }
-"""The verbs by panel of ``adiabat --help``."""
-for panel, verbs in PANELS.items():
-    for verb in verbs:
-        app.command(verb.__name__.replace("_", "-"), rich_help_panel=panel)(verb)
-app.add_typer(distill, name="distill", rich_help_panel="Train")
+"""Panels of ``adiabat --help``: each verb with the module of its function."""
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Of the command-line parser, in the copy of it that typer uses; it has `format_message`, and a context once the verb is known."""
@@ -90,7 +73,6 @@ def _version(requested: bool) -> bool:
     return requested
 
 
-@app.callback()
 def _root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Verify the checksum of every file that is read.")] = False,
@@ -104,15 +86,41 @@ def _root(
         os.environ[VERIFY] = "1"
 
 
+def app_of(verb: str) -> typer.Typer:
+    """The command line with one verb, whose module alone is loaded; with every verb for a word that is none."""
+    app = typer.Typer(
+        name="adiabat",
+        cls=_Verbs,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help="Tune query encoders against stored document embeddings, and measure what changed.",
+        epilog="MODEL is a hub name, a directory, a finished job, or `demo` (the embedded model).",
+    )
+    app.callback()(_root)
+    known = any(verb in verbs for verbs in PANELS.values())
+    for panel, verbs in PANELS.items():
+        for name in (name for name in verbs if name == verb or not known):
+            function = getattr(import_module(f"adiabat.cli.{verbs[name]}"), name.replace("-", "_"))
+            if isinstance(function, typer.Typer):
+                app.add_typer(function, name=name, rich_help_panel=panel)
+            else:
+                app.command(name, rich_help_panel=panel)(function)
+    return app
+
+
 def main() -> None:
     """Run a verb.
 
     Exit codes: 0; 2 for a mistake of the user, reported in one line; 130 after Ctrl-C; 1 for a defect, for too little memory, and, in
     silence, where the reader of the output is gone.
     """
+    words = sys.argv[1:]
+    verb = next((word for word in words if word not in ("--debug", "--verify")), "")
     try:
-        with plain_warnings(), command_line(shlex.join(["adiabat", *sys.argv[1:]])):
-            code = app(args=fold_retain(sys.argv[1:]) or ["--help"], prog_name="adiabat", standalone_mode=False)
+        with plain_warnings(), command_line(shlex.join(["adiabat", *words])):
+            code = app_of(verb)(args=fold_retain(words) or ["--help"], prog_name="adiabat", standalone_mode=False)
         # typer turns Ctrl-C into this code.
         if code == 130:
             raise KeyboardInterrupt
@@ -127,17 +135,13 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         if os.environ.get("ADIABAT_DEBUG"):
             raise
-        code, message = _ending(fault, _verb(sys.argv[1:]))
+        of_suite = verb == "evaluate" and any(word.partition("=")[0] == "--suite" for word in words)
+        code, message = _ending(fault, "evaluate --suite" if of_suite else verb)
         # All processes find faults of settings; the first one of each machine reports them.
         if not (local_rank() and isinstance(fault, ConfigError)):
             complain(f"process {rank()}: {message}" if rank() else message)
     if code:
         sys.exit(code)
-
-
-def _verb(words: Sequence[str]) -> str:
-    verb = next((word for word in words if not word.startswith("-")), "")
-    return f"{verb} --suite" if verb == "evaluate" and any(word.partition("=")[0] == "--suite" for word in words) else verb
 
 
 def _ending(fault: BaseException, verb: str) -> tuple[int, str]:

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +14,7 @@ import typer
 
 from adiabat.api.call import PEOPLE, one_line, say
 from adiabat.config.reader import S, inline, read_settings
-from adiabat.core.errors import AdiabatError
+from adiabat.core.errors import AdiabatError, ConfigError
 
 if TYPE_CHECKING:
     from adiabat.results.record import Record
@@ -130,3 +130,28 @@ def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
 ) -> None:
     say(f"warning: {message}")
+
+
+def fold_retain(arguments: Sequence[str]) -> list[str]:
+    """Make ``--retain STORE DATA`` one value, with NUL between: typer has no repeatable option of two values.
+
+    ``--verify``, which every verb takes, moves before the verb.
+    """
+    words: list[str] = []
+    remaining = list(arguments)
+    while remaining:
+        word = remaining.pop(0)
+        if word == "--":
+            return [*words, word, *remaining]
+        if word == "--verify":
+            words.insert(0, word)
+            continue
+        if word == "--retain" or word.startswith("--retain="):
+            pair = [word.removeprefix("--retain=")] if "=" in word else remaining[:2]
+            if len(pair) < 2 or any(value.startswith("--") for value in pair):
+                words_given = " ".join(pair) or "nothing"
+                raise ConfigError(f"--retain takes two words, STORE and DATA, got {words_given}; write both")
+            word, remaining = "\0".join(pair), remaining[2:]
+            words.append("--retain")
+        words.append(word)
+    return words

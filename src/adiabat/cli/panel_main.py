@@ -184,31 +184,6 @@ def _evaluate_suite(
     show(adiabat.evaluate_suite(models, settings, out=out), as_json=as_json, location=out / "report.html")
 
 
-def fold_retain(arguments: Sequence[str]) -> list[str]:
-    """Make ``--retain STORE DATA`` one value, with NUL between: typer has no repeatable option of two values.
-
-    ``--verify``, which every verb takes, moves before the verb.
-    """
-    words: list[str] = []
-    remaining = list(arguments)
-    while remaining:
-        word = remaining.pop(0)
-        if word == "--":
-            return [*words, word, *remaining]
-        if word == "--verify":
-            words.insert(0, word)
-            continue
-        if word == "--retain" or word.startswith("--retain="):
-            pair = [word.removeprefix("--retain=")] if "=" in word else remaining[:2]
-            if len(pair) < 2 or any(value.startswith("--") for value in pair):
-                words_given = " ".join(pair) or "nothing"
-                raise ConfigError(f"--retain takes two words, STORE and DATA, got {words_given}; write both")
-            word, remaining = "\0".join(pair), remaining[2:]
-            words.append("--retain")
-        words.append(word)
-    return words
-
-
 def _count(text: str | int) -> int:
     """A whole number above 0; typer's own conversion would report a parser error."""
     try:

@@ -13,7 +13,7 @@ RENAMED = {"build_lexical": "build_bm25"}
 FORMER = {
     "adiabat.errors": "adiabat.core.errors",
     "adiabat.model.directory": "adiabat.models.loading",
-    "adiabat.model.packing": "adiabat.models.packing",
+    "adiabat.model.packing": "adiabat.training.blocks",
     "adiabat.store.lexical": "adiabat.store.bm25",
 }
 """Former and present names of modules."""

@@ -1,13 +1,232 @@
-"""Where a result came from: versions and dates. Packaged files, checked before they are read."""
+"""Where data and results come from: versions, dates, and checksums, which are taken of whole files and lines and compared by readers."""
 
+import hashlib
+import json
+import os
 import platform
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
-from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
+from io import BufferedWriter, BytesIO, FileIO
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adiabat.core.checksums import digest_of
 from adiabat.core.errors import AdiabatError, DataError
+from adiabat.core.files import CHECKSUM, read_json, reading, write_bytes, write_json, write_text
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SHA256_BYTES = 32
+CHECKSUMS = "checksums.json"
+CHECKED = ".checked.json"
+"""Beside sealed files: the state of each file when its checksum was last compared."""
+VERIFY = "ADIABAT_VERIFY"
+"""Environment variable; where it is set, `require` compares every checksum, each once in a process."""
+
+TICK_NS = 20_000_000
+"""Above the resolution of a file's dates: a file that changed less than this ago may change again and keep its dates."""
+
+_compared: set[tuple[Path | int | str, ...]] = set()
+"""Files whose checksum this process has compared, with their state then."""
+
+
+class Digest(NamedTuple):
+    """The size that a file must have, and its SHA-256 from byte `start` on, where a header ends that its reader compares by itself."""
+
+    size: int
+    sha256: str
+    start: int = 0
+
+
+def digest_of(path: Path, *, start: int = 0) -> Digest:
+    """Size and SHA-256 of a file."""
+    with path.open("rb") as stream:
+        stream.seek(start)
+        return Digest(os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest(), start)
+
+
+class DigestedFile(BufferedWriter):
+    """A new file that is written from its beginning to its end, and the digest of what was written, whatever the disk makes of it."""
+
+    def __init__(self, path: Path) -> None:
+        """Create the file."""
+        super().__init__(FileIO(path, "w"))
+        self._hash = hashlib.sha256()
+        self._size = 0
+
+    def write(self, content: "bytes | memoryview") -> int:  # type: ignore[override]
+        """Write bytes at the end."""
+        self._hash.update(content)
+        self._size += (written := super().write(content))
+        return written
+
+    @property
+    def digest(self) -> Digest:
+        """Of all that was written."""
+        return Digest(self._size, self._hash.hexdigest())
+
+    def sync(self) -> None:
+        """Wait until all is on disk."""
+        self.flush()
+        os.fsync(self.fileno())
+
+
+def write_array(array: "np.ndarray", path: Path) -> None:
+    """Write an array and its SHA-256 as one npy file, in one move."""
+    import numpy as np
+
+    content = BytesIO()
+    np.save(content, array, allow_pickle=False)
+    # Readers of npy files pass over what follows the numbers.
+    content.write(hashlib.sha256(content.getbuffer()).digest())
+    write_bytes(content.getvalue(), path)
+
+
+def read_array(path: Path, *, remedy: str) -> "np.ndarray":
+    """Read an array that `write_array` wrote."""
+    import numpy as np
+
+    with reading(path, remedy=remedy, error=DataError):
+        content = path.read_bytes()
+        if hashlib.sha256(content[:-SHA256_BYTES]).digest() != content[-SHA256_BYTES:]:
+            raise ValueError("its content does not match its checksum")
+        array: np.ndarray = np.load(BytesIO(content), allow_pickle=False)
+        return array
+
+
+def seal(folder: Path, names: Iterable[str], *, into: str = CHECKSUMS) -> None:
+    """Write the checksums of files in a folder beside them."""
+    write_json({name: digest_of(folder / name)._asdict() for name in names}, folder / into)
+
+
+def require_seal(
+    folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False, source: str = CHECKSUMS
+) -> frozenset[str]:
+    """Check that sealed files are as they were when `seal` saw them."""
+    with reading(folder / source, remedy=remedy, error=error):
+        record = read_json(folder / source, remedy=remedy, error=error)
+        expected = {name: Digest(**digest) for name, digest in record.items()}
+    require(expected, folder, remedy=remedy, error=error, always=always)
+    return frozenset(expected)
+
+
+def is_whole(folder: Path, source: str) -> bool:
+    """Whether sealed files that can be made again are there and undamaged; damage gives a warning."""
+    if not (folder / source).exists():
+        return False
+    try:
+        require_seal(folder, remedy="it is rebuilt", source=source)
+    except DataError as damage:
+        warnings.warn(str(damage), stacklevel=2)
+        return False
+    return True
+
+
+def require(
+    expected: Mapping[str, Digest], folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False
+) -> None:
+    """Check sizes of files, and the checksums of those whose size, dates or inode changed since they were last checked."""
+    checked = _checked(folder)
+    states = {name: _compared_state(folder / name, digest, checked.get(name), remedy, error, always) for name, digest in expected.items()}
+    if any(state is not None and checked.get(name) != state for name, state in states.items()):
+        _remember({**checked, **{name: state for name, state in states.items() if state is not None}}, folder)
+
+
+def _compared_state(
+    path: Path, expected: Digest, checked: object, remedy: str, error: type[AdiabatError], always: bool
+) -> list[int | str] | None:
+    """What tells an unchanged file, once it is known to be sound; None where it may yet change without a trace in it."""
+    with reading(path, remedy=remedy, error=error):
+        status, now = path.stat(), time.time_ns()
+        if status.st_size != expected.size:
+            raise ValueError(f"{status.st_size} bytes instead of {expected.size}")
+        state: list[int | str] = [expected.sha256, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+        identity = (path.absolute(), *state)
+        compare = always or (bool(os.environ.get(VERIFY)) and identity not in _compared)
+        if compare or checked != state:
+            if digest_of(path, start=expected.start) != expected:
+                raise ValueError("its SHA-256 does not match its checksum")
+            _compared.add(identity)
+        return state if status.st_ctime_ns + TICK_NS < now else None
+
+
+def _checked(folder: Path) -> dict[str, object]:
+    """The remembered states; none where they cannot be read, so that every checksum is compared."""
+    try:
+        record = json.loads((folder / CHECKED).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _remember(states: Mapping[str, object], folder: Path) -> None:
+    # A folder that is read-only, or full, is checked anew each time.
+    with suppress(DataError):
+        write_text(json.dumps(states), folder / CHECKED)
+
+
+LINE_DIGITS = 16
+"""Hexadecimal digits of the SHA-256 of a line."""
+
+
+class Line(NamedTuple):
+    """A JSON object and the checksum of it and of all lines before it, which is "" in a file of an earlier version."""
+
+    row: dict[str, Any]
+    checksum: str
+
+    def __str__(self) -> str:
+        """The line as it stands in the file."""
+        return json.dumps({**self.row, **({CHECKSUM: self.checksum} if self.checksum else {})}, allow_nan=True) + "\n"
+
+
+def line_of(row: Mapping[str, Any], *, after: str = "") -> Line:
+    """Give a row its checksum, which follows that of the line before."""
+    text = json.dumps(row, sort_keys=True, separators=(",", ":"))
+    return Line(dict(row), hashlib.sha256(f"{after}{text}".encode()).hexdigest()[:LINE_DIGITS])
+
+
+def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[Line]:
+    """Read lines that were written one by one; a last one that was cut off is left out."""
+    with reading(path, remedy=remedy, error=error):
+        *lines, unfinished = path.read_bytes().split(b"\n")
+    before: str | None = ""
+    for number, text in enumerate(lines, start=1):
+        with reading(Path(f"{path}:{number}"), remedy=remedy, error=error):
+            line = _line(text, before)
+            if before and not line.checksum:
+                raise ValueError("it has no checksum, while the line before it has one")
+        yield line
+        # What follows a line without a checksum cannot be compared with it.
+        before = line.checksum or None
+    if unfinished:
+        # The last line may lack nothing but its end.
+        with suppress(ValueError, TypeError, RecursionError):
+            yield _line(unfinished, before)
+
+
+def last_checksum(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> str:
+    """Checksum of the last line; "" where there is none."""
+    if not path.exists():
+        return ""
+    with reading(path, remedy=remedy, error=error):
+        _, _, text = path.read_bytes().removesuffix(b"\n").rpartition(b"\n")
+        return _line(text, None).checksum if text else ""
+
+
+def _line(text: bytes, before: str | None) -> Line:
+    row = json.loads(text.decode("utf-8"))
+    if not isinstance(row, dict):
+        raise TypeError(f"a JSON {type(row).__name__}, not an object")
+    checksum = row.pop(CHECKSUM, "")
+    if checksum and before is not None and checksum != line_of(row, after=before).checksum:
+        raise ValueError("its content, or a line before it, does not match its checksum")
+    return Line(row, checksum)
+
 
 PACKAGES = ("adiabat", "torch", "transformers", "tokenizers", "numpy", "pyarrow", "ir-measures")
 
@@ -33,7 +252,7 @@ def now() -> str:
 def packaged_folder(room: str) -> Path:
     """Where the files lie that come with a room of adiabat."""
     # A wheel is unpacked when it is installed, so that the package's files have paths.
-    return Path(str(resources.files(f"adiabat.{room}"))) / "files"
+    return Path(__file__).parents[1] / room / "files"
 
 
 def require_published(path: Path, sha256: str, *, remedy: str = "install adiabat again", error: type[AdiabatError] = DataError) -> Path:

@@ -15,10 +15,9 @@ from typing import Any
 
 from adiabat.config.dataset_settings import Documents
 from adiabat.config.section import Section
-from adiabat.core.checksums import seal
 from adiabat.core.errors import DataError
 from adiabat.core.files import sealed_json, sole_writer, write_text
-from adiabat.core.provenance import now, versions
+from adiabat.core.provenance import now, seal, versions
 
 CORPUS = "corpus"
 RECORD = "made.json"

@@ -15,10 +15,10 @@ from jaxtyping import Float
 
 from adiabat.config.distillation import StudentDataSection
 from adiabat.config.section import Section
-from adiabat.core.checksums import read_array, require_seal, write_array
 from adiabat.core.errors import DataError, JobError, several
 from adiabat.core.files import read_json
 from adiabat.core.progress import SILENT, Watch
+from adiabat.core.provenance import read_array, require_seal, write_array
 from adiabat.core.text import shown
 from adiabat.data.corpora import read_corpus
 from adiabat.data.parallel import Translation

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.core.checksums import digest_of, require_seal, seal
 from adiabat.core.errors import DataError, StoreError
 from adiabat.core.files import read_json, reading, user_cache, write_json
+from adiabat.core.provenance import digest_of, require_seal, seal
 from adiabat.core.ragged import Ragged
 from adiabat.data.lines import HUB_PREFIX
 from adiabat.data.pair_sets import EQUAL_TEXTS, PairBuilder, PairSet, TextList, Texts, text_numbers

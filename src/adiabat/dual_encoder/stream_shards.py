@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.config.section import Exhausted
-from adiabat.core.checksums import last_checksum, line_of, read_lines
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import reading
+from adiabat.core.provenance import last_checksum, line_of, read_lines
 from adiabat.data.batch_sampler import shard_quotas
 from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.lines import Cursor

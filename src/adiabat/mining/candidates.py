@@ -1,15 +1,18 @@
-"""Sources of candidates, with scores that candidates and positives share: BM25, vectors, or both."""
+"""Candidates for negatives: from BM25, vectors or both, with scores that they share with positives; and reasons to drop one.
 
-from collections.abc import Callable, Iterable, Sequence
+A candidate is dropped for the first reason that holds, in the order of `MEANING`, and is counted once.
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Float64, Int64, UInt8, UInt64
 
 from adiabat.data.records import Side
-from adiabat.mining.filters import fused_ranks
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.store.bm25 import BM25Index
@@ -164,3 +167,130 @@ def _fused(rankings: Sequence[Iterable[Int64[np.ndarray, " _"]]], depth: int) ->
         fused = fused_ranks(*of_query, depth=depth)
         rows[query, : len(fused)] = fused
     return rows
+
+
+Reason = Literal[
+    "known_positive", "query_itself", "listed", "duplicate", "near_duplicate", "repeated", "rank", "margin", "relative_margin", "judge"
+]
+
+MEANING: Mapping[Reason, str] = {
+    "known_positive": "the data lists it as an answer to this query",
+    "query_itself": "it is the query itself, with a title or without",
+    "listed": "the data lists it as a negative already",
+    "duplicate": "its text equals an answer's but for case and white space",
+    "near_duplicate": "its text is nearly an answer's, or part of one, or contains one",
+    "repeated": "a better-ranked candidate has the same text",
+    "rank": "it is among the first ranks, which are skipped",
+    "margin": "its score is too close to the positive's, or above",
+    "relative_margin": "its score is too close to the positive's, as a share of the positive's score",
+    "judge": "the judge's score is too close to the positive's, or above",
+}
+
+REASONS: tuple[Reason, ...] = tuple(MEANING)
+
+PASSED = 0
+"""Code of a candidate that passes all filters; a reason's code is its number in `REASONS`, from 1."""
+
+Codes = UInt8[np.ndarray, " c"]
+
+SHINGLE = 5
+"""Characters of a shingle, as is usual for passages: unrelated texts share few, and single letters may differ."""
+
+CONTAINMENT = 32
+"""Shingles from which a text counts as a copy of a longer one that contains it. Shorter texts, such as the answer "Paris", occur in others
+by chance: there each must contain the other."""
+
+_FACTOR, _MIXER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+
+
+def code_of(reason: Reason) -> int:
+    """The code of a reason."""
+    return REASONS.index(reason) + 1
+
+
+def too_close(
+    scores: Float32[np.ndarray, " c"], positives: Float32[np.ndarray, " p"], margin: float, *, relative: bool = False
+) -> Bool[np.ndarray, " c"]:
+    """Candidates whose score is at least that of the lowest positive, less a margin.
+
+    ``score >= positive - margin``, or, relative, ``positive - margin |positive|``; with a margin of 0 a tie with the positive is too close.
+    """
+    lowest = float(positives.min())
+    return np.asarray(scores.astype(np.float64) >= lowest - margin * (abs(lowest) if relative else 1.0))
+
+
+def first_reasons(count: int, masks: Mapping[Reason, Bool[np.ndarray, " c"]]) -> Codes:
+    """Code of the first reason that holds for each candidate."""
+    codes: Codes = np.full(count, PASSED, dtype=np.uint8)
+    for reason in reversed(REASONS):
+        if reason in masks:
+            codes[masks[reason]] = code_of(reason)
+    return codes
+
+
+def fused_ranks(*rankings: Int64[np.ndarray, " _"], depth: int, constant: float = 60.0) -> Int64[np.ndarray, " f"]:
+    """Fuse rankings by reciprocal rank.
+
+    ``score(d) = sum over rankings with d of 1 / (constant + rank of d)``, ranks from 1; equal scores by row.
+    """
+    scores: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, row in enumerate(ranking[ranking >= 0].tolist(), start=1):
+            scores[row] = scores.get(row, 0.0) + 1.0 / (constant + rank)
+    return np.array(sorted(scores, key=lambda row: (-scores[row], row))[:depth], dtype=np.int64)
+
+
+def normalised(text: str) -> str:
+    """A text without differences that readers hardly see: compatibility forms, case, and runs of white space."""
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return " ".join(plain.casefold().split())
+
+
+def shingles(texts: Sequence[str]) -> list[UInt64[np.ndarray, " s"]]:
+    """64-bit hashes of every run of five characters of each text, repeated ones each time.
+
+    A shorter text is one shingle, an empty one has none. Different shingles collide once in 2^64.
+    """
+    # A text shorter than a shingle is padded with a character that no normalised text contains.
+    padded = [text.ljust(SHINGLE, "\n") if text else "" for text in texts]
+    joined = "".join(padded).encode("utf-32-le", "surrogatepass")
+    codes = np.frombuffer(joined, dtype="<u4").astype(np.uint64)
+    if not len(codes):
+        return [np.empty(0, dtype=np.uint64) for _ in texts]
+    hashes = np.zeros(max(0, len(codes) - SHINGLE + 1), dtype=np.uint64)
+    for offset in range(SHINGLE):
+        hashes = (hashes ^ codes[offset : offset + len(hashes)]) * _FACTOR
+        hashes ^= hashes >> np.uint64(29)
+    hashes = hashes * _MIXER
+    hashes ^= hashes >> np.uint64(32)
+    ends = np.cumsum([len(text) for text in padded])
+    return [hashes[end - len(text) : max(end - SHINGLE + 1, end - len(text))] for text, end in zip(padded, ends.tolist(), strict=True)]
+
+
+def overlaps(positive: UInt64[np.ndarray, " p"], candidates: Sequence[UInt64[np.ndarray, " _"]]) -> Float64[np.ndarray, " c"]:
+    """How far candidates are copies of one text, of a part of it, or contain it.
+
+    For each pair it is the larger of two shares: that of the candidate's shingles that the positive has, and that of the positive's that
+    the candidate has; a share of fewer than `CONTAINMENT` shingles counts no more than the other one.
+    """
+    sizes = np.array([len(hashes) for hashes in candidates], dtype=np.int64)
+    if not len(positive) or not sizes.sum():
+        return np.zeros(len(candidates))
+    owners = np.repeat(np.arange(len(candidates)), sizes)
+    flat = np.concatenate(candidates)
+    distinct, repeats = np.unique(positive, return_counts=True)
+    # A table of the low 16 bits saves most of the binary searches.
+    table = np.zeros(1 << 16, dtype=bool)
+    table[distinct.astype(np.uint16)] = True
+    possible = np.flatnonzero(table[flat.astype(np.uint16)])
+    slots = np.minimum(np.searchsorted(distinct, flat[possible]), len(distinct) - 1)
+    same = distinct[slots] == flat[possible]
+    owners, slots = owners[possible[same]], slots[same]
+    of_candidate = np.bincount(owners, minlength=len(candidates)) / np.maximum(sizes, 1)
+    shared = np.zeros((len(candidates), len(distinct)), dtype=bool)
+    shared[owners, slots] = True
+    of_positive = shared @ repeats.astype(np.float64) / len(positive)
+    both = np.minimum(of_candidate, of_positive)
+    within = np.where(sizes >= CONTAINMENT, of_candidate, both)
+    around = of_positive if len(positive) >= CONTAINMENT else both
+    return np.asarray(np.maximum(within, around))

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float32
 from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, reading, write_json, writing_to
 from adiabat.core.text import counted, cut
-from adiabat.mining.filters import MEANING, PASSED, REASONS, code_of
+from adiabat.mining.candidates import MEANING, PASSED, REASONS, code_of
 from adiabat.mining.miner import MinedQuery, query_number
 from adiabat.mining.mining_queries import Documents
 from adiabat.store.manifest import COPY_BYTES, sync_folder

@@ -11,8 +11,21 @@ from jaxtyping import Bool, Float32, Float64, Int64, UInt64
 
 from adiabat.config.dataset_settings import JudgeSection, MineSection
 from adiabat.data.records import Example, is_own_document
-from adiabat.mining.candidates import Candidates, CandidateSource, Pairs, Vectors
-from adiabat.mining.filters import PASSED, Codes, Reason, code_of, first_reasons, normalised, overlaps, shingles, too_close
+from adiabat.mining.candidates import (
+    PASSED,
+    Candidates,
+    CandidateSource,
+    Codes,
+    Pairs,
+    Reason,
+    Vectors,
+    code_of,
+    first_reasons,
+    normalised,
+    overlaps,
+    shingles,
+    too_close,
+)
 from adiabat.mining.mining_queries import Documents, MiningQueries, document_rows
 
 Choice = Literal["ranked", "random"]

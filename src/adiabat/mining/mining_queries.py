@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Int64, Integer
 
 from adiabat.config.shared import DataSection
-from adiabat.core.checksums import Digest, require
 from adiabat.core.errors import DataError, Faults, several
 from adiabat.core.files import read_json, reading, write_json
+from adiabat.core.provenance import Digest, require
 from adiabat.core.text import counted
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Document, Example, ExampleSet, LanguageGridSet, text_id

@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from adiabat.core.checksums import is_whole, seal
 from adiabat.core.files import writing_whole
+from adiabat.core.provenance import is_whole, seal
 from adiabat.data.records import Side
 from adiabat.models.device import MAX_WORKERS, Precision, autocast, parallel_map, thread_replicas
 from adiabat.models.static import StaticBackbone

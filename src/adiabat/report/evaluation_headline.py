@@ -6,7 +6,7 @@ from operator import itemgetter
 
 from adiabat.core.text import NO_BREAK, counted, integer
 from adiabat.report.format import bounds, improvement, joined, named, number, signed
-from adiabat.report.page import Tone
+from adiabat.report.pages import Tone
 from adiabat.results.evaluation_result import Change, DatasetResult, Result, TrainingRecord
 
 _ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "

@@ -13,7 +13,7 @@ from adiabat.report import evaluation_headline as sentences
 from adiabat.report import format as texts
 from adiabat.report.chart_style import GOOD, MUTED
 from adiabat.report.charts import NARROW, ForestRow, Line, Panel, curves, forest
-from adiabat.report.page import Examples, Figure, Group, HeatMap, Page, Terms, notes_section
+from adiabat.report.pages import Examples, Figure, Group, HeatMap, Page, Terms, notes_section
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Section, Table, pair_cell, value_cell, verdict_cell
 from adiabat.report.training_sections import layers_of, training_of
 from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Result, TrainingRecord

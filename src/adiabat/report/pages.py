@@ -1,13 +1,253 @@
-"""What is made of a record: its page with the files beside it, and its text for the terminal."""
+"""Pages: a headline, reservations and sections, which one template shows.
 
+A page is one HTML file that needs nothing but itself. Every text in it is escaped and rid of characters that no page can hold; its only
+script sorts tables and filters rows, is allowed by its hash alone, and without it everything is there to be read. Equal records give equal
+bytes.
+"""
+
+import base64
+import hashlib
 import io
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module, resources
+from typing import Any, ClassVar, Literal
 
+import jinja2
+import numpy as np
+from jaxtyping import Bool, Float
+from markupsafe import Markup
 from rich.console import Console, RenderableType
 
+from adiabat.core.text import DASH, cut, duration, printable
+from adiabat.report.chart_style import heat_colours
+from adiabat.report.charts import Chart
+from adiabat.report.tables import Column, Section, Table
 from adiabat.results.record import Record
+
+Tone = Literal["good", "bad", "plain"]
+
+OPEN_NOTES = 5
+"""Notes that stand open when the page is loaded; more of them are folded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure(Section):
+    """Charts side by side, with a label for readers who do not see them; a telephone shows `narrow`, or else scrolls what is `wide`."""
+
+    kind: ClassVar[str] = "figure"
+    charts: Sequence[Chart]
+    label: str
+    caption: str = ""
+    narrow: Chart | None = None
+    wide: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap(Section):
+    """A map of numbers whose cells are coloured.
+
+    Attributes:
+        shades: The number behind the colour of each cell; NaN where there is none.
+        text: From such a number to what the cell says, where `texts` does not.
+        scale: All numbers that share the colours, where other maps have the same.
+        compared: Whether the numbers are changes, of which blue is better.
+        longest: Characters of a head.
+    """
+
+    kind: ClassVar[str] = "heat"
+    rows: Sequence[str]
+    columns: Sequence[str]
+    shades: Float[np.ndarray, "q d"]
+    text: Callable[[float], str] = str
+    texts: Sequence[Sequence[str]] = ()
+    scale: Float[np.ndarray, "..."] | None = None
+    compared: bool = False
+    marked: Bool[np.ndarray, "q d"] | None = None
+    counts: Sequence[str] = ()
+    caption: str = ""
+    longest: int = 8
+
+    @property
+    def size(self) -> str:
+        """How large the cells are: as large as their number allows."""
+        return "large" if len(self.columns) <= 6 else "medium" if len(self.columns) <= 10 else ""
+
+    def cells(self) -> list[list[tuple[str, str, str, bool]]]:
+        """Text, background, colour of the letters, and whether there is a dot."""
+        colours = heat_colours(self.shades if self.scale is None else self.scale, compared=self.compared)
+        marked = np.zeros(self.shades.shape, dtype=np.bool_) if self.marked is None else self.marked
+        texts = self.texts or [[self.text(shade) if np.isfinite(shade) else DASH for shade in row] for row in self.shades.tolist()]
+        return [
+            [(text, *colours(shade), mark) for text, shade, mark in zip(*row, strict=True)]
+            for row in zip(texts, self.shades.tolist(), marked.tolist(), strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts(Section):
+    """Names with values."""
+
+    kind: ClassVar[str] = "facts"
+    facts: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes(Section):
+    """Notes behind the names that they are about; `unfolded` of them stand open."""
+
+    kind: ClassVar[str] = "notes"
+    notes: Sequence[tuple[str, str]]
+    title: str = "Notes"
+    unfolded: int = 10**6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms(Section):
+    """How to read the page: terms and what they mean."""
+
+    kind: ClassVar[str] = "terms"
+    terms: Sequence[tuple[str, str]]
+    id: str = "how-to-read"
+    title: str = "How to read this"
+    folded: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examples(Section):
+    """Queries with their lists of results side by side; entries are plain data for the template."""
+
+    kind: ClassVar[str] = "examples"
+    examples: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(Section):
+    """Sections under one title; a folded group has a subtitle behind it, and may be open at first."""
+
+    kind: ClassVar[str] = "group"
+    sections: Sequence[Section | None]
+    subtitle: str = ""
+    opened: bool = False
+    side_by_side: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What a page shows.
+
+    Attributes:
+        name: Of the job, above the title.
+        tone: Whether the headline is good news.
+        reservations: What the headline leaves out and an honest reader should know.
+        about: Names with values, below the title.
+        facts: Names with values, for the section on how the page was made.
+        seed: Name of the record's seed in that section.
+        time: Name of the record's duration there.
+        settings: In place of the record's.
+        tables: Id, title and nested settings, for the same section.
+    """
+
+    record: Record
+    name: str
+    headline: str
+    tone: Tone = "plain"
+    reservations: Sequence[str] = ()
+    about: Sequence[tuple[str, str]] = ()
+    sections: Sequence[Section | None] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    seed: str = "seed"
+    time: str = "time"
+    settings: Mapping[str, Any] | None = None
+    tables: Sequence[tuple[str, str, Mapping[str, Any]]] = ()
+
+    def to_html(self) -> str:
+        """The page as one file."""
+        sections = [section for section in [*self.sections, self._made()] if section is not None]
+        return _template().render(page=self, sections=sections)
+
+    def _made(self) -> Group:
+        """How the record was made: command, facts, settings and versions."""
+        record = self.record
+        facts = [*self.facts, ("made", record.created), (self.seed, str(record.seed)), (self.time, duration(record.seconds))]
+        settings = record.settings if self.settings is None else self.settings
+        inputs = [("inputs", "Inputs", record.inputs), ("settings", "Settings", settings)]
+        tables = [settings_table(*table) for table in [*inputs, *self.tables, ("versions", "Versions", record.versions)] if table[2]]
+        return Group(id="made", title="How this was made", sections=[Facts(facts=[fact for fact in facts if fact[1]]), *tables])
+
+
+def settings_table(name: str, title: str, settings: Mapping[str, Any]) -> Table:
+    """Settings by dotted key, as they are written after ``--set``, folded."""
+    columns = [Column("key", lambda row: cut(row[0], limit=200), "code"), Column("value", lambda row: cut(row[1], limit=2000), "code")]
+    return Table(id=name, title=title, columns=columns, rows=flat(settings), folded=True)
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Settings by dotted key."""
+    rows: list[tuple[str, str]] = []
+    for key, value in sorted(settings.items()):
+        if isinstance(value, Mapping) and value:
+            rows += flat(value, f"{prefix}{key}.")
+        elif isinstance(value, Sequence) and value and all(isinstance(item, Mapping) for item in value):
+            rows += [(f"{prefix}{key}[{position}]", _text(item)) for position, item in enumerate(value)]
+        else:
+            rows.append((f"{prefix}{key}", _text(value)))
+    return rows
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> list[tuple[str, str]]:
+    """Each note once, behind the names that it is about; `everyone` stands for all names."""
+    about: dict[str, dict[str, None]] = {}
+    for name, sentences in notes:
+        for note in sentences:
+            about.setdefault(note, {})[name] = None
+    count = len({name for name, _ in notes})
+    return [(everyone if len(names) == count > 1 else ", ".join(names), note) for note, names in about.items()]
+
+
+def notes_section(title: str, notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> Notes | None:
+    """Notes by the names that they are about, the first few open; None where there are none."""
+    by_note = gathered(notes, everyone=everyone)
+    return Notes(title=title, notes=by_note, unfolded=OPEN_NOTES) if by_note else None
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_source),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+        auto_reload=False,
+    )
+    script = _source("sorting.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment.globals.update(
+        cut=cut,
+        # Markup enters a page here alone: our own files, and drawings, which escape the texts that they are given.
+        sheet=Markup(f"<style>\n{_source('style.css')}</style>"),
+        script=Markup(f"<script>{script}</script>"),
+        svg=lambda chart: Markup(chart.inline()),
+        policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'",
+        # A number as the script reads it; "" where the cell has none.
+        sort_key=lambda cell: str(float(cell.value)) if isinstance(cell.value, int | float) else "",
+    )
+    return environment.get_template("page.html.j2")
+
+
+@cache
+def _source(name: str) -> str:
+    """The text of a file of this room."""
+    return resources.files("adiabat.report").joinpath(name).read_text(encoding="utf-8")
+
 
 WIDTH = 100
 """Columns of a summary."""

@@ -8,7 +8,7 @@ from adiabat.core.text import DASH, MINUS, NO_BREAK, counted, cut, integer, shar
 from adiabat.report import format as texts
 from adiabat.report.charts import SERIES, ForestRow, Line, Panel, curves, forest, short
 from adiabat.report.format import bounds, decimals_for, joined, listed, marked, named, signed_pair
-from adiabat.report.page import Figure, Group, HeatMap, Notes, Terms, Tone
+from adiabat.report.pages import Figure, Group, HeatMap, Notes, Terms, Tone
 from adiabat.report.tables import Cell, Column, Table
 from adiabat.results.ranking_result import Contrast, Level, RankedTask, Ranking, Speed, Standing, Start
 

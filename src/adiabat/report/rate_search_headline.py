@@ -5,7 +5,7 @@ from typing import Literal
 
 from adiabat.core.text import DASH, counted, integer, share
 from adiabat.report.format import number, setting
-from adiabat.report.page import Tone
+from adiabat.report.pages import Tone
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 
 MEANINGS = {

@@ -11,7 +11,7 @@ from adiabat.report import rate_search_headline as words
 from adiabat.report.chart_style import INK, shade
 from adiabat.report.charts import Chart, Line, Panel, curves
 from adiabat.report.format import cut_name, number, setting
-from adiabat.report.page import Figure, Group, Page, Terms
+from adiabat.report.pages import Figure, Group, Page, Terms
 from adiabat.report.tables import Cell, Column, Table
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 

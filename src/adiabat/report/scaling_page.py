@@ -9,7 +9,7 @@ import tomli_w
 from adiabat.core.text import DASH, amount, cut, duration, flop, integer, printable, share
 from adiabat.report import scaling_headline as words
 from adiabat.report.format import number, setting, signed
-from adiabat.report.page import Figure, Group, Page
+from adiabat.report.pages import Figure, Group, Page
 from adiabat.report.scaling_figures import figures
 from adiabat.report.tables import Cell, Column, Section, Table
 from adiabat.results.scaling_result import Advice, Choice, Correlation, KindRecord, LineRecord, ScalingResult, ScalingRun

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from adiabat.core.text import DASH, NO_BREAK, counted
 from adiabat.report.format import EVEN, VERDICT_MARKS, bounds, difference, first_few, joined, listed, named, value
-from adiabat.report.page import Tone
+from adiabat.report.pages import Tone
 from adiabat.results.evaluation_result import Verdict
 from adiabat.results.suite_result import Kind, Pairing, Score, SuiteModel, SuiteResult, SuiteTask, TaskRanking
 

@@ -11,7 +11,7 @@ from adiabat.report import suite_headline as words
 from adiabat.report.charts import short
 from adiabat.report.evaluation_headline import RANKINGS
 from adiabat.report.evaluation_page import PND
-from adiabat.report.page import Group, Notes, Page, Terms, gathered, notes_section
+from adiabat.report.pages import Group, Notes, Page, Terms, gathered, notes_section
 from adiabat.report.suite_headline import Overview
 from adiabat.report.suite_tasks import direction, first_click, task_section
 from adiabat.report.tables import Cell, Column, ColumnKind, Section, Table, latex, markdown, pair_cell, value_cell, verdict_cell

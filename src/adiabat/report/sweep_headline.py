@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from adiabat.core.text import DASH, NO_BREAK, counted, integer, setting_text
 from adiabat.report import ranking_section
 from adiabat.report.format import MOST_NAMED, VERDICT_MARKS, cut_name, decimals_for, interval, listed, named, signed
-from adiabat.report.page import Tone
+from adiabat.report.pages import Tone
 from adiabat.results.evaluation_result import Verdict
 from adiabat.results.ranking_result import Ranking
 from adiabat.results.sweep_result import Case, CaseChange, Setting, SweepAnalysis, SweepResult

@@ -6,7 +6,7 @@ from typing import Any
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
 from adiabat.report.format import cut_name, number, signed, three_digits
-from adiabat.report.page import Figure, Group, Page, Terms, notes_section
+from adiabat.report.pages import Figure, Group, Page, Terms, notes_section
 from adiabat.report.ranking_section import ranking_groups, ranking_tables
 from adiabat.report.sweep_figures import DRIFTS, MOST_METHODS, Drawing, Series, against, drawings, series_of, trade
 from adiabat.report.sweep_headline import case_cell, case_head, headline, reservations, sides, tone

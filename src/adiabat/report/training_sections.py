@@ -9,7 +9,7 @@ from adiabat.report import evaluation_headline as sentences
 from adiabat.report import format as texts
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
 from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
-from adiabat.report.page import Facts, Figure, Group
+from adiabat.report.pages import Facts, Figure, Group
 from adiabat.report.tables import Column, Table
 from adiabat.results.evaluation_result import LayerChange, TrainingRecord
 

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from adiabat.core.checksums import CHECKSUMS, digest_of
 from adiabat.core.errors import DataError, JobError, several
 from adiabat.core.files import advice_on, is_store, sole_writer, write_json
+from adiabat.core.provenance import CHECKSUMS, digest_of
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import Record, read_result, write_result
 from adiabat.runs.run_config import (

@@ -11,9 +11,9 @@ from typing import Any
 
 import tomli_w
 
-from adiabat.core.checksums import CHECKSUMS, require_seal
 from adiabat.core.errors import JobError, ModelError, several
 from adiabat.core.files import reading, write_text
+from adiabat.core.provenance import CHECKSUMS, require_seal
 
 CONFIG = "config.toml"
 

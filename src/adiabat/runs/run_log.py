@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from adiabat.core.checksums import Line, line_of, read_lines
 from adiabat.core.errors import JobError, MissingDependencyError
 from adiabat.core.files import advice_on
+from adiabat.core.provenance import Line, line_of, read_lines
 
 GO_ON = "free some space and run the same command with --resume"
 REMEDY = "start again in another directory"

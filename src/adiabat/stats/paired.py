@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from adiabat.results.evaluation_result import Change, Test
-from adiabat.stats.paired_samples import PairedMeasure, Replicates, require_comparable, shares_of
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.resampling import (
     CONFIDENCE,
@@ -32,7 +31,7 @@ from adiabat.stats.resampling import (
 )
 from adiabat.stats.samples import Bounds, Sample
 from adiabat.stats.significance import bootstrap_p_value, rank_exchange_p_value, sign_flip_p_values, two_proportion_z, verdict_of
-from adiabat.stats.statistics import values_of
+from adiabat.stats.statistics import PairedMeasure, Replicates, require_comparable, shares_of, values_of
 
 POWER = 0.80
 """Power of `Change.detectable`."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from adiabat.core.checksums import Digest, DigestedFile, require
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import MANIFEST_FILE, read_json, sole_writer, write_text
+from adiabat.core.provenance import Digest, DigestedFile, require
 from adiabat.data.records import Document
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, Progress, Staging

@@ -20,9 +20,9 @@ import bm25s
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64, Integer
 
-from adiabat.core.checksums import Digest, digest_of, require
 from adiabat.core.errors import ConfigError, StoreError, several
 from adiabat.core.files import read_json, reading, write_json
+from adiabat.core.provenance import Digest, digest_of, require
 from adiabat.core.ragged import Ragged
 from adiabat.store.analysers import Analyser, analyser_of
 from adiabat.store.manifest import plain_disk_errors

@@ -10,10 +10,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int64
 
-from adiabat.core.checksums import Digest, require
 from adiabat.core.errors import AdiabatError, StoreError, several
 from adiabat.core.files import is_store, read_json, sole_writer, write_json
-from adiabat.core.provenance import now
+from adiabat.core.provenance import Digest, now, require
 from adiabat.data.records import Document, Side
 from adiabat.models.fingerprint import Fingerprint
 from adiabat.store.corpus_files import StringColumn, digest_documents, duplicate_texts, write_corpus

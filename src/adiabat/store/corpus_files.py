@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Int64, Integer, UInt64
 
-from adiabat.core.checksums import Digest, DigestedFile
 from adiabat.core.errors import Faults, StoreError, several
 from adiabat.core.files import reading
+from adiabat.core.provenance import Digest, DigestedFile
 from adiabat.data.records import Document
 from adiabat.data.text_hashes import HASH_BYTES, Hashes, hash_texts
 from adiabat.store.manifest import HASH_FILE, HEADER_BYTES, ID_FILE, INDEX_FILE, TEXT_FILE, npy_header

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from adiabat.core.checksums import Digest
 from adiabat.core.errors import DataError, StoreError
 from adiabat.core.files import MANIFEST_FILE, read_json, reading, write_json
+from adiabat.core.provenance import Digest
 from adiabat.models.fingerprint import Fingerprint
 
 FORMAT = "adiabat-store"

@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, UInt64
 
-from adiabat.core.checksums import read_array, write_array
 from adiabat.core.errors import DataError, Faults, JobError, several
 from adiabat.core.progress import Watch
+from adiabat.core.provenance import read_array, write_array
 from adiabat.core.text import cut
 from adiabat.data.records import Document, Side
 from adiabat.models.bulk import Progress

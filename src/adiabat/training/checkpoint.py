@@ -11,9 +11,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn, optim
 
-from adiabat.core.checksums import digest_of
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import advice_on, read_json, reading, write_json
+from adiabat.core.provenance import digest_of
 from adiabat.runs.run_log import GO_ON
 
 TENSORS, RECORD = "state.safetensors", "state.json"

@@ -13,9 +13,19 @@ from adiabat.core.errors import ModelError
 from adiabat.models.bulk import TokenTable
 from adiabat.models.device import Precision, autocast, thread_replicas
 from adiabat.models.encoder import Encoder
-from adiabat.models.packing import PackedBackbone, drawing_from, is_packable, use_thread_dropout
 from adiabat.models.tokens import bucket_batches, filled_up, token_budget_batches
-from adiabat.training.blocks import BlockOutput, RandomState, blocks_of, checkpointed, recorded, replayed
+from adiabat.training.blocks import (
+    BlockOutput,
+    PackedBackbone,
+    RandomState,
+    blocks_of,
+    checkpointed,
+    drawing_from,
+    is_packable,
+    recorded,
+    replayed,
+    use_thread_dropout,
+)
 
 Positions = Int[np.ndarray, " _"]
 

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from adiabat.models.bulk import TokenTable
 from adiabat.models.device import Precision, parallel_map
 from adiabat.models.encoder import Encoder
-from adiabat.models.packing import is_packable
 from adiabat.scaling_laws.flops import TowerOperations
-from adiabat.training.blocks import blocks_of, draws, frozen_prefix
+from adiabat.training.blocks import blocks_of, draws, frozen_prefix, is_packable
 from adiabat.training.flop_count import operations_of
 from adiabat.training.gradient_cache import (
     Chunk,

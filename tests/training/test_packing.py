@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from adiabat.models.packing import (
+from adiabat.training.blocks import (
     PackedBackbone,
     ThreadDropout,
     attention,
