@@ -84,6 +84,19 @@ def test_a_file_for_tune_serves_whatever_rate_it_names(verb: Verb) -> None:
     assert "seed 0:" not in again.err
 
 
+def test_a_file_for_tune_that_switches_the_guard_off_serves_too(verb: Verb) -> None:
+    Path("tune.toml").write_text("guard = false\n[rate_search]\ncount = 2\nsteps = 2\nchecks = 1\n[tune]\nbatch_size = 4\n")
+    notes: list[str] = []
+    options = {"settings": "tune.toml", "device": "cpu", "progress": Watch(note=notes.append)}
+    found = adiabat.safe_rate("model", "own", "triplets.jsonl", "out", **options)
+    assert found.limit > 0
+    ignored = "the search measures drift: guard = false is ignored"
+    assert ignored in notes
+    said = verb("--config", "tune.toml", "--out", "again")
+    assert said.code == 0, said.err
+    assert ignored in " ".join(said.err.split())
+
+
 def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
     mistakes = (
         (("--probes", "nowhere.txt"), "nowhere.txt must exist, got no such file"),

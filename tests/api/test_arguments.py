@@ -143,10 +143,22 @@ def test_wrong_settings_are_all_told_at_once() -> None:
         tune_settings(batch_size=0, max_epochs=-1)
 
 
+def test_wrong_settings_of_a_file_are_told_with_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "tune.toml"
+    file.write_text("[guard]\nmost = 1\n")
+    with pytest.raises(ConfigError, match=r"tune\.toml: settings of adiabat 0\.1: guard\.most is now guard\.limit"):
+        tune_settings(file)
+    file.write_text("[tune]\nbatch_size = 0\n")
+    with pytest.raises(ConfigError, match=r"tune\.toml and keywords: 2 faults: .*tune\.batch_size.*tune\.max_epochs"):
+        tune_settings(str(file), max_epochs=-1)
+
+
 @pytest.mark.parametrize(
     ("settings", "options", "said"),
     [
         (None, {"batchsize": 3}, r"tune\(\) has no argument or setting batchsize; did you mean batch_size\?"),
+        (None, {"pull": 0.1}, r"tune\(\) has no argument or setting pull; tune\.pull is now tune\.l2_to_start$"),
+        (None, {"ladder": {"low": 1e-7}}, r"tune\(\) has no argument or setting ladder; ladder is now rate_search$"),
         (None, {"run": 3}, r"run must be a dict of settings, got 3 \(int\)"),
         (7, {}, r"settings must be TuneSettings, a path of a TOML file or a dict, got 7 \(int\)"),
         (EvaluateSettings(), {}, r"settings must be TuneSettings, a path of a TOML file or a dict, got EvaluateSettings"),
@@ -305,6 +317,8 @@ def test_a_rate_among_the_keywords_of_safe_rate_and_a_job_without_settings_are_t
     adiabat.embed("model", "corpus.jsonl", "store")
     with pytest.raises(ConfigError, match=r"tune\.learning_rate must be safe .*, got 1e-06"):
         adiabat.safe_rate("model", "store", "pairs.jsonl", "search", tune={"learning_rate": 1e-6})
+    with pytest.raises(ConfigError, match=r'^guard must be on with tune.learning_rate = "safe", whose search measures drift, got false'):
+        adiabat.safe_rate("model", "store", "pairs.jsonl", "search", guard=False)
     with pytest.raises(ConfigError, match=r"job\.data"):
         adiabat.train("model", job=None)
 

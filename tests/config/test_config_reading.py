@@ -8,9 +8,11 @@ import pytest
 
 from adiabat.cli.panel_results import KINDS, kind_of
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import FORMER_KEYS, checked, keys_of, read_settings
+from adiabat.config.former_keys import FORMER_KEYS
+from adiabat.config.reader import checked, inline, keys_of, read_settings
 from adiabat.config.section import Section
 from adiabat.config.shared import EmbedSettings, EvaluateSettings
+from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError
 
@@ -142,10 +144,28 @@ def test_a_hundred_thousand_unknown_keys_are_counted_and_the_first_advised_on(tm
 def test_a_file_of_adiabat_01_is_refused_as_a_whole(text: str, tmp_path: Path) -> None:
     (tmp_path / "tune.toml").write_text(text + "[tune]\nunknown = 3\n" * ("tune" not in text), encoding="utf-8")
     with pytest.raises(
-        ConfigError, match=r"tune.toml is written for adiabat 0\.1: .* is now .*; `adiabat settings VERB` lists the current keys"
+        ConfigError, match=r"tune.toml: settings of adiabat 0\.1: .* is now .*; `adiabat settings VERB` lists the current keys"
     ) as caught:
         read_settings(TuneSettings, tmp_path / "tune.toml")
     assert "unknown" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "renamed"),
+    [
+        (TuneSettings, {"tune": {"pull": 0.1}}, "tune.pull is now tune.l2_to_start"),
+        (TuneSettings, {"rate_search": {"looks": 3}}, "rate_search.looks is now rate_search.checks"),
+        (TuneSweepSettings, {"grid": {"tune": {"pull": [0.1]}}}, "tune.pull is now tune.l2_to_start"),
+        (TuneSweepSettings, {"variants": [{"name": "a", "guard": {"most": 0.1}}]}, "guard.most is now guard.limit"),
+        (TuneSweepSettings, {"variants": [{"name": "a", "grid": {"guard": {"most": [0.1]}}}]}, "guard.most is now guard.limit"),
+    ],
+)
+def test_former_keys_are_answered_however_settings_are_given(kind: type[Section], table: dict[str, Any], renamed: str) -> None:
+    told = f"settings of adiabat 0.1: {renamed}; `adiabat settings VERB` lists the current keys"
+    assert fault(table, kind) == told
+    with pytest.raises(ConfigError) as caught:
+        read_settings(kind, None, [f"{name}={inline(value)}" for name, value in table.items()])
+    assert str(caught.value) == told
 
 
 def test_every_former_key_is_gone_and_every_new_one_is_known() -> None:

@@ -32,7 +32,8 @@ def test_a_table_of_tasks_becomes_what_its_kind_says() -> None:
         ({"kind": "sts", "data": "x", "scre": "y"}, "unknown key tasks.scre; did you mean tasks.score?"),
         (
             {"kind": "triplets", "data": "x", "drop_same_id": False},
-            "tasks.drop_same_id of number 1 has no effect with kind = triplets, whose queries rank only listed documents; leave it out",
+            'tasks.drop_same_id of number 1 has no effect with tasks.kind = "triplets", whose queries rank only listed documents; '
+            'leave it out, or set tasks.kind = "retrieval"',
         ),
         ({"kind": "sts", "name": "mine", "data": ""}, "tasks.data of number 1 (mine) must be text that is not empty, got ''"),
     ],

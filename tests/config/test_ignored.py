@@ -6,7 +6,7 @@ import pytest
 
 from adiabat.config.budgets import PlanSettings
 from adiabat.config.dataset_settings import MineSettings
-from adiabat.config.distillation import DistillStaticSettings, MultilingualSettings
+from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings, with_values
 from adiabat.config.section import Section, value_at
@@ -76,9 +76,55 @@ IDLE: list[tuple[type[Section], dict[str, Any], tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("kind", "table", "key"), [(kind, table, key) for kind, table, keys in IDLE for key in keys])
 def test_a_setting_without_effect_is_refused_by_name(kind: type[Section], table: dict[str, Any], key: str) -> None:
-    with pytest.raises(ConfigError, match=key.rpartition(".")[0]):
+    with pytest.raises(ConfigError) as caught:
         checked(kind, with_values(kind, table, [(key, VALUES[key])]))
+    assert key.rpartition(".")[0] in str(caught.value)
+    assert ("; leave it out, or " in str(caught.value)) == (kind is not MineSettings)
     checked(kind, table)
+
+
+FROZEN, ASYMMETRIC = 'towers.frozen = "document"', 'towers.kind = "asymmetric"'
+CORPUS = "static.weighting.corpus must be given"
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "cause", "remedy"),
+    [
+        (TrainSettings, {"train": {"steps": 3, "budget_flops": 1e9}}, "train.budget_flops", "leave out train.budget_flops"),
+        (TrainSettings, {"train": {"epochs": 3.0, "budget_seconds": 9.0}}, "train.budget_seconds", "leave out train.budget_seconds"),
+        (TrainSettings, {"train": {"warmup_fraction": 0.3, "warmup_steps": 1}}, "train.warmup_steps", "leave out train.warmup_steps"),
+        (TrainSettings, {"train": {"idle_epochs": 3}}, 'train.keep = "last"', 'set train.keep = "best" or "both"'),
+        (FitSettings, {"train": {"idle_epochs": 3, "keep": "last"}}, 'train.keep = "last"', 'set train.keep = "best"'),
+        (AblateSettings, {"fit": {"idle_epochs": 3, "keep": "last"}}, 'fit.keep = "last"', 'set fit.keep = "best"'),
+        (TuneSettings, {"tune": {"idle_epochs": 3, "keep": "last"}}, 'tune.keep = "last"', 'set tune.keep = "both"'),
+        (TrainSettings, {"towers": {"kind": "asymmetric", "frozen": "query", "store": "s"}}, 'frozen = "query"', f"set {FROZEN}"),
+        (TrainSettings, {"towers": {"store": "s"}}, 'kind = "shared" and with towers.frozen', f"set {ASYMMETRIC} and set {FROZEN}"),
+        (TuneSettings, {"rate_search": {"low": 1e-7}}, "tune.learning_rate = 5e-08", 'set tune.learning_rate = "safe"'),
+        (TuneSettings, {"guard": {"action": "back"}}, "without guard.limit", "set guard.limit"),
+        (TuneSettings, {"data": {"validation_split": "dev"}}, "without data.validation", "set data.validation"),
+        (MineSettings, {"mine": {"source": "dense"}, "bm25": {"k1": 1.2}}, 'source = "dense"', 'set mine.source = "bm25" or "fused"'),
+        (PlanSettings, {"plan": {"runs": "r", "measure": False}, "run": {"device": "cpu"}}, "measure = false", "set plan.measure = true"),
+        (
+            TrainSettings,
+            {"train": {"loss": {"guide": {"model": "self", "relative": True}}}},
+            "margin = 0.0",
+            "change train.loss.guide.margin",
+        ),
+        (
+            DistillStaticSettings,
+            {"static": {"weighting": {"kind": "zipf", "a": 0.1}}},
+            "belongs to sif",
+            'set static.weighting.kind = "sif"',
+        ),
+        (DistillStaticSettings, {"static": {"weighting": "tfidf"}}, CORPUS, "add --corpus, or set static.weighting"),
+        (AblateSettings, {"static": {"weighting": "zipf"}}, 'static.weighting.kind must be "sif" in an ablation', "leave it out"),
+    ],
+)
+def test_a_refusal_names_each_change_that_mends_it(kind: type[Section], table: dict[str, Any], cause: str, remedy: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked(kind, table)
+    assert cause in str(caught.value).partition(";")[0]
+    assert str(caught.value).endswith(remedy) or f"; {remedy}" in str(caught.value)
 
 
 def test_every_setting_is_tried() -> None:
@@ -98,7 +144,7 @@ def test_every_setting_is_tried() -> None:
 )
 def test_switches_inside_a_table_are_gone(kind: type[Section], key: str) -> None:
     section, _, name = key.partition(".")
-    with pytest.raises(ConfigError, match=rf"unknown key {key}; "):
+    with pytest.raises(ConfigError, match=rf"unknown key {key}; |settings of adiabat 0.1: {key} is now "):
         checked(kind, {section: {name: 40}})
 
 

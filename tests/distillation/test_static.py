@@ -247,7 +247,7 @@ def test_what_cannot_be_made_is_told_before_anything_passes(
         ({"weighting": {"a": 0.0}}, "static.weighting.a must be > 0, got 0"),
         ({"weighting": {"a": 1.0}}, "static.weighting.a must be < 1, got 1"),
         ({"reduction": {"dims": 0}}, "static.reduction.dims must be > 0, got 0"),
-        ({"weighting": "tfidf"}, "static.weighting.corpus must be given, got none"),
+        ({"weighting": "tfidf"}, 'static.weighting.corpus must be given with static.weighting = "tfidf", got none; add --corpus'),
         ({"pooling": "middle"}, "static.pooling must be 'mean', 'token', 'first' or 'last', got 'middle'"),
     ],
 )
@@ -255,6 +255,12 @@ def test_settings_that_make_no_model_are_told(section: dict[str, Any], told: str
     with pytest.raises(ConfigError) as caught:
         checked(DistillStaticSettings, {"static": section})
     assert told in str(caught.value)
+
+
+def test_document_frequencies_need_texts(teacher: Path) -> None:
+    section = settings_of(weighting={"kind": "tfidf", "corpus": "corpus.jsonl"}).static
+    with pytest.raises(ConfigError, match='texts must be given with static.weighting = "tfidf", .*; give some'):
+        distilling.distill(load(teacher).document, section)
 
 
 @pytest.mark.parametrize(

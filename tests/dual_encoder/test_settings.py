@@ -26,20 +26,23 @@ WHERE = "with data.stream"
     ("tables", "message"),
     [
         # Without effect, or without sense.
-        ({"train": {"loss": "triplet"}, "memory": {"loss_tile": 8}}, "memory.loss_tile has no effect with train.loss = triplet"),
+        ({"train": {"loss": "triplet"}, "memory": {"loss_tile": 8}}, 'memory.loss_tile has no effect with train.loss = "triplet"'),
         ({"train": {"loss": {"negatives_shared": False, "negatives_per_query": 0}}}, "train.loss.negatives_shared has no effect"),
-        ({"train": {"loss": {"guide": {"model": "self", "relative": True}}}}, "train.loss.guide.relative has no effect without a margin"),
+        (
+            {"train": {"loss": {"guide": {"model": "self", "relative": True}}}},
+            "train.loss.guide.relative has no effect with train.loss.guide.margin = 0",
+        ),
         ({"run": {"compile": True}}, "memory.length_buckets must be given where run.compile is true"),
         ({"run": {"compile": True}, "memory": {"checkpointing": True, "length_buckets": [64]}}, "memory.checkpointing must be false"),
         ({"memory": {"length_buckets": [64, 64]}}, r"memory.length_buckets must ascend, got \[64, 64\]"),
         # Several sources.
         ({"job": {"data": "a.jsonl"}, "data": {"sources": TWO[:1]}}, "data.sources must be left out with job.data"),
-        ({"mixture": {"rule": "equal"}}, "mixture.rule has no effect with one source; list several"),
-        ({"mixture": {"exhausted": "cycle"}}, "mixture.exhausted has no effect with one source; list several"),
+        ({"mixture": {"rule": "equal"}}, "mixture.rule has no effect with one source; leave it out, or list several"),
+        ({"mixture": {"exhausted": "cycle"}}, "mixture.exhausted has no effect with one source; leave it out, or list several"),
         ({"mixture": {"rule": "equal", "one_source_per_batch": True}}, "2 faults: mixture.rule .*; mixture.one_source_per_batch has no"),
         (
             {"data": {"sources": [{"path": "a", "weight": 2.0}, {"path": "b"}]}},
-            r"weight of number 1 \(a\) has no effect unless mix",
+            r"weight of number 1 \(a\) has no effect with mixture.rule = .proportional.; leave it out, or set mixture.rule = .weights.",
         ),
         ({"data": {"sources": [{"path": "a", "weight": 0.0}]}}, r"data.sources.weight of number 1 \(a\) must be > 0, got 0"),
         ({"data": {"sources": [{"path": "a", "wieght": 1.0}]}}, "unknown key data.sources.wieght; did you mean data.sources.weight?"),
@@ -47,9 +50,9 @@ WHERE = "with data.stream"
         # How long a run is.
         ({"batches": {"token_budget": 10}}, "train.steps must be given with batches.token_budget"),
         ({"batches": {"random_share": 0.3}}, "unknown key batches.random_share; did you mean batches.group.random_share?"),
-        ({"train": {"steps": 3, "budget_flops": 1e12}}, "train.steps has no effect with budget_flops; leave it out"),
-        ({"train": {"epochs": 3.0, "budget_flops": 1e12}}, "train.epochs has no effect with budget_flops; leave it out"),
-        ({"train": {"epochs": 2.0, "budget_seconds": 1.0}}, "train.epochs has no effect with budget_seconds; leave it out"),
+        ({"train": {"steps": 3, "budget_flops": 1e12}}, "train.steps has no effect with train.budget_flops; leave it out"),
+        ({"train": {"epochs": 3.0, "budget_flops": 1e12}}, "train.epochs has no effect with train.budget_flops; leave it out"),
+        ({"train": {"epochs": 2.0, "budget_seconds": 1.0}}, "train.epochs has no effect with train.budget_seconds; leave it out"),
         # Streams.
         ({"data": {"stream": True}}, f"train.steps must be given {WHERE}, got none.*; data.validation must be given {WHERE}, got none"),
         ({"data": {**STREAM, "corpus": "corpus.jsonl"}}, f"data.corpus must be left out {WHERE}: examples must hold their texts"),
@@ -70,7 +73,7 @@ WHERE = "with data.stream"
         ),
         ({"data": STREAM, "train": {"budget_flops": 1e12}}, f"train.budget_flops must be left out {WHERE}, since the number of tokens"),
         ({"data": {**STREAM, "stream": {"shard_size": 50}}}, "data.stream.shard_size must be at least train.batch_size = 64, got 50"),
-        ({"data": STREAM, "train": {"steps": 10, "epochs": 2.0}}, "train.epochs has no effect with steps; leave it out"),
+        ({"data": STREAM, "train": {"steps": 10, "epochs": 2.0}}, "train.epochs has no effect with train.steps; leave it out"),
         ({"data": {**STREAM, "max_validation": 5}}, "data.max_validation has no effect with data.validation; leave it out"),
     ],
 )

@@ -259,8 +259,8 @@ def test_what_cannot_be_is_refused_and_nothing_is_left(here: Here, store: Store,
     ("table", "message"),
     [
         ({"mine": {"skip_first": 100}}, "mine.skip_first must be below mine.depth = 100, got 100"),
-        ({"mine": {"source": "dense"}, "bm25": {"k1": 1.2}}, "bm25 has no effect with mine.source = dense"),
-        ({"judge": {"model": "m", "relative": True}}, "judge.relative has no effect without a margin"),
+        ({"mine": {"source": "dense"}, "bm25": {"k1": 1.2}}, 'bm25 has no effect with mine.source = "dense"'),
+        ({"judge": {"model": "m", "relative": True}}, "judge.relative has no effect with judge.margin = 0"),
         ({"judge": {"model": "m", "relative": True, "margin": 1.5}}, "judge.margin must be <= 1 where judge.relative is true, got 1.5"),
     ],
 )

@@ -13,9 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
 
+from adiabat.config.former_keys import former_keyword
 from adiabat.config.reader import checked, keys_of, read_table, with_values
 from adiabat.config.section import Section
-from adiabat.core.errors import DataError
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.files import user_cache
 from adiabat.core.text import shown
 from adiabat.data.records import text_id
@@ -216,7 +217,13 @@ def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any
     table = settings_table(settings, kind)
     # loss="triplet" replaces a loss of another kind, and margin=0.3 changes it, whatever their order.
     values = [(_key(name, value, kind, section, function), _setting(value)) for name, value in options.items() if value is not None]
-    return checked(kind, with_values(kind, table, values))
+    try:
+        return checked(kind, with_values(kind, table, values))
+    except ConfigError as fault:
+        if not isinstance(settings, str | os.PathLike):
+            raise
+        # Where a keyword gives a key of the file too, either of the two may be at fault.
+        raise ConfigError(f"{os.fspath(settings)}{' and keywords' if values else ''}: {fault}") from None
 
 
 def _key(name: str, value: object, kind: type[Section], section: str, function: str) -> str:
@@ -235,7 +242,8 @@ def _key(name: str, value: object, kind: type[Section], section: str, function: 
         raise wrong_type(name, "a dict of settings", value)
     names = {*kind.model_fields, *(key.rpartition(".")[2] for key in keys_of(kind))}
     near = get_close_matches(name, sorted(names), n=1)
-    advice = f"did you mean {near[0]}?" if near else f"see adiabat settings {function.replace('_', ' ')}"
+    usual = f"did you mean {near[0]}?" if near else f"see adiabat settings {function.replace('_', ' ')}"
+    advice = former_keyword(name, kind.model_fields) or usual
     raise TypeError(f"{function}() has no argument or setting {name}; {advice}")
 
 

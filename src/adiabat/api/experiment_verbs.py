@@ -3,7 +3,7 @@
 Each imports its experiment when it is called: a plan needs no torch, which takes seconds to load.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -186,10 +186,11 @@ def safe_rate(
         data: Queries with positives and perhaps negatives that are to be tuned on.
         out: Directory of the search.
         resume: Continue an interrupted search; rates and seeds may have been added.
-        settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings safe-rate`` lists them. Their learning rate is
-            not used.
+        settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings safe-rate`` lists them. Their learning rate
+            and ``guard = False`` are not used.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
-        **options: Single settings, such as ``rate_search={"low": 1e-7, "high": 1e-4}`` or ``device="cuda"``.
+        **options: Single settings, such as ``rate_search={"low": 1e-7, "high": 1e-4}`` or ``device="cuda"``. ``guard=False`` is refused:
+            the search is for the largest rate within the guard's limit.
 
     Returns:
         The result, with a row for each trial.
@@ -204,6 +205,8 @@ def safe_rate(
     tune = options.get("tune")
     if not (isinstance(tune, Mapping) and "learning_rate" in tune):
         options = {"learning_rate": "safe", **options}
+    if options.get("guard") is None and _is_unguarded(settings):
+        options = {**options, "guard": True}
     chosen = settings_of(TuneSettings, settings, options, section="tune", function="safe_rate")
     require_model(model, "model")
     folder = Path(path_of(out, "out"))
@@ -211,7 +214,7 @@ def safe_rate(
     from adiabat.models.model_names import load, name_of
 
     with called("safe_rate", progress) as call:
-        if note := unused_rate_note(settings):
+        for note in replaced_notes(settings):
             call.watch.note(note)
         result = find_safe_rate(
             lambda: load(model, settings=chosen.encoder),
@@ -227,8 +230,15 @@ def safe_rate(
     return replace(result, folder=folder)
 
 
-def unused_rate_note(settings: SettingsLike) -> str | None:
-    """Said of a learning rate in settings that were written for tuning, which a search replaces."""
+def replaced_notes(settings: SettingsLike) -> Iterator[str]:
+    """Said of settings that were written for tuning, which a search replaces."""
     tune = settings_table(settings, TuneSettings).get("tune")
     rate = tune.get("learning_rate", "safe") if isinstance(tune, Mapping) else "safe"
-    return None if rate == "safe" else f"the search tries its own rates: tune.learning_rate = {rate} is ignored"
+    if rate != "safe":
+        yield f"the search tries its own rates: tune.learning_rate = {rate} is ignored"
+    if _is_unguarded(settings):
+        yield "the search measures drift: guard = false is ignored"
+
+
+def _is_unguarded(settings: SettingsLike) -> bool:
+    return settings_table(settings, TuneSettings).get("guard", True) in (False, None)

@@ -128,13 +128,13 @@ def safe_rate(
     from adiabat.config.tuning import TuneSettings
 
     _require_free(assigned(assignments or ()), probes)
-    # A settings file of tune serves as well, whatever rate it has.
+    # A settings file of tune serves as well, whatever rate it has, and whether it has a guard.
     assignments = ["guard=true", *(assignments or ()), *short_for({"guard.probes": probes}), 'tune.learning_rate="safe"']
     settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device)
     import adiabat
-    from adiabat.api.experiment_verbs import unused_rate_note
+    from adiabat.api.experiment_verbs import replaced_notes
 
-    if note := unused_rate_note(config):
+    for note in replaced_notes(config):
         say(note)
     result = adiabat.safe_rate(model, store, data, out, settings=settings, resume=resume)
     show(result, as_json=as_json, location=result.page)

@@ -7,17 +7,22 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.dual_training import TrainRunSection, TrainSection, TrainTables
+from adiabat.config.needs import Need, without_effect
 from adiabat.config.reader import TRAIN_TABLES
 from adiabat.config.section import Bytes, Seconds, Section, SeedNumbers, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection
 from adiabat.config.tasks import AnyTask, repeated_names
 from adiabat.config.training_choices import FallingSchedule, FixedTemperature, InBatchSoftmax, Schedule, TrainLoss
 
-TAKEN = (
-    *("encoder.blocks", "towers.document_model", "train.method", "train.freeze", "train.learning_rate"),
-    *("train.epochs", "train.steps", "train.budget_flops", "train.budget_seconds"),
-)
-"""Settings of a run that the scaling experiment sets itself."""
+TAKEN = {
+    "encoder.blocks": "models.blocks",
+    "towers.document_model": "models.model",
+    "train.method": "methods",
+    "train.freeze": "methods.freezing",
+    "train.learning_rate": "rates",
+    **dict.fromkeys(("train.epochs", "train.steps", "train.budget_flops", "train.budget_seconds"), "scaling.budgets"),
+}
+"""Settings of a run that the scaling experiment sets itself, and the settings of the experiment that decide them."""
 
 ALL_TASKS = "mean of all"
 """Label of the mean over all tasks, where a task's name would stand."""
@@ -154,16 +159,16 @@ class ScalingSettings(TrainTables, _ScalingTables):
         """Settings that vary between runs are unset, and each method has a learning rate."""
         yield from repeated_names("tasks", [ALL_TASKS, *(task.name for task in self.tasks)])
         yield from repeated_names("models", [family.title for family in self.models])
-        for key in TAKEN:
+        for key, source in TAKEN.items():
             table, name = key.split(".")
             section = getattr(self, table)
             if getattr(section, name) != type(section).model_fields[name].default:
-                yield key, "must be left out of a scaling experiment, which gives each run its own; leave it out"
+                yield key, f"must be left out of a scaling experiment, which gives each run its own; leave it out; set {source} instead"
         if self.data.stream is not None:
             yield "data.stream", "must be left out of a scaling experiment, whose runs end with a budget; leave it out"
         for family in self.models if self.rates.full is None and (self.methods.full or self.methods.freezing) else ():
             if family.pretraining_rate is None:
-                told = "must be given without rates.full, got none; full training and freezing take a tenth of it"
+                told = "must be given without rates.full, got none; full training and freezing take a tenth of it; set it, or rates.full"
                 yield f"models.pretraining_rate of {family.model}", told
 
     def common(self) -> dict[str, Any]:
@@ -192,12 +197,15 @@ class PlanSection(ReadingSection):
     out: Text | None = None
     """Directory for ``result.json``, the page and the TOML files; None writes nothing."""
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
+    def needs(self) -> Iterator[Need]:
         """Settings of the analysis need runs to analyse."""
-        if self.runs is None:
-            yield from ((name, "without plan.runs") for name in ("budget_seconds", "loss", "least_steps", "resamples", "measure"))
-            if not self.models:
-                yield "memory", "without plan.runs or plan.models"
+        for name in ("budget_seconds", "loss", "least_steps", "resamples", "measure"):
+            yield Need(name, "runs")
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Memory limits runs or models."""
+        if self.memory is not None and self.runs is None and not self.models:
+            yield "memory", without_effect("without plan.runs or plan.models", "set one of them")
 
 
 class PlanSettings(Section):
@@ -216,8 +224,11 @@ class PlanSettings(Section):
         if plan.runs is not None and plan.models:
             yield "plan.models", "must be left out with plan.runs, which name their models; leave one of them out"
         if self.encoder.model_fields_set and not plan.models:
-            yield "encoder", "has no effect without plan.models; leave it out"
+            yield "encoder", without_effect("without plan.models", "set plan.models")
         if "seed" in self.run.model_fields_set and not plan.runs:
-            yield "run.seed", "has no effect without plan.runs, which it resamples; leave it out"
-        if self.run.device != "auto" and not (plan.runs and plan.measure):
-            yield "run.device", "has no effect without plan.runs, which measuring needs; leave it out"
+            yield "run.seed", without_effect("without plan.runs, which it resamples", "set plan.runs")
+
+    def needs(self) -> Iterator[Need]:
+        """Only a plan that measures a run uses a device."""
+        yield Need("run.device", "plan.runs", reason="which measuring needs")
+        yield Need("run.device", "plan.measure", (True,))

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.dual_training_data import TrainColumnsSection
+from adiabat.config.needs import Need
 from adiabat.config.section import Amount, Fraction, Section, SeedNumber, Text, Texts, each_once
 from adiabat.config.shared import DataSection, EmbedDataSection, EncoderSection, ExamplesSection, RankingEncoderSection, RunSection
 
@@ -195,10 +196,9 @@ class JudgeSection(Section):
     relative: bool = False
     """Interpret the margin as a share of the positive's score."""
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
+    def needs(self) -> Iterator[Need]:
         """Only a margin can be relative."""
-        if not self.margin:
-            yield "relative", "without a margin"
+        yield Need("relative", "margin")
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """A relative margin is at most 1."""
@@ -218,10 +218,9 @@ class MineSettings(Section):
     corpus: EmbedDataSection = EmbedDataSection()
     run: RunSection = RunSection()
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
+    def needs(self) -> Iterator[Need]:
         """Dense mining does not use BM25."""
-        if self.mine.source == "dense":
-            yield "bm25", "with mine.source = dense"
+        yield Need("bm25", "mine.source", ("bm25", "fused"))
 
 
 class InspectDataSection(ExamplesSection):

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from adiabat.config.dual_training import MemorySection, TrainRunSection, TrainSection, TrainSettings
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, SourceShares, TemperatureShares
-from adiabat.config.reader import checked
+from adiabat.config.needs import PlacedError
+from adiabat.config.reader import checked, shown
 from adiabat.config.section import Choice, Exhausted, Section, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection, RunSection
 from adiabat.config.training_choices import RegressionLoss, TrainLoss
@@ -183,6 +184,14 @@ class TfidfWeighting(Choice):
     corpus: Text
     """Texts in which tokens are counted."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_texts(cls, table: Any) -> Any:
+        if isinstance(table, Mapping) and table.get("corpus") is None:
+            phrase = 'must be given with static.weighting = "tfidf", got none; add --corpus, or set static.weighting = "sif" or "zipf"'
+            raise PlacedError([("corpus", phrase)])
+        return table
+
 
 Weighting = Annotated[NoWeighting | ZipfWeighting | SifWeighting | TfidfWeighting, Field(discriminator="kind")]
 
@@ -227,6 +236,15 @@ class AblatedStatic(StaticSection):
 
     weighting: SifWeighting = SifWeighting()
     """Weighting of the steps with SIF; a corpus adds a step that counts tokens in it."""
+
+    @field_validator("weighting", mode="before")
+    @classmethod
+    def _is_sif(cls, value: Any) -> Any:
+        kind = value.get("kind", "sif") if isinstance(value, Mapping) else "sif"
+        if kind != "sif":
+            phrase = f'must be "sif" in an ablation, whose steps set the other kinds, got {shown(kind)}; leave it out'
+            raise PlacedError([("kind", phrase)])
+        return value
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Settings that the steps vary are unset."""

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, StreamSection, TrainDataSection
-from adiabat.config.section import Amount, Fraction, OptimizerName, Seconds, Section, Text, Texts
+from adiabat.config.needs import ABSENT, Need, without_effect
+from adiabat.config.section import Amount, Fraction, OptimizerName, Seconds, Section, Text, Texts, by_kind
 from adiabat.config.shared import EncoderSection, StepsRunSection
 from adiabat.config.training_choices import (
     FallingSchedule,
@@ -62,18 +63,14 @@ class TowersSection(Section):
     targets: Text | None = None
     """Store of target vectors, such as a teacher's, that the loss uses as document embeddings."""
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
-        """Settings of other kinds of towers are unset."""
-        if self.kind == "shared":
-            yield "document_model", 'with towers.kind = "shared"'
-        else:
-            yield "targets", f'with towers.kind = "{self.kind}"'
-        if self.kind != "asymmetric":
-            yield "frozen", f'with towers.kind = "{self.kind}"'
-        if self.frozen != "document":
-            yield "store", 'without towers.frozen = "document"'
-        if self.projection_start is not None:
-            yield "projection_width", "with towers.projection_start"
+    def needs(self) -> Iterator[Need]:
+        """Settings apply to some kinds of towers."""
+        yield Need("document_model", "kind", ("asymmetric", "shared_projection"))
+        yield Need("targets", "kind", ("shared",))
+        yield Need("frozen", "kind", ("asymmetric",))
+        yield Need("store", "kind", ("asymmetric",))
+        yield Need("store", "frozen", ("document",))
+        yield Need("projection_width", "projection_start", ABSENT)
 
     @property
     def vectors(self) -> str | None:
@@ -133,18 +130,13 @@ class TrainSection(Section):
         """Whether time alone limits the run; its number of steps is known once some have been timed."""
         return self.budget_seconds is not None and self.steps is None and self.budget_flops is None
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
-        """Length and warm-up are each set in one unit."""
-        if self.warmup_steps is not None:
-            yield "warmup_fraction", "with warmup_steps"
-        if self.keep == "last":
-            yield "idle_epochs", 'with keep = "last"'
-        lengths = ("budget_flops", "steps", "budget_seconds")
-        length = next((name for name in lengths if getattr(self, name) is not None), None)
-        if length is not None:
-            yield "epochs", f"with {length}"
-        if length == "budget_flops":
-            yield "steps", "with budget_flops"
+    def needs(self) -> Iterator[Need]:
+        """Length and warm-up are each set in one unit; only runs that keep their best weights stop early."""
+        yield Need("warmup_fraction", "warmup_steps", ABSENT)
+        yield Need("idle_epochs", "keep", ("best", "both"))
+        for length in ("budget_flops", "steps", "budget_seconds"):
+            yield Need("epochs", length, ABSENT)
+        yield Need("steps", "budget_flops", ABSENT)
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """The warm-up ends within the run, and batches have negatives."""
@@ -204,6 +196,11 @@ class _JobTables(Section):
 class TrainSettings(TrainTables, _JobTables):  # fields of the last base come first
     """All settings of ``adiabat train``."""
 
+    def needs(self) -> Iterator[Need]:
+        """Only losses over a matrix of scores can tile it."""
+        kinds = tuple(word for loss in InBatchLoss.__subclasses__() for word in by_kind([loss]))
+        yield Need("memory.loss_tile", "train.loss", kinds, "which has no matrix of scores")
+
     def faults(self) -> Iterator[tuple[str, str]]:
         """The tables are consistent with each other."""
         yield from self._source_faults()
@@ -211,16 +208,16 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
             yield from self._stream_faults(self.data.stream)
         train, loss = self.train, self.train.loss
         if self.batches.token_budget is not None and (train.steps, train.budget_flops, train.budget_seconds) == (None, None, None):
-            yield "train.steps", "must be given with batches.token_budget, since batch sizes then vary, got none"
+            phrase = "must be given with batches.token_budget, since batch sizes then vary, got none"
+            yield "train.steps", f"{phrase}; set it, or leave out batches.token_budget"
         if isinstance(loss, RegressionLoss) and self.towers.frozen != "document" and self.towers.targets is None:
             remedy = 'set towers.frozen = "document" (with towers.kind = "asymmetric"), or name a store as towers.targets'
             yield f"train.loss = {loss.kind}", f"must have fixed document vectors, or all texts would collapse to one point; {remedy}"
-        if not isinstance(loss, InBatchLoss) and self.memory.loss_tile is not None:
-            yield "memory.loss_tile", f"has no effect with train.loss = {loss.kind}, which has no matrix of scores; leave it out"
         if self.run.compile and not self.memory.length_buckets:
             yield "memory.length_buckets", "must be given where run.compile is true, got none; [64, 128, 196, 256] is a good start"
         if self.run.compile and self.memory.checkpointing:
-            yield "memory.checkpointing", "must be false where run.compile is true: the compiler decides that, got true"
+            phrase = "must be false where run.compile is true: the compiler decides that, got true"
+            yield "memory.checkpointing", f"{phrase}; leave one of them out"
 
     def _source_faults(self) -> Iterator[tuple[str, str]]:
         if self.job.data is not None and self.data.sources:
@@ -230,10 +227,10 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
         names = ("rule", "one_source_per_batch") if self.data.stream else ("rule", "exhausted", "one_source_per_batch")
         for name in names if len(self.data.sources) < 2 else ():
             if getattr(self.mixture, name) != getattr(usual, name):
-                yield f"mixture.{name}", "has no effect with one source; list several as [[data.sources]]"
+                yield f"mixture.{name}", without_effect("with one source", "list several as [[data.sources]]")
         weighted = [f"{number} ({source.path})" for number, source in enumerate(self.data.sources, 1) if source.weight != 1.0]
         if self.mixture.rule.kind != "weights" and weighted:
-            phrase = 'has no effect unless mixture.rule is "weights"; leave it out, or set that rule'
+            phrase = without_effect(f'with mixture.rule = "{self.mixture.rule.kind}"', 'set mixture.rule = "weights"')
             yield f"data.sources.weight of number {', '.join(weighted)}", phrase
 
     def _stream_faults(self, stream: StreamSection) -> Iterator[tuple[str, str]]:
@@ -252,7 +249,7 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
         if self.train.budget_flops is not None:
             yield "train.budget_flops", f"{unknown} the number of tokens is not known; set train.steps"
         if self.mixture.cap is not None:
-            yield "mixture.cap", f"{unknown} sizes are not known, got {self.mixture.cap}; leave it out"
+            yield "mixture.cap", f"{unknown} sizes are not known, got {self.mixture.cap}; leave it out, or data.stream"
         if self.train.schedule.kind == "exponential":
             yield "train.schedule", 'must follow steps with data.stream, got "exponential", which follows epochs; choose another'
         if stream.shard_size < self.train.batch_size:

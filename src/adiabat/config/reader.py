@@ -13,7 +13,9 @@ import tomli_w
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from adiabat.config.section import Choice, MisfitError, PlacedError, Section, by_kind, nest, overlaid, sections_in
+from adiabat.config.former_keys import former_phrase
+from adiabat.config.needs import PlacedError
+from adiabat.config.section import Choice, MisfitError, Section, by_kind, nest, overlaid, sections_in
 from adiabat.core.errors import ConfigError, several
 
 ADVISED = 10
@@ -47,7 +49,9 @@ def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None,
 
 
 def checked(kind: type[S], table: Mapping[str, Any]) -> S:
-    """Settings of nested tables; a `ConfigError` names every fault at once."""
+    """Settings of nested tables; a `ConfigError` names every fault at once, or the former keys where settings are of adiabat 0.1."""
+    if (former := former_phrase(table)) is not None:
+        raise ConfigError(former)
     try:
         return kind.model_validate(table)
     except ValidationError as fault:
@@ -139,7 +143,7 @@ def fault_phrases(fault: Any, kind: type[Section], table: Any = None, *, advised
         case "value_error":
             error = fault["ctx"]["error"]
             if isinstance(error, PlacedError):
-                return [f"{'.'.join(filter(None, (key, name)))}{entry} {phrase}" for name, phrase in error.faults]
+                return error.phrases(key, entry)
             if not isinstance(error, MisfitError):
                 return [str(error)]
             fault = {**fault, "msg": error, "ctx": {}}
@@ -151,7 +155,9 @@ def _unknown(setting: _Place, value: Any, kind: type[Section], loc: Sequence[str
     name, others = setting.names[-1], by_kind(setting.alternatives)
     if len(others) > 1 and (homes := [word for word, table in others.items() if name in table.model_fields]):
         words = [word for word, table in others.items() if table in setting.owners]
-        return [f"{setting.key} belongs to {', '.join(homes)}; kind is {next((key for key in loc if key in words), words[0])}"]
+        present = next((key for key in loc if key in words), words[0])
+        remedy = f"set {'.'.join(setting.names[:-1])}.kind {f'= {inline(homes[0])}' if len(homes) == 1 else 'to one of them'}"
+        return [f"{setting.key} belongs to {', '.join(homes)}; kind is {present}; leave it out, or {remedy}"]
     # Where the file says which kind a table in a list is, keys of the others are no advice.
     in_list = any(isinstance(key, int) for key in loc)
     known = [*keys_of(kind)] if advised else []
@@ -175,14 +181,11 @@ def read_table(path: Path, kind: type[Section]) -> dict[str, Any]:
     """Read the nested tables of a TOML file of settings, unchecked."""
     text = _read_text(path)
     try:
-        table = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
         # Of two such tables TOML says that the key is declared twice, which is no help to who wanted two.
         single = [single_table_phrase(key) for key, _ in _lists_of_tables(kind) if re.search(rf"^\s*\[{re.escape(key)}\]", text, re.M)]
         raise ConfigError(f"{path}: {single[0]}" if single else f"{path} must be TOML: {fault}") from fault
-    if (former := former_phrase(table)) is not None:
-        raise ConfigError(f"{path} {former}")
-    return table
 
 
 def _read_text(path: Path) -> str:
@@ -271,33 +274,6 @@ WANTED = {
 """What pydantic's kinds of faults ask for, in words."""
 
 
-FORMER_KEYS = {
-    "ladder": "rate_search",
-    "lessons": "data",
-    "distil": "distill",
-    "study": "sweep",
-    "compare": "sweep",
-    "candidates": "variants",
-    "sweep.budgets": "scaling.budgets",
-    "guard.use": "guard = true",
-    "guard.most": "guard.limit",
-    "guard.then": "guard.action",
-    "rehearsal.use": "rehearsal = true",
-    "probes.use": "probes = false",
-    "tune.pull": "tune.l2_to_start",
-    "tune.difficulty": "tune.negatives.difficulty",
-    "train.negatives_seen_by": "train.loss.negatives_shared",
-    "train.temperature_schedule": "train.loss.temperature",
-    "train.pair_weight": "train.loss.weight",
-    "data.window": "data.stream.shard_size",
-    "space.map_queries": "space.map.queries",
-    "static.dims": "static.reduction.dims",
-    "static.sif": "static.weighting.a",
-    "static.corpus": "static.weighting.corpus",
-}
-"""Keys that only settings of adiabat 0.1 have, with what stands for them now; other keys are answered one by one."""
-
-
 LONGEST_VALUE = 80
 
 
@@ -307,17 +283,6 @@ MOST_KEYS, NEAREST_KEYS = 10, 3
 
 SHORTEST_BEGINNING = 3
 """Letters that are taken for the beginning of a key."""
-
-
-def former_phrase(table: Mapping[str, Any]) -> str | None:
-    """The fault of settings that are written for adiabat 0.1; None where no key tells so."""
-    renamed = [f"{key} is now {now}" for key, now in FORMER_KEYS.items() if _holds(table, key)]
-    return f"is written for adiabat 0.1: {', '.join(renamed)}; `adiabat settings VERB` lists the current keys" if renamed else None
-
-
-def _holds(table: object, key: str) -> bool:
-    name, _, subkey = key.partition(".")
-    return isinstance(table, Mapping) and name in table and (not subkey or _holds(table[name], subkey))
 
 
 def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:

@@ -18,6 +18,8 @@ from pydantic import (
     model_validator,
 )
 
+from adiabat.config.needs import Need, PlacedError, Unmet
+
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[tuple[Text, ...], Field(strict=False)]
 """A list in TOML, which `Section` is too strict to take for a tuple."""
@@ -50,15 +52,6 @@ def positive_or(word: str) -> Callable[[object], float | str]:
 
 class MisfitError(ValueError):
     """A value is of no kind that the setting takes; the text says what it takes."""
-
-
-class PlacedError(ValueError):
-    """Settings of a table are wrong; the reader knows the whole of their keys."""
-
-    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
-        """Take the name of each setting, and what is wrong with it."""
-        super().__init__("; ".join(f"{name} {phrase}" for name, phrase in faults))
-        self.faults = faults
 
 
 def each_once(kind: str) -> AfterValidator:
@@ -135,9 +128,29 @@ class Section(BaseModel):
         """Whether a setting may be None, as a table that is switched off."""
         return type(None) in get_args(cls.model_fields[name].annotation)
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
-        """Each setting that another one makes meaningless, with the reason; to be overridden."""
+    def needs(self) -> Iterator[Need]:
+        """What gives settings an effect; to be overridden."""
         yield from ()
+
+    def unmet(self) -> dict[str, list[Unmet]]:
+        """Each setting that has no effect, whatever its value, with the needs that are not met."""
+        unmet: dict[str, list[Unmet]] = {}
+        for need in self.needs():
+            value = value_at(self, need.other)
+            value = value.kind if isinstance(value, Choice) else value
+            if value not in need.values if need.values else not value:
+                table, _, name = need.other.rpartition(".")
+                owner = value_at(self, table) if table else self
+                # A table may take fewer words than the one that it extends.
+                words = get_args(type(owner).model_fields[name].annotation)
+                values = tuple(word for word in need.values if word in words) or need.values
+                unmet.setdefault(need.name, []).append(Unmet(need, value, values))
+        return unmet
+
+    def _is_default(self, key: str) -> bool:
+        table, _, name = key.rpartition(".")
+        section = value_at(self, table) if table else self
+        return section is None or bool(getattr(section, name) == type(section).model_fields[name].default)
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Each setting that does not fit others of the table, with what is wrong; to be overridden."""
@@ -145,10 +158,10 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        fields = type(self).model_fields
-        idle = [(name, reason) for name, reason in self.ignored() if getattr(self, name) != fields[name].default]
-        if wrong := [*((name, f"has no effect {reason}; leave it out") for name, reason in idle), *self.faults()]:
-            raise PlacedError(wrong)
+        idle = {name: needs for name, needs in self.unmet().items() if not self._is_default(name)}
+        faults = [*self.faults()]
+        if idle or faults:
+            raise PlacedError(faults, idle)
         return self
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from adiabat.config.needs import ABSENT, Need
 from adiabat.config.reader import shown
 from adiabat.config.section import DropSameId, Section, SeedNumber, Text, Texts, each_once
 from adiabat.core.errors import ConfigError
@@ -106,13 +107,11 @@ class HeldOutSection(ExamplesSection):
     max_validation: PositiveInt = 4_200
     """Maximum number of queries held out for validation; the default is that of Vasilyev et al. 2024."""
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
+    def needs(self) -> Iterator[Need]:
         """Validation data are either held out or read from a file."""
-        if self.validation is None:
-            yield "validation_split", "without data.validation"
-        else:
-            yield "validation_fraction", "with data.validation"
-            yield "max_validation", "with data.validation"
+        yield Need("validation_split", "validation")
+        yield Need("validation_fraction", "validation", ABSENT)
+        yield Need("max_validation", "validation", ABSENT)
 
 
 class EmbedDataSection(Section):
@@ -188,11 +187,10 @@ class MeasureSection(RankingMeasureSection):
     """Documents that compete with the positives: listed negatives, all of the store, or (auto) listed negatives if at least half of the
     queries have some."""
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
+    def needs(self) -> Iterator[Need]:
         """Settings of the ranking of a store are unset if only listed negatives are scored."""
-        if self.negatives == "listed":
-            yield "depth", 'with measure.negatives = "listed"'
-            yield "drop_same_id", 'with measure.negatives = "listed"'
+        yield Need("depth", "negatives", ("auto", "store"))
+        yield Need("drop_same_id", "negatives", ("auto", "store"))
 
 
 class EmbedSettings(Section):

@@ -298,11 +298,11 @@ class _Checks:
             if key not in known or value == value_at(plain, key):
                 continue
             if key in values:
-                yield f"{key} has no effect where grid.{key} varies it; leave it out"
+                yield f"{key} has no effect where grid.{key} varies it; leave it out, or leave out grid.{key}"
             elif above := [other for other in values if key.startswith(f"{other}.") and not _keeps_keys(values[other])]:
                 yield f"{key} would be lost where grid.{above[0]} takes another kind; give it in each table of grid.{above[0]}"
             elif overlays and all(key in overlay for overlay in overlays):
-                yield f"{key} has no effect where every variant sets it; leave it out"
+                yield f"{key} has no effect where every variant sets it; leave it out, or leave it out of a variant"
 
     def _switched_off(self, common: Mapping[str, Any], values: Mapping[str, Any], variant: Mapping[str, Any]) -> Iterator[str]:
         """Faults of grid keys in a table that the variant, the common tables or the grid switch off."""

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from adiabat.config.needs import Need
 from adiabat.config.reader import shown
 from adiabat.config.section import DropSameId, Section, Text, Texts
 from adiabat.config.shared import ColumnsSection, DataSection, EncoderSection, RankingEncoderSection, RankingMeasureSection, RunSection
@@ -40,10 +41,9 @@ class TaskSection(NamedTask):
     blank: Literal["error", "drop"] = "error"
     """Documents of the corpus without title and text: stop (error), or leave them out (drop)."""
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
+    def needs(self) -> Iterator[Need]:
         """Only a separate corpus has a split."""
-        if self.corpus is None:
-            yield "corpus_split", "without a corpus"
+        yield Need("corpus_split", "corpus")
 
 
 class RetrievalTask(TaskSection):
@@ -57,11 +57,10 @@ class RetrievalTask(TaskSection):
     drop_same_id: DropSameId | None = None
     """Leave the document with the query's id out of its ranking; None takes ``measure.drop_same_id``."""
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
+    def needs(self) -> Iterator[Need]:
         """Triplets rank only listed documents."""
-        yield from super().ignored()
-        if self.kind == "triplets":
-            yield "drop_same_id", "with kind = triplets, whose queries rank only listed documents"
+        yield from super().needs()
+        yield Need("drop_same_id", "kind", ("retrieval",), "whose queries rank only listed documents")
 
 
 class NliGridTask(NamedTask):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from adiabat.config.needs import Need
 from adiabat.config.section import Amount, Choice, Fraction, Section, Text
 
 if TYPE_CHECKING:
@@ -65,10 +66,9 @@ class GuideSection(Section):
     relative: bool = False
     """Whether the margin is a share of the positive's score."""
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
+    def needs(self) -> Iterator[Need]:
         """Only a margin can be relative."""
-        if not self.margin:
-            yield "relative", "without a margin"
+        yield Need("relative", "margin")
 
 
 class InBatchLoss(Choice):
@@ -96,10 +96,9 @@ class InBatchLoss(Choice):
         """How validation ranks documents."""
         return self.similarity
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
+    def needs(self) -> Iterator[Need]:
         """Only listed negatives can be shared."""
-        if not self.negatives_per_query:
-            yield "negatives_shared", "with negatives_per_query = 0"
+        yield Need("negatives_shared", "negatives_per_query")
 
 
 class InBatchSoftmax(InBatchLoss):

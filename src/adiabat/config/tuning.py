@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt
 
+from adiabat.config.needs import Need
 from adiabat.config.section import MOST_VALUES, Amount, OptimizerName, Section, SpacedValues, Text, Texts, positive_or
 from adiabat.config.shared import DataSection, HeldOutSection, RankingEncoderSection, StepsRunSection
 from adiabat.config.training_choices import (
@@ -62,18 +63,16 @@ class TuneSection(Section):
     l2_to_start: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.0
     """Strength of L2 regularization towards the initial weights: adds this value times ``w - w_0`` to the gradient of each weight."""
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
+    def needs(self) -> Iterator[Need]:
         """Early stopping applies only to the best weights, and negatives are not drawn for the softmax over the store."""
-        if self.keep == "last":
-            yield "idle_epochs", 'with keep = "last"'
-        if self.loss.kind == "store_softmax":
-            yield "negatives", "with loss = store_softmax, whose negatives are the whole store"
+        yield Need("idle_epochs", "keep", ("both",))
+        yield Need("negatives", "loss", ("triplet", "in_batch_softmax"), "whose negatives are the whole store")
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """The warm-up ends within the run."""
         steps = self.max_epochs * self.batches_per_epoch
         if self.warmup_steps > steps:
-            yield "warmup_steps", f"must be at most max_epochs x batches_per_epoch = {steps}, got {self.warmup_steps}"
+            yield "warmup_steps", f"must be at most max_epochs x batches_per_epoch = {steps}, got {self.warmup_steps}; lower it"
 
 
 class GuardSection(Section):
@@ -149,16 +148,16 @@ class TuneSettings(Section):
         return guard.model_copy(update={"limit": guard.limit or "noise"})
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """An action needs a limit, and the warm-up ends within the runs of the search."""
+        """The search has a guard, and the warm-up ends within its runs."""
         rate, warmup, steps = self.tune.learning_rate, self.tune.warmup_steps, self.rate_search.steps
-        if self.watched is not None and self.watched.limit is None and self.watched.action != "stop":
-            action = self.watched.action
-            yield "guard.action", f'has no effect without guard.limit, got "{action}"; set guard.limit too, or leave it out'
+        if rate == "safe" and self.guard is None and "guard" in self.model_fields_set:
+            yield "guard", 'must be on with tune.learning_rate = "safe", whose search measures drift, got false; leave it out'
         if rate == "safe" and warmup >= steps:
             told = f"must be below rate_search.steps = {steps}, got {warmup}: no run would reach its rate"
             yield "tune.warmup_steps", f"{told}; raise rate_search.steps"
 
-    def ignored(self) -> Iterator[tuple[str, str]]:
-        """The rate search runs only for a safe rate."""
-        if self.tune.learning_rate != "safe":
-            yield "rate_search", f"with tune.learning_rate = {self.tune.learning_rate:g}"
+    def needs(self) -> Iterator[Need]:
+        """The rate search runs only for a safe rate, whose guard always has a limit; other guards act only with a limit."""
+        yield Need("rate_search", "tune.learning_rate", ("safe",))
+        if self.guard is not None and self.tune.learning_rate != "safe":
+            yield Need("guard.action", "guard.limit")

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from adiabat.config.distillation import USUAL_DIMS, DistillStaticSettings, StaticSection
 from adiabat.config.shared import EncoderSection
-from adiabat.core.errors import DataError, JobError, ModelError
+from adiabat.core.errors import ConfigError, DataError, JobError, ModelError
 from adiabat.core.files import make_folder, sole_writer, write_text, write_together
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
@@ -145,6 +145,8 @@ def _weights(vocabulary: Vocabulary, section: StaticSection, texts: Texts | None
     if weighting.kind == "none":
         return np.ones(rows), 0
     if texts is None:
+        if weighting.kind == "tfidf":
+            raise ConfigError('texts must be given with static.weighting = "tfidf", which counts documents, got none; give some')
         return sif(zipf(rows), weighting.a) if weighting.kind == "sif" else by_rank(rows), 0
     counts = count_tokens(vocabulary.tokenizer, texts(), watch=watch)
     if not counts.times.any():

@@ -144,7 +144,7 @@ def _taken(run: TuneSettings | TrainSettings, key: str) -> Value:
     """Of a setting; None where it has no effect."""
     table, _, name = key.rpartition(".")
     section, value = value_at(run, table) if table else run, value_at(run, key)
-    if section is None or name in dict(section.ignored()):
+    if section is None or name in section.unmet():
         return None
     if isinstance(value, Section):
         return _shown(value.model_dump(exclude_defaults=True)) or "on"

@@ -57,7 +57,7 @@ def safe_rate(
     """
     check_settings(settings)
     if settings.tune.learning_rate != "safe":
-        raise ConfigError(f"tune.learning_rate must be safe where the rate is looked for, got {settings.tune.learning_rate:g}")
+        raise ConfigError(f"tune.learning_rate must be safe in a search for the rate, got {settings.tune.learning_rate:g}; leave it out")
     context = TuningContext(load_model, store_path, data_path, model_name)
     require_named(context.inputs, settings)
     begun = is_described(out, SEARCH)
