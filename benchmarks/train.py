@@ -37,10 +37,10 @@ from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.train import prepared
 from adiabat.models.model_names import demo_model_folder
 from adiabat.runs.run_log import JobLog, read_log
+from adiabat.training.checkpoint import Limits
 from adiabat.training.distributed import ALONE
 from adiabat.training.loop import Loop
-from adiabat.training.optimizers import decay_groups, make_optimizer
-from adiabat.training.schedules import Limits, Schedule
+from adiabat.training.optimizers import Schedule, decay_groups, make_optimizer
 
 RATE, TEMPERATURE, WEIGHT_DECAY, MAX_NORM = 2e-5, 0.05, 0.01, 1.0
 

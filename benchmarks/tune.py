@@ -26,10 +26,10 @@ from adiabat.datasets.bundled import DEMO_TRAIN
 from adiabat.models.freezing import freeze
 from adiabat.models.towers import trainable_copy
 from adiabat.runs.run_log import JobLog
+from adiabat.training.checkpoint import Limits
 from adiabat.training.loop import Loop
-from adiabat.training.optimizers import make_optimizer
+from adiabat.training.optimizers import Schedule, make_optimizer
 from adiabat.training.passes import side_passes
-from adiabat.training.schedules import Limits, Schedule
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from torch import Tensor
 from adiabat.adiabatic import tune as adiabatic
 from adiabat.adiabatic import tuning_context as context
 from adiabat.adiabatic.stored_loss import StoredDocuments
+from adiabat.runs.run_log import Validation
 from adiabat.training import run_record
-from adiabat.training.schedules import Validation
 from tests.adiabatic.problem import Problem, killable_settings, problem_model
 
 MOMENTS = ("step 2", "step 7", "validation 3", "model")

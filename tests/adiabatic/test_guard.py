@@ -11,12 +11,11 @@ from adiabat.adiabatic.drift import MEASURES, OVERLAP_LOSS, TURN, Reading, drift
 from adiabat.adiabatic.regularization import noise_of
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
-from adiabat.core.errors import ConfigError, DataError, StoreError
+from adiabat.core.errors import ConfigError, DataError, InterruptionError, StoreError
 from adiabat.models.loading import load
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.training.loop import Loop
-from adiabat.training.schedules import InterruptionError
 from tests.adiabatic.problem import Problem, run, settings_of
 from tests.jobs import log_of, weights_of
 from tests.tiny import tiny_dual

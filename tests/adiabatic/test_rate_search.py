@@ -14,7 +14,7 @@ from adiabat.adiabatic.drift import MEASURES, TURN
 from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
-from adiabat.core.errors import ConfigError, JobError
+from adiabat.core.errors import ConfigError, InterruptionError, JobError
 from adiabat.core.progress import Watch
 from adiabat.experiments import rate_search as rate_search_module
 from adiabat.experiments.rate_search import safe_rate
@@ -22,7 +22,6 @@ from adiabat.models.loading import load
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 from adiabat.runs.run_config import Job, read_description
 from adiabat.training.loop import Loop
-from adiabat.training.schedules import InterruptionError
 from tests.adiabatic.problem import Problem, run, settings_of
 from tests.jobs import log_of, weights_of
 from tests.runs.before import forget

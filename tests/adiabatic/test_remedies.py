@@ -15,7 +15,7 @@ from adiabat.adiabatic.regularization import Guard, l2_to_start, soften
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
-from adiabat.core.errors import ConfigError
+from adiabat.core.errors import ConfigError, InterruptionError
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
 from adiabat.models.towers import interpolated, merged_tower
@@ -23,7 +23,6 @@ from adiabat.results.evaluation_result import LayerChange
 from adiabat.results.record import read_result
 from adiabat.store.vector_store import Store
 from adiabat.training.loop import Loop
-from adiabat.training.schedules import InterruptionError
 from tests.adiabatic.problem import Problem, run, settings_of
 from tests.jobs import log_of, weights_of
 

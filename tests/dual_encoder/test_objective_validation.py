@@ -11,7 +11,7 @@ from adiabat.data.pair_sets import PairSet
 from adiabat.data.text_hashes import hash_texts
 from adiabat.dual_encoder import contrastive_objective as ranks_module
 from adiabat.dual_encoder.contrastive_objective import PairContrast
-from adiabat.training.schedules import Validation
+from adiabat.runs.run_log import Validation
 from tests.dual_encoder.problem import HELD_OUT, ROWS, Row, examples, objective_of, pair_sets
 
 T = 0.3

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from adiabat.config.dual_training import TrainSettings
-from adiabat.core.errors import DataError, JobError
+from adiabat.core.errors import DataError, InterruptionError, JobError
 from adiabat.data.batch_sampler import shard_seed
 from adiabat.data.examples import stream_examples
 from adiabat.data.pair_sets import PairSet, joined
@@ -23,7 +23,6 @@ from adiabat.dual_encoder.train import prepared
 from adiabat.dual_encoder.train_checks import require_ready
 from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.training.distributed import ALONE
-from adiabat.training.schedules import InterruptionError
 from tests.dual_encoder.problem import from_memory, pair_sets, settings_of, write_rows
 from tests.dual_encoder.problem import run as run_job
 from tests.dual_encoder.streamed import stream_settings

@@ -10,10 +10,9 @@ import pytest
 import adiabat
 from adiabat.config.distillation import FitSettings
 from adiabat.config.reader import checked
-from adiabat.core.errors import InUseError, JobError
+from adiabat.core.errors import InterruptionError, InUseError, JobError
 from adiabat.core.files import sole_writer
 from adiabat.models.saving import save
-from adiabat.training.schedules import InterruptionError
 from tests.adiabatic import problem as tuning
 from tests.commands import one_thread
 from tests.dual_encoder import problem as training

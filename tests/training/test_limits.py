@@ -9,7 +9,8 @@ from dataclasses import asdict
 
 import pytest
 
-from adiabat.training.schedules import Interruption, Position, Validation
+from adiabat.runs.run_log import Validation
+from adiabat.training.checkpoint import Interruption, Position
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,14 @@ import torch
 from torch import Tensor
 
 from adiabat.config.section import OptimizerName
-from adiabat.core.errors import JobError
+from adiabat.core.errors import InterruptionError, JobError
 from adiabat.data.batch_sampler import step_seed
-from adiabat.runs.run_log import read_log
+from adiabat.runs.run_log import Keep, read_log
 from adiabat.training import checkpoint
 from adiabat.training import loop as loop_module
-from adiabat.training.checkpoint import read_latest
+from adiabat.training.checkpoint import Limits, read_latest
 from adiabat.training.distributed import Processes
 from adiabat.training.loop import Loop
-from adiabat.training.schedules import InterruptionError, Keep, Limits
 from tests.training.kills import MOMENTS
 from tests.training.toy import EPOCHS, RATES, STEPS_PER_EPOCH, Regression, Scripted, Seen, position_of, regression_loop, scripted_loop
 

@@ -8,7 +8,7 @@ from torch import nn
 from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
 
 from adiabat.core.errors import ConfigError
-from adiabat.training.schedules import Schedule, scaled_learning_rate, warmup_steps_of
+from adiabat.training.optimizers import Schedule, scaled_learning_rate, warmup_steps_of
 
 ROOT = math.sqrt(0.5)
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from adiabat.config.section import OptimizerName
 from adiabat.data.batch_sampler import ShuffledBatches
-from adiabat.runs.run_log import JobLog
+from adiabat.runs.run_log import JobLog, Validation
+from adiabat.training.checkpoint import Limits, Position
 from adiabat.training.loop import Loop
-from adiabat.training.optimizers import make_optimizer
-from adiabat.training.schedules import Limits, Position, Schedule, Validation
+from adiabat.training.optimizers import Schedule, make_optimizer
 
 STEPS_PER_EPOCH, EPOCHS = 5, 4
 RATES: dict[OptimizerName, float] = {

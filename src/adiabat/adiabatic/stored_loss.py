@@ -21,12 +21,12 @@ from adiabat.losses.in_batch import Distance, in_batch_softmax, triplet_errors, 
 from adiabat.models.bulk import TokenTable, embed_all
 from adiabat.models.device import Precision
 from adiabat.models.encoder import Encoder
+from adiabat.runs.run_log import Validation
 from adiabat.scaling_laws.flops import Cost, PassedParameters, training_flops
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store
 from adiabat.training.flop_count import passed_parameters
 from adiabat.training.passes import Group, Passes
-from adiabat.training.schedules import Validation
 
 if TYPE_CHECKING:
     from adiabat.adiabatic.regularization import Guard, Rehearsal

@@ -31,11 +31,11 @@ from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job, read_description
 from adiabat.runs.run_log import JobLog, require_tensorboard
 from adiabat.store.addressing import stored_documents
+from adiabat.training.checkpoint import Limits, Outcome, Position
 from adiabat.training.loop import Loop
-from adiabat.training.optimizers import ROUNDED_AWAY, make_optimizer
+from adiabat.training.optimizers import ROUNDED_AWAY, Schedule, make_optimizer, scaled_learning_rate, schedule_from
 from adiabat.training.passes import side_passes
 from adiabat.training.run_record import finish_run, layer_changes, record_of, result_of
-from adiabat.training.schedules import Limits, Outcome, Position, Schedule, scaled_learning_rate, schedule_from
 
 RateSearch = Callable[[TuningContext, Path, TuneSettings, Watch], TuneSettings]
 """Replaces ``tune.learning_rate = "safe"`` by the rate that a search found, which leaves its files in the folder given."""

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.config.shared import require_device_name
+from adiabat.config.training_choices import ENDING
 from adiabat.config.tuning import TuneSettings
 from adiabat.runs.output_dir import require_fitting
 from adiabat.runs.run_config import FREE_RUN, Job, Rules
-from adiabat.runs.run_log import read_log
+from adiabat.runs.run_log import idle_counts, least_idle, read_log
 from adiabat.store.addressing import require_inputs
 from adiabat.store.vector_store import refuse_swapped
-from adiabat.training.schedules import ENDING, idle_counts, least_idle
 
 WORDS = {
     "job.query_tower": "the query tower of the model differs from the one the job began with",

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from adiabat import __version__
 from adiabat.api.call import command_line
 from adiabat.cli.options import complain, fold_retain, local_rank, plain_warnings, rank
-from adiabat.core.errors import AdiabatError, ConfigError, is_out_of_memory
+from adiabat.core.errors import AdiabatError, ConfigError, InterruptionError, is_out_of_memory
 from adiabat.core.provenance import VERIFY
 
 
@@ -147,7 +147,7 @@ def main() -> None:
 def _ending(fault: BaseException, verb: str) -> tuple[int, str]:
     """Exit code and message for the exception that ended a verb."""
     if isinstance(fault, AdiabatError):
-        return 130 if type(fault).__name__ == "InterruptionError" else 2, str(fault)
+        return 130 if isinstance(fault, InterruptionError) else 2, str(fault)
     if isinstance(fault, KeyboardInterrupt):
         return 130, f"interrupted; {AFTER_CTRL_C.get(verb, _STARTS_AGAIN)}"
     if is_out_of_memory(fault):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.needs import Need
-from adiabat.config.section import Amount, Choice, Fraction, Section, Text
+from adiabat.config.section import Amount, Choice, Fraction, ScheduleName, Section, Text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -312,6 +312,9 @@ class ExponentialSchedule(Choice):
 
 
 Schedule = Annotated[ConstantSchedule | FallingSchedule | ExponentialSchedule, Field(discriminator="kind")]
+
+ENDING: tuple[ScheduleName, ...] = ("linear", "quadratic", "cosine")
+"""Schedules that come down to a final fraction at a last step, which they must therefore know."""
 
 # --- Learning rate by batch size ---
 

@@ -44,6 +44,10 @@ class JobError(AdiabatError, RuntimeError):
     """A job directory is taken, damaged, or cannot be resumed."""
 
 
+class InterruptionError(JobError):
+    """A run was asked to stop and has written what it takes to go on."""
+
+
 class DivergedError(JobError):
     """A loss, or a gradient, is no finite number: this run cannot go on, others beside it can.
 

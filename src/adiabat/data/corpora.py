@@ -13,11 +13,11 @@ import numpy as np
 from adiabat.core.errors import ConfigError, Faults
 from adiabat.data.columns import Columns, Table, id_value, text_value
 from adiabat.data.examples import parse_example
-from adiabat.data.judgements import BEIR_COLUMNS, compressed_path
+from adiabat.data.judgements import BEIR_COLUMNS
 from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.lines import HUB_PREFIX, Layout
 from adiabat.data.records import Document, Example, grid_id, text_id
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
+from adiabat.data.table_rows import FileFaults, Row, RowError, compressed_path, read_rows, value_kind
 
 ANY: tuple[Layout, ...] = ("grid", "examples", "corpus")
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from adiabat.core.errors import DataError
 from adiabat.core.text import shown
 from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, split_name, text_value
-from adiabat.data.judgements import is_beir_examples, read_beir_examples
 from adiabat.data.lines import Cursor, Layout
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
+from adiabat.data.table_rows import FileFaults, Row, RowError, is_beir_examples, read_rows
 
 _WANTED: tuple[Layout, ...] = ("grid", "examples")
 _IS_ANSWER = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
@@ -47,6 +46,9 @@ def read_examples(
         The examples in file order, or the sentence pairs in the languages that all of them have, sorted.
     """
     if is_beir_examples(source):
+        # Loaded where a folder has judgements to read.
+        from adiabat.data.judgements import read_beir_examples
+
         return read_beir_examples(Path(source), split=split, usual_split=usual_split, name=name, columns=columns)
     table = Table.open(source, columns, split=split, wanted=_WANTED)
     if table.layout == "grid":
@@ -73,6 +75,8 @@ def stream_examples(
     Query ids may repeat: nothing is looked up by them.
     """
     if is_beir_examples(source):
+        from adiabat.data.judgements import read_beir_examples
+
         examples = read_beir_examples(Path(source), split=split, usual_split=usual_split, name=None, columns=columns)
         return ExampleStream(examples.name, iter(examples.examples))
     table = Table.open(source, columns, split=split, wanted=_WANTED)

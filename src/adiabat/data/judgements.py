@@ -13,14 +13,13 @@ from pathlib import Path
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import A_GRADE, GRADING, grade_of, number_of, shown
 from adiabat.data.columns import Columns, first_row, id_value, parsed_rows, text_value
-from adiabat.data.lines import HUB_PREFIX, Cursor, text_lines
+from adiabat.data.lines import CODECS, Cursor, text_lines
 from adiabat.data.records import Example, ExampleSet
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, require_path
+from adiabat.data.table_rows import FileFaults, Row, RowError, compressed_path, read_rows, require_path
 
 BEIR_COLUMNS: Mapping[str, str] = {"doc_id": "_id", "text": "text"}
 """Columns of ``corpus.jsonl`` and ``queries.jsonl``."""
 
-_COMPRESSIONS = ("", ".gz", ".zst")
 _QRELS_HEADER = ("query-id", "corpus-id", "score")
 
 
@@ -30,18 +29,6 @@ class _Judgements:
 
     location: str
     grades: dict[str, int] = field(default_factory=dict)
-
-
-def is_beir_examples(source: str | Path) -> bool:
-    """Whether `source` is a folder with BEIR's queries and judgements."""
-    if str(source).startswith(HUB_PREFIX):
-        return False
-    return compressed_path(Path(source) / "queries.jsonl") is not None and (Path(source) / "qrels").is_dir()
-
-
-def compressed_path(path: Path) -> Path | None:
-    """The file of that name, or else its compressed one, or None."""
-    return next((file for ending in _COMPRESSIONS if (file := path.with_name(path.name + ending)).is_file()), None)
 
 
 def read_beir_examples(
@@ -70,7 +57,7 @@ def read_beir_examples(
 
 def _choose_split(folder: Path, split: str | None, usual_split: str) -> tuple[str, Path]:
     """Name and file of the judgements to read."""
-    endings = tuple(".tsv" + compression for compression in _COMPRESSIONS)
+    endings = tuple(".tsv" + compression for compression in ("", *CODECS))
     paths = {path.name.partition(".tsv")[0]: path for path in sorted((folder / "qrels").iterdir()) if path.name.endswith(endings)}
     if not paths:
         raise DataError(f"{folder / 'qrels'} must hold judgements named SPLIT.tsv, got none; check the folder")

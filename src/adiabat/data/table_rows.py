@@ -175,6 +175,18 @@ def table_form(source: str | Path) -> Form:
     return form
 
 
+def is_beir_examples(source: str | Path) -> bool:
+    """Whether `source` is a folder with BEIR's queries and judgements."""
+    if str(source).startswith(HUB_PREFIX):
+        return False
+    return compressed_path(Path(source) / "queries.jsonl") is not None and (Path(source) / "qrels").is_dir()
+
+
+def compressed_path(path: Path) -> Path | None:
+    """The file of that name, or else its compressed one, or None."""
+    return next((file for ending in ("", *CODECS) if (file := path.with_name(path.name + ending)).is_file()), None)
+
+
 def require_path(path: Path) -> None:
     """Check that a file or folder exists."""
     require_plain(path)

@@ -25,13 +25,13 @@ from adiabat.losses.in_batch import Criterion, triplet_errors
 from adiabat.losses.log_denominator import LearnedTemperature, Temperature, scheduled_temperature
 from adiabat.models.bulk import TokenTable
 from adiabat.models.towers import DualEncoder
+from adiabat.runs.run_log import Validation
 from adiabat.scaling_laws.flops import Cost, PassedParameters, training_flops
 from adiabat.store.vector_store import Store
 from adiabat.training.distributed import ALONE, Processes
 from adiabat.training.flop_count import passed_parameters
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Passes, side_passes
-from adiabat.training.schedules import Validation
 
 CHUNK_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 """Of one pass where nobody says how many: on a CPU what stays near the caches, on a GPU what keeps it busy."""

@@ -13,11 +13,10 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import cut
 from adiabat.data.corpora import read_corpus, with_id_warning
 from adiabat.data.examples import stream_examples
-from adiabat.data.judgements import is_beir_examples
 from adiabat.data.lines import OF_DOCUMENTS
 from adiabat.data.pair_sets import PairBuilder, PairSet, joined
 from adiabat.data.records import Example, ExampleStream
-from adiabat.data.table_rows import count_rows
+from adiabat.data.table_rows import count_rows, is_beir_examples
 from adiabat.data.text_hashes import TrainedTexts, held_out_queries, in_blocks
 from adiabat.dual_encoder.dataset_cache import cache_key, files_of, numbered_pairs
 from adiabat.store.addressing import rows_of_entries, stored_documents

@@ -36,10 +36,11 @@ from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job
 from adiabat.runs.run_log import JobLog
 from adiabat.store.vector_store import Store
+from adiabat.training.checkpoint import Limits, Position
 from adiabat.training.distributed import Processes, on_main, processes
 from adiabat.training.loop import Loop
+from adiabat.training.optimizers import Schedule, schedule_from, warmup_steps_of
 from adiabat.training.run_record import finish_run
-from adiabat.training.schedules import Limits, Position, Schedule, schedule_from, warmup_steps_of
 
 STREAM = "stream"
 """Folder of a job for the shards of its stream."""

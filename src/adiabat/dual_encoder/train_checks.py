@@ -7,13 +7,13 @@ from typing import Any
 
 from adiabat.config.dual_training import TrainSection, TrainSettings
 from adiabat.config.shared import require_device_name
+from adiabat.config.training_choices import ENDING
 from adiabat.core.errors import BudgetError, ConfigError, several
 from adiabat.data.examples import require_streamable
 from adiabat.runs.output_dir import require_fitting, require_free
 from adiabat.runs.run_config import FREE_RUN, Job, Rules, is_job, read_description
-from adiabat.runs.run_log import read_log
+from adiabat.runs.run_log import idle_counts, least_idle, read_log
 from adiabat.store.addressing import require_inputs
-from adiabat.training.schedules import ENDING, idle_counts, least_idle
 
 WORDS = {
     "digests.model": "the model differs from the one the job began with",

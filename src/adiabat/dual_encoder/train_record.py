@@ -17,8 +17,8 @@ from adiabat.models.model_names import with_starts
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import LayerChange, Result
 from adiabat.runs.run_config import Job, read_description, without_none
+from adiabat.training.checkpoint import Outcome
 from adiabat.training.run_record import layer_changes, record_of, result_of
-from adiabat.training.schedules import Outcome
 
 TIMED_STEPS = 3
 """Steps that an estimate takes; the first one, which also sets things up, does not count for the time."""

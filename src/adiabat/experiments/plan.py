@@ -10,7 +10,7 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import TRAIN_TABLES, checked
 from adiabat.config.section import overlaid
 from adiabat.config.training_choices import InBatchLoss
-from adiabat.core.errors import AdiabatError, ConfigError, DataError, is_out_of_memory
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, InterruptionError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import duration, flop
 from adiabat.experiments.plan_constraints import TOO_LARGE, TOO_LONG, TOO_SHORT, UNTIMED, budgets_of, enough, excluded, with_steps, within
@@ -21,7 +21,6 @@ from adiabat.results.scaling_result import Addition, Advice, Choice, ScalingResu
 from adiabat.runs.run_config import Job, description_of, is_described, without_none
 from adiabat.scaling_laws.laws import Option, Way
 from adiabat.scaling_laws.recommendation import Candidate, KindFit, Recommendation, narrowing, recommend
-from adiabat.training.schedules import InterruptionError
 
 if TYPE_CHECKING:
     from adiabat.dual_encoder.tower_setup import Loader

@@ -30,9 +30,9 @@ from adiabat.runs.output_dir import claimed_for_jobs, require_begun, write_repor
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import FREE_RUNS, Job, Rules, is_described, require_same
 from adiabat.runs.run_log import read_log
+from adiabat.training.checkpoint import Limits, Position
 from adiabat.training.loop import Loop
 from adiabat.training.passes import side_passes
-from adiabat.training.schedules import Limits, Position
 
 SEARCH = "search"
 """Table of a description by which one tells that it is of a search."""

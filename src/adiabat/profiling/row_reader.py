@@ -10,11 +10,10 @@ from adiabat.core.errors import ConfigError
 from adiabat.data.columns import Columns, parsed_rows, split_name
 from adiabat.data.corpora import ANY, documents_file, open_corpus, parse_document
 from adiabat.data.examples import parse_example, read_examples
-from adiabat.data.judgements import is_beir_examples
 from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.lines import COLUMN_ALIASES, OF_DOCUMENTS, OF_LAYOUT
 from adiabat.data.records import Example, ExampleSet
-from adiabat.data.table_rows import FileFaults, Row, read_rows
+from adiabat.data.table_rows import FileFaults, Row, is_beir_examples, read_rows
 from adiabat.profiling.profile_record import NAMES, Layout, Role
 
 USUAL_SPLIT = "train"

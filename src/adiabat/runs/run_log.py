@@ -1,11 +1,15 @@
-"""``log.jsonl``: one row per logging step and per epoch, the same whether a run was interrupted or not (but for the seconds)."""
+"""``log.jsonl``: one row per logging step and per epoch, the same whether a run was interrupted or not (but for the seconds).
+
+The validations in it decide which weights are the result, and how long a run has not improved.
+"""
 
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from adiabat.core.errors import JobError, MissingDependencyError
 from adiabat.core.files import advice_on
@@ -113,3 +117,52 @@ def plain_faults(path: Path) -> Iterator[None]:
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
     """Rows of a log."""
     return (line.row for line in read_lines(path, remedy=REMEDY, error=JobError))
+
+
+Keep = Literal["both", "loss", "last"]
+"""Which weights are the result: of the epoch that had both signals lowest, or the loss lowest, or of the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What a validation found.
+
+    Attributes:
+        loss: Over the validation set.
+        errors: (positive, negative) pairs in the wrong order, or queries whose first document is wrong; ties are errors.
+        pairs: How many pairs, or queries, were looked at.
+        measures: Further figures, for the log.
+        outside: Why these weights must not be the result, such as a drift that is too large; None where they may.
+    """
+
+    loss: float
+    errors: int
+    pairs: int
+    measures: Mapping[str, float] = field(default_factory=dict)
+    outside: str | None = None
+
+    def improves_on(self, best: "Validation", *, keep: Keep) -> bool:
+        """Whether an epoch's weights take the place of the best so far."""
+        if self.outside is not None:
+            return False
+        if keep == "last":
+            return True
+        # Strictly: an equal epoch is idle, and a NaN never improves.
+        return self.loss < best.loss and (keep == "loss" or self.errors < best.errors)
+
+
+def idle_counts(rows: Iterable[Mapping[str, Any]], *, keep: Keep) -> list[int]:
+    """How many epochs had passed since the last improvement, after the start and after each epoch of a log."""
+    counts: list[int] = []
+    best: Validation | None = None
+    for row in (row for row in rows if "validation_loss" in row):
+        validation = Validation(row["validation_loss"], row["validation_errors"], row["validation_pairs"])
+        improved = best is None or validation.improves_on(best, keep=keep)
+        best = validation if improved else best
+        counts.append(0 if improved else counts[-1] + 1)
+    return counts
+
+
+def least_idle(counts: Sequence[int]) -> int:
+    """The least limit of idle epochs with which a run would have come as far as it is."""
+    return max([counts[-1], *(count + 1 for count in counts[:-1])])

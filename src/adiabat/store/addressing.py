@@ -12,9 +12,8 @@ from jaxtyping import Int, Int64
 from adiabat.core.errors import AdiabatError, DataError, several
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import cut
-from adiabat.data.judgements import is_beir_examples
 from adiabat.data.records import ExampleSet, text_id
-from adiabat.data.table_rows import table_form
+from adiabat.data.table_rows import is_beir_examples, table_form
 from adiabat.data.text_hashes import in_blocks
 from adiabat.store.vector_store import Store
 

@@ -14,13 +14,17 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn, optim
 
-from adiabat.core.errors import DivergedError, JobError, several
+from adiabat.core.errors import DivergedError, InterruptionError, JobError, several
 from adiabat.data.batch_sampler import step_seed
 from adiabat.models.device import device_name
-from adiabat.runs.run_log import JobLog
+from adiabat.runs.run_log import JobLog, Validation
 from adiabat.scaling_laws.flops import Cost
 from adiabat.training.checkpoint import (
     KEPT,
+    Interruption,
+    Limits,
+    Outcome,
+    Position,
     Snapshot,
     optimizer_snapshot,
     read_latest,
@@ -29,7 +33,7 @@ from adiabat.training.checkpoint import (
     write_checkpoint,
 )
 from adiabat.training.distributed import ALONE, Processes
-from adiabat.training.schedules import Interruption, InterruptionError, Limits, Outcome, Position, Schedule, Validation
+from adiabat.training.optimizers import Schedule
 
 
 @runtime_checkable

@@ -22,8 +22,7 @@ from adiabat.results.record import read_result
 from adiabat.runs.output_dir import finish_job
 from adiabat.runs.run_config import Job
 from adiabat.runs.run_log import read_log
-from adiabat.training.checkpoint import drop_older
-from adiabat.training.schedules import Outcome
+from adiabat.training.checkpoint import Outcome, drop_older
 
 
 def record_of(

@@ -11,7 +11,7 @@ import tomli_w
 from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import TRAIN_TABLES, checked
-from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.errors import ConfigError, DataError, InterruptionError
 from adiabat.core.progress import Watch
 from adiabat.experiments.plan import plan
 from adiabat.experiments.plan_constraints import TOO_LARGE
@@ -22,7 +22,6 @@ from adiabat.report.scaling_page import run_toml
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.run_config import without_none
 from adiabat.scaling_laws.laws import Kind
-from adiabat.training.schedules import InterruptionError
 from tests.experiments.scaling.world import BUDGET, BUDGETS, SIZES, TRUTHS, advice_of, asked, load, row, rows_of, written
 from tests.tiny import save_tiny
 

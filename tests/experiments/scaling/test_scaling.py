@@ -11,7 +11,7 @@ import pytest
 import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
-from adiabat.core.errors import ConfigError, DataError, JobError, ModelError
+from adiabat.core.errors import ConfigError, DataError, InterruptionError, JobError, ModelError
 from adiabat.experiments import scaling as runner_module
 from adiabat.experiments import scaling as scaling_module
 from adiabat.experiments.scaling_analysis import rows_at, rows_in
@@ -19,7 +19,6 @@ from adiabat.models.embedding_head import EncoderSettings
 from adiabat.results.scaling_result import ScalingResult
 from adiabat.runs.run_config import Job, read_description
 from adiabat.scaling_laws.laws import Kind
-from adiabat.training.schedules import InterruptionError
 from tests.experiments.scaling.world import load, run, settings_of, write_world
 from tests.tiny import save_tiny
 

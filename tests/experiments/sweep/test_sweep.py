@@ -11,7 +11,7 @@ import pytest
 
 from adiabat.adiabatic.tune import TuningRun
 from adiabat.config.sweeps import TuneSweepSettings
-from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, InterruptionError, JobError
 from adiabat.data.records import Document
 from adiabat.experiments import sweep as sweep_module
 from adiabat.experiments import sweep_trials as runner_module
@@ -21,7 +21,6 @@ from adiabat.results.record import read_result
 from adiabat.results.sweep_result import SweepResult, SweepRun
 from adiabat.runs.run_config import Job, is_described, is_job, read_description
 from adiabat.store.build import build_store
-from adiabat.training.schedules import InterruptionError
 from tests.adiabatic.problem import WIDTH
 from tests.experiments.sweep.world import DOCUMENTS, LANGUAGES, lines, run, settings_of, write_world
 from tests.runs.before import forget
