@@ -9,6 +9,8 @@ import pytest
 
 # Read by the hub's client when it is first imported, so it must come before everything else.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Read by OpenMP when torch is imported: by default a second thread burns a core while it waits for the next of these tiny matrices.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from tests.checking import SHAPES, check_shapes
 

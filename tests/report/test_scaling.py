@@ -11,7 +11,7 @@ from adiabat.config.reader import checked
 from adiabat.core.progress import SILENT
 from adiabat.core.text import NO_BREAK
 from adiabat.experiments.plan import plan
-from adiabat.experiments.scaling_analysis import evidence_of, fitted, result_of, rows_at
+from adiabat.experiments.scaling_analysis import evidence_of, fitted, result_of
 from adiabat.report import pages
 from adiabat.report.scaling_figures import panels_of
 from adiabat.report.scaling_headline import crossing_cells, headline, reservations
@@ -20,7 +20,8 @@ from adiabat.results.scaling_result import CrossingRecord, ScalingResult
 from adiabat.runs.output_dir import write_report
 from adiabat.scaling_laws.frontier import Crossing
 from adiabat.scaling_laws.laws import Method
-from tests.experiments.scaling.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of
+from tests.experiments.scaling.world import BUDGETS, SIZES, TRUTHS, load, row, rows_of, written
+from tests.laws_once import equal_laws_are_fitted_once as equal_laws_are_fitted_once
 from tests.report.html_page import printed
 
 FAILED = replace(row("full", 2_000_000, 1e12, 0.5), status="failed", reason="<b>power</b> cut", loss=None, validation_loss=None)
@@ -41,9 +42,7 @@ def swept() -> ScalingResult:
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> ScalingResult:
     """The record of a plan."""
-    path = tmp_path_factory.mktemp("plan") / "runs.parquet"
-    for one in rows_of():
-        rows_at(path).add(one)
+    path = written(tmp_path_factory.mktemp("plan"), rows_of())
     section = {"budget": 8 * BUDGETS[-1], "runs": str(path), "resamples": 10, "measure": False}
     return plan(load, checked(PlanSettings, {"plan": section}))
 

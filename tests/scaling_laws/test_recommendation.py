@@ -13,6 +13,7 @@ from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.laws import SIZE_AND_TOKENS, Kind, Method, Option, Points, Run, Way, points_of, usable
 from adiabat.scaling_laws.recommendation import KindFit, _greedy_gains, fit_kinds, narrowing, points_at, recommend
 from adiabat.scaling_laws.selection import REACH
+from tests.laws_once import equal_laws_are_fitted_once as equal_laws_are_fitted_once
 from tests.scaling_laws.simulated import BUDGETS, SIZES
 
 Truth = Callable[[float, float], float]

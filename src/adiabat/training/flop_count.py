@@ -59,7 +59,7 @@ def _counted(encoder: Encoder, blocks: list[nn.Module], prefix: int, length: int
     # With random numbers left out: dropout multiplies no matrices, and counts in no FLOP.
     record: list[BlockOutput] = []
     forward, backward = _pass(encoder, length, recorded(blocks[prefix - 1], record, device=None) if prefix else nullcontext())
-    again, _ = _pass(encoder, length, replayed(blocks[:prefix], record[0]) if prefix else nullcontext())
+    again = _pass(encoder, length, replayed(blocks[:prefix], record[0]))[0] if prefix else forward
     # Torch stops such a computation at the last number that the gradient needs, which is not the end of every block.
     _, longer = _pass(encoder, length, checkpointed(blocks[prefix:], draws=False))
     return forward, again, longer - backward, backward

@@ -155,6 +155,7 @@ def written(folder: Path, rows: list[ScalingRun]) -> Path:
     """A file of rows."""
     path = folder / "runs.parquet"
     kept = rows_at(path)
-    for one in rows:
-        kept.add(one)
+    # Each addition writes the file anew: all but the last are put there before.
+    kept._rows.update((one.name, one) for one in rows[:-1])
+    kept.add(rows[-1])
     return path
