@@ -314,7 +314,7 @@ class ExponentialSchedule(Choice):
 Schedule = Annotated[ConstantSchedule | FallingSchedule | ExponentialSchedule, Field(discriminator="kind")]
 
 ENDING: tuple[ScheduleName, ...] = ("linear", "quadratic", "cosine")
-"""Schedules that come down to a final fraction at a last step, which they must therefore know."""
+"""Schedules that reach a final fraction at the last step, which must be known."""
 
 # --- Learning rate by batch size ---
 

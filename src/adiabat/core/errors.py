@@ -1,4 +1,4 @@
-"""Every error that is the user's to mend, in one small tree.
+"""Errors that a user can fix, in one small class tree.
 
 The command line prints such an error as one line and exits with code 2; anything else is a defect of adiabat and exits with 1.
 A message reads ``<setting or file:line> must <constraint>, got <value>; <what to do>``.
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 class AdiabatError(Exception):
-    """Root of the tree: catch it to catch every mistake of a user.
+    """Base class of all errors that a user can fix.
 
     Example:
         >>> try:
@@ -25,19 +25,19 @@ class ConfigError(AdiabatError, ValueError):
 
 
 class BudgetError(ConfigError):
-    """A budget does not pay for what was asked: this run cannot be made, others beside it can."""
+    """A budget is too small for this run; other runs of the experiment can continue."""
 
 
 class DataError(AdiabatError, ValueError):
-    """A data file is missing, malformed, or names what does not exist."""
+    """A data file is missing or malformed, or refers to something that does not exist."""
 
 
 class StoreError(AdiabatError, ValueError):
-    """A store of vectors is damaged, unfinished, or does not belong to the encoder at hand."""
+    """A store of vectors is damaged, unfinished, or was built by another encoder."""
 
 
 class ModelError(AdiabatError, ValueError):
-    """A model directory cannot be loaded, or has no parameter of the name asked for."""
+    """A model directory cannot be loaded, or has no parameter of a given name."""
 
 
 class JobError(AdiabatError, RuntimeError):
@@ -45,62 +45,62 @@ class JobError(AdiabatError, RuntimeError):
 
 
 class InterruptionError(JobError):
-    """A run was asked to stop and has written what it takes to go on."""
+    """A run was asked to stop and has saved the state needed to resume it."""
 
 
 class DivergedError(JobError):
-    """A loss, or a gradient, is no finite number: this run cannot go on, others beside it can.
+    """A loss or gradient is not finite: this run stops; other runs of the experiment can continue.
 
     Attributes:
-        what: That was found; the message has advice behind it, which is for a run that stands alone.
+        what: What was not finite, without the advice for a single run that the message adds.
     """
 
     what: str
 
     def __init__(self, what: str, advice: str) -> None:
-        """Say what was found, and what to do."""
+        """Take the finding and the advice."""
         # Both, so that it can go from process to process.
         super().__init__(what, advice)
         self.what = what
 
     def __str__(self) -> str:
-        """What was found, and what to do."""
+        """Take the finding and the advice."""
         return "; ".join(map(str, self.args))
 
 
 class InUseError(AdiabatError, RuntimeError):
-    """Another process is writing into the same directory."""
+    """Another process is writing to the same directory."""
 
 
 class MissingDependencyError(AdiabatError, ImportError):
-    """An optional package is not installed; the message holds the line that installs it."""
+    """An optional package is not installed; the message has the command to install it."""
 
     def __init__(self, package: str, *, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the package {package}; install it with: pip install 'adiabat[{extra}]'")
 
 
 class Faults:
-    """What is wrong with something: all of it counted, the first few in words, so that a file full of faults costs no memory."""
+    """Counts faults and keeps the text of the first few, so that a file full of faults costs no memory."""
 
     def __init__(self, *, shown: int = 10) -> None:
-        """Begin with none; `shown` of them will be spelled out."""
+        """Start empty; the first `shown` faults are kept as text."""
         self.count = 0
         self._shown = shown
         self._first: list[str] = []
 
     def add(self, phrase: str) -> None:
-        """Note one fault, best with its file and line."""
+        """Add a fault, best with its file and line."""
         self.count += 1
         if len(self._first) < self._shown:
             self._first.append(phrase)
 
     def extend(self, phrases: Iterable[str]) -> None:
-        """Note several faults."""
+        """Add several faults."""
         for phrase in phrases:
             self.add(phrase)
 
     def told(self, of: str = "faults") -> str:
-        """All of them in one line: the one phrase as it is, or the count with its plural noun and the first of them."""
+        """All faults in one line: a single phrase as it is, otherwise the count with its plural noun and the first phrases."""
         head = "; ".join(self._first)
         if self.count == 1:
             return head
@@ -109,18 +109,18 @@ class Faults:
 
 
 def several(phrases: Iterable[str], *, of: str = "faults", shown: int = 10) -> str:
-    """Join phrases into one line, as `Faults.told` does."""
+    """Join phrases into one line, like `Faults.told`."""
     faults = Faults(shown=shown)
     faults.extend(phrases)
     return faults.told(of)
 
 
 OUT_OF_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc", "Cannot allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't start new thread")
-"""What libraries without a class for it say."""
+"""Message of out-of-memory errors from libraries without a class for them."""
 
 
 def is_out_of_memory(fault: BaseException) -> bool:
-    """Whether memory did not suffice: of Python, of the system, or of a GPU (known by its name, since torch may not be loaded)."""
+    """Whether memory ran out in Python, the system or a GPU; GPU errors are known by name, because torch may not be loaded."""
     if isinstance(fault, MemoryError) or type(fault).__name__ == "OutOfMemoryError":
         return True
     return (isinstance(fault, OSError) and fault.errno == errno.ENOMEM) or any(phrase in str(fault) for phrase in OUT_OF_MEMORY)

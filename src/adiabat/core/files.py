@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, one door for reading them again, and one writer at a time in a directory."""
+"""Atomic files, checked reading, and one writer at a time in a directory."""
 
 import errno
 import fcntl
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 LOCKLESS = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
-"""What file systems answer that cannot lock a directory: NFS wants a descriptor open for writing, which a directory never has."""
+"""Errors of file systems that cannot lock a directory; NFS requires a descriptor open for writing, which directories never have."""
 
 
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
-    """Keep a second process from writing into the same directory.
+    """Lock a directory against a second writing process.
 
-    File systems that cannot lock a directory (NFS, some network and user-space ones) are not guarded: there the caller must see to it that
-    one process writes at a time.
+    File systems that cannot lock a directory (NFS, some network and user-space ones) are not protected; the caller must ensure a single
+    writer.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -54,7 +54,7 @@ def take_lock(handle: int) -> bool:
 
 
 CHECKSUM = "checksum"
-"""Key of a JSON file that holds the SHA-256 of the rest of its object."""
+"""Key of a JSON file with the SHA-256 of the rest of its object."""
 
 
 def user_cache() -> Path:
@@ -63,17 +63,17 @@ def user_cache() -> Path:
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write a UTF-8 text file in one move, so that no reader sees half of it."""
+    """Write a UTF-8 text file atomically."""
     write_together({path: text})
 
 
 def write_bytes(content: bytes, path: Path) -> None:
-    """Write a file in one move, as `write_text` does."""
+    """Write a file atomically."""
     write_together({path: content})
 
 
 def write_parquet(table: "pa.Table", path: Path) -> None:
-    """Write a table with a checksum of the whole file among its metadata, in one move, as `write_text` does."""
+    """Write a table atomically, with a checksum of the whole file in its metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -86,7 +86,7 @@ def write_parquet(table: "pa.Table", path: Path) -> None:
 
 
 def open_parquet(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> "pq.ParquetFile":
-    """Open a table that `write_parquet` wrote; one without a checksum is of an earlier version, and read as it is."""
+    """Open a table that `write_parquet` wrote; a table without a checksum is from an earlier version and not checked."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -100,22 +100,22 @@ def open_parquet(path: Path, *, remedy: str, error: type[AdiabatError] = DataErr
 
 
 _BLANK = "0" * 64
-"""In place of the checksum while it is taken."""
+"""Placeholder for the checksum while it is computed."""
 
 
 def _with_checksum(content: bytes, old: str, new: str) -> bytes:
-    """A Parquet file, whose metadata stand at its end, with another checksum of the same length."""
+    """The Parquet file with another checksum of the same length in its metadata, which are at its end."""
     before, _, after = content.rpartition(old.encode())
     return before + new.encode() + after
 
 
 def write_json(record: Mapping[str, Any], path: Path) -> None:
-    """Write a JSON object with a checksum of its content, in one move, as `write_text` does."""
+    """Write a JSON object atomically, with a checksum of its content."""
     write_text(sealed_json(record), path)
 
 
 def sealed_json(record: Mapping[str, Any]) -> str:
-    """The text that `read_json` reads: the object with a checksum of its content, keys sorted, so that equal records are equal files."""
+    """The text of a JSON object with its checksum; keys are sorted, so that equal records give equal files."""
     # Keys that are numbers become texts, which sort otherwise.
     record = json.loads(json.dumps(record))
     return json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
@@ -139,7 +139,7 @@ def _json_digest(record: Mapping[str, Any]) -> str:
 
 @contextmanager
 def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[None]:
-    """Turn any fault inside the block into one line that names the file: a damaged file can make any reader fail in any way."""
+    """Convert any error inside the block to one line that names the file; a damaged file can raise anything in a reader."""
     try:
         yield
     except AdiabatError:
@@ -156,7 +156,7 @@ def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -
 
 
 def write_together(contents: Mapping[Path, str | bytes]) -> None:
-    """Write files that belong together, text as UTF-8: none takes its place before all of them are on disk."""
+    """Write several files atomically as a group; text becomes UTF-8. None is renamed into place before all are on disk."""
     with ExitStack() as stack:
         parts: dict[Path, Path] = {}
         for path, content in contents.items():
@@ -171,7 +171,7 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
 
 @contextmanager
 def writing_whole(path: Path) -> Iterator[BinaryIO]:
-    """Write a file piece by piece that takes its place once it is on disk."""
+    """Write a file piece by piece; it is renamed into place once it is on disk."""
     with writing_to(path), _part_of(path) as (part, file):
         yield file
         _sync(file)
@@ -180,7 +180,7 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _part_of(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """An empty file that no other process writes, beside the one that it will be: one that a killed process left is taken again."""
+    """Create an empty temporary file beside its destination that no other process writes; one left by a killed process is reused."""
     for number in count():
         part = path.with_name(f".{path.name}.part{number}")
         file = os.fdopen(os.open(part, os.O_CREAT | os.O_WRONLY, 0o666), "wb")
@@ -204,21 +204,21 @@ def _sync(file: BinaryIO) -> None:
 
 
 def _is_at(path: Path, file: BinaryIO) -> bool:
-    """Whether an open file is the one of that name."""
+    """Whether an open file is still the one at a path."""
     with suppress(FileNotFoundError):
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     return False
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder in one that exists; one that is there already is left as it is."""
+    """Create a folder in an existing one; an existing folder is left unchanged."""
     with writing_to(path):
         path.mkdir(exist_ok=True)
 
 
 @contextmanager
 def writing_to(path: Path) -> Iterator[None]:
-    """Say in one line what the disk did not do."""
+    """Describe a failed disk operation in one line."""
     try:
         yield
     except OSError as error:
@@ -227,11 +227,11 @@ def writing_to(path: Path) -> Iterator[None]:
 
 
 def advice_on(fault: Exception, full: str) -> str:
-    """What to do about a file that could not be written."""
+    """Advice for a file that could not be written."""
     is_missing = isinstance(fault, OSError) and fault.errno in (errno.ENOENT, errno.ENOTDIR)
     return "its directory was removed or renamed; restore it, or run the command again" if is_missing else full
 
 
 def is_store(target: Path) -> bool:
-    """Whether a finished store lies there."""
+    """Whether a folder holds a finished store."""
     return (target / MANIFEST_FILE).exists()

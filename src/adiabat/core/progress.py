@@ -1,4 +1,4 @@
-"""What long work tells its caller: sentences worth reading, and how far it is."""
+"""Progress of long work: notes for the user, and how far it is."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Two functions that long work calls: with a sentence, and with what is being done, how much of it is done and how much there is."""
+    """Two callbacks: one takes notes, the other a label, the amount done and the total."""
 
     note: Callable[[str], None] = lambda sentence: None
     progress: Callable[[str, int, int], None] = lambda label, done, total: None
 
     def under(self, title: str, *, note: Callable[[str], None]) -> "Watch":
-        """For a part of the work."""
+        """The same callbacks for a part of the work."""
         return Watch(note, lambda label, done, total: self.progress(f"{title}: {label}", done, total))
 
 
@@ -20,7 +20,7 @@ SILENT = Watch()
 
 
 def once(note: Callable[[str], None]) -> Callable[[str], None]:
-    """Say each sentence once: what many runs have to say is no news the second time."""
+    """Pass each note on only once, because many runs repeat their notes."""
     former = set[str]()
 
     def say(sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Where data and results come from: versions, dates, and checksums, which are taken of whole files and lines and compared by readers."""
+"""Provenance of data and results: versions, dates, checksums of files and lines, and checks of packaged files."""
 
 import hashlib
 import json
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 SHA256_BYTES = 32
 CHECKSUMS = "checksums.json"
 CHECKED = ".checked.json"
-"""Beside sealed files: the state of each file when its checksum was last compared."""
+"""File beside sealed files with the state of each file at its last check."""
 VERIFY = "ADIABAT_VERIFY"
-"""Environment variable; where it is set, `require` compares every checksum, each once in a process."""
+"""Environment variable; if it is set, `require` verifies every checksum once per process."""
 
 TICK_NS = 20_000_000
-"""Above the resolution of a file's dates: a file that changed less than this ago may change again and keep its dates."""
+"""Longer than the resolution of file dates: a file changed more recently may change again without a new date."""
 
 _compared: set[tuple[Path | int | str, ...]] = set()
-"""Files whose checksum this process has compared, with their state then."""
+"""State of the files that this process has verified."""
 
 
 class Digest(NamedTuple):
-    """The size that a file must have, and its SHA-256 from byte `start` on, where a header ends that its reader compares by itself."""
+    """Required size of a file, and its SHA-256 from byte `start`, which skips a header that the reader checks itself."""
 
     size: int
     sha256: str
@@ -50,7 +50,7 @@ def digest_of(path: Path, *, start: int = 0) -> Digest:
 
 
 class DigestedFile(BufferedWriter):
-    """A new file that is written from its beginning to its end, and the digest of what was written, whatever the disk makes of it."""
+    """A new file written from beginning to end, and the digest of the bytes written, independent of errors of the disk."""
 
     def __init__(self, path: Path) -> None:
         """Create the file."""
@@ -66,17 +66,17 @@ class DigestedFile(BufferedWriter):
 
     @property
     def digest(self) -> Digest:
-        """Of all that was written."""
+        """Digest of all bytes written."""
         return Digest(self._size, self._hash.hexdigest())
 
     def sync(self) -> None:
-        """Wait until all is on disk."""
+        """Flush everything to disk."""
         self.flush()
         os.fsync(self.fileno())
 
 
 def write_array(array: "np.ndarray", path: Path) -> None:
-    """Write an array and its SHA-256 as one npy file, in one move."""
+    """Write an array as an npy file atomically, followed by its SHA-256, which other readers ignore."""
     import numpy as np
 
     content = BytesIO()
@@ -99,14 +99,14 @@ def read_array(path: Path, *, remedy: str) -> "np.ndarray":
 
 
 def seal(folder: Path, names: Iterable[str], *, into: str = CHECKSUMS) -> None:
-    """Write the checksums of files in a folder beside them."""
+    """Write the checksums of files in a folder to a file beside them."""
     write_json({name: digest_of(folder / name)._asdict() for name in names}, folder / into)
 
 
 def require_seal(
     folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False, source: str = CHECKSUMS
 ) -> frozenset[str]:
-    """Check that sealed files are as they were when `seal` saw them."""
+    """Check that sealed files are unchanged since `seal`."""
     with reading(folder / source, remedy=remedy, error=error):
         record = read_json(folder / source, remedy=remedy, error=error)
         expected = {name: Digest(**digest) for name, digest in record.items()}
@@ -115,7 +115,7 @@ def require_seal(
 
 
 def is_whole(folder: Path, source: str) -> bool:
-    """Whether sealed files that can be made again are there and undamaged; damage gives a warning."""
+    """Whether rebuildable sealed files exist and are undamaged; damage gives a warning."""
     if not (folder / source).exists():
         return False
     try:
@@ -129,7 +129,7 @@ def is_whole(folder: Path, source: str) -> bool:
 def require(
     expected: Mapping[str, Digest], folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False
 ) -> None:
-    """Check sizes of files, and the checksums of those whose size, dates or inode changed since they were last checked."""
+    """Check the sizes of files, and the checksums of those whose size, dates or inode changed since their last check."""
     checked = _checked(folder)
     states = {name: _compared_state(folder / name, digest, checked.get(name), remedy, error, always) for name, digest in expected.items()}
     if any(state is not None and checked.get(name) != state for name, state in states.items()):
@@ -139,7 +139,7 @@ def require(
 def _compared_state(
     path: Path, expected: Digest, checked: object, remedy: str, error: type[AdiabatError], always: bool
 ) -> list[int | str] | None:
-    """What tells an unchanged file, once it is known to be sound; None where it may yet change without a trace in it."""
+    """State that identifies an unchanged file; None if the file could still change without a trace."""
     with reading(path, remedy=remedy, error=error):
         status, now = path.stat(), time.time_ns()
         if status.st_size != expected.size:
@@ -155,7 +155,7 @@ def _compared_state(
 
 
 def _checked(folder: Path) -> dict[str, object]:
-    """The remembered states; none where they cannot be read, so that every checksum is compared."""
+    """The remembered states; empty if they cannot be read, so that every checksum is verified."""
     try:
         record = json.loads((folder / CHECKED).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -174,24 +174,24 @@ LINE_DIGITS = 16
 
 
 class Line(NamedTuple):
-    """A JSON object and the checksum of it and of all lines before it, which is "" in a file of an earlier version."""
+    """A JSON object with a checksum over it and all lines before it; "" in files of earlier versions."""
 
     row: dict[str, Any]
     checksum: str
 
     def __str__(self) -> str:
-        """The line as it stands in the file."""
+        """The line as text."""
         return json.dumps({**self.row, **({CHECKSUM: self.checksum} if self.checksum else {})}, allow_nan=True) + "\n"
 
 
 def line_of(row: Mapping[str, Any], *, after: str = "") -> Line:
-    """Give a row its checksum, which follows that of the line before."""
+    """Make a line from a row and the checksum of the line before."""
     text = json.dumps(row, sort_keys=True, separators=(",", ":"))
     return Line(dict(row), hashlib.sha256(f"{after}{text}".encode()).hexdigest()[:LINE_DIGITS])
 
 
 def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[Line]:
-    """Read lines that were written one by one; a last one that was cut off is left out."""
+    """Read lines written by `line_of`; an incomplete last line is skipped."""
     with reading(path, remedy=remedy, error=error):
         *lines, unfinished = path.read_bytes().split(b"\n")
     before: str | None = ""
@@ -210,7 +210,7 @@ def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError
 
 
 def last_checksum(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> str:
-    """Checksum of the last line; "" where there is none."""
+    """Checksum of the last line; "" for an empty or missing file."""
     if not path.exists():
         return ""
     with reading(path, remedy=remedy, error=error):
@@ -232,7 +232,7 @@ PACKAGES = ("adiabat", "torch", "transformers", "tokenizers", "numpy", "pyarrow"
 
 
 def versions(device: str) -> dict[str, str]:
-    """Versions of what a result depends on."""
+    """Versions of the packages that results depend on."""
     packages = {name: _version(name) for name in PACKAGES}
     return {**packages, "python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}", "device": device}
 
@@ -245,18 +245,18 @@ def _version(name: str) -> str:
 
 
 def now() -> str:
-    """The time."""
+    """The current time."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def packaged_folder(room: str) -> Path:
-    """Where the files lie that come with a room of adiabat."""
+    """Folder of a room's packaged files."""
     # A wheel is unpacked when it is installed, so that the package's files have paths.
     return Path(__file__).parents[1] / room / "files"
 
 
 def require_published(path: Path, sha256: str, *, remedy: str = "install adiabat again", error: type[AdiabatError] = DataError) -> Path:
-    """Refuse a file whose bytes are not those it was published with."""
+    """Refuse a packaged file whose checksum differs from the published one."""
     if not path.is_file():
         raise error(f"{path} must exist, got no such file; {remedy}")
     if (actual := digest_of(path).sha256) != sha256:

@@ -1,4 +1,4 @@
-"""Lists of unequal length as flat arrays, and numbers in no more memory than they need."""
+"""Lists of unequal length as flat arrays, and integers in the smallest type that holds them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from jaxtyping import Int
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """Lists of numbers as one array of values, with the offset at which each list starts and that at which the last ends."""
+    """Lists of numbers as one array of values, with the offsets of each list and of the end."""
 
     values: Int[np.ndarray, " entries"]
     offsets: Int[np.ndarray, " lists_and_one"]
 
     @classmethod
     def of(cls, lists: Iterable[Sequence[int] | Int[np.ndarray, " _"]]) -> Self:
-        """Pack lists."""
+        """Pack lists into one array."""
         arrays = [np.asarray(numbers, dtype=np.int64) for numbers in lists]
         return cls(np.concatenate([np.empty(0, dtype=np.int64), *arrays]), np.cumsum([0, *map(len, arrays)]))
 
@@ -29,14 +29,14 @@ class Ragged:
 
     @property
     def lengths(self) -> Int[np.ndarray, " lists"]:
-        """Entries of each list."""
+        """Length of each list."""
         return np.diff(self.offsets)
 
     def take(self, lists: Int[np.ndarray, " n"]) -> "Ragged":
-        """Some of the lists."""
+        """A selection of the lists."""
         return Ragged.of(self[int(index)] for index in lists)
 
 
 def compact(numbers: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-    """Numbers in half the memory, where they fit."""
+    """Convert to 32 bits if all numbers fit."""
     return numbers.astype(np.int32) if numbers.max(initial=0) <= np.iinfo(np.int32).max else numbers

@@ -1,4 +1,4 @@
-"""Texts and numbers for messages and pages: cut, made printable, formatted, and read as data files write them."""
+"""Texts and numbers for messages and pages: truncation, printable characters, number formats, and parsing of numbers in data files."""
 
 import math
 import re
@@ -10,7 +10,7 @@ MINUS, DASH, ELLIPSIS, NO_BREAK = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{HORIZONTA
 
 
 def cut_middle(text: str, *, limit: int) -> str:
-    """Both ends of a name, with an ellipsis between them: parameter names differ at either end."""
+    """Keep both ends of a name, with an ellipsis between them, because parameter names differ at either end."""
     flat = " ".join(printable(text).split())
     if len(flat) <= limit:
         return flat
@@ -24,7 +24,7 @@ def integer(value: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time span in the two largest units that say something."""
+    """A duration in its two largest units."""
     if seconds < 10:
         return f"{seconds:.1f}{NO_BREAK}s"
     total = round(seconds)
@@ -43,13 +43,13 @@ def counted(count: int, noun: str) -> str:
 
 
 def setting(value: float) -> str:
-    """A number as it is written in a configuration."""
+    """A number as written in a configuration file."""
     digits, _, exponent = f"{value:.6g}".partition("e")
     return f"{digits}e{int(exponent)}" if exponent else digits
 
 
 def setting_text(value: object) -> str:
-    """The value of a setting as in a configuration, lists as ``embeddings + blocks[0]``, and ``none`` for empty ones."""
+    """A setting as written in a configuration file; lists as ``embeddings + blocks[0]``, and ``none`` if empty."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -75,7 +75,7 @@ def share(value: float) -> str:
 
 
 def amount(size: int | None) -> str:
-    """An amount of memory in bytes; "" where it is not known."""
+    """An amount of memory in bytes; "" for None."""
     if not size:
         return ""
     if size < 2**10:
@@ -94,12 +94,12 @@ _UNPRINTABLE = re.compile(f"(\u2068[^{_MISLEADING}]*\u2069)|[{_MISLEADING}]")
 
 
 def printable(text: str) -> str:
-    """The text with every character that a page cannot hold, or that makes it show other words, replaced by U+FFFD."""
+    """The text with every character that HTML cannot hold, or that disguises text, replaced by U+FFFD."""
     return _UNPRINTABLE.sub(lambda match: match[1] or "\N{REPLACEMENT CHARACTER}", text)
 
 
 def cut(text: str, *, limit: int) -> str:
-    """The beginning of a text, with an ellipsis where something was left out."""
+    """The beginning of a text, with an ellipsis if something was left out."""
     # A huge text is not worth normalising whole: no more than the first part can show.
     flat = " ".join(printable(text[: 8 * limit]).split())
     if len(flat) <= limit and len(text) <= 8 * limit:
@@ -112,13 +112,13 @@ LARGEST_GRADE = 1_000
 Grades beyond 64 bits it would take for others."""
 
 A_GRADE = f"a whole number from -{LARGEST_GRADE:,} to {LARGEST_GRADE:,}"
-"""What a grade must be, for messages."""
+"""Description of a valid grade, for messages."""
 
 GRADING = "grade documents by small whole numbers, such as 0 to 3"
 
 
 def number_of(value: str | int | float) -> float | None:
-    """The number that a value is; None where it is none, or not finite."""
+    """Convert a value to a number; None if it is not a finite number."""
     # Python reads 1_0 as 10, and the digits of every script; no other program that reads such files does.
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         return None
@@ -130,7 +130,7 @@ def number_of(value: str | int | float) -> float | None:
 
 
 def grade_of(text: str) -> int | None:
-    """The relevance that a text is; None where it is not `A_GRADE`."""
+    """Convert a text to a relevance grade; None if it is not `A_GRADE`."""
     number = number_of(text)
     return int(number) if number is not None and number.is_integer() and abs(number) <= LARGEST_GRADE else None
 

@@ -1,7 +1,7 @@
-"""Which examples share a batch: of one source, one topic, one tag; no text twice; so many tokens at most (Reimers 2021).
+"""Which examples share a batch: examples of one source, topic or tag, without duplicate texts, within a token budget (Reimers 2021).
 
-All of it is planned for a whole pass, from the order of its examples. A step's batch follows from the seed and the step's number: no
-state is saved, and neither the number of processes nor that of workers matters.
+A whole pass is planned from the order of its examples. The batch of a step follows from the seed and the step number, so no state is saved,
+and the numbers of processes and workers do not matter.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,13 +14,13 @@ from adiabat.core.errors import DataError
 from adiabat.data.batch_sampler import ARRANGEMENT
 
 WINDOW = 256
-"""Batches that are filled together: so many are tried for an example whose texts repeat, before it waits for later ones."""
+"""Number of batches that are filled together, and tried for an example with repeated texts before it waits."""
 
 PROBES = 64
-"""Batches of a window that are tried for an example; refused by all of them, it waits."""
+"""Number of batches tried per example; if all refuse it, it waits."""
 
 TRIED = 4
-"""Examples that are tried for each one that there is room for; the others wait untried, or texts that stand everywhere would cost most."""
+"""Examples tried per free place; the rest waits untried, since otherwise very frequent texts would dominate the cost."""
 
 Places = Int[np.ndarray, " _"]
 """Positions in the order of a pass."""
@@ -28,17 +28,17 @@ Places = Int[np.ndarray, " _"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What examples of one batch have to do with each other.
+    """Rules for the examples of a batch.
 
     Attributes:
-        levels: A number for each example at each level, the finest first, such as tag, topic, source: batches are cut from examples of
-            one tag as long as there are enough, from what is left of a topic then, and at last from what is left of a source. Numbers of
-            a finer level are never shared by different numbers of a coarser one.
-        random_share: Share of the batches that are drawn at the last level right away, in [0, 1].
-        curriculum_steps: Steps over which that share falls from 1 to `random_share`; 0 begins with `random_share`.
-        keys: Numbers for the texts of each example, equal where texts are: no two examples of a batch have one in common. None allows it.
-        tokens: Of each example; None where there is no budget.
-        token_budget: Most tokens of a batch; one that has more is parted by length. None sets no limit.
+        levels: A number for each example at each level, finest first, such as tag, topic, source. Batches are cut from one tag while it has
+            enough examples, then from the rest of a topic, finally from the rest of a source. Different numbers of a coarser level never
+            share a number of a finer one.
+        random_share: Share of the batches drawn directly at the last level, in [0, 1].
+        curriculum_steps: Steps over which that share falls from 1 to `random_share`; 0 starts at `random_share`.
+        keys: Numbers of the texts of each example, equal for equal texts; a batch holds each number at most once. None allows duplicates.
+        tokens: Tokens of each example; None without a budget.
+        token_budget: Maximum tokens of a batch; a larger batch is split by length. None sets no limit.
     """
 
     batch_size: int
@@ -77,7 +77,7 @@ def arranged(
 
 
 def _cut_each(positions: Places, level: Int[np.ndarray, " n"], order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
-    """Batches from the examples of each number of a level, and what they leave."""
+    """Batches from the examples of each number of a level, and the leftover examples."""
     if not len(positions):
         return [], positions
     numbers = level[order[positions]]
@@ -101,10 +101,10 @@ def _cut(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[
 
 
 def _cut_apart(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
-    """As `_cut`, without equal texts in a batch.
+    """Like `_cut`, without duplicate texts in a batch.
 
-    So many batches at a time are filled from the run, in its order; what they refuse goes into the next ones first. Memory follows the
-    window, not the run.
+    A fixed number of batches is filled at a time, in the order of the run; refused examples are first in line for the next batches. Memory
+    grows with that number, not with the run.
     """
     assert rules.keys is not None
     size, keys = rules.batch_size, rules.keys
@@ -125,7 +125,7 @@ def _cut_apart(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple
 
 
 class _Window:
-    """Batches that are filled together so that no text is twice in one."""
+    """Batches filled together without duplicate texts."""
 
     def __init__(self, count: int, size: int, keys_of: Callable[[Places], Int[np.ndarray, "n k"]]) -> None:
         self._count, self._size, self._keys_of = count, size, keys_of
@@ -136,18 +136,18 @@ class _Window:
 
     @property
     def wanted(self) -> int:
-        """Examples that there is room for."""
+        """Number of examples that still fit."""
         return int(self._room.sum())
 
     def full(self) -> Int[np.ndarray, "full size"]:
-        """Examples of each full batch; to be asked once no batch is filled in part."""
+        """Examples of each full batch; call it when no batch is partly filled."""
         sorting = np.argsort(self._batch, kind="stable")
         return np.sort(self._places[sorting].reshape(-1, self._size), axis=1)
 
     def fill(self, positions: Places) -> Places:
-        """Put examples where there is room for them, from the first batch on, and give back those that are refused.
+        """Place examples into batches with room, from the first batch on, and return the refused ones.
 
-        Those whose texts stand in others too go first: the rest fit anywhere.
+        Examples that share texts go first, because the others fit anywhere.
         """
         keys, refused = self._keys_of(positions), np.ones(len(positions), dtype=np.bool_)
         stands, free = self._stands(keys), int(np.count_nonzero(self._room))
@@ -161,7 +161,7 @@ class _Window:
         return positions[refused]
 
     def _accepted(self, positions: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Int[np.ndarray, " _"]:
-        """Let all try a batch at once, those that are refused try the next one with room, and so on; which of them were put into one."""
+        """Let each example try a batch and, if refused, the next one with room; returns which were placed."""
         live, put = np.arange(len(positions)), [np.empty(0, dtype=np.int64)]
         # Once more than there are batches, because who was in the way may itself have been refused.
         for _ in range(min(PROBES, int(np.count_nonzero(self._room)) + 1)):
@@ -176,7 +176,7 @@ class _Window:
         return np.concatenate(put)
 
     def settle(self, waiting: Places) -> Places:
-        """Leave no batch filled in part: give up the emptier half of them to fill the others, as often as it takes."""
+        """Leave no batch partly filled: repeatedly dissolve the emptier half of them to fill the others."""
         while len(partly := np.flatnonzero(self._room)):
             emptiest = partly[np.argsort(-self._room[partly], kind="stable")]
             waiting = np.concatenate([waiting, self._given_up(emptiest[: (len(partly) + 1) // 2])])
@@ -184,7 +184,7 @@ class _Window:
         return waiting
 
     def _given_up(self, batches: Int[np.ndarray, " _"]) -> Places:
-        """Examples of batches that are filled no more."""
+        """Examples of batches that are given up."""
         out = np.isin(self._batch, batches)
         released = self._places[out]
         self._places, self._batch = self._places[~out], self._batch[~out]
@@ -193,12 +193,12 @@ class _Window:
         return released
 
     def _stands(self, keys: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:
-        """In how many of the batches with room each text stands."""
+        """Number of batches with room that hold each text."""
         texts = self._taken[np.isin(self._taken % self._count, np.flatnonzero(self._room))] // self._count
         return np.searchsorted(texts, keys, side="right") - np.searchsorted(texts, keys)
 
     def _fitting(self, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
-        """Which examples may go into the batches they try: none of their texts is there, or tried there by one before; there is room."""
+        """Which examples may enter the batches they try: there is room, and none of their texts is in the batch or tried before them."""
         codes = keys * self._count + batch[:, None]
         known = np.searchsorted(self._taken, codes)
         apart = np.flatnonzero(~(np.append(self._taken, -1)[known] == codes).any(axis=1))
@@ -217,7 +217,7 @@ class _Window:
 
 
 def _repeated(keys: Int[np.ndarray, "n k"]) -> Bool[np.ndarray, " n"]:
-    """Which examples have a text that another one has too; the same text twice in one example does not count."""
+    """Examples that share a text with another example; a text repeated within one example does not count."""
     once = np.sort(keys, axis=1)
     first = np.concatenate([np.ones((len(once), 1), dtype=np.bool_), np.diff(once, axis=1) > 0], axis=1)
     _, number, counts = np.unique(once[first], return_inverse=True, return_counts=True)
@@ -227,7 +227,7 @@ def _repeated(keys: Int[np.ndarray, "n k"]) -> Bool[np.ndarray, " n"]:
 
 
 def _thinned(keys: Int[np.ndarray, "n k"], limit: int) -> Bool[np.ndarray, " n"]:
-    """All examples but those of texts that stand in more than so many: of these so many at most, evenly spread."""
+    """All examples, except that of those with very frequent texts at most a fixed number is kept, evenly spread."""
     chosen = np.ones(len(keys), dtype=np.bool_)
     for column in keys.T:
         _, number, counts = np.unique(column, return_inverse=True, return_counts=True)
@@ -237,7 +237,7 @@ def _thinned(keys: Int[np.ndarray, "n k"], limit: int) -> Bool[np.ndarray, " n"]
 
 
 def _equal_before(numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """How many earlier entries equal each one."""
+    """Number of earlier entries equal to each entry."""
     sorting = np.argsort(numbers, kind="stable")
     ordered = numbers[sorting]
     before = np.empty(len(numbers), dtype=np.int64)
@@ -246,7 +246,7 @@ def _equal_before(numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
 
 
 def _in_sequence(grouped: list[Places], mixed: list[Places], rules: Rules, random: np.random.Generator, first_step: int) -> list[Places]:
-    """Batches by where their examples stand in the pass, random ones among them as often as each step wants."""
+    """Batches ordered by the position of their examples in the pass, interleaved with random batches at the share of each step."""
     grouped, mixed = (sorted(batches, key=lambda positions: float(positions.mean())) for batches in (grouped, mixed))
     count = len(grouped) + len(mixed)
     is_mixed = random.random(count) < rules.random_shares(first_step + np.arange(count))
@@ -258,7 +258,7 @@ def _in_sequence(grouped: list[Places], mixed: list[Places], rules: Rules, rando
 
 
 def _within_budget(batches: list[Places], order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
-    """Part batches of too many tokens, short examples from long ones; and leave out those that would be alone."""
+    """Split batches with too many tokens into short and long examples; leave out examples that would be alone."""
     assert rules.tokens is not None
     assert rules.token_budget is not None
     within, alone = list[Places](), [np.empty(0, dtype=np.int64)]
@@ -274,7 +274,7 @@ def _within_budget(batches: list[Places], order: Int[np.ndarray, " o"], rules: R
 
 
 def _parts(batch: Places, lengths: Int[np.ndarray, " _"], budget: int) -> list[Places]:
-    """Stretches of ascending lengths that each add up to the budget at most, but for a single example that is above it."""
+    """Stretches of ascending lengths, each within the budget, except for single examples above it."""
     ends = np.cumsum(lengths)
     pieces, start = list[Places](), 0
     while start < len(batch):
@@ -286,10 +286,10 @@ def _parts(batch: Places, lengths: Int[np.ndarray, " _"], budget: int) -> list[P
 
 
 class ArrangedBatches:
-    """Batches of one pass after another, by rules."""
+    """Batches of successive passes under the rules."""
 
     def __init__(self, order: Callable[[int], Int[np.ndarray, " n"]], rules: Rules, *, pairs: int, seed: int, first_step: int = 0) -> None:
-        """Set up; a pass is planned when one of its steps is asked for."""
+        """Set up; a pass is planned when one of its steps is first needed."""
         self.pairs = pairs
         self._order = order
         self._rules = rules
@@ -302,7 +302,7 @@ class ArrangedBatches:
         self._batches: list[Int[np.ndarray, " _"]] = []
 
     def rows(self, step: int) -> Int[np.ndarray, " b"]:
-        """Rows of one step; a pass without a batch, whoever planned it, ends the steps."""
+        """Rows of a step; a pass without batches ends the steps."""
         while self._starts[-1] <= step and self._empty is None:
             self._plan(len(self._left_out))
         if self._empty is not None and self._starts[self._empty] <= step:
@@ -316,17 +316,17 @@ class ArrangedBatches:
         return self._batches[step - self._starts[number]]
 
     def batches(self, number: int) -> int:
-        """Batches of a pass, 0 where the rules leave none."""
+        """Number of batches of a pass; 0 if the rules leave none."""
         self._reach(number)
         return self._starts[number + 1] - self._starts[number]
 
     def left_out(self, number: int) -> int:
-        """Rows of a pass that are in no batch."""
+        """Number of rows of a pass in no batch."""
         self._reach(number)
         return self._left_out[number]
 
     def _reach(self, number: int) -> None:
-        """Plan passes up to one: it begins where the one before it ends."""
+        """Plan all passes up to this one; a pass starts where the one before ends."""
         for reached in range(len(self._left_out), number + 1):
             self._plan(reached)
 

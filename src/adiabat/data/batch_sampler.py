@@ -1,4 +1,4 @@
-"""Rows of each step, of one source or a mixture (Reimers 2021), in a random order that any step can be found in again."""
+"""Rows of each training step, from one source or a mixture (Reimers 2021); the order is random and each step is computed directly."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,29 +12,29 @@ from adiabat.core.ragged import compact
 from adiabat.data.text_hashes import hash_texts
 
 ORDER, NEGATIVES, DROPOUT, MIXTURE, ARRANGEMENT, SHARD = range(6)
-"""Streams of random numbers under one seed, told apart so that drawing from one never shifts another."""
+"""Random streams under one seed, separate so that draws from one never shift another."""
 
 
 @runtime_checkable
 class BatchSampler(Protocol):
-    """Batches of rows, each of which follows from the number of its step alone: a resumed run needs no saved state."""
+    """Batches of rows that follow from the step number alone, so that a resumed run needs no saved state."""
 
     @property
     def pairs(self) -> int:
-        """Rows of a pass, one that comes twice counting twice."""
+        """Number of rows in a pass; repeated rows count each time."""
 
     def rows(self, step: int) -> Int[np.ndarray, " b"]:
         """Rows of one step."""
 
     def batches(self, number: int) -> int:
-        """Batches that end in a pass."""
+        """Number of batches that end in a pass."""
 
     def left_out(self, number: int) -> int:
-        """Rows of a pass that are in no batch."""
+        """Number of rows of a pass in no batch."""
 
 
 class ShuffledBatches:
-    """Endless batches of one size out of one random permutation after another; one at the end of a permutation goes on in the next."""
+    """Endless batches of one size from successive random permutations; a batch may span two permutations."""
 
     def __init__(self, count: int, batch_size: int, *, seed: int, stream: int = 0, first_step: int = 0) -> None:
         """Set up."""
@@ -58,11 +58,11 @@ class ShuffledBatches:
         return np.concatenate(blocks).astype(np.int64)
 
     def batches(self, number: int) -> int:
-        """Batches that end in a pass."""
+        """Number of batches that end in a pass."""
         return (number + 1) * self.pairs // self._size - number * self.pairs // self._size
 
     def left_out(self, number: int) -> int:
-        """None: what is left of a pass begins the next batch."""
+        """Always 0: the rest of a pass starts the next batch."""
         del number
         return 0
 
@@ -74,12 +74,12 @@ class ShuffledBatches:
 
 
 def step_generator(seed: int, step: int) -> np.random.Generator:
-    """Random numbers of one step, for drawing negatives."""
+    """Random generator of a step, for drawing negatives."""
     return np.random.default_rng([seed, NEGATIVES, step])
 
 
 def step_seed(seed: int, step: int) -> int:
-    """What to seed torch's generator with before one step, for dropout."""
+    """Seed of torch's generator before a step, for dropout."""
     return int(np.random.SeedSequence([seed, DROPOUT, step]).generate_state(1, np.uint64)[0])
 
 
@@ -89,17 +89,17 @@ def shard_seed(seed: int, number: int) -> int:
 
 
 def text_order(texts: Iterable[str]) -> Int[np.ndarray, " n"]:
-    """An order like a random one that follows from the texts alone, whatever order they come in.
+    """A pseudo-random order that follows from the texts alone, independent of their input order.
 
-    One text more, or less, leaves all others in their order.
+    Adding or removing a text leaves the order of all others unchanged.
     """
     return np.argsort(hash_texts(list(texts)), kind="stable")
 
 
 def validation_batches(order: Int[np.ndarray, " n"], size: int, *, full: bool) -> Iterator[tuple[Int[np.ndarray, " b"], int]]:
-    """Batches of a validation, whose loss is the mean of theirs, weighted.
+    """Validation batches; the validation loss is their weighted mean.
 
-    One row more, or less, anywhere in the order exchanges at most one row of each batch.
+    Adding or removing a row changes at most one row of each batch.
     """
     for start in range(0, len(order), size):
         end = min(start + size, len(order))
@@ -107,13 +107,13 @@ def validation_batches(order: Int[np.ndarray, " n"], size: int, *, full: bool) -
 
 
 STEPS_COUNTED = 1_024
-"""Together by `drawn_counts`."""
+"""Rows counted at a time by `drawn_counts`."""
 
 
 def source_weights(
     sizes: Sequence[int], *, rule: MixtureRule, temperature: float = 1.0, weights: Sequence[float] = ()
 ) -> Float[np.ndarray, " s"]:
-    """Share of each source among the examples, as long as none has run out.
+    """Share of each source among the examples while none has run out.
 
     ``proportional: w_s ~ n_s``; ``equal: w_s ~ 1``; ``temperature: w_s ~ n_s^(1/T)``, ``T`` > 0, of which 1 is proportional and infinity
     equal; ``weights``: as given.
@@ -129,10 +129,10 @@ def source_weights(
 
 
 def pass_counts(sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhausted: Exhausted) -> Int[np.ndarray, " s"]:
-    """How many examples of each source one pass takes.
+    """Number of examples of each source in a pass.
 
-    ``stop``: until the first source has run out, ``floor(w_s min_r n_r / w_r)``; ``cycle``: until the last one has, the others beginning
-    anew, ``round(w_s max_r n_r / w_r)``; ``drop``: all of each, a source that has run out being left out from there on.
+    ``stop``: until the first source runs out, ``floor(w_s min_r n_r / w_r)``; ``cycle``: until the last source does, while others repeat,
+    ``round(w_s max_r n_r / w_r)``; ``drop``: all of each source, where sources that run out are left out from then on.
     """
     available = np.asarray(sizes, dtype=np.int64)
     if exhausted == "drop":
@@ -149,8 +149,8 @@ def pass_counts(sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhau
 def shard_quotas(number: int, size: int, weights: Float[np.ndarray, " s"], *, live: Sequence[bool] | None = None) -> Int[np.ndarray, " s"]:
     """Number of examples of each source that a shard of a stream should hold.
 
-    ``floor((k + 1) W w_s) - floor(k W w_s)``, so that what was asked for up to a shard is never off by an example. Sources that are not
-    `live` have run out: they get nothing, and their shares go to the others, of which there is at least one. None takes all.
+    ``floor((k + 1) W w_s) - floor(k W w_s)`` for shards of ``W`` examples, so that the total up to any shard is exact to one example.
+    Sources that are not `live` have run out and get nothing; the others, at least one, share their part. None means all are live.
     """
     shares = weights if live is None else weights * np.asarray(live)
     shares = shares / shares.sum()
@@ -161,10 +161,10 @@ def shard_quotas(number: int, size: int, weights: Float[np.ndarray, " s"], *, li
 
 
 def interleaved(counts: Sequence[int], weights: Float[np.ndarray, " s"], random: np.random.Generator) -> Int[np.ndarray, " n"]:
-    """An order in which every stretch holds sources in the ratio of their weights, as long as none has run out.
+    """An order in which every stretch holds sources in the ratio of their weights while none has run out.
 
-    The ``i``-th example of source ``s`` comes at time ``(i + u) / w_s``, ``u`` drawn from [0, 1): what is drawn decides the order within
-    a stretch, and no source falls behind or runs ahead by more than one example.
+    The ``i``-th example of source ``s`` comes at time ``(i + u) / w_s``, ``u`` drawn from [0, 1): the draw decides the order within a
+    stretch, and no source is off by more than one example.
     """
     times = [(np.arange(count) + random.random(count)) / weight for count, weight in zip(counts, weights, strict=True)]
     sources = np.repeat(np.arange(len(counts)), counts)
@@ -173,7 +173,7 @@ def interleaved(counts: Sequence[int], weights: Float[np.ndarray, " s"], random:
 
 
 def drawn_counts(sampler: BatchSampler, sources: Int[np.ndarray, " n"], *, steps: range, count: int) -> Int[np.ndarray, " s"]:
-    """How many examples of each source the batches of some steps took, one that was drawn twice counting twice."""
+    """Number of examples of each source in the batches of some steps; an example drawn twice counts twice."""
     counts = np.zeros(count, dtype=np.int64)
     for first in range(steps.start, steps.stop, STEPS_COUNTED):
         rows = np.concatenate([sampler.rows(step) for step in range(first, min(first + STEPS_COUNTED, steps.stop))])
@@ -183,10 +183,10 @@ def drawn_counts(sampler: BatchSampler, sources: Int[np.ndarray, " n"], *, steps
 
 @dataclass(frozen=True)
 class Mixture:
-    """Passes over several sources whose examples stand one source after another.
+    """Passes over several sources whose examples are stored source by source.
 
-    Over the passes each example of a source is taken equally often: a pass that takes a part of a source goes on where the one before
-    ended, in an order that is drawn anew whenever the source begins anew.
+    Over the passes, each example of a source is drawn equally often: a pass that draws a part of a source continues where the one before
+    ended, in an order that is redrawn whenever the source starts over.
     """
 
     sizes: tuple[int, ...]
@@ -195,7 +195,7 @@ class Mixture:
     seed: int
 
     def order(self, number: int) -> Int[np.ndarray, " n"]:
-        """The examples of one pass, which depend on its number and the seed alone."""
+        """The examples of a pass, which depend only on its number and the seed."""
         first = np.concatenate([[0], np.cumsum(self.sizes)])
         orders = [
             first[source] + ShuffledBatches(size, int(count), seed=self.seed, stream=source).rows(number)

@@ -1,4 +1,4 @@
-"""Columns of a row by our names for them, and checks of their values.
+"""Find the columns of a row by our names for them, and check their values.
 
 Files of the field name the same column differently: `lines.COLUMN_ALIASES` lists the names, and a mapping from our name to the
 file's overrides them.
@@ -21,14 +21,14 @@ from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, table_
 Parsed = TypeVar("Parsed")
 
 _MAX_NAMES = 1_000
-"""Column names in memory: objects whose keys are ids must not fill it."""
+"""Maximum number of column names in memory: objects whose keys are ids must not fill it."""
 _SHOWN_NAMES = 8
 _USUAL = frozenset(("metadata", "pos_scores", "neg_scores"))
-"""Columns that formats of the field have in every row: BEIR's corpora, and FlagEmbedding's mined negatives."""
+"""Columns that field formats always have, and that are not read: in BEIR corpora, and in FlagEmbedding's mined negatives."""
 
 
 class Remarks:
-    """Columns that are not read, texts that look like lists, and labels that make documents negatives."""
+    """Collects remarks: columns that are not read, texts that look like lists, and labels that make documents negatives."""
 
     def __init__(self) -> None:
         self._unread: dict[str, str] = {}
@@ -36,7 +36,7 @@ class Remarks:
         self._labels: Counter[str] = Counter()
 
     def add_unread(self, row: Row, used: Set[str], known: Iterable[str] = ()) -> None:
-        """Note the columns of a row that are not read, each with its nearest name among `known`."""
+        """Note the columns of a row that are not read, each with its nearest match among `known`."""
         unread = row.values.keys() - used - _USUAL
         if unread <= self._unread.keys() or len(self._unread) == _MAX_NAMES:
             return
@@ -57,7 +57,7 @@ class Remarks:
         self._labels[column] += 1
 
     def interpretations(self) -> list[str]:
-        """Sentences on values that are read in a way of our own."""
+        """Notes on values that are read in an unusual way."""
         sentences = [
             f'"{cut(column, limit=60)}" looks like a list in {_rows(count)} (first {first}) and is '
             + ("read as one" if read else "taken for one text; write a JSON list if it is one")
@@ -112,7 +112,7 @@ class Columns:
             )
 
     def find(self, name: str, row: Row) -> str | None:
-        """The file's name of our column `name`, or None where the row has no such column."""
+        """The file's name for our column `name`, or None if the row has no such column."""
         if name in self.mapping:
             return self.mapping[name] if self.mapping[name] in row.values else None
         if name in row.values:
@@ -128,14 +128,14 @@ class Columns:
         return present[0] if present else None
 
     def require(self, name: str, row: Row, layout: Layout) -> str:
-        """As `find`, for a column that must be there."""
+        """Like `find`, for a required column."""
         column = self.find(name, row)
         if column is None:
             raise RowError(self.missing(name, row, layout))
         return column
 
     def find_all(self, name: str, row: Row) -> list[str]:
-        """The file's columns of positives or negatives: the one of `find`, then ``negative_1``, ``negative_2`` ... by number."""
+        """The file's columns of positives or negatives: that of `find`, then ``negative_1``, ``negative_2`` ... in numeric order."""
         if name in self.mapping or name == "positive":
             first = self.require(name, row, "examples")
             if name in self.mapping:
@@ -145,9 +145,9 @@ class Columns:
         return list(dict.fromkeys([*([first] if first else []), *more_columns(name, row.values)]))
 
     def document_columns(self, row: Row) -> tuple[list[str], list[str], str | None]:
-        """Columns of an example's positives and negatives, and of their label; found once for all rows with the same names.
+        """Columns of an example's positives and negatives, and of their label; cached for rows with the same names.
 
-        Beside negatives only a mapped label is one: a score is that of a teacher.
+        Beside negatives, only a mapped column is a label: a score there is a teacher's.
         """
         names = tuple(row.values)
         columns = self._document_columns.get(names)
@@ -210,7 +210,7 @@ class Columns:
         return f"{location}: expected {_enumerated(expected)}, {present}; {advice}"
 
     def _unknown_layout(self, row: Row, possible: Sequence[Layout]) -> str:
-        """The phrase for a row of no layout: what the layout lacks of which the row has most."""
+        """The phrase for a row that fits no layout: the columns missing from the layout that it fits best."""
         present = {layout: sum(self.find(name, row) is not None for name in REQUIRED[layout]) for layout in possible}
         if not any(present.values()) and len(possible) > 1:
             expected = ", or ".join(f"{_enumerated(REQUIRED[layout])} ({MEANING[layout]})" for layout in reversed(possible))
@@ -234,7 +234,7 @@ def parsed_rows(rows: Iterable[Row], faults: FileFaults, parse: Callable[[Row], 
 
 
 def first_row(rows: Iterator[Row], faults: FileFaults, source: object) -> tuple[Row, Iterator[Row]]:
-    """The first valid row, and all rows, that one included."""
+    """The first valid row, and an iterator over all rows including it."""
     first = next(rows, None)
     if first is None:
         faults.raise_if_any()
@@ -258,7 +258,7 @@ class Table:
     def open(
         cls, source: str | Path, mapping: Mapping[str, str] | None = None, *, split: str | None = None, wanted: Sequence[Layout]
     ) -> "Table":
-        """Check a source and its first row, which tells the kind of all."""
+        """Check a source and its first row, which decides the kind of all rows."""
         columns, faults = Columns(mapping), FileFaults()
         first, rows = first_row(read_rows(source, split=split, faults=faults), faults, source)
         return cls(source, split, columns, columns.layout(first, wanted=wanted), first, rows, faults)
@@ -273,7 +273,7 @@ class Table:
         return parsed_rows(self.rows, self.faults, lambda row: parse(row, self.columns))
 
     def finish(self) -> None:
-        """Raise all faults, or else warn of all remarks."""
+        """Raise all faults, or warn of all remarks if there are none."""
         self.faults.raise_if_any()
         self.columns.remarks.warn(self.source)
 
@@ -284,7 +284,7 @@ def split_name(source: str | Path, split: str | None) -> str:
 
 
 def text_value(value: object, column: str, location: str) -> str:
-    """A text that a tokenizer accepts."""
+    """Check a text that the tokenizer can take."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise RowError(f'{location}: "{column}" must not be empty')
     if not isinstance(value, str):
@@ -298,12 +298,12 @@ def text_value(value: object, column: str, location: str) -> str:
 
 
 def id_value(value: object, column: str, location: str) -> str:
-    """An id; a whole number becomes its decimal text."""
+    """Read an id; a whole number becomes its decimal text."""
     return text_value(str(value) if isinstance(value, int) and not isinstance(value, bool) else value, column, location)
 
 
 def entries_value(value: object, column: str, location: str) -> tuple[str, ...]:
-    """Document texts or ids: one, or a list of them; None is the empty list."""
+    """Read document texts or ids: one, or a list of them; None is the empty list."""
     if value is None:
         return ()
     if isinstance(value, list | tuple):
@@ -312,7 +312,7 @@ def entries_value(value: object, column: str, location: str) -> tuple[str, ...]:
 
 
 def plain_value(value: object) -> str:
-    """A value as a text, as settings write it, by which labels and filters are compared; None is ""."""
+    """A value as settings write it, for comparing labels and filters; None is ""."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -323,7 +323,7 @@ def plain_value(value: object) -> str:
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Names in quotes, with commas between them."""
+    """Names in quotes, separated by commas."""
     return ", ".join(f'"{name}"' for name in names)
 
 

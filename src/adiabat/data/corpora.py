@@ -50,7 +50,7 @@ def read_corpus(
 
 
 def training_texts(source: str | Path) -> Iterator[Document]:
-    """Documents whose text alone counts: all of examples, none of which is blank, and those with a text of a corpus."""
+    """Documents identified by their text: those of examples, none of which is blank, and the non-blank ones of a corpus."""
     try:
         return read_corpus(source, blank="drop")
     except ConfigError:
@@ -58,7 +58,7 @@ def training_texts(source: str | Path) -> Iterator[Document]:
 
 
 def open_corpus(source: str | Path, mapping: Mapping[str, str] | None, split: str | None, *, wanted: Sequence[Layout] = ANY) -> Table:
-    """The file with the documents of a source, whose columns are fixed in a BEIR folder."""
+    """The file with the documents of a source; in a BEIR folder its columns are fixed."""
     file = documents_file(source)
     if file != source and split is not None:
         raise ConfigError(f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; leave it out')
@@ -114,7 +114,7 @@ def _example_texts(table: Table) -> Iterator[Document]:
 
 
 def with_id_warning(examples: Iterable[Example], source: str | Path) -> Iterator[Example]:
-    """Examples whose documents are read as texts, with a warning at their end where all of them look like ids."""
+    """Examples whose documents are read as texts; warns at the end if all of them look like ids."""
     look_like_ids = None
     for example in examples:
         if look_like_ids is not False and example.positives:
@@ -143,7 +143,7 @@ def _repeated(hashes: "array[int]") -> set[int]:
 
 
 def parse_document(row: Row, columns: Columns, *, keep_blank: bool = False) -> LocatedDocument:
-    """One row of a corpus; `keep_blank` keeps blank documents, with the text "", so that repeated ids are found."""
+    """Read a row of a corpus; `keep_blank` keeps blank documents, with the text "", so that repeated ids are found."""
     id_column = columns.require("doc_id", row, "corpus")
     text_column = columns.require("text", row, "corpus")
     title_column = columns.find("title", row)

@@ -70,9 +70,9 @@ def read_examples(
 def stream_examples(
     source: str | Path, *, split: str | None = None, columns: Mapping[str, str] | None = None, usual_split: str = "train"
 ) -> ExampleStream:
-    """Read queries with documents one example at a time; of a BEIR folder, queries and judgements are held in memory.
+    """Read queries with documents one example at a time; queries and judgements of a BEIR folder are held in memory.
 
-    Query ids may repeat: nothing is looked up by them.
+    Query ids may repeat, because they are not used for lookup.
     """
     if is_beir_examples(source):
         from adiabat.data.judgements import read_beir_examples
@@ -95,7 +95,7 @@ def _require_examples(layout: Layout, source: str | Path) -> None:
 
 
 def parse_example(row: Row, columns: Columns) -> Example:
-    """One row of a triplet file."""
+    """Read a row of a triplet file."""
     location = row.location
     query_column = columns.require("query", row, "examples")
     query = text_value(row.values[query_column], query_column, location)
@@ -108,7 +108,7 @@ def parse_example(row: Row, columns: Columns) -> Example:
 
 
 def _group_name(column: str | None, row: Row) -> str:
-    """A topic or tag, the first of several, "" where the row has none."""
+    """A topic or tag: the first of several; "" if the row has none."""
     value = None if column is None else row.values[column]
     if isinstance(value, list | tuple):
         value = value[0] if value else None
@@ -144,7 +144,7 @@ def _documents(names: Sequence[str], row: Row, columns: Columns) -> tuple[str, .
 
 
 def _text_or_list(text: str, column: str, row: Row, columns: Columns) -> object:
-    """A text that may be a list: cells of CSV can hold lists only as text, while in other formats it is a text."""
+    """A text that may be a list: CSV cells can only hold lists as text; in other formats it is a text."""
     entries = parse_list(text)
     if entries is None and not (text[1:2] in ("'", '"') and text[-2:] in ("']", '"]')):
         return text
@@ -160,9 +160,9 @@ def _text_or_list(text: str, column: str, row: Row, columns: Columns) -> object:
 
 
 def parse_list(text: str) -> list[str | int] | None:
-    """The list of texts or whole numbers that a text spells, as JSON or as Python's ``str`` writes it.
+    """The list of texts or whole numbers that a text spells, in JSON or as Python's ``str`` writes it.
 
-    None where it is no such list, or could be misread: Python joins the strings of numpy's ``['a' 'b']``.
+    None if it is not such a list, or could be misread: Python joins the strings of numpy's ``['a' 'b']``.
     """
     for parse in (json.loads, ast.literal_eval):
         try:
@@ -176,7 +176,7 @@ def parse_list(text: str) -> list[str | int] | None:
 
 
 def _are_answers(value: object, column: str, location: str, count: int) -> list[bool]:
-    """Whether each document of a row answers; a single label holds for all of them."""
+    """Whether each document of a row is an answer; a single label applies to all of them."""
     labels = list(value) if isinstance(value, list | tuple) else [value] * count
     if len(labels) != count:
         raise RowError(f'{location}: "{column}" must hold a label for each of {count} documents, got {len(labels)}', advice=_LABEL_ADVICE)
@@ -189,7 +189,7 @@ def _are_answers(value: object, column: str, location: str, count: int) -> list[
 
 
 def merged_by_query(rows: Sequence[Example], source: str | Path) -> list[Example]:
-    """One example for each query text: labelled files have a row for each document. Queries without an answer are left out."""
+    """Merge examples by query text, because labelled files have a row for each document. Queries without an answer are left out."""
     rows_of: dict[str, list[Example]] = {}
     for row in rows:
         rows_of.setdefault(row.query, []).append(row)
@@ -209,7 +209,7 @@ def _merged(rows: Sequence[Example]) -> Example:
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """How far a source has been read."""
+    """Reading position in a source."""
 
     mark: Cursor = field(default_factory=Cursor)
     ended: bool = False
@@ -236,15 +236,15 @@ class ExampleReader:
         self._position = SourcePosition()
 
     def remarks(self) -> list[str]:
-        """Sentences on columns and values of the rows so far."""
+        """Remarks on columns and values of the rows read so far."""
         return [f"{self.name}: {remark}" for remark in self._columns.remarks.sentences()]
 
     def position(self) -> SourcePosition:
-        """The position behind the last examples."""
+        """The position after the last examples."""
         return self._position
 
     def read(self, start: SourcePosition, most: int) -> Iterator[Example]:
-        """Read up to `most` examples; `position` is then behind the last."""
+        """Read up to `most` examples; `position` is then after the last one."""
         self._position = start
         if not most or start.ended:
             return

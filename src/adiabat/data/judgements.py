@@ -167,7 +167,7 @@ def read_qrels(path: Path) -> Qrels:
 
 
 def _read_lines(path: Path, fault_of: Callable[[list[str]], str | None], *, advice: str) -> None:
-    """Pass the columns of each line to a function that stores them or returns their fault."""
+    """Pass the columns of each line to a function that stores them or returns a fault."""
     require_path(path)
     faults = FileFaults()
     for number, line, is_valid in text_lines(path, faults, Cursor()):

@@ -1,6 +1,6 @@
 """Labelled texts: pairs with a score or a label, single texts with a label, and parallel sentences.
 
-Any table that `adiabat.data.table_rows.read_rows` reads will do. Tasks name the columns, and `where` filters rows.
+Any table that `adiabat.data.table_rows.read_rows` reads is accepted. Tasks name the columns, and `where` filters rows.
 """
 
 import difflib
@@ -22,7 +22,7 @@ from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_
 Parsed = TypeVar("Parsed")
 
 MIN_PAIRS = 3
-"""Pairs of a set: two pairs correlate by 1 or -1 for every model, and so does every resample of them."""
+"""Minimum number of pairs in a set: two pairs correlate by 1 or -1 for every model and every resample."""
 
 _LISTED_VALUES = 10
 _VALUE_CHARACTERS = 60
@@ -32,7 +32,7 @@ _LABEL_ADVICE = "give every row a text or a number, or name another column"
 
 @dataclass(frozen=True, slots=True)
 class TextPairs:
-    """Pairs of texts; `name` is that of the file and the rows read, `a` and `b` may be of two languages."""
+    """Pairs of texts; `name` is that of the file and the rows read; `a` and `b` may be in two languages."""
 
     name: str
     a: Sequence[str]
@@ -44,7 +44,7 @@ class TextPairs:
 
 @dataclass(frozen=True, slots=True)
 class ScoredPairs(TextPairs):
-    """Pairs of texts with finite similarities judged by people; each of the `sets`, "" where there are none, has `MIN_PAIRS` or more."""
+    """Pairs of texts with finite human similarity scores; each of the `sets`, or the only set "", has at least `MIN_PAIRS`."""
 
     scores: Float[np.ndarray, " n"]
     sets: Sequence[str]
@@ -52,7 +52,7 @@ class ScoredPairs(TextPairs):
 
 @dataclass(frozen=True, slots=True)
 class LabelledPairs(TextPairs):
-    """Pairs of texts of which some, but not all, belong together."""
+    """Pairs of texts; some match, and some do not."""
 
     together: Bool[np.ndarray, " n"]
 
@@ -91,7 +91,7 @@ def read_scored_pairs(
     split: str | None = None,
     where: Mapping[str, str] | None = None,
 ) -> ScoredPairs:
-    """Read pairs of texts, or of words, with a similarity judged by people; `sets` is the column of their sets, None means one set."""
+    """Read pairs of texts, or of words, with human similarity scores; `sets` is the column of their sets, None means one set."""
     cells = {"a": (a, _text), "b": (b, _text), "score": (score, _number)} | ({} if sets is None else {"set": (sets, _label)})
     name, (texts_a, texts_b, scores, *set_names) = _columns(source, cells, split, where)
     pairs = ScoredPairs(name, texts_a, texts_b, np.array(scores), set_names[0] if set_names else [""] * len(scores))
@@ -109,7 +109,7 @@ def read_labelled_pairs(
     split: str | None = None,
     where: Mapping[str, str] | None = None,
 ) -> LabelledPairs:
-    """Read pairs of texts, those with the label `positive` belong together."""
+    """Read pairs of texts; those with the label `positive` match."""
     cells = {"a": (a, _text), "b": (b, _text), "label": (label, _label)}
     name, (texts_a, texts_b, labels) = _columns(source, cells, split, where)
     together = np.array([value == positive for value in labels])
@@ -205,7 +205,7 @@ def _number(row: Row, column: str) -> float:
 def _columns(
     source: str | Path, cells: Mapping[str, tuple[str, Callable[[Row, str], Any]]], split: str | None, where: Mapping[str, str] | None
 ) -> tuple[str, list[list[Any]]]:
-    """Name of the rows that pass a filter, and their values by column; `cells` has the column and the reader of each key."""
+    """Name of the rows that pass a filter, and their values by column; `cells` maps each key to its column and parser."""
     columns = {key: column for key, (column, _) in cells.items()}
     rows = selected_rows(
         source, columns, lambda row: [read(row, column) for column, read in cells.values()], split=split, where=where or {}
@@ -247,7 +247,7 @@ def value_counts(values: Iterable[str]) -> str:
 
 
 def _missing(row: Row, columns: Mapping[str, str]) -> str:
-    """A phrase for the columns that a row lacks, "" where it has them all."""
+    """A phrase for the missing columns of a row; "" if it has all."""
     missing = {key: column for key, column in columns.items() if column not in row.values}
     if not missing:
         return ""
@@ -262,7 +262,7 @@ def _missing(row: Row, columns: Mapping[str, str]) -> str:
 
 
 def _nothing_selected(source: str | Path, split: str | None, where: Mapping[str, str]) -> str:
-    """The phrase for a filter that no row passes, with the values of its columns."""
+    """The phrase for a filter that matches no row, with the values of its columns."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in where}
     total, columns = 0, dict[str, None]()
     for row in read_rows(source, split=split, faults=FileFaults()):

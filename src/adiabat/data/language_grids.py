@@ -21,14 +21,14 @@ CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*")
 """Code of a language (BCP 47), with either dash: ``de``, ``pt-BR``, ``zh_Hans``."""
 
 _IDS = frozenset(COLUMN_ALIASES["query_id"]) | frozenset(COLUMN_ALIASES["doc_id"])
-"""Columns of ids. ``id`` is also the code of Indonesian: settings name it where that is meant."""
+"""Columns of ids. ``id`` is also the code of Indonesian; settings must name it as a language explicitly."""
 
 _LANGUAGE_COLUMN = re.compile(r"[a-z]{2,3}([-_]([A-Za-z]{2}|[A-Z][a-z]{3}|[0-9]{3}))*")
 _NO_LANGUAGE = re.compile("csv|doc|idx|key|len|num|pos|raw|row|seg|set|sid|src|tag|tgt|tok|tsv|txt|uid|url")
 
 
 def names_language(column: str) -> bool:
-    """Whether the name of a column, or the ending of a file, is the code of a language."""
+    """Whether the name of a column, or the suffix of a file, is a language code."""
     if column in _IDS:
         return False
     first, *others = re.split("[-_]", column)
@@ -38,7 +38,7 @@ def names_language(column: str) -> bool:
 def chosen_languages(
     wanted: Sequence[str], present: Collection[str], *, source: str, incomplete: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """Check the wanted languages; none are all, sorted. `incomplete` has those of some rows only, with the locations of the other rows."""
+    """Check the requested languages; empty takes all, sorted. `incomplete` maps languages to the locations of rows that lack them."""
     if absent := [language for language in dict.fromkeys(wanted) if language not in present]:
         locations = incomplete or {}
         phrases = (
@@ -58,7 +58,7 @@ def _suggestion(language: str, present: Collection[str]) -> str:
 
 
 def select_languages(grid: LanguageGridSet, languages: Sequence[str]) -> LanguageGridSet:
-    """A grid of sentence pairs in some of its languages; none are all."""
+    """A grid of sentence pairs in some of its languages; empty takes all."""
     source = f"{grid.name}, in which every sentence pair is"
     chosen = chosen_languages(languages, grid.languages, source=source, incomplete=grid.incomplete)
     premises, hypotheses = (
@@ -88,7 +88,7 @@ class GridRow:
 
 
 def parse_grid_row(row: Row, columns: Columns) -> GridRow:
-    """One row of a language grid, languages sorted; a label may be its number, as in XNLI on the hub."""
+    """Read a row of a language grid, with languages sorted; a label may be its number, as in XNLI on the hub."""
     label_column = columns.find("label", row)
     if label_column is None:
         raise RowError(f'{row.location}: expected "label" beside premise and hypothesis, found none; map it with data.columns.label')
@@ -115,7 +115,7 @@ def _by_language(name: str, row: Row, columns: Columns) -> dict[str, str]:
 
 
 def _from_parallel_lists(languages: object, texts: object, column: str, location: str) -> dict[str, object]:
-    """XNLI on the hub has hypotheses as two parallel lists."""
+    """Convert the two parallel lists of hypotheses of XNLI on the hub."""
     if not isinstance(languages, list | tuple) or not isinstance(texts, list | tuple):
         raise RowError(f'{location}: "{column}" must hold lists of languages and translations, got {value_kind(texts)}')
     if len(languages) != len(texts):
@@ -144,7 +144,7 @@ def read_grid(table: Table, *, name: str) -> LanguageGridSet:
 
 
 def _incomplete(pairs: Sequence[GridRow], common: Collection[str]) -> dict[str, str]:
-    """Locations of the rows that lack each language which only some pairs have on both sides."""
+    """Locations of the rows that lack a language, for each language that some pairs lack on either side."""
     known = set[str]().union(*(side.keys() for pair in pairs for side in (pair.premise, pair.hypothesis)))
     incomplete = {}
     for language in sorted(known.difference(common)):
@@ -156,7 +156,7 @@ def _incomplete(pairs: Sequence[GridRow], common: Collection[str]) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class QuestionGridSet:
-    """Questions in several languages, and paragraphs of which one answers each."""
+    """Questions in several languages, and the paragraphs that answer them."""
 
     name: str
     languages: tuple[str, ...]
@@ -226,7 +226,7 @@ def read_question_grid(
 def _common_languages(
     questions: set[str], paragraphs: set[str], wanted: Sequence[str], data: str, corpus: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The languages to read, and sentences on those that only one of the tables has."""
+    """The languages to read, and remarks on those that only one of the tables has."""
     if wanted:
         return chosen_languages(wanted, questions & paragraphs, source=f"both {data} and {corpus}"), ()
     first, second = ({column for column in columns if names_language(column)} for columns in (questions, paragraphs))

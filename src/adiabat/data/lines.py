@@ -1,4 +1,4 @@
-"""Lines of a text file, plain or compressed, from its beginning or an earlier position; and the names that heads of columns may have."""
+"""Lines of a text file, plain or compressed, from its beginning or an earlier position; and the known names of columns."""
 
 import io
 import os
@@ -20,20 +20,20 @@ HUB_PREFIX = "hf:"
 """Prefix of a name on the hub."""
 
 CODECS: Mapping[str, Literal["gzip", "zstd"]] = {".gz": "gzip", ".zst": "zstd"}
-"""Ending of a compressed file to its compression."""
+"""Suffix of a compressed file to its compression."""
 
 LONGEST_LINE = "ADIABAT_LONGEST_LINE"
-"""Environment variable: bytes of the longest line that is read."""
+"""Environment variable with the maximum bytes of a line."""
 
 _READ_BYTES = 1 << 13
-"""Bytes read at once. Of a truncated compressed file the last chunk is lost; the reported line is the one before it."""
+"""Bytes read at once. The last chunk of a truncated compressed file is lost; the reported line is the one before it."""
 
 
 @dataclass(slots=True)
 class Cursor:
     """A position between two rows: valid rows, lines and bytes (decompressed) before it, the latter two in text files only.
 
-    Readers move it along.
+    Readers advance it.
     """
 
     rows: int = 0
@@ -41,14 +41,14 @@ class Cursor:
     offset: int = 0
 
     def position(self) -> "Cursor":
-        """A copy, which stays behind the last row that was read."""
+        """A copy at the same position, unaffected by readers."""
         return Cursor(self.rows, self.lines, self.offset)
 
 
 def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:
-    """Iterate over the numbers of lines, from 1, and their bytes with the line end.
+    """Iterate over line numbers, from 1, and lines in bytes including the line end.
 
-    A plain file is read from the cursor's byte on; of a compressed one the lines before it are skipped.
+    A plain file is read from the cursor's byte; in a compressed one, earlier lines are skipped.
     """
     codec = CODECS.get(path.suffix.lower())
     number = 0
@@ -91,7 +91,7 @@ def text_lines(path: Path, faults: Faults, cursor: Cursor) -> Iterator[tuple[int
 
 
 def limited_lines(lines: BinaryIO | io.BufferedReader, path: Path, number: int = 0) -> Iterator[bytes]:
-    """Lines of a file, none of which may fill the memory; `number` lines lie before them."""
+    """Lines of a file, each within the length limit; `number` lines come before them."""
     limit = longest_line()
     while line := lines.readline(limit + 1):
         number += 1
@@ -112,7 +112,7 @@ def longest_line() -> int:
 
 
 def require_plain(path: Path) -> None:
-    """Refuse devices, pipes and sockets: they may have no end, or cannot be read twice."""
+    """Refuse devices, pipes and sockets: they may be endless, or cannot be read twice."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -122,7 +122,7 @@ def require_plain(path: Path) -> None:
 
 
 def _seek(stream: Any, path: Path, offset: int) -> None:
-    """Go to a byte that must begin a line, or end the file."""
+    """Seek to a byte that must begin a line or end the file."""
     size = os.stat(path).st_size
     if size < offset:
         raise _changed(path, f"{size:,} bytes", f"byte {offset:,}")
@@ -163,7 +163,7 @@ COLUMN_ALIASES: Mapping[str, tuple[str, ...]] = {
     "hypothesis": ("hypothesis",),
     "label": ("label", "labels", "score", "relevance", "is_relevant"),
 }
-"""Our name of a column to its names in files. Our own name wins; two others at once are an error that asks."""
+"""Our name of a column to its names in files. Our own name wins; two other matches are an error that asks for a mapping."""
 
 
 _NUMBERED = re.compile(r"(?:(positives?|pos)_?|(?:hard_)?(?:negatives?|neg)_?)(\d+)|hard_(?:negatives?|neg)")
@@ -175,7 +175,7 @@ OF_LAYOUT: Mapping[Layout, tuple[str, ...]] = {
     "examples": ("query_id", "query", "positive", "negative", "label", "topic", "tag"),
     "corpus": ("doc_id", "text", "title"),
 }
-"""Our names of the columns of each kind of row; of two that are mapped to one column, a profile lists the last."""
+"""Our names of the columns of each kind of row; if two are mapped to one column, a profile lists the last."""
 
 
 OF_DOCUMENTS = OF_LAYOUT["corpus"]

@@ -1,4 +1,4 @@
-"""Pairs of a query and a document that answers it: each distinct text once, with what is known to answer and not to answer each query."""
+"""Pairs of a query and a document that answers it: each distinct text once, with the known answers and non-answers of each query."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,10 +17,10 @@ from adiabat.data.text_hashes import TextNumbers, hash_texts
 Entry = TypeVar("Entry")
 
 BLOCK = 1_024
-"""Examples that are numbered together."""
+"""Number of examples numbered together."""
 
 EQUAL_TEXTS = "equal.npz"
-"""In a folder of texts: what `text_numbers` gives."""
+"""File in a folder of texts that caches `text_numbers`."""
 
 
 @runtime_checkable
@@ -28,32 +28,32 @@ class TextColumn(Protocol):
     """Texts by row, in memory or on disk."""
 
     def __len__(self) -> int:
-        """How many."""
+        """Number of texts."""
 
     def __iter__(self) -> Iterator[str]:
-        """All of them, in order."""
+        """All texts, in order."""
 
     def take(self, rows: Int[np.ndarray, " n"]) -> list[str]:
-        """Some of them."""
+        """A selection of the texts."""
 
 
 class TextList(list[str]):
     """Texts in memory."""
 
     def take(self, rows: Int[np.ndarray, " n"]) -> list[str]:
-        """Some of them."""
+        """A selection of the texts."""
         return [self[row] for row in rows.tolist()]
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Distinct texts of both sides, in the order in which they first came; pairs name them by their row.
+    """Distinct texts of both sides, in order of first appearance; pairs refer to them by row.
 
     Attributes:
-        documents: Each once; ids where the vectors of a store are read.
-        query_ids: The id under which each query came first, for messages.
-        folder: Where they are kept, and what is made of them may be; None where they are in memory alone.
-        sha256: Their digest in hexadecimal, where it is known; "" works it out.
+        documents: Distinct documents; ids if vectors of a store are read.
+        query_ids: The id with which each query first appeared, for messages.
+        folder: Folder of the texts and data derived from them; None if they are only in memory.
+        sha256: Their digest in hexadecimal if known; "" computes it.
     """
 
     queries: TextColumn
@@ -82,7 +82,7 @@ class PairSet:
         answers: Rows that answer each *query* of `texts`, in any pair of training or validation.
         negatives: Rows listed as not answering each *query*, none of them an answer.
         sources: Number of the source of each pair, ascending.
-        topics: Number of the topic of each pair, equal where topics are; all 0 where none is given.
+        topics: Number of the topic of each pair, equal for equal topics; all 0 without topics.
     """
 
     name: str
@@ -106,7 +106,7 @@ class PairSet:
 
     @property
     def candidates(self) -> Int[np.ndarray, " documents"]:
-        """Rows of the documents that a pair has, or one of its queries lists as a negative, ascending: what is ranked in validation."""
+        """Rows of the documents ranked in validation: those of a pair, or listed as a negative of one of its queries, ascending."""
         return np.unique(np.concatenate([self.positive, self.negatives.take(self.query_rows).values]))
 
     def subset(self, mask: Bool[np.ndarray, " pairs"]) -> "PairSet":
@@ -125,7 +125,7 @@ class PairSet:
 
 
 def text_numbers(texts: Texts) -> tuple[Int[np.ndarray, " queries"], Int[np.ndarray, " documents"]]:
-    """Number texts over both sides."""
+    """Number the texts of both sides together."""
     if texts.folder is not None:
         with np.load(texts.folder / EQUAL_TEXTS) as arrays:
             return arrays["queries"], arrays["documents"]
@@ -164,10 +164,10 @@ def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 @runtime_checkable
 class Sink(Protocol):
-    """Takes texts in the order of their rows; a list does, and so does a file that is being written."""
+    """Accepts texts in the order of their rows, such as a list or a file being written."""
 
     def extend(self, strings: Iterable[str], /) -> None:
-        """Take some more."""
+        """Append texts."""
 
 
 class _Side:
@@ -181,7 +181,7 @@ class _Side:
         return len(self._numbering)
 
     def number(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " n"], list[int]]:
-        """Rows of texts, and the places of new ones."""
+        """Rows of texts, and the positions of new ones."""
         rows, new = self._numbering.number(hash_texts(texts))
         new_rows: list[int] = new.tolist()
         self._texts.extend(texts[index] for index in new_rows)
@@ -190,7 +190,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """Documents listed in some examples: what lists each, and as what."""
+    """Documents listed in some examples, with the listing example and their role."""
 
     query: Int[np.ndarray, " n"]
     document: Int[np.ndarray, " n"]
@@ -203,29 +203,29 @@ class _Listed:
         return _Listed(*(getattr(self, name)[mask] for name in self.__slots__))
 
     def each_once(self, documents: int) -> "_Listed":
-        """Equal query and document once, in the order in which they first came."""
+        """Remove duplicate pairs of query and document, in order of first appearance."""
         return self.where(np.sort(np.unique(self.keys(documents), return_index=True)[1]))
 
     def keys(self, documents: int) -> Int[np.ndarray, " n"]:
-        """A number for each query with its document."""
+        """A number for each pair of query and document."""
         keys: Int[np.ndarray, " n"] = self.query.astype(np.int64) * documents + self.document
         return keys
 
     def by_query(self, queries: int) -> Ragged:
-        """Documents of each query, in the order in which they came."""
+        """Documents of each query, in input order."""
         order = np.argsort(self.query, kind="stable")
         return Ragged(self.document[order], compact(np.concatenate([[0], np.cumsum(np.bincount(self.query, minlength=queries))])))
 
 
 class PairBuilder:
-    """Numbers texts as examples come, and puts pairs together at the end; texts need not be in memory.
+    """Numbers texts as examples arrive, and forms the pairs at the end; texts need not be in memory.
 
-    Entries of equal query text share what they list, across the sets too; a negative that another entry knows as an answer is left out,
-    and counted in a note of the first set. A pair that is given twice counts once.
+    Entries with the same query text share their lists, across sets too. A negative that another entry lists as an answer is left out and
+    counted in a note of the first set. A repeated pair counts once.
     """
 
     def __init__(self, queries: Sink, documents: Sink, query_ids: Sink) -> None:
-        """Begin."""
+        """Start without texts."""
         self._queries, self._documents, self._ids = _Side(queries), _Side(documents), query_ids
         self._names: dict[str, int] = {"": 0}
         self._listed: list[_Listed] = []
@@ -237,7 +237,7 @@ class PairBuilder:
             self._add(block, of)
 
     def note(self, sentences: Iterable[str]) -> None:
-        """Take sentences on what was read, for the notes of the first set."""
+        """Add remarks on the input to the notes of the first set."""
         self._notes.update(dict.fromkeys(sentences))
 
     def _add(self, examples: Sequence[Example], of: int) -> None:
@@ -262,7 +262,7 @@ class PairBuilder:
         return self._names.setdefault(name, len(self._names))
 
     def built(self, names: Sequence[str], texts: Texts) -> tuple[PairSet, ...]:
-        """Put the pairs together."""
+        """Form the pairs."""
         queries, documents = len(self._queries), len(self._documents)
         listed = _Listed(
             *(np.concatenate([getattr(listed_block, name) for listed_block in (_nothing(), *self._listed)]) for name in _Listed.__slots__)
@@ -291,7 +291,7 @@ class PairBuilder:
 
 
 def _repeated(name: str, listed: int, once: int) -> tuple[str, ...]:
-    """A note on pairs that are given more than once, where there are any."""
+    """A note on repeated pairs, if there are any."""
     if listed == once:
         return ()
     return (f"{name}: {listed - once:,} of {listed:,} pairs left out as duplicates",)

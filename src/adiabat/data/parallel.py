@@ -20,7 +20,7 @@ TRANSLATION_COLUMNS = ("x", "translation", "target", "text")
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A text and its translation; `begins` tells that a gap lies before it: the sentence before it in this language is no neighbour."""
+    """A text and its translation; `begins` marks a gap before it, so that it does not continue the previous sentence."""
 
     source: str
     text: str
@@ -31,9 +31,9 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class ParallelSource:
-    """A table of texts and translations; or two text files, with one sentence on each line, whose lines translate each other.
+    """A table of texts and translations; or two text files whose lines are translations of each other.
 
-    The name of the translation's file ends in its language, unless `languages` has one.
+    The file name of the translation ends in its language, unless `languages` has one.
     """
 
     path: str
@@ -105,7 +105,7 @@ def _translations(groups: Sequence[Mapping[str, Any]], row: Row, source: Paralle
 
 
 def _groups(row: Row, source: ParallelSource) -> tuple[list[Mapping[str, Any]], set[str]]:
-    """Texts of a row with the same meaning, by language; and the columns of texts and their language, whether it is wanted or not."""
+    """Texts of a row with the same meaning, by language; and the columns of texts with their language, including unrequested ones."""
     values = row.values
     language_column = _first_of(LANGUAGE_COLUMNS, values)
     if language_column is not None and source.source in values:
@@ -195,7 +195,7 @@ def _unequal_lengths(source_path: Path, translation_path: Path) -> str:
 
 
 def _language_of(path: Path, languages: Sequence[str]) -> str:
-    """The language that ends a name, as in ``corpus.de`` or ``corpus.de.tok.gz``; else the only one to read."""
+    """The language at the end of a name, as in ``corpus.de`` or ``corpus.de.tok.gz``; otherwise the only one to read."""
     for ending in reversed(path.suffixes):
         if names_language(language := ending.removeprefix(".")) and ending not in CODECS:
             return language

@@ -22,7 +22,7 @@ LABELS = (POSITIVE, *NEGATIVES)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text of a corpus; a title, where there is one, comes first, followed by one space."""
+    """One text of a corpus; a title, if any, precedes it, followed by one space."""
 
     doc_id: str
     text: str
@@ -31,7 +31,7 @@ class Document:
 def is_own_document(query: str, document: str) -> bool:
     """Whether a document that has a query's id is the query itself, as in ArguAna and Quora.
 
-    Two sets numbered from 1 share their ids by chance, so the texts must be equal, but for white space and a title before the document's.
+    Two sets numbered from 1 share ids by chance, so the texts must also be equal, apart from white space and a title of the document.
     """
     query_words, document_words = (" ".join(text.split()) for text in (query, document))
     return document_words == query_words or document_words.endswith(f" {query_words}")
@@ -42,7 +42,7 @@ class Example:
     """A query with documents that answer it and documents that do not.
 
     Attributes:
-        positives: Relevant documents, in an `ExampleSet` at least one: document ids, or texts, which `text_id` turns into ids.
+        positives: Relevant documents, at least one in an `ExampleSet`: document ids, or texts, which `text_id` turns into ids.
         negatives: Irrelevant documents, possibly none; ids or texts likewise.
     """
 
@@ -61,8 +61,8 @@ class ExampleSet:
     """A data set of (query, positives, negatives), in file order.
 
     Attributes:
-        holds_texts: True where documents are texts, False where they are ids, None where only a store can tell.
-        is_judged: Whether negatives are documents of a corpus that judges found irrelevant, and not the candidates that a query lists.
+        holds_texts: True if documents are texts, False if they are ids, None if only a store can tell.
+        is_judged: Whether negatives were judged irrelevant in a corpus, rather than listed as candidates of a query.
     """
 
     name: str
@@ -76,9 +76,9 @@ class ExampleSet:
 
 @dataclass(frozen=True, slots=True)
 class ExampleStream:
-    """A data set of which only a few examples are in memory at a time; those of a labelled row may have negatives alone.
+    """A data set read a few examples at a time; those of a labelled row may have only negatives.
 
-    The examples, in file order, end with a DataError where rows were at fault; `remarks` returns sentences on the rows that were read.
+    The examples, in file order, end with a DataError if rows were faulty; `remarks` returns notes on the rows read.
     """
 
     name: str
@@ -102,18 +102,18 @@ class LanguageGridSet:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence on languages that are left out."""
+        """A note on languages that are left out."""
         languages = ", ".join(f"{language} ({locations})" for language, locations in self.incomplete.items())
         return (f"languages left out, since some rows lack them: {languages}; complete these rows to measure them",) if languages else ()
 
 
 def text_id(text: str) -> str:
-    """Id of a document that has none of its own: ``text:`` and 128 bits of SHA-256 of its UTF-8 bytes, in hexadecimal."""
+    """Id for a document without one: ``text:`` and 128 bits of SHA-256 of its UTF-8 bytes, in hexadecimal."""
     return "text:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def invented_id(number: int, text: str) -> str:
-    """Id of a query that has none of its own: row `number`, and 48 bits of `text_id`, so that it equals no document's id."""
+    """Id for a query without one: row `number`, and 48 bits of `text_id`, so that it never equals a document's id."""
     return f"row-{number}-{text_id(text).removeprefix('text:')[:12]}"
 
 

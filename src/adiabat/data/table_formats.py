@@ -1,4 +1,4 @@
-"""Rows of Parquet files and of data sets of the ``datasets`` library; columns become Python values when they are read."""
+"""Rows of Parquet files and of data sets of the ``datasets`` library; columns become Python values on first use."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from adiabat.core.errors import DataError
 from adiabat.data.lines import HUB_PREFIX, require_plain
 
 VALIDATED_ROWS = 1_000
-"""Rows of a data set on disk that are validated together."""
+"""Rows of a data set on disk validated at a time."""
 
 _BATCH_ROWS = 1024
 
@@ -27,7 +27,7 @@ def parquet_size(path: Path) -> int:
 
 
 def parquet_rows(path: Path, *, after: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Iterate over the rows of all files behind the first `after`; files and row groups before them are not read."""
+    """Iterate over the rows of all files after the first `after`; earlier files and row groups are not read."""
     for file in parquet_paths(path):
         with _open_parquet(file) as table:
             count = int(table.metadata.num_rows)
@@ -72,7 +72,7 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
 
 
 class _BatchColumns:
-    """The columns of a batch, converted to Python values at their first use; `before` rows of the file lie before it."""
+    """The columns of a batch, converted to Python values on first use; `before` rows of the file precede it."""
 
     def __init__(self, batch: pa.RecordBatch, path: Path, before: int) -> None:
         self.names: tuple[str, ...] = tuple(dict.fromkeys(batch.schema.names))
@@ -101,7 +101,7 @@ class _BatchColumns:
         return values
 
     def _fault(self, name: str, column: pa.Array, error: Exception) -> str:
-        """The phrase for a column that cannot be converted, with its first such row."""
+        """The phrase for a column that cannot be converted, with its first faulty row."""
         location = f"{self._path}:{self._before + _first_inconvertible(column) + 1}"
         if isinstance(error, UnicodeDecodeError):
             byte = f"byte 0x{error.object[error.start]:02x} at byte {error.start + 1} of the value"
@@ -143,7 +143,7 @@ class _RowValues(Mapping[str, Any]):
 
 
 def dataset_rows(source: str, *, split: str | None, after: int = 0, streaming: bool = False) -> Iterator[Mapping[str, Any]]:
-    """Iterate over the rows behind the first `after` of a data set, from its memory-mapped files or streamed from the hub."""
+    """Iterate over the rows of a data set after the first `after`, from memory-mapped files or streamed from the hub."""
     data = _load(source, split, streaming=streaming and source.startswith(HUB_PREFIX))
     if not after:
         return _python_rows(data, source, 0)
@@ -206,7 +206,7 @@ def _python_rows(data: Any, source: str, before: int) -> Iterator[Mapping[str, A
 
 
 def _require_valid(data: Any, start: int) -> None:
-    """Validate the next rows of a memory-mapped data set: Arrow follows damaged offsets out of its memory, which ends the process."""
+    """Validate the next rows of a memory-mapped data set: damaged offsets would make Arrow read outside its memory and crash."""
     import datasets
 
     if not isinstance(data, datasets.Dataset):

@@ -41,7 +41,7 @@ _FORMS: Mapping[str, Form] = {
     ".parquet": "parquet",
 }
 _FIELD_CHARACTERS = 1 << 24
-"""Longest field of CSV and TSV: a limit, so that an open quote does not fill the memory."""
+"""Maximum length of a CSV or TSV field, so that an unclosed quote does not fill the memory."""
 _SNIPPET_CHARACTERS = 60
 
 
@@ -63,21 +63,21 @@ class Row:
 
 
 class FileFaults(Faults):
-    """Faults of a file, raised together once it is read."""
+    """Faults of a file, raised together after reading."""
 
     def __init__(self) -> None:
         super().__init__()
         self._advice: dict[str, None] = {}
 
     def add(self, phrase: str, advice: str = "") -> None:
-        """Note one fault; each advice ends the message once."""
+        """Add a fault; each advice is appended to the message once."""
         super().add(phrase)
         if advice:
             self._advice[advice] = None
 
     @contextmanager
     def collected(self) -> Iterator[None]:
-        """Note a row that the block cannot use."""
+        """Add a row that the block could not use."""
         try:
             yield
         except RowError as fault:
@@ -139,7 +139,7 @@ def read_rows(
 
 
 def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
-    """Number of rows, faulty ones included, or None where only reading all of them would tell.
+    """Number of rows, including faulty ones; None if that requires reading all of them.
 
     Parquet and ``datasets`` sources store it; JSON lines and TSV are scanned for lines that are not blank; CSV, whose fields may hold line
     ends, is not counted.
@@ -183,7 +183,7 @@ def is_beir_examples(source: str | Path) -> bool:
 
 
 def compressed_path(path: Path) -> Path | None:
-    """The file of that name, or else its compressed one, or None."""
+    """The file of that name, or its compressed version, or None."""
     return next((file for ending in ("", *CODECS) if (file := path.with_name(path.name + ending)).is_file()), None)
 
 
@@ -199,7 +199,7 @@ def require_path(path: Path) -> None:
 
 
 def table_name(source: str | Path) -> str:
-    """Name for tables and reports: the file name without its endings, or the hub's name."""
+    """Name for tables and reports: the file name without suffixes, or the hub name."""
     if str(source).startswith(HUB_PREFIX):
         return str(source).removeprefix(HUB_PREFIX)
     path = Path(source).resolve()
@@ -292,7 +292,7 @@ def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: For
 
 
 def _cells(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Iterator[tuple[int, list[str] | None]]:
-    """First line and fields of each row that is not blank; None in place of the fields where a line is not UTF-8."""
+    """First line and fields of each non-blank row; None in place of the fields if a line is not UTF-8."""
     # The csv module refuses fields above 131,072 characters by default, and its limit is one for the whole process.
     csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARACTERS))
     invalid: set[int] = set()
@@ -327,7 +327,7 @@ def _cells(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Ite
 
 
 def value_kind(value: object) -> str:
-    """The kind of a value, in the words of a data file."""
+    """The kind of a value, in the terms of a data file."""
     if isinstance(value, bool):
         return "true or false"
     kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (

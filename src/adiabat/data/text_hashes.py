@@ -1,4 +1,4 @@
-"""Hashes of texts: numbers for equal texts in 24 bytes each, queries to hold out, and the texts that a job trained on."""
+"""Hashes of texts: numbers for distinct texts in 24 bytes each, queries to hold out, and the texts that a job trained on."""
 
 import hashlib
 import unicodedata
@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 
 HASH_BYTES = 16
 Hashes = np.ndarray
-"""One-dimensional, of dtype ``S16``: 128 bits per text, which compare as bytes."""
+"""One-dimensional, of dtype ``S16``: 128 bits per text, compared as bytes."""
 
 
 def hash_texts(texts: Sequence[str]) -> Hashes:
@@ -24,14 +24,14 @@ def _hash(text: str) -> bytes:
 
 
 class TextNumbers:
-    """Numbers distinct texts in the order in which they first come.
+    """Numbers distinct texts in order of first appearance.
 
-    Known hashes lie in sorted runs, each at least twice as long as the next, so that adding ``n`` texts costs ``n ln n`` in all, and no
-    Python object stands for a text.
+    Known hashes are kept in sorted runs, each at least twice as long as the next, so that adding ``n`` texts costs ``n ln n`` in total
+    without Python objects for texts.
     """
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start without texts."""
         self._runs: list[tuple[Hashes, Int[np.ndarray, " _"]]] = []
         self._count = 0
 
@@ -39,7 +39,7 @@ class TextNumbers:
         return self._count
 
     def number(self, hashes: Hashes) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " new"]]:
-        """Number some texts."""
+        """Number texts."""
         numbers = self._known(hashes)
         unknown = np.flatnonzero(numbers < 0)
         distinct, first, inverse = np.unique(hashes[unknown], return_index=True, return_inverse=True)
@@ -70,20 +70,20 @@ class TextNumbers:
 
 
 class TextHashes:
-    """Hashes of texts that come one at a time: 16 bytes a text, whatever its length."""
+    """Hashes of texts that arrive one at a time: 16 bytes per text."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
 
     def add(self, text: str) -> None:
-        """Hash one more text."""
+        """Add one text."""
         self._bytes += _hash(text)
 
     def __len__(self) -> int:
         return len(self._bytes) // HASH_BYTES
 
     def hashes(self) -> Hashes:
-        """Of all texts, in the order in which they came; a copy."""
+        """A copy of all hashes, in input order."""
         return np.frombuffer(bytes(self._bytes), dtype=f"S{HASH_BYTES}")
 
 
@@ -94,7 +94,7 @@ def numbered(hashes: Hashes) -> Int[np.ndarray, " texts"]:
 
 
 def folded(text: str) -> list[str]:
-    """The words of a text as they are compared where writing does not count: Unicode NFKC, case folded, white space dropped."""
+    """Normal form of a text for comparisons that ignore spelling details: Unicode NFKC, case folded, white space removed."""
     if text.isascii():
         return text.lower().split()
     # Folding case can undo the normal form (Unicode's NFKC_Casefold repeats it for that reason).
@@ -102,9 +102,9 @@ def folded(text: str) -> list[str]:
 
 
 def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Int[np.ndarray, " n"]:
-    """Numbers of the queries to hold out, those with the lowest hashes, so that equal queries are on the same side.
+    """Numbers of the queries to hold out: those with the lowest hashes, so that equal queries are on the same side.
 
-    Added data moves no query from training to validation, and the other way only where the limit (`most`) is reached.
+    Added data never moves a query from training to validation, and from validation to training only if the limit (`most`) is reached.
     """
     digests = (hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest() for query in queries)
     hashes = np.fromiter((int.from_bytes(digest[:8], "big") for digest in digests), dtype=np.uint64)
@@ -114,7 +114,7 @@ def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Int[
 
 
 _BLOCK = 4_096
-"""Texts that are read and hashed together."""
+"""Texts read and hashed at a time."""
 
 _NONE: Hashes = np.empty(0, dtype=f"S{HASH_BYTES}")
 
@@ -125,9 +125,9 @@ def _none() -> Hashes:
 
 @dataclass(frozen=True, slots=True)
 class TrainedTexts:
-    """What a job trained or validated on: hashes of 128 bits, sorted, each once. Case and white space make no difference.
+    """Texts that a job trained or validated on: sorted distinct 128-bit hashes that ignore case and white space.
 
-    Documents without a text are known by their ids; `unknown` says why there may be other texts too, "" where these are all.
+    Documents without a text are identified by id; `unknown` says why the list may be incomplete, "" if it is complete.
     """
 
     queries: Hashes = field(default_factory=_none)
@@ -142,7 +142,7 @@ class TrainedTexts:
 
     @classmethod
     def joined(cls, parts: Sequence["TrainedTexts"]) -> "TrainedTexts":
-        """What several runs trained or validated on, one after another."""
+        """Combine the texts of several runs, one after another."""
         return cls(
             _distinct(texts.queries for texts in parts),
             _distinct(texts.documents for texts in parts),
@@ -151,17 +151,17 @@ class TrainedTexts:
         )
 
     def holds_queries(self, texts: Sequence[str]) -> Bool[np.ndarray, " n"]:
-        """Which queries were trained or validated on."""
+        """Which queries were used in training or validation."""
         return _among(self.queries, texts)
 
     def holds_documents(self, entries: Sequence[str], *, are_texts: bool) -> Bool[np.ndarray, " n"] | None:
-        """Which documents answered a query of training or validation; None where one side has texts and the other ids."""
+        """Which documents answered a query of training or validation; None if one side has texts and the other ids."""
         known, others = (self.documents, self.doc_ids) if are_texts else (self.doc_ids, self.documents)
         return None if len(others) else _among(known, entries)
 
 
 def in_blocks(take: Callable[[Int[np.ndarray, " k"]], Sequence[str]], rows: Int[np.ndarray, " n"]) -> Iterator[str]:
-    """Texts of a column, of which few are in memory at a time."""
+    """Texts of a column, few of them in memory at a time."""
     return chain.from_iterable(take(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK))
 
 

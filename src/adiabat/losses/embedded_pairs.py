@@ -1,4 +1,4 @@
-"""What one in-batch loss looks at: embedded pairs, further negatives, and what is known of candidates that are none (Moiseev et al. 2023).
+"""Input of an in-batch loss: embedded pairs, further negatives, and which candidates are excluded as negatives (Moiseev et al. 2023).
 
 Letters in shapes: p pairs, n shared negatives, h own negatives of each query, e embedding width, g width of the guide; r and c rows and
 columns of a tile.
@@ -16,27 +16,27 @@ from adiabat.losses.log_denominator import Block, Excluded
 
 Tower = Literal["query", "positive"]
 ROUNDING = 32
-"""Units in the last place by which two sums of the same products may differ: they are added up in another order."""
+"""Rounding difference, in units in the last place, allowed between two sums of the same products in another order."""
 
 FEW_ANSWERS = 64
-"""Up to so many answers of a query, comparing each with all candidates is faster than looking candidates up."""
+"""Maximum number of answers per query for which comparing each with all candidates is faster than a lookup."""
 
 OTHER: dict[Tower, Tower] = {"query": "positive", "positive": "query"}
 
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """Somebody's opinion on which candidates are too good to be negatives: another model's embeddings, or one's own without gradient.
+    """A second set of embeddings, from another model or from the trained model without gradient, that excludes likely positives.
 
-    A candidate ``y`` of row ``x_i`` does not count where ``g(x_i) . g(y) >= g(q_i) . g(p_i) - margin``, or, relative, ``- margin |g(q_i) .
-    g(p_i)|``. A score that equals the threshold but for rounding counts as equal to it: a text that repeats the positive is always out.
+    A candidate ``y`` of row ``x_i`` is excluded if ``g(x_i) . g(y) >= g(q_i) . g(p_i) - margin``, or ``- margin |g(q_i) . g(p_i)|`` if
+    relative. Scores that equal the threshold up to rounding are excluded, so a text that repeats the positive always is.
 
     Attributes:
-        query: Of the guide, of unit length for cosine.
-        positive: Row ``i`` belongs to query ``i``.
-        shared: In step with `Pairs.shared`; None where there are none.
-        own: In step with `Pairs.own`; None where there are none.
-        margin: How far below the positive a candidate must be to count, dimensionless.
+        query: Query embeddings of the guide, of unit length for cosine.
+        positive: Embedding ``i`` belongs to query ``i``.
+        shared: Parallel to `Pairs.shared`; None if there are none.
+        own: Parallel to `Pairs.own`; None if there are none.
+        margin: Required distance of a negative below the positive, dimensionless.
         relative: Whether the margin is a share of the positive's score.
 
     Reference:
@@ -51,10 +51,10 @@ class Guide:
     relative: bool = False
 
     def thresholds(self) -> Float[Tensor, " p"]:
-        """From which score on a candidate of each pair does not count, lowered by what rounding may do to an equal score.
+        """Score from which a candidate of each pair is excluded, lowered by a rounding margin for equal scores.
 
         Returns:
-            One per pair.
+            One score per pair.
         """
         scores = (self.query * self.positive).sum(dim=1)
         # Scores are near 1 where vectors have unit length: the 1 keeps the tolerance absolute there, the score relative elsewhere.
@@ -67,20 +67,20 @@ class Pairs:
     """Embeddings of one batch.
 
     Attributes:
-        query: Embeddings as they are to be compared (`unit` for cosine).
+        query: Query embeddings, already scaled for the comparison (`unit` for cosine).
         positive: Row ``i`` answers query ``i``.
         shared: Negatives that every query is compared with.
         own: Negatives that only their own query is compared with.
-        rows: Which pairs the loss is averaged over; the others, such as those of other processes, are candidates only.
-        query_keys: Equal where query texts are equal; None takes all of them for different.
-        positive_keys: The same of the positives.
-        answer_keys: Keys of everything known to answer each query, its own positive among them, filled up by repetition; None goes by the
-            positives of the pairs that ask the same.
-        shared_keys: The same of `shared`, comparable with `positive_keys`.
-        own_keys: The same of `own`.
-        known: True where a document, positives first and then `shared`, is known to answer a query of `rows`; for losses that compare
-            queries with documents and nothing else.
-        guide: Takes out candidates that it finds too good.
+        rows: Pairs over which the loss is averaged; other pairs, such as those of other processes, are only candidates.
+        query_keys: Equal for equal query texts; None treats all as different.
+        positive_keys: Equal for equal positive texts.
+        answer_keys: Keys of all known answers of each query, including its own positive, padded by repetition; None uses the positives of
+            pairs with the same query.
+        shared_keys: Keys of `shared`, comparable with `positive_keys`.
+        own_keys: Keys of `own`.
+        known: True if a document (positives first, then `shared`) is a known answer to a query of `rows`; for losses that only compare
+            queries with documents.
+        guide: Excludes candidates that it scores as likely positives.
     """
 
     query: Float[Tensor, "p e"]
@@ -103,25 +103,25 @@ class Pairs:
             raise ValueError(f"embeddings must be float32 or float64, got {self.query.dtype}; convert them with .float()")
 
     def unit(self) -> "Pairs":
-        """The same with embeddings of unit length, so that their products are cosines.
+        """The same batch with embeddings of unit length, so that dot products are cosines.
 
         Returns:
-            The scaled batch; a row of zeros stays zero.
+            The scaled batch; a zero row stays zero.
         """
         shared, own = (None if rows is None else unit_rows(rows) for rows in (self.shared, self.own))
         return replace(self, query=unit_rows(self.query), positive=unit_rows(self.positive), shared=shared, own=own)
 
     def first_numbers(self, width: int) -> "Pairs":
-        """The same with each embedding cut to its first numbers.
+        """The same batch with embeddings cut to their first `width` dimensions.
 
         Args:
-            width: How many are kept, > 0.
+            width: Number of dimensions to keep, > 0.
 
         Returns:
-            The narrower batch, not scaled again.
+            The narrower batch, not rescaled.
 
         Raises:
-            ValueError: If embeddings are not so wide.
+            ValueError: If embeddings have fewer dimensions.
 
         Reference:
             Kusupati et al. 2022 (Matryoshka).
@@ -134,17 +134,17 @@ class Pairs:
     def block(self, of: Tower, against: Tower) -> Block:
         """One side of every pair as candidates for one side of the pairs in `rows`.
 
-        A pair is no negative of itself, nor of a pair that asks the same query, or whose positive answers the same query.
+        A pair is not a negative of itself, nor of pairs with the same query or whose positive answers the same query.
 
         Args:
             of: Side of the rows.
             against: Side of the candidates.
 
         Returns:
-            The candidates, with what is excluded.
+            The candidates with their exclusions.
 
         Raises:
-            ValueError: If `known` is given, which says nothing of these two sides.
+            ValueError: If `known` is set, which does not cover these sides.
         """
         masks = [self._same_pair()]
         if self.guide:
@@ -159,10 +159,10 @@ class Pairs:
         """The shared negatives as candidates for the queries in `rows`.
 
         Returns:
-            The candidates, with what is excluded.
+            The candidates with their exclusions.
 
         Raises:
-            ValueError: If the guide says nothing of them.
+            ValueError: If the guide has no embeddings for them.
         """
         assert self.shared is not None
         masks = [_among(self._answers()[self.rows], self.shared_keys)] if self.shared_keys is not None else []
@@ -175,13 +175,13 @@ class Pairs:
         return Block(self.shared, _any_of(masks) if masks else self._none)
 
     def own_excluded(self) -> Bool[Tensor, "b h"]:
-        """Which own negatives are known to answer their query, or found too good by the guide.
+        """Own negatives that are known answers of their query, or excluded by the guide.
 
         Returns:
-            True where one does not count.
+            True for excluded negatives.
 
         Raises:
-            ValueError: If the guide says nothing of them.
+            ValueError: If the guide has no embeddings for them.
         """
         assert self.own is not None
         answers = torch.zeros(self.own[self.rows].shape[:2], dtype=torch.bool, device=self.own.device)
@@ -205,7 +205,7 @@ class Pairs:
         return _any_of(masks)
 
     def _answers(self) -> Int[Tensor, "p m"]:
-        """Keys of all that answers each pair's query, those of other pairs that ask the same included; filled up by repetition."""
+        """Keys of all known answers of each pair's query, including those of pairs with the same query, padded by repetition."""
         if self.answer_keys is not None:
             return self.answer_keys
         if self.positive_keys is None:
@@ -233,10 +233,10 @@ class Pairs:
 
 
 def unit_rows(embeddings: Float[Tensor, "*rows e"]) -> Float[Tensor, "*rows e"]:
-    """Scale rows to length 1: the one place that does it.
+    """Scale rows to length 1; no other function does.
 
     Args:
-        embeddings: Of any length.
+        embeddings: Embeddings of any length.
 
     Returns:
         The scaled rows; a row of zeros stays zero, so that its cosine with anything is 0.
@@ -290,7 +290,7 @@ def _any_of(masks: list[Excluded]) -> Excluded:
 
 
 def _check_lengths(pairs: Pairs) -> None:
-    """Raise ValueError where parts of a batch do not belong together; torch would repeat rows to make them fit."""
+    """Raise ValueError if the parts of a batch have different sizes; torch would broadcast them silently."""
     count, shared = len(pairs.query), 0 if pairs.shared is None else len(pairs.shared)
     rows = len(range(count)[pairs.rows])
     parts_of_pairs = ("positive", "own", "query_keys", "positive_keys", "answer_keys", "own_keys")

@@ -1,7 +1,7 @@
 """Losses, pure functions over embeddings: no texts, no devices, no ranks (Vasilyev et al. 2024; Moiseev et al. 2023).
 
-What there is of each idea, once: `adiabat.losses.log_denominator` has the denominator, whole or in tiles; `adiabat.losses.embedded_pairs`
-says which candidates do not count; here stands which scores a loss puts into which denominator.
+`adiabat.losses.log_denominator` computes the denominator, whole or in tiles; `adiabat.losses.embedded_pairs` excludes candidates; this
+module decides which scores enter which denominator.
 """
 
 import math
@@ -17,10 +17,10 @@ from adiabat.losses.embedded_pairs import OTHER, Pairs, Tower, unit_rows
 from adiabat.losses.log_denominator import Temperature, log_denominator, scores_of
 
 Criterion = Callable[[Pairs, Temperature], Float[Tensor, ""]]
-"""The loss of a batch whose embeddings are as the encoder gives them, at a temperature."""
+"""The loss of a batch at a temperature; embeddings are as the encoder returns them."""
 
 Distance = Literal["cosine", "dot", "euclidean"]
-"""How far two embeddings are apart: ``1 - cos``, the length of their difference, or minus their dot product."""
+"""Distance of two embeddings: ``1 - cos``, the length of their difference, or minus their dot product."""
 
 
 def triplet_distances(
@@ -32,7 +32,7 @@ def triplet_distances(
 ) -> tuple[Float[Tensor, "b 1"], Float[Tensor, "b h"]]:
     """Distance of each query from its own positive and from each of its own negatives.
 
-    Both come from the same operation on rows of the same layout, so a negative that equals the positive is exactly as far.
+    Both use the same operation on rows of the same layout, so a negative equal to the positive has exactly the same distance.
 
     Args:
         query: Embeddings as the encoder gives them; cosine normalises here.
@@ -70,7 +70,7 @@ def triplet_margin(
     margin: float,
     distance: Distance,
 ) -> Float[Tensor, ""]:
-    """How far positives fail to be closer than negatives by the margin.
+    """Triplet loss: the mean amount by which positives fail to be closer than negatives by the margin.
 
     ``loss = mean_{i,h} max(0, d(q_i, p_i) - d(q_i, n_ih) + margin)`` with ``d = 1 - cos``, ``|x - y|`` or ``-x y``.
 
@@ -125,11 +125,11 @@ def triplet_errors(
 
 
 def mean_squared_error(query: Float[Tensor, "b e"], target: Float[Tensor, "b e"]) -> Float[Tensor, ""]:
-    """How far embeddings are from where they should be: ``mean_{i,k} (q_ik - t_ik)^2``.
+    """Mean squared error of embeddings against their targets: ``mean_{i,k} (q_ik - t_ik)^2``.
 
     Args:
         query: Embeddings as the encoder gives them.
-        target: Row ``i`` is what query ``i`` should be.
+        target: Row ``i`` is the target of query ``i``.
 
     Returns:
         The loss, averaged over numbers and rows, so that for vectors of unit length it is ``2 / e`` times their cosine distance.
@@ -141,11 +141,11 @@ def mean_squared_error(query: Float[Tensor, "b e"], target: Float[Tensor, "b e"]
 
 
 def cosine_distance(query: Float[Tensor, "b e"], target: Float[Tensor, "b e"]) -> Float[Tensor, ""]:
-    """How far embeddings point from where they should: ``mean_i (1 - cos(q_i, t_i))``, whatever their lengths.
+    """Mean cosine distance of embeddings from their targets: ``mean_i (1 - cos(q_i, t_i))``.
 
     Args:
         query: Embeddings as the encoder gives them.
-        target: Row ``i`` is where query ``i`` should point.
+        target: Row ``i`` is the target of query ``i``.
 
     Returns:
         The loss, in [0, 2]; a row of zeros is at 1 from anything.
@@ -197,7 +197,7 @@ def samtone(
     symmetric: bool = True,
     tile: int | None = None,
 ) -> Float[Tensor, ""]:
-    """In-batch softmax whose denominators hold the other texts of the row's own tower too.
+    """In-batch softmax whose denominators also hold the other texts of the row's own tower.
 
     On the query side, the denominator of query ``i`` gains ``sum_{j != i} exp(q_i . q_j / T)``; on the document side, that of positive
     ``i`` in the reverse direction gains ``sum_{j != i} exp(p_i . p_j / T)``.
@@ -205,16 +205,16 @@ def samtone(
     Args:
         pairs: The batch.
         temperature: As in `in_batch_softmax`.
-        side: Where the same-tower negatives are added.
+        side: Tower whose texts are added as negatives.
         margin: As in `in_batch_softmax`.
-        symmetric: Both directions, as the source has it; False leaves the reverse direction out.
+        symmetric: Average both directions, as the source does; False leaves the reverse direction out.
         tile: As in `log_denominator`.
 
     Returns:
         The loss in nats, averaged over `Pairs.rows` and directions.
 
     Raises:
-        ValueError: If the document side is asked for without the direction that it belongs to, or a number is out of range.
+        ValueError: If the document side is requested without the reverse direction, or a number is out of range.
 
     Reference:
         Moiseev et al. 2023, equation 2 and section 3.4.
@@ -235,7 +235,7 @@ def pair(
     symmetric: bool = False,
     tile: int | None = None,
 ) -> Float[Tensor, ""]:
-    """In-batch softmax, and beside it each pair's similarity against those of its positive with other positives.
+    """In-batch softmax plus a second term that contrasts each pair's similarity with those of its positive to other positives.
 
     ``loss = (1 - a) L_c + a L_P`` with ``L_P = -mean_i ln( exp(q_i . p_i / T) / (exp(q_i . p_i / T) + sum_{j != i} exp(p_i . p_j / T)) )``.
 

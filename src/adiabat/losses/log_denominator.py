@@ -15,21 +15,21 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 Excluded = Callable[[slice, slice], Bool[Tensor, "r c"]]
-"""Which candidates do not count, for some rows and some columns: asked tile by tile, so that no whole mask need ever exist."""
+"""Mask of excluded candidates for some rows and columns, evaluated tile by tile so that no full mask is built."""
 
 Temperature = float | Float[Tensor, ""]
-"""Divides similarities, > 0, dimensionless; a tensor gets a gradient."""
+"""Divisor of similarities, > 0, dimensionless; a tensor receives a gradient."""
 
 EVERYTHING = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Candidates that every row is compared with.
+    """Candidates shared by all rows.
 
     Attributes:
-        candidates: Embeddings as they are to be compared.
-        excluded: Which of them do not count for which row.
+        candidates: Embeddings, already scaled for the comparison.
+        excluded: Candidates that are excluded, by row.
     """
 
     candidates: Float[Tensor, "n e"]
@@ -49,10 +49,10 @@ def log_denominator(
     Args:
         rows: ``x`` above.
         blocks: ``y`` above, in one or several parts.
-        beside: Terms of the sum that are there already, divided by the temperature; at least one, which must be finite.
+        beside: Terms that are already in the sum, divided by the temperature; at least one, all finite.
         temperature: ``T`` above, > 0; a tensor gets a gradient.
-        tile: Rows and columns scored at a time: memory then grows with b + n instead of b x n, for one more matrix product. None scores
-            everything at once.
+        tile: Rows and columns scored at a time: memory grows with b + n instead of b x n, at the cost of one more matrix product. None
+            scores everything at once.
 
     Returns:
         One number per row, differentiable once (twice without tiles).
@@ -81,14 +81,14 @@ def _log_denominator(
 
 
 def scores_of(similarities: Float[Tensor, "*any"], temperature: Temperature) -> Float[Tensor, "*any"]:
-    """Similarities divided by the temperature: the one place that does it.
+    """Divide similarities by the temperature; no other function does.
 
     Args:
         similarities: Products of embeddings.
-        temperature: > 0; one that is learned, a tensor, is clamped where it is kept, and not looked at here.
+        temperature: > 0. A trained temperature (a tensor) is not checked here; `LearnedTemperature` clamps it.
 
     Returns:
-        What stands in the exponent.
+        Arguments of the exponential.
 
     Raises:
         ValueError: If `temperature` is a number that is not above 0.
@@ -98,10 +98,10 @@ def scores_of(similarities: Float[Tensor, "*any"], temperature: Temperature) -> 
 
 
 def check_temperature(temperature: Temperature) -> None:
-    """Refuse a number that is not above 0.
+    """Raise if a temperature is a number not above 0.
 
     Args:
-        temperature: A tensor passes: looking at it would make a GPU wait.
+        temperature: Tensors are not checked, because reading one would make a GPU wait.
 
     Raises:
         ValueError: If it is such a number.
@@ -121,7 +121,7 @@ def _tiles(length: int, tile: int) -> Iterator[slice]:
 
 
 class _Tiled(torch.autograd.Function):
-    """`log_denominator` without the matrix: scores are computed again for the gradient, which is a softmax times two matrices."""
+    """`log_denominator` without the full matrix: the backward pass recomputes scores; the gradient is a softmax times two matrices."""
 
     @staticmethod
     def forward(
@@ -164,7 +164,7 @@ class _Tiled(torch.autograd.Function):
 
 
 COLDEST = 0.01
-"""Least temperature that is learned: CLIP clips the factor at 100, beyond which training was unstable."""
+"""Lowest trained temperature: CLIP clips its inverse at 100, above which training was unstable."""
 
 
 def scheduled_temperature(step: int, *, first: float = 1.0, last: float = 1 / 23, steps: int = 10_000) -> float:
@@ -194,17 +194,17 @@ def scheduled_temperature(step: int, *, first: float = 1.0, last: float = 1 / 23
 
 
 class LearnedTemperature(nn.Module):
-    """One trained number, ``ln(1/T)``, which keeps ``T`` above 0 whatever a step does to it.
+    """A trained number, ``ln(1/T)``, which keeps ``T`` above 0 after any step.
 
-    It is a scale and not a weight: leave it out of weight decay, which would pull the temperature towards 1.
+    Exclude it from weight decay, which would pull the temperature towards 1.
     """
 
     def __init__(self, start: float, *, coldest: float = COLDEST) -> None:
-        """Begin at a temperature.
+        """Start at a temperature.
 
         Args:
             start: > 0, at least `coldest`.
-            coldest: Least temperature there can be, > 0.
+            coldest: Lowest allowed temperature, > 0.
 
         Raises:
             ValueError: If a temperature is not a finite number above 0, or `start` is below `coldest`.
@@ -218,16 +218,16 @@ class LearnedTemperature(nn.Module):
         self.coldest = coldest
 
     def forward(self) -> Float[Tensor, ""]:
-        """The temperature as it stands.
+        """The current temperature.
 
         Returns:
-            ``T``, for a loss to divide by.
+            ``T``, by which a loss divides.
         """
         return torch.exp(-self.log_factor)
 
     @torch.no_grad()
     def clamp_(self) -> None:
-        """Bring the number back into its range: to be called after each optimiser step."""
+        """Clamp the temperature to its range; call it after each optimiser step."""
         self.log_factor.clamp_(max=-math.log(self.coldest))
 
 

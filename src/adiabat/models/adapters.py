@@ -1,7 +1,7 @@
-"""Training few weights of a backbone: its biases, or low-rank adapters of its dense layers (Ziarko et al. 2024).
+"""Training few weights of a backbone: only its biases, or low-rank adapters of its dense layers (Ziarko et al. 2024).
 
-Both switch off every other gradient of the backbone; projections on top of it are trained as before. Freezing by name
-(`adiabat.models.freezing`) works before either, and better after it: its patterns then match added biases and adapters.
+Both disable all other gradients of the backbone; projections on top of it are trained as before. Freezing by name
+(`adiabat.models.freezing`) can be applied before either, or preferably afterwards: its patterns then match added biases and adapters.
 
 Reference:
     Ziarko et al. 2024, section 3.4.
@@ -21,7 +21,7 @@ from adiabat.config.training_choices import BiasTraining, LoRA, Method
 from adiabat.core.errors import ConfigError, ModelError
 
 BIAS_SETTINGS = ("attention_bias", "mlp_bias", "norm_bias")
-"""Settings by which families without biases, such as Llama and ModernBERT, can be given some."""
+"""Settings that give biases to families without them, such as Llama and ModernBERT."""
 
 _BIAS = re.compile(r"bias$")  # T5's `relative_attention_bias.weight` is a table, DeBERTa's `q_bias` a bias
 _POOLER = "pooler."
@@ -29,7 +29,7 @@ _ADAPTER_NAME = re.compile(r"base_model\.model|lora_")
 
 
 def train_part(backbone: PreTrainedModel, method: Method) -> None:
-    """Switch off the gradient of all weights that a method does not train."""
+    """Disable the gradients of all weights that a method does not train."""
     if isinstance(method, LoRA):
         add_lora(backbone, rank=method.rank, alpha=method.alpha)
     elif isinstance(method, BiasTraining):
@@ -37,10 +37,10 @@ def train_part(backbone: PreTrainedModel, method: Method) -> None:
 
 
 def train_biases_only(backbone: PreTrainedModel) -> int:
-    """Switch off the gradient of all but the biases, those of dense layers and of norms (BitFit); the number of trained weights.
+    """Disable the gradients of all but the biases of dense layers and norms (BitFit); returns the number of trained weights.
 
-    A backbone without biases gets zero biases where its configuration has a setting for them (`BIAS_SETTINGS`): it computes the same, and
-    a saved model loads with them.
+    A backbone without biases gets zero biases if its configuration has a setting for them (`BIAS_SETTINGS`): its output is unchanged, and a
+    saved model loads with them.
     """
     _require_layers(backbone)
     if not any(_BIAS.search(name) for name, _ in backbone.named_parameters()):
@@ -52,16 +52,16 @@ def train_biases_only(backbone: PreTrainedModel) -> int:
 
 
 def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None) -> int:
-    """Put a low-rank adapter beside every dense layer, in place, and switch off every other gradient; the number of trained weights.
+    """Add a low-rank adapter to every dense layer in place and disable all other gradients; returns the number of trained weights.
 
-    ``y = W x + (alpha / rank) B A x``, with ``A`` (rank, in) drawn as torch draws a dense layer, and ``B`` (out, rank) zero, so that the
-    backbone first computes the same. A pooler head gets none. The backbone keeps its class, and its dense layers their mode. Torch's
-    global generator draws the adapters.
+    ``y = W x + (alpha / rank) B A x``, with ``A`` (rank, in) initialised as torch initialises a dense layer, and ``B`` (out, rank) zero, so
+    that the output is unchanged at first. A pooler head gets no adapter. The backbone keeps its class, and its dense layers their mode.
+    Torch's global generator draws the adapters.
 
     Args:
-        rank: Of ``B A``, >= 1 and at most the smaller width of every layer.
-        alpha: > 0; None takes the rank, so that ``W + B A`` is computed, as in Ziarko et al. 2024. The step of one learning rate then
-            grows with the rank; a fixed alpha evens that out (Hu et al. 2022, section 4.1).
+        rank: Rank of ``B A``, >= 1 and at most the smaller width of every layer.
+        alpha: > 0; None takes the rank, so that ``W + B A`` is computed, as in Ziarko et al. 2024. The update of one learning rate then
+            grows with the rank; a fixed alpha compensates for that (Hu et al. 2022, section 4.1).
     """
     if hasattr(backbone, "peft_config"):
         raise ModelError("backbone must have no adapters, got some; merge them first")
@@ -91,7 +91,7 @@ def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None
 
 
 def merge_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
-    """A plain backbone that computes what one with adapters does: ``W + (alpha / rank) B A`` in each dense layer, in float32."""
+    """A plain backbone equivalent to one with adapters: ``W + (alpha / rank) B A`` in each dense layer, in float32."""
     if not hasattr(backbone, "peft_config"):
         return backbone
     from peft.tuners.tuners_utils import BaseTunerLayer
@@ -115,7 +115,7 @@ def _trainable(backbone: nn.Module) -> int:
 
 
 def _add_biases(backbone: PreTrainedModel) -> None:
-    """Add zero biases to the backbone, and to its configuration, where the latter has settings for them; else ModelError."""
+    """Add zero biases to the backbone and its configuration; ModelError if the configuration has no setting for them."""
     config = copy.deepcopy(backbone.config)
     switched = [setting for setting in BIAS_SETTINGS if getattr(config, setting, None) is False]
     for setting in switched:
@@ -138,7 +138,7 @@ def _add_biases(backbone: PreTrainedModel) -> None:
 
 
 def _require_layers(backbone: PreTrainedModel) -> dict[str, nn.Linear | Conv1D]:
-    """Dense layers that an embedding passes through, by name; peft's own ``all-linear`` would include a pooler head."""
+    """Dense layers that an embedding depends on, by name; peft's own ``all-linear`` would include a pooler head."""
     dense = {name: layer for name, layer in backbone.named_modules() if isinstance(layer, (nn.Linear, Conv1D))}
     layers = {name: layer for name, layer in dense.items() if not name.startswith(_POOLER)}
     if not layers:

@@ -1,4 +1,4 @@
-"""Transformers and tokenizers of a folder: which class, whose code may run, how many blocks, and whether all weights are there."""
+"""Loading the transformer and tokenizer of a folder: class, permission to run code, number of blocks, completeness of weights."""
 
 import logging
 import re
@@ -38,28 +38,28 @@ ENCODERS: Mapping[str, type[PreTrainedModel]] = {
     "umt5": UMT5EncoderModel,
     "longt5": LongT5EncoderModel,
 }
-"""Families of which only the encoder half is loaded; an encoder saved alone no longer says so."""
+"""Families of which only the encoder is loaded; the configuration of a saved encoder no longer tells."""
 
 COUNTED_FROM_THE_END: Mapping[str, int] = {"num_hidden_groups": 1, "num_kv_shared_layers": 0}
-"""Settings which, above this value, make a block's weights depend on how many blocks there are (ALBERT, Gemma 3n)."""
+"""Settings that make a block's weights depend on the number of blocks if they exceed this value (ALBERT, Gemma 3n)."""
 
 HEADS_FOR_WORDS = re.compile(
     r"(?:\w+\.)?(?:pooler|decoder|lm_head|embed_out|lm_loss|pred_layer|final_logits_bias|vocab_\w+|head\.(?:dense|norm)"
     r"|cls\.\w+|\w*predictions|generator_\w+|sop_classifier|embeddings\.position_ids)(?:\.|$)|.*\b(?:inv_freq|masked_bias|attn\.bias)$"
 )
-"""Weights that files of pre-trained models hold beside the backbone: poolers, heads of the pre-training, and tables that are computed."""
+"""Weights in files of pre-trained models that are not part of the backbone: poolers, pre-training heads, and computed tables."""
 
 BLOCK = re.compile(r"\.\d+\.")
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What loading may do beyond reading plain data.
+    """Permissions of loading beyond reading plain data.
 
     Attributes:
-        remote_code: Name of the one model, exactly as it is loaded, whose own Python code may run; None runs none. Code of another
-            repository never runs.
-        pickles: Whether weights may come from a pickle (``pytorch_model.bin``), which can run code when read.
+        remote_code: Name of the model, exactly as it is loaded, whose own Python code may run; None runs none. Code of another repository
+            never runs.
+        pickles: Whether weights may be read from a pickle (``pytorch_model.bin``), which can run code.
     """
 
     remote_code: str | None = None
@@ -72,8 +72,8 @@ def load_backbone(
     """Load a transformer, float32, on the CPU.
 
     Args:
-        blocks: Number of first blocks that are loaded; None loads all.
-        adapter: Folder of a low-rank adapter to merge into the weights; None for none, or one that lies in `folder`.
+        blocks: Number of leading blocks to load; None loads all.
+        adapter: Folder of a low-rank adapter to merge into the weights; None for none, or for one in `folder`.
     """
     code = trust.remote_code is not None
     _require_files_inside(folder, trust)
@@ -120,7 +120,7 @@ def load_backbone(
 
 
 def base_of_adapter(folder: Path) -> str | None:
-    """Directory or hub name of the model that an adapter belongs to; None where the folder holds a whole model."""
+    """Directory or hub name of an adapter's base model; None if the folder holds a whole model."""
     path = folder / "adapter_config.json"
     if not path.is_file() or (folder / "config.json").is_file():
         return None
@@ -131,7 +131,7 @@ def base_of_adapter(folder: Path) -> str | None:
 
 
 def _load_adapter(backbone: PreTrainedModel, folder: Path, trust: Trust, *, shortened: bool) -> None:
-    """Put an adapter's weights beside the layers that it adapts; weights of blocks that were not loaded are dropped."""
+    """Add an adapter's weights to the layers that it adapts; weights of blocks that were not loaded are dropped."""
     with _as_model_error(folder, trust):
         report = backbone.load_adapter(str(folder), ignore_mismatched_sizes=True)
     shapes = [name for name, *_ in report.mismatched_keys]
@@ -144,7 +144,7 @@ def _load_adapter(backbone: PreTrainedModel, folder: Path, trust: Trust, *, shor
 
 
 def _require_files_inside(folder: Path, trust: Trust) -> None:
-    """Refuse names of weight files that lead out of the folder, and code of another repository: only the model's own is trusted."""
+    """Refuse weight file names that point out of the folder, and code of another repository."""
     shards = read_json(folder / "model.safetensors.index.json").get("weight_map") or {}
     names = {read_json(folder / "config.json").get("transformers_weights"), *shards.values()} - {None}
     if faults := sorted(str(name) for name in names if Path(str(name)).name != name):
@@ -161,7 +161,7 @@ def _require_files_inside(folder: Path, trust: Trust) -> None:
 
 
 def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
-    """The configuration of a transformer that ends after its first blocks; a final norm follows the last of them."""
+    """The configuration of a transformer cut after its leading blocks; a final norm follows the last of them."""
     count = getattr(config, "num_hidden_layers", None)
     if not isinstance(count, int) or any(getattr(config, name, usual) > usual for name, usual in COUNTED_FROM_THE_END.items()):
         raise _uncuttable(config, blocks, "blocks are not counted one by one in its config.json")
@@ -187,7 +187,7 @@ def _uncuttable(config: PretrainedConfig, blocks: int, reason: str) -> ConfigErr
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Keep transformers' progress bars and load reports off stderr; this module checks what they would warn of."""
+    """Silence transformers' progress bars and load reports; this module checks what they would warn of."""
     level = transformers_logging.get_verbosity()
     # `disable_progress_bar` would also change the hub's bars, past restoring.
     hook = transformers_logging.set_tqdm_hook(lambda _, args, kwargs: transformers_logging.EmptyTqdm(*args, **kwargs))  # type: ignore[no-untyped-call]
@@ -215,15 +215,15 @@ def _as_model_error(folder: Path, trust: Trust) -> Iterator[None]:
 
 
 def reason(fault: Exception) -> str:
-    """Another library's message, after the kind of fault where the message is not made for readers."""
+    """Another library's message, preceded by the class of its error if the message is not a sentence for users."""
     readable = isinstance(fault, (OSError, ValueError))
     return first_line(fault) if readable else f"{type(fault).__name__}: {first_line(fault)}"
 
 
 def _check_weights(folder: Path, architecture: str, report: Mapping[str, Any], *, shortened: bool) -> None:
-    """Refuse a model some of whose weights would be random, except a pooler's, and weights that no embedding depends on.
+    """Refuse a model with missing weights, except a pooler's, or with unexpected weights that embeddings could depend on.
 
-    Among the latter, those of a pre-training head may stay, and those of blocks that were not loaded.
+    Unexpected weights of a pre-training head, and of blocks that were not loaded, are accepted.
     """
     absent = [*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])]
     if faults := sorted(name for name in absent if not name.startswith("pooler.")):
@@ -253,11 +253,11 @@ def _loader(config: PretrainedConfig, folder: Path) -> Any:
 
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.*", "*.model")
-"""Files that may hold the vocabulary; without any, transformers would build a tokenizer that knows no word."""
+"""Files that may hold the vocabulary; without one, transformers would build a tokenizer with an empty vocabulary."""
 
 
 LISTED_TOKENS = 8
-"""Special tokens named in a message; some tokenizers have hundreds."""
+"""Maximum number of special tokens named in a message; some tokenizers have hundreds."""
 
 
 def load_tokenizer(
@@ -291,10 +291,10 @@ def load_tokenizer(
 
 
 def set_pad_token(tokenizer: PreTrainedTokenizerBase, token: str) -> None:
-    """Make a tokenizer without a padding token pad with one of its special tokens. Padding is masked, so no vector changes.
+    """Set a special token as padding for a tokenizer without one. Padding is masked, so vectors do not change.
 
-    A tokenizer that has a padding token keeps it, because one setting may cover several models. Ordinary tokens are refused: saving would
-    make them special, and texts that hold them would be split in another way.
+    A tokenizer with a padding token keeps it, because one setting may cover several models. Ordinary tokens are refused: saving would make
+    them special, and texts that contain them would be split differently.
     """
     if tokenizer.pad_token_id is not None:
         return
@@ -312,7 +312,7 @@ def special_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
 
 
 def require_pad_token(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a tokenizer that cannot pad: adiabat does not need it, but sentence-transformers does."""
+    """Refuse a tokenizer that cannot pad, because sentence-transformers needs padding; adiabat does not."""
     if tokenizer.pad_token_id is not None:
         return
     known = special_tokens(tokenizer)

@@ -1,4 +1,4 @@
-"""Many texts: embedded at once, where one thread prepares batches for all cores or a GPU; or tokenised once, for jobs that repeat them."""
+"""Processing many texts: embedding, where one thread prepares batches for all cores or a GPU; and tokenising once for repeated use."""
 
 import hashlib
 import json
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from adiabat.models.encoder import Encoder
 
 TOKENIZE_BLOCK = 4096
-"""Texts tokenised at a time: bounds the memory of Python lists, and is far above the size of a batch."""
+"""Number of texts tokenised at a time: it bounds the memory of Python lists and is far larger than a batch."""
 
 BAG_BLOCK = 2048
-"""The same for a static model: 1,024 and 4,096 take 4 and 2 % longer."""
+"""The same for a static model, where 1,024 and 4,096 are 4 and 2 % slower."""
 
 PreparedBatch = tuple[Int[np.ndarray, " b"], TokenBatch]
-"""Row numbers of the texts, and their tokens."""
+"""Row numbers of texts, with their tokens."""
 
 EmbeddedBatch = tuple[Int[np.ndarray, " b"], Float[np.ndarray, "b e"], int]
-"""Row numbers of the texts, their embeddings, and how many of them fill the token limit."""
+"""Row numbers of texts, their embeddings, and how many of them reach the token limit."""
 
 TokenLists = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What `adiabat.models.encoder.Encoder.encode` reports after each batch.
+    """Progress of `adiabat.models.encoder.Encoder.encode`, reported after each batch.
 
     Attributes:
         done: Texts embedded so far.
-        total: Texts in all.
-        full: Embedded texts that fill `EncoderSettings.limit`: their embedding lacks what lies beyond it.
+        total: Number of all texts.
+        full: Number of embedded texts that reach `EncoderSettings.limit` and may have been truncated.
     """
 
     done: int
@@ -64,11 +64,11 @@ class TokenSource:
     """Texts as tokens, tokenised block by block.
 
     Attributes:
-        block: Gives the tokens of consecutive texts.
-        fill: Makes a batch of token lists.
+        block: Returns the tokens of consecutive texts.
+        fill: Makes a padded batch of token lists.
         total: Number of texts.
-        whole: Whether pooling takes all tokens of a text.
-        limit: Where texts are cut, in tokens.
+        whole: Whether pooling uses all tokens of a text.
+        limit: Token limit at which texts are truncated.
     """
 
     block: Callable[[slice], TokenLists]
@@ -98,7 +98,7 @@ def embed_blocks(
     budget: int,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Float[np.ndarray, "n e"]:
-    """Embed texts in batches of a budget of tokens, padding counted."""
+    """Embed texts in batches within a budget of tokens, including padding."""
 
     def prepared(start: int) -> list[PreparedBatch]:
         token_ids = source.block(slice(start, start + TOKENIZE_BLOCK))
@@ -128,7 +128,7 @@ def embed_blocks(
 def embed_bags(
     encoder: "Encoder", backbone: StaticBackbone, source: TokenSource, *, on_progress: Callable[[Progress], None] | None = None
 ) -> Float[np.ndarray, "n e"]:
-    """Embed texts by a static model with mean pooling: a bag of rows for each text, without padding and without token states."""
+    """Embed texts by a static model with mean pooling, as bags of rows, without padding or token states."""
     total = source.total
     vectors = np.empty((total, encoder.width), dtype=np.float32)
     full = 0
@@ -146,7 +146,7 @@ def embed_bags(
 
 
 def _embedded(encoder: "Encoder", precision: Precision, limit: int, batch: PreparedBatch) -> EmbeddedBatch:
-    """Embed one batch; each thread enters the contexts for itself."""
+    """Embed one batch; each thread enters the contexts itself."""
     rows, tokens = batch
     with torch.inference_mode(), autocast(encoder.device, precision):
         embeddings: Tensor = encoder(tokens.to(encoder.device))
@@ -155,7 +155,7 @@ def _embedded(encoder: "Encoder", precision: Precision, limit: int, batch: Prepa
 
 
 class TokenFile:
-    """Token ids in a file of 4 bytes a token, read stretch by stretch: a memory map's pages would count as the process's own."""
+    """Token ids in a file of 4 bytes per token, read piece by piece; the pages of a memory map would count as memory of the process."""
 
     def __init__(self, path: Path) -> None:
         """Open the file."""
@@ -168,12 +168,12 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """Token ids of many texts: 4 bytes a token and 8 a text, however many texts there are.
+    """Token ids of many texts: 4 bytes per token and 8 per text.
 
     Attributes:
         ids: All token ids, one text after another, in memory or in a file.
         offsets: Where each text starts in `ids`; one more entry than texts.
-        side: The tower they are for.
+        side: Tower whose prompt and limit the tokens follow.
     """
 
     ids: Int[np.ndarray, " tokens"] | TokenFile
@@ -182,7 +182,7 @@ class TokenTable:
 
     @classmethod
     def of(cls, encoder: "Encoder", texts: Iterable[str], *, side: Side, folder: Path | None = None) -> Self:
-        """Tokenise texts: into memory, or into files of a folder, which are opened where they lie there already."""
+        """Tokenise texts into memory, or into files of a folder, which are reused if they exist."""
         if folder is None:
             memory = BytesIO()
             offsets = _write_tokens(encoder, texts, side, memory)
@@ -203,18 +203,18 @@ class TokenTable:
 
     @property
     def lengths(self) -> Int[np.ndarray, " texts"]:
-        """Tokens of each text."""
+        """Number of tokens of each text."""
         # Without a difference in 64 bits on the way.
         lengths: Int[np.ndarray, " texts"] = np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe")
         return lengths
 
     def lists(self, rows: Int[np.ndarray, " b"]) -> list[list[int]]:
-        """Token ids of some texts."""
+        """Token ids of some of the texts."""
         return [self.ids[self.offsets[row] : self.offsets[row + 1]].tolist() for row in rows]
 
 
 def _write_tokens(encoder: "Encoder", texts: Iterable[str], side: Side, file: BinaryIO) -> Int[np.ndarray, " texts_and_one"]:
-    """Write the tokens of all texts, 4 bytes each; where each text starts."""
+    """Write the tokens of all texts, 4 bytes each; returns the offset of each text."""
     lengths, remaining = array("q", [0]), iter(texts)
     while block := list(islice(remaining, TOKENIZE_BLOCK)):
         token_ids = encoder.tokenize(block, side=side)
@@ -224,14 +224,14 @@ def _write_tokens(encoder: "Encoder", texts: Iterable[str], side: Side, file: Bi
 
 
 def embed_rows(encoder: "Encoder", table: TokenTable, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
-    """Embed some texts of a table with gradients, as one batch."""
+    """Embed some texts of a table as one batch, with gradients."""
     embeddings: Tensor = encoder(encoder.collate(table.lists(rows), side=table.side))
     return embeddings
 
 
 @torch.no_grad()
 def embed_all(encoder: "Encoder", table: TokenTable, *, token_budget: int) -> Float[Tensor, "n e"]:
-    """Embed every text of a table without gradients, in float32, longest first; `token_budget` counts padding, a longer text goes alone."""
+    """Embed every text of a table in float32 without gradients, longest first, within a budget of tokens that includes padding."""
     embeddings = torch.empty(len(table), encoder.width, device=encoder.device)
     for rows in token_budget_batches(table.lengths, token_budget):
         embeddings[torch.from_numpy(rows).to(encoder.device)] = embed_rows(encoder, table, rows)

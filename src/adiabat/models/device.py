@@ -1,4 +1,4 @@
-"""The hardware of a job: device, peak memory, number format, and parallel threads with the replicas of a model that they run."""
+"""The hardware of a job: device, peak memory, precision, and parallel threads with their replicas of a model."""
 
 import copy
 import ctypes
@@ -25,7 +25,7 @@ from adiabat.core.errors import ConfigError, is_out_of_memory
 
 
 def device_of(name: str) -> torch.device:
-    """The device of a setting; ConfigError where this machine has none such."""
+    """The device of a setting; ConfigError if this machine does not have it."""
     require_device_name(name)
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -47,10 +47,9 @@ _CLEAR_REFS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Start measuring peak memory again; where the system cannot, the peak is that of the whole process.
+    """Restart the measurement of peak memory; if the system cannot, the peak covers the whole process.
 
-    Free memory goes back to the system first: allocators keep it, so that a process that trains several models would seem to need more for
-    each.
+    Free memory is returned to the system first: allocators keep it, so successive models in one process would seem to need more each time.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -63,7 +62,7 @@ def reset_peak_memory(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Peak of memory in bytes since `reset_peak_memory`."""
+    """Peak memory in bytes since `reset_peak_memory`."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     with suppress(OSError, StopIteration):
@@ -75,7 +74,7 @@ def peak_memory(device: torch.device) -> int:
 Precision = Literal["auto", "fp32", "bf16"]
 
 MINIMUM_COSINE = 0.9999
-"""Between bfloat16 vectors and float32 ones, at the least."""
+"""Minimum cosine between bfloat16 and float32 vectors."""
 
 _SENTENCE = "The committee met on 3 March 2019 to weigh costs, risks and benefits of the new railway line between both cities. "
 PROBE: tuple[str, ...] = (
@@ -91,18 +90,19 @@ PROBE: tuple[str, ...] = (
     _SENTENCE * 4,
     _SENTENCE * 40,
 )
-"""Texts from one letter to past any usual token limit, in several scripts; fixed, so that a resumed job chooses the same precision."""
+"""Probe texts, from one letter to beyond any usual token limit, in several scripts; fixed, so that a resumed job chooses the same
+precision."""
 
 
 def native_bf16(device: torch.device) -> bool:
-    """Whether a device multiplies in bfloat16 in hardware; emulated, it is slower than float32."""
+    """Whether a device multiplies bfloat16 in hardware; emulation is slower than float32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def emulation_note(device: torch.device, precision: Precision, *, setting: str = "run.precision") -> str:
-    """A sentence for people who set bfloat16 where it is emulated; "" otherwise."""
+    """A note for users who set bfloat16 on a device that emulates it; "" otherwise."""
     if precision != "bf16" or native_bf16(device):
         return ""
     # One thread of a CPU with AVX2 alone: a step of 32 pairs through MiniLM's first four blocks takes 18.2 s, and 1.24 s in float32.
@@ -115,7 +115,7 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 
 
 def settled_precision(encode: Callable[[Sequence[str], Precision], Float[np.ndarray, "n e"]], device: torch.device) -> Precision:
-    """Choose bf16 where it is native and harmless for this encoder, else fp32."""
+    """Choose bf16 if it is native and accurate for this encoder, otherwise fp32."""
     if not native_bf16(device):
         return "fp32"
     exact = encode(PROBE, "fp32")
@@ -130,7 +130,7 @@ def settled_precision(encode: Callable[[Sequence[str], Precision], Float[np.ndar
 
 
 def minimum_cosine(vectors: Float[np.ndarray, "n e"], others: Float[np.ndarray, "n e"]) -> float:
-    """Smallest cosine between rows of the same number, in float64; NaN where a row holds NaN or is zero."""
+    """Smallest cosine between corresponding rows, in float64; NaN if a row holds NaN or is zero."""
     a, b = vectors.astype(np.float64), others.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         return float(np.min(np.sum(a * b, axis=1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))))
@@ -146,18 +146,18 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 MAX_WORKERS = 16
-"""A forward pass holds the interpreter lock for a few of its hundred milliseconds: more threads would wait for it."""
+"""Limit of threads: a forward pass holds the interpreter lock for a few of its hundred milliseconds, so more threads would wait."""
 
 
 @contextmanager
 def parallel_map(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Callable[[Iterable[Job]], Iterator[Result]]]:
-    """A function that maps jobs to results in parallel, in their order, with one thread per function.
+    """A parallel map of jobs to results, in order, with one thread per function.
 
-    On a CPU, many small batches with one thread each beat one batch split over all cores: no core waits for the others after every
-    operation, and the data of a batch stay in its core's cache.
+    On a CPU, many small batches with one thread each are faster than one batch split over all cores: no core waits for the others after
+    every operation, and the data of a batch stay in its core's cache.
 
-    Each function runs one job at a time, so its state needs no lock. Every thread gets an equal share of torch's threads, whose number is
-    restored at the end. An exception in a job, or an interrupt, reaches the caller once running jobs have ended; waiting jobs are dropped.
+    Each function runs one job at a time, so its state needs no lock. Torch's threads are divided equally, and their number is restored at
+    the end. An exception in a job, or an interrupt, reaches the caller after running jobs have ended; waiting jobs are dropped.
     """
     free: SimpleQueue[Callable[[Job], Result]] = SimpleQueue()
     for function in functions:
@@ -206,9 +206,9 @@ def _in_order(pool: ThreadPoolExecutor, call: Callable[[Job], Result], jobs: Ite
 
 
 def thread_replicas(module: ModuleT, count: int, *, precision: Precision, shared: Iterable[object] = ()) -> list[ModuleT]:
-    """Copies of a module for forward passes in several threads; they share its weights.
+    """Replicas of a module for forward passes in several threads, with shared weights.
 
-    A forward pass may keep state in its module, such as rotary tables that grow. In bf16 the weights of linear layers are converted here,
+    A forward pass may keep state in its module, such as growing rotary tables. In bf16 the weights of linear layers are converted here
     once; autocast would convert them in every pass, to the same bits.
     """
     # What the memo of deepcopy holds is not copied.
@@ -219,7 +219,7 @@ def thread_replicas(module: ModuleT, count: int, *, precision: Precision, shared
 
 
 def _linear_weights(module: nn.Module) -> list[nn.Parameter]:
-    """Float32 weights that only plain linear layers use; those tied to an embedding table are looked up in float32."""
+    """Float32 weights used only by plain linear layers; weights tied to an embedding table are looked up in float32."""
     linear: dict[int, nn.Parameter] = {}
     elsewhere: set[int] = set()
     for submodule in module.modules():

@@ -1,4 +1,4 @@
-"""From token states to an embedding, and what embeddings are compared by: settings, pooling, projection, similarity."""
+"""From token states to an embedding: settings, pooling, projection, similarity."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from adiabat.core.errors import ConfigError, ModelError
 from adiabat.data.records import Side
 
 Pooling = Literal["mean", "cls", "last", "max", "weighted_mean"]
-"""Which token states make the vector; ``weighted_mean`` weighs token ``t`` (from 1) by ``t``, as SGPT does."""
+"""Token states that form the vector; ``weighted_mean`` weights token ``t`` (from 1) by ``t``, as SGPT does."""
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
 Similarity = Literal["cosine", "distance", "dot"]
-"""``distance`` scores by minus the Euclidean distance, so that more is closer throughout."""
+"""``distance`` scores by the negative Euclidean distance, so that higher is always closer."""
 
 SimilarityName = Literal["cosine", "dot", "euclidean"]
-"""As in sentence-transformers, and in our settings."""
+"""Names in sentence-transformers and in our settings."""
 
 STATED: Mapping[str, Similarity] = {"cosine": "cosine", "dot": "dot", "euclidean": "distance"}
 NAMES: Mapping[Similarity, SimilarityName] = {"cosine": "cosine", "dot": "dot", "distance": "euclidean"}
@@ -38,10 +38,10 @@ def similarity_stated(root: Mapping[str, Any], *, name: str) -> Similarity:
 
 
 def pool(hidden: Float[Tensor, "b l d"], mask: Int[Tensor, "b l"], *, pooling: Pooling) -> Float[Tensor, "b d"]:
-    """Reduce the token states of each text to one vector, in float32: a long text would lose much to sums in bfloat16.
+    """Reduce the token states of each text to one vector, in float32, because bfloat16 sums over a long text lose precision.
 
     Args:
-        mask: 1 at tokens that count, 0 at padding; at least one 1 per row.
+        mask: 1 for tokens that are pooled, 0 for padding; at least one 1 per row.
 
     Reference:
         Reimers & Gurevych 2019 (mean, cls, max); Muennighoff 2022 (weighted mean).
@@ -62,14 +62,14 @@ def pool(hidden: Float[Tensor, "b l d"], mask: Int[Tensor, "b l"], *, pooling: P
 
 @dataclass(frozen=True, slots=True)
 class EncoderSettings:
-    """What turns texts into tokens, and token states into an embedding.
+    """Settings of tokenisation and of the steps from token states to an embedding.
 
     Attributes:
-        max_tokens: Where texts are cut, in tokens, prompt and special tokens included; >= 3.
-        pool_prompt: False leaves the tokens of the prompt out of the pooling.
-        query_max_tokens: Where queries are cut; None cuts them at `max_tokens`.
-        document_max_tokens: Where documents are cut; None cuts them at `max_tokens`.
-        truncate_dim: Numbers of an embedding that stay, the first ones, after unit length; None keeps all.
+        max_tokens: Maximum tokens of a text, including prompt and special tokens; >= 3.
+        pool_prompt: False excludes the tokens of the prompt from pooling.
+        query_max_tokens: Maximum tokens of a query; None takes `max_tokens`.
+        document_max_tokens: Maximum tokens of a document; None takes `max_tokens`.
+        truncate_dim: Number of leading dimensions to keep, after normalisation; None keeps all.
     """
 
     pooling: Pooling = "mean"
@@ -93,11 +93,11 @@ class EncoderSettings:
             raise ConfigError(f"encoder.truncate_dim must be >= 1, got {self.truncate_dim}")
 
     def prompt(self, side: Side) -> str:
-        """The text put before those of one side; "" for none."""
+        """The prompt of one side; "" for none."""
         return self.query_prompt if side == "query" else self.document_prompt
 
     def limit(self, side: Side) -> int:
-        """Where the texts of one side are cut, in tokens."""
+        """Maximum tokens of the texts of one side."""
         limit = self.query_max_tokens if side == "query" else self.document_max_tokens
         return self.max_tokens if limit is None else limit
 
@@ -108,10 +108,10 @@ class EncoderSettings:
 
 
 class Projection(nn.Module):
-    """A linear layer on the pooled vector, with its activation, and perhaps a residual connection around both."""
+    """A linear layer on the pooled vector, with its activation, and optionally a residual connection around both."""
 
     def __init__(self, linear: nn.Linear, activation: nn.Module, residual: nn.Linear | nn.Identity | None = None) -> None:
-        """Put the modules together; `residual` maps the pooled vector that is added to the result, None adds nothing."""
+        """Assemble the modules; `residual` maps the pooled vector before it is added to the result, None adds nothing."""
         super().__init__()
         self.linear = linear
         self.activation = activation
@@ -124,15 +124,15 @@ class Projection(nn.Module):
 
 
 def new_projection(width: int, out: int, *, seed: int) -> Projection:
-    """A linear map without bias or activation, the same for the same seed; the global random state stays as it is.
+    """A random linear map without bias or activation, determined by the seed; the global random state is unchanged.
 
-    Its weights are normal with variance ``1 / width``, which keeps lengths and angles on average.
+    Its weights are normal with variance ``1 / width``, which preserves lengths and angles on average.
     """
     return projection_of(torch.empty(out, width).normal_(std=width**-0.5, generator=torch.Generator().manual_seed(seed)).T)
 
 
 def projection_of(weights: Float[Tensor, "d e"]) -> Projection:
-    """A linear map without bias or activation, by its weights."""
+    """A linear map without bias or activation, from given weights."""
     linear = nn.utils.skip_init(nn.Linear, *weights.shape, bias=False)  # type: ignore[no-untyped-call]
     linear.weight = nn.Parameter(weights.T.clone(memory_format=torch.contiguous_format))
     return Projection(linear, nn.Identity())

@@ -23,12 +23,12 @@ from adiabat.models.tokens import TokenBatch, cut_texts, pad
 
 
 def state_width(backbone: Any) -> int:
-    """Numbers per token state."""
+    """Width of a token state."""
     return int(getattr(backbone.config, "word_embed_proj_dim", backbone.config.hidden_size))
 
 
 def table_rows(backbone: Any) -> int | None:
-    """Rows of the table of token embeddings; None for a family without such a table (CANINE hashes characters)."""
+    """Rows of the token embedding table; None for a family without one (CANINE hashes characters)."""
     try:
         return len(backbone.get_input_embeddings().weight)
     except (AttributeError, NotImplementedError):
@@ -45,7 +45,7 @@ class Encoder(nn.Module):
         settings: EncoderSettings,
         projections: Sequence[Projection] = (),
     ) -> None:
-        """Put the modules together."""
+        """Assemble the modules."""
         super().__init__()
         # A decoder would cache keys and values of every block for a next token that never comes.
         backbone.config.use_cache = False
@@ -58,23 +58,23 @@ class Encoder(nn.Module):
 
     @property
     def width(self) -> int:
-        """Numbers per embedding (E)."""
+        """Width of an embedding (E)."""
         return min(self.full_width, self.settings.truncate_dim or self.full_width)
 
     @property
     def full_width(self) -> int:
-        """Numbers per embedding before truncation."""
+        """Width of an embedding before truncation."""
         if len(self.projections):
             return int(self.projections[-1].get_submodule("linear").out_features)  # type: ignore[arg-type]
         return state_width(self.backbone)
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return next(self.parameters()).device
 
     def with_settings(self, settings: EncoderSettings, *, tokenizer: PreTrainedTokenizerBase | None = None) -> "Encoder":
-        """The same weights under other settings, and perhaps with another tokenizer of the same vocabulary."""
+        """An encoder with the same weights and other settings, and optionally another tokenizer with the same vocabulary."""
         return Encoder(self.backbone, self.tokenizer if tokenizer is None else tokenizer, settings, self.projection_list())
 
     def projection_list(self) -> list[Projection]:
@@ -87,7 +87,7 @@ class Encoder(nn.Module):
         return self.head(pool(hidden, batch.pooling_mask, pooling=self.settings.pooling))
 
     def head(self, pooled: Float[Tensor, "b d"]) -> Float[Tensor, "b e"]:
-        """Project pooled states, bring them to unit length where the settings say so, then truncate; float32."""
+        """Project pooled states, normalise if the settings say so, then truncate; float32."""
         for projection in self.projections:
             pooled = projection(pooled)
         pooled = pooled.float()
@@ -125,13 +125,13 @@ class Encoder(nn.Module):
 
     @cached_property
     def _rowless(self) -> dict[int, str]:
-        """Tokens beyond the table; some models have such tokens and never use them: the text models of Gemma 3 know one for images."""
+        """Ids of tokens beyond the embedding table; some models have such unused tokens, such as the image token of Gemma 3 text models."""
         rows = table_rows(self.backbone)
         return {} if rows is None else {number: token for token, number in self.tokenizer.get_vocab().items() if number >= rows}
 
     @property
     def pad_token_id(self) -> int:
-        """Id that fills rows; masked, so any id of the vocabulary would do."""
+        """Id used for padding; it is masked, so any id of the vocabulary would do."""
         token_id = self.tokenizer.pad_token_id
         return 0 if token_id is None or token_id in self._rowless else token_id
 
@@ -157,10 +157,10 @@ class Encoder(nn.Module):
         token_budget: int | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Float[np.ndarray, "n e"]:
-        """Embed texts, in their order, without gradients and with dropout off.
+        """Embed texts, in order, without gradients or dropout.
 
-        Each distinct text is embedded once, because the last bits of a vector depend on the batch. Texts are sorted by length, so that
-        batches of about `token_budget` tokens, padding counted, hold little of it; None chooses by device.
+        Each distinct text is embedded once, because the last bits of a vector depend on its batch. Texts are sorted by length to minimise
+        padding in batches of about `token_budget` tokens, including padding; None chooses a budget for the device.
         """
         distinct, rows = distinct_texts(texts)
         return self._embedded(self._source(distinct, side), precision, token_budget, on_progress)[rows]
@@ -174,7 +174,7 @@ class Encoder(nn.Module):
         closing: int = 0,
         precision: Precision = "auto",
     ) -> Float[np.ndarray, "n e"]:
-        """Embed non-empty token lists as they are: without prompt, special tokens or limit; see `pad` for `skipped` and `closing`."""
+        """Embed non-empty token lists directly, without prompt, special tokens or limit; see `pad` for `skipped` and `closing`."""
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped, closing=closing)
         whole = not (skipped or closing)
         return self._embedded(TokenSource(token_ids.__getitem__, fill, len(token_ids), whole, self.settings.max_tokens), precision)
@@ -199,7 +199,7 @@ class Encoder(nn.Module):
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """Dropout off; then each module gets its former mode back, which may differ from that of the tower."""
+        """Disable dropout, and afterwards restore each module's mode, which may differ from that of the tower."""
         training = [module for module in self.modules() if module.training]
         self.eval()
         try:
@@ -210,7 +210,7 @@ class Encoder(nn.Module):
 
     @torch.inference_mode()
     def settle(self, precision: Precision) -> Precision:
-        """Turn ``auto`` into the precision of this encoder on its device."""
+        """Resolve ``auto`` to the precision of this encoder on its device."""
         if precision != "auto":
             return precision
         if isinstance(self.backbone, StaticBackbone):
@@ -223,7 +223,7 @@ class Encoder(nn.Module):
         return self._auto_precisions[device]
 
     def fingerprint(self, side: Side = "document") -> Fingerprint:
-        """What decides the vectors of one side."""
+        """Fingerprint of everything that decides the vectors of one side."""
         settings = self.settings
         options = "".join(f", {key} = {value}" for key, value in sorted(getattr(self.backbone, "config_options", {}).items()))
         return Fingerprint(
@@ -238,7 +238,7 @@ class Encoder(nn.Module):
         )
 
     def tokenizer_digest(self) -> str:
-        """SHA-256 of all that decides a text's tokens except the limit: the tokenizer, cutting on the left, a static tokenizer's options.
+        """SHA-256 of everything that decides a text's tokens except the limit: tokenizer, truncation side, options of a static tokenizer.
 
         Padding is masked, so it does not count.
         """
@@ -250,7 +250,7 @@ class Encoder(nn.Module):
         return hashlib.sha256((backend.to_str() + manner).encode()).hexdigest()
 
     def used_parameters(self) -> dict[str, nn.Parameter]:
-        """Parameters that the embedding depends on, by name: all but a pooler head."""
+        """Parameters that embeddings depend on, by name: all but a pooler head."""
         used = {name: weights for name, weights in self.backbone.named_parameters() if not name.startswith("pooler.")}
         return used | {f"projections.{name}": weights for name, weights in self.projections.named_parameters()}
 

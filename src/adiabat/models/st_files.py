@@ -1,6 +1,6 @@
 """The small files of a sentence-transformers directory, in their old and new forms.
 
-Every key that sentence-transformers reads is honoured, or refused by its name: a model that is half read gives other vectors.
+Every key that sentence-transformers reads is either applied or refused by name, because a partly read model gives different vectors.
 """
 
 import json
@@ -18,7 +18,7 @@ from adiabat.core.files import reading
 from adiabat.models.embedding_head import Pooling, Projection
 
 NAMES_OF_POOLING: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last", "max": "max", "weightedmean": "weighted_mean"}
-"""Names in ``1_Pooling/config.json`` to ours."""
+"""Names in ``1_Pooling/config.json``, mapped to ours."""
 
 OLD_POOLING_FLAGS: Mapping[str, Pooling] = {
     "pooling_mode_cls_token": "cls",
@@ -39,7 +39,7 @@ IN_AND_OUT: Mapping[str, tuple[str | None, ...]] = {
     "module_input_name": ("sentence_embedding",),
     "module_output_name": ("sentence_embedding", None),
 }
-"""Inputs and outputs of a module that follows the pooling."""
+"""Inputs and outputs of a module after the pooling."""
 
 ACTIVATIONS: Mapping[str, type[nn.Module]] = {
     "torch.nn.modules.linear.Identity": nn.Identity,
@@ -48,30 +48,30 @@ ACTIVATIONS: Mapping[str, type[nn.Module]] = {
     "torch.nn.modules.activation.GELU": nn.GELU,
     "torch.nn.modules.activation.Sigmoid": nn.Sigmoid,
 }
-"""Activations of a projection that are built by name; nothing else named in a file is ever imported."""
+"""Activations of a projection that can be built by name; other names in a file are never imported."""
 
 DENSE_KEYS = frozenset({"in_features", "out_features", "bias", "activation_function", "use_residual"})
 
 ROOT_FILE = "config_sentence_transformers.json"
 
 UNLIMITED = 1_000_000
-"""transformers writes about 1e30 for a tokenizer that states no limit; any number from here on means none."""
+"""Numbers from here on mean no limit: transformers writes about 1e30 for a tokenizer without one."""
 
 
 def first_line(fault: BaseException) -> str:
-    """The first line of another library's message, which may be long, or empty."""
+    """The first line of another library's message, which may be long or empty."""
     lines = str(fault).strip().splitlines()
     return lines[0] if lines else type(fault).__name__
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object of one small JSON file; empty where the file is missing."""
+    """The object in a small JSON file; empty if the file is missing."""
     content: dict[str, Any] = read_typed(path, dict) if path.is_file() else {}
     return content
 
 
 def read_typed(path: Path, kind: type[dict[str, Any]] | type[list[Any]]) -> Any:
-    """The object or list of one small JSON file."""
+    """The object or list in a small JSON file."""
     with reading(path, remedy="get the model again", error=ModelError):
         content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, kind):
@@ -82,7 +82,7 @@ def read_typed(path: Path, kind: type[dict[str, Any]] | type[list[Any]]) -> Any:
 def checked_keys(
     path: Path, record: Mapping[str, Any], *, known: Collection[str] = (), fixed: Mapping[str, Collection[object]] = MappingProxyType({})
 ) -> None:
-    """Refuse a key that adiabat does not know, and a key of `fixed` with another value than those listed."""
+    """Refuse unknown keys, and keys of `fixed` with values other than those listed."""
     if unknown := [key for key in record if key not in known and key not in fixed]:
         raise ModelError(
             f"{path} must hold only keys that adiabat knows, got {', '.join(unknown)}; update adiabat, or choose another model"
@@ -97,7 +97,7 @@ def checked_keys(
 
 
 def required(record: Mapping[str, Any], *keys: str, path: Path) -> tuple[Any, ...]:
-    """The values of keys that a file must hold."""
+    """The values of keys that a file must have."""
     if missing := [key for key in keys if key not in record]:
         raise ModelError(f"{path} must hold {', '.join(missing)}, got {', '.join(record) or 'nothing'}")
     return tuple(record[key] for key in keys)
@@ -166,8 +166,8 @@ def save_projection(projection: Projection, folder: Path) -> None:
 def prompts_of(folder: Path) -> tuple[str, str]:
     """Prompts for query and document, "" for none.
 
-    A prompt that a model names for passages goes before its documents, where it names none for documents: it was trained so, though
-    ``encode_document`` of sentence-transformers 6.2 would put nothing before them.
+    Without a document prompt, a prompt for passages is used for documents: the model was trained with it, although ``encode_document`` of
+    sentence-transformers 6.2 would use none.
     """
     path = folder / ROOT_FILE
     root = read_json(path)
@@ -184,7 +184,7 @@ def prompts_of(folder: Path) -> tuple[str, str]:
 
 
 def truncate_dim_of(folder: Path) -> int | None:
-    """How many numbers of an embedding stay, the first ones; None for all."""
+    """Number of leading dimensions to keep; None keeps all."""
     stated: int | None = read_json(folder / ROOT_FILE).get("truncate_dim")
     if stated is not None and (type(stated) is not int or stated < 1):
         raise ModelError(f"{folder / ROOT_FILE}: truncate_dim must be a whole number above 0, or null for none, got {stated!r}; correct it")
@@ -192,7 +192,7 @@ def truncate_dim_of(folder: Path) -> int | None:
 
 
 def position_rows(backbone: PreTrainedModel) -> int | None:
-    """Rows of a backbone's table of positions that text may use; None where positions are relative or rotary, hence unbounded."""
+    """Usable rows of a backbone's position table; None for relative or rotary positions, which are unbounded."""
     for name, module in backbone.named_modules():
         if isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in ("position_embeddings", "wpe", "embed_positions"):
             # RoBERTa and its relatives count positions from behind the padding id, OPT from 2: rows before are no positions of text.

@@ -1,4 +1,4 @@
-"""Modules of a sentence-transformers directory, and the settings beside a backbone."""
+"""Modules of a sentence-transformers directory, and its settings for the backbone."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from adiabat.data.records import SIDES, Side
 from adiabat.models.st_files import UNLIMITED, checked_keys, read_json, read_typed, required
 
 PATH_OF_CLASS = re.compile(r"sentence_transformers\.(?:models|(?:base|sentence_transformer|sparse_encoder)\.modules)\.(?:\w+\.)?(\w+)")
-"""Where sentence-transformers keeps its modules, by their old names and their new ones."""
+"""Locations of sentence-transformers' modules, under old and new names."""
 
 RERANKER = "a reranker (cross-encoder), which scores pairs of texts"
 SPARSE = "a sparse encoder (SPLADE), which weighs the words of its vocabulary"
@@ -31,7 +31,7 @@ OTHER_CLASSES: Mapping[str, str] = {
     **dict.fromkeys(("MultiVectorMask", "BaseTokenPooling", "HierarchicalTokenPooling", "LambdaTokenPooling"), LATE_INTERACTION),
     "LogitScore": RERANKER,
 }
-"""Modules by which another kind of model is known."""
+"""Modules that identify other kinds of models."""
 
 OTHER_ARCHITECTURES: Mapping[str, str] = {
     "ForSequenceClassification": "a reranker or classifier, which scores texts by a head on top",
@@ -41,21 +41,21 @@ OTHER_ARCHITECTURES: Mapping[str, str] = {
     "ForRetrieval": LATE_INTERACTION,
     "ColBERT": LATE_INTERACTION,
 }
-"""Endings of the names of architectures that have a head of their own, other than a language-modelling head."""
+"""Suffixes of architecture names with a head other than a language-modelling head."""
 
 ROUTER_PARAMETERS = frozenset({"default_route", "allow_empty_key", "route_mappings"})
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One module of a sentence-transformers directory: the name of its class, and its folder."""
+    """One module of a sentence-transformers directory: class name and folder."""
 
     kind: str
     folder: Path
 
 
 def other_model(folder: Path, kind: str) -> ModelError:
-    """The refusal of a model that is no embedding model."""
+    """The error for a model that is not an embedding model."""
     return ModelError(f"{folder} must be a model that gives each text one vector, got {kind}; choose another model")
 
 
@@ -69,7 +69,7 @@ def require_no_head(folder: Path) -> None:
 
 
 def read_modules(folder: Path) -> list[Module]:
-    """The modules of a directory, in order; none for a plain Hugging Face model."""
+    """The modules of a directory, in order; empty for a plain Hugging Face model."""
     path = folder / "modules.json"
     if not path.is_file():
         return []
@@ -84,7 +84,7 @@ def read_modules(folder: Path) -> list[Module]:
 
 
 def _module(folder: Path, dotted: object, name: str, *, path: Path) -> Module:
-    """The module of a dotted type in the folder of a name, as the file at `path` lists it."""
+    """The module with a dotted type in a named folder, as listed in the file at `path`."""
     known = PATH_OF_CLASS.fullmatch(str(dotted))
     kind = str(dotted).rsplit(".", 1)[-1]
     if str(dotted).startswith("pylate."):
@@ -108,7 +108,7 @@ def _module(folder: Path, dotted: object, name: str, *, path: Path) -> Module:
 
 
 def read_routes(folder: Path) -> dict[Side, list[Module]]:
-    """The modules of both towers of a Router, or of the older Asym, whose routes stand in ``config.json``."""
+    """The modules of both towers of a Router, or of the older Asym, whose routes are in ``config.json``."""
     path = folder / "router_config.json"
     path = path if path.is_file() or not (folder / "config.json").is_file() else folder / "config.json"
     record = read_json(path)
@@ -128,7 +128,7 @@ def read_routes(folder: Path) -> dict[Side, list[Module]]:
 
 
 def _route_mappings(path: Path, written: Mapping[str, str]) -> dict[tuple[str | None, object], str]:
-    """Task and kind of input to route; the file writes keys as Python writes tuples."""
+    """Route of each task and kind of input; the file writes keys as Python tuples."""
     try:
         mappings = {ast.literal_eval(key): route for key, route in written.items()}
         return {(task, kind): route for (task, kind), route in mappings.items()}
@@ -137,7 +137,7 @@ def _route_mappings(path: Path, written: Mapping[str, str]) -> dict[tuple[str | 
 
 
 def _route_of(side: Side, structure: Mapping[str, Any], mappings: Mapping[tuple[str | None, object], str]) -> str:
-    """The route that sentence-transformers takes for a text of one side: by the most precise mapping, else by its name."""
+    """The route that sentence-transformers takes for a text of one side: by the most specific mapping, else by its name."""
     keys = ((side, "text"), (side, None), (None, "text"), (None, None))
     mapped = next((mappings[key] for key in keys if key in mappings), None)
     return mapped or (side if side in structure else "text")
@@ -145,7 +145,7 @@ def _route_of(side: Side, structure: Mapping[str, Any], mappings: Mapping[tuple[
 
 FAMILIES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 FILES = tuple(f"sentence_{family}_config.json" for family in FAMILIES)
-"""Old versions named the file after the family; the first that is not empty counts."""
+"""Old versions named the file after the family; the first non-empty one is used."""
 
 KNOWN = frozenset(
     {
@@ -156,7 +156,7 @@ KNOWN = frozenset(
 )
 
 LIMITS = {"max_tokens": "max_seq_length", "query_max_tokens": "query_length", "document_max_tokens": "document_length"}
-"""Our names of the limits to the file's."""
+"""Our names of the limits, mapped to the file's."""
 
 FIXED: Mapping[str, tuple[object, ...]] = {
     "transformer_task": ("feature-extraction",),
@@ -166,12 +166,12 @@ FIXED: Mapping[str, tuple[object, ...]] = {
 }
 
 OVERRULED = frozenset({"subfolder", "token", "cache_dir", "revision", "local_files_only", "trust_remote_code"})
-"""Options that sentence-transformers takes from its caller alone."""
+"""Options that sentence-transformers takes only from its caller."""
 
 IDLE_MODEL_OPTIONS = frozenset(
     {"dtype", "torch_dtype", "attn_implementation", "device_map", "low_cpu_mem_usage", "use_safetensors", "add_pooling_layer"}
 )
-"""Options that change no vector beyond rounding: weights are always loaded in float32, and a pooler is never used."""
+"""Options that do not change vectors beyond rounding: weights are always loaded in float32, and poolers are never used."""
 
 TOKENIZER_OPTIONS = frozenset(
     {
@@ -197,18 +197,18 @@ IDLE_CALL = frozenset(
         *("return_special_tokens_mask", "return_offsets_mapping"),
     }
 )
-"""Options of a call that change no vector: padding is masked."""
+"""Options of a call that do not change vectors, because padding is masked."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransformerSettings:
-    """The settings beside a backbone; the defaults where there is no file.
+    """Settings of a directory for its backbone; the defaults if there is no file.
 
     Attributes:
-        limits: Where texts are cut, by the names of `EncoderSettings`; None for the limit of tokenizer and backbone.
-        lower_case: Whether texts are lower-cased before they are split.
-        tokenizer: Options that the tokenizer is loaded with.
-        config: Options that the backbone's configuration is loaded with.
+        limits: Maximum tokens, by the names of `EncoderSettings`; None for the limit of tokenizer and backbone.
+        lower_case: Whether texts are lower-cased before tokenisation.
+        tokenizer: Options for loading the tokenizer.
+        config: Options for loading the backbone's configuration.
     """
 
     limits: Mapping[str, int | None] = field(default_factory=dict)
@@ -218,7 +218,7 @@ class TransformerSettings:
 
 
 def read_transformer_settings(folder: Path) -> TransformerSettings:
-    """Read the file beside a backbone, under any of its names."""
+    """Read the settings file of the backbone, under any of its names."""
     path, record = next(((folder / name, record) for name in FILES if (record := read_json(folder / name))), (folder / FILES[0], {}))
     checked_keys(path, record, known=KNOWN, fixed=FIXED)
     _require_text_states(path, record)
@@ -249,7 +249,7 @@ def _options(path: Path, record: Mapping[str, Any], old: str, new: str) -> dict[
 
 
 def _require_text_states(path: Path, record: Mapping[str, Any]) -> None:
-    """Refuse a backbone that takes texts as chat messages, or gives anything but the states of tokens."""
+    """Refuse a backbone that takes texts as chat messages, or returns anything but token states."""
     kinds = record.get("modality_config", {"text": {"method": "forward", "method_output_name": "last_hidden_state"}})
     text = kinds.get("text") if isinstance(kinds, dict) else None
     if not isinstance(text, dict) or "message" in kinds:
@@ -262,7 +262,7 @@ def _require_text_states(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def _limits_of_calls(path: Path, record: Mapping[str, Any]) -> dict[str, int | None]:
-    """Limits that the options of every tokenizer call replace; options of all inputs override those of texts."""
+    """Limits set by the options of every tokenizer call; options for all inputs override those for texts."""
     processing = record.get("processing_kwargs") or {}
     checked_keys(path, processing, known=("text", "common", "audio", "image", "video", "chat_template"))
     call = {**(processing.get("text") or {}), **(processing.get("common") or {})}

@@ -1,12 +1,12 @@
-"""Static models, in memory and on disk: a table with one vector per token. A text is the mean of its tokens' vectors.
+"""Static models in memory and on disk: a table of token vectors. The embedding of a text is the mean of its tokens' vectors.
 
-Behind the rows of the tokens comes one of zeros, which fills batches and stands for a text without tokens. `Encoder` takes both classes
-as it takes a transformer's: token states are rows of the table.
+After the rows of the tokens comes a zero row, which pads batches and represents a text without tokens. `Encoder` treats both classes like
+those of a transformer: token states are rows of the table.
 
-Both libraries write the same files and differ in what they do with a text, so each directory is read as its own library reads it. One that
-lists its modules is sentence-transformers', even where model2vec wrote it: the tokenizer's own file says where texts are cut, and unknown
-tokens count. One without a list of modules is model2vec's: its configuration's ``max_length`` cuts texts, first by letters, and unknown
-tokens are left out of the mean.
+sentence-transformers and model2vec write the same files but embed texts differently, so each directory is read as its own library reads it.
+A directory with a list of modules belongs to sentence-transformers, even if model2vec wrote it: the tokenizer's file sets the token limit,
+and unknown tokens count. A directory without that list belongs to model2vec: its configuration's ``max_length`` truncates texts, first by
+letters, and unknown tokens are excluded from the mean.
 
 Reference:
     Model2Vec (Tulkens and van Dongen 2024); ``StaticEmbedding`` of sentence-transformers.
@@ -42,11 +42,11 @@ TOKENIZER = "tokenizer.json"
 _REMEDY = "get the model again"
 
 MODEL2VEC_MAX_TOKENS = 512
-"""Where model2vec cuts texts if the configuration does not say."""
+"""Token limit of model2vec if the configuration sets none."""
 
 
 class StaticConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
-    """The width of a token's state, and the family."""
+    """Width of a token state, and the family."""
 
     model_type = "static"
     vocab_size: int = 0
@@ -54,7 +54,7 @@ class StaticConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
 
 
 class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
-    """Looks tokens up, each by itself."""
+    """Looks up the vectors of tokens."""
 
     config_class = StaticConfig
 
@@ -69,12 +69,12 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
 
     @property
     def table(self) -> Float[Tensor, "v d"]:
-        """The rows of tokens, without the row of zeros behind them."""
+        """The rows of tokens, without the final zero row."""
         rows: Tensor = self.token_embeddings.weight.detach()[:-1]
         return rows
 
     def times(self, weights: Float[Tensor, "d e"]) -> "StaticBackbone":
-        """A backbone whose token states are this one's times a matrix."""
+        """A backbone whose token states are those of this one times a matrix."""
         product = StaticBackbone(self.table @ weights, unknown_id=self.weightless_id)
         product.train(self.training)
         return product
@@ -88,7 +88,7 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         return BaseModelOutput(last_hidden_state=states)
 
     def bag_means(self, token_ids: Sequence[Sequence[int]]) -> Float[Tensor, "b d"]:
-        """Mean of each text's rows, without its token states."""
+        """Mean of each text's rows, without computing its token states."""
         lengths = np.fromiter(map(len, token_ids), dtype=np.int64, count=len(token_ids))
         flat = np.fromiter(chain.from_iterable(token_ids), dtype=np.int64, count=int(lengths.sum()))
         table = self.token_embeddings.weight
@@ -97,12 +97,12 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
 
 
 class StaticTokenizer(PreTrainedTokenizerFast):
-    """A tokenizer that puts nothing around a text, and pads with the row of zeros behind the table.
+    """A tokenizer that adds no tokens to a text, and pads with the zero row after the table.
 
     Attributes:
-        rows: Of the table.
-        unknown_id: A token that is removed from texts; None keeps all.
-        letters_per_token: Letters of a text that are tokenised for each token of the limit; None takes the whole text.
+        rows: Rows of the table.
+        unknown_id: Token that is removed from texts; None keeps all.
+        letters_per_token: Letters of a text tokenised per token of the limit; None tokenises the whole text.
     """
 
     rows: int
@@ -123,16 +123,16 @@ class StaticTokenizer(PreTrainedTokenizerFast):
 
     @property
     def pad_token_id(self) -> int:
-        """The row of zeros."""
+        """Number of the zero row."""
         return self.rows
 
     @property
     def manner(self) -> str:
-        """What decides a text's tokens beside the tokenizer's definition."""
+        """Options, beside the tokenizer's definition, that decide a text's tokens."""
         return f"{self.truncation_side} {self.unknown_id} {self.letters_per_token}"
 
     def token_ids(self, texts: Sequence[str], *, limit: int) -> list[list[int]]:
-        """One list of token ids per text; empty where a text has no token."""
+        """One list of token ids per text; empty for a text without tokens."""
         if self.letters_per_token is not None:
             texts = [text[: limit * self.letters_per_token] for text in texts]
         else:
@@ -144,12 +144,12 @@ class StaticTokenizer(PreTrainedTokenizerFast):
 
 
 def is_model2vec(folder: Path) -> bool:
-    """Whether a directory without a list of modules is model2vec's."""
+    """Whether a directory without a list of modules is from model2vec."""
     return read_json(folder / "config.json").get("model_type") == "model2vec"
 
 
 def load_static_embedding(folder: Path) -> tuple[StaticBackbone, StaticTokenizer, EncoderSettings]:
-    """Read the folder of a StaticEmbedding module, as sentence-transformers does; it says elsewhere whether vectors have unit length."""
+    """Read the folder of a StaticEmbedding module as sentence-transformers does; normalisation is configured elsewhere."""
     table, backend = _read(folder)
     cut = backend.truncation or {"max_length": UNLIMITED, "direction": "right"}
     tokenizer = StaticTokenizer(backend, rows=len(table), side=cut["direction"])
@@ -182,7 +182,7 @@ def save_static_embedding(encoder: "Encoder", folder: Path) -> None:
 
 
 def require_saveable(encoder: "Encoder") -> None:
-    """Refuse a static model that sentence-transformers would embed texts with in another way than model2vec."""
+    """Refuse a static model that sentence-transformers and model2vec would use differently."""
     tokenizer = encoder.tokenizer
     if isinstance(tokenizer, StaticTokenizer) and tokenizer.letters_per_token is not None:
         raise ModelError(
@@ -192,7 +192,7 @@ def require_saveable(encoder: "Encoder") -> None:
 
 
 def _read(folder: Path) -> tuple[Float[Tensor, "v d"], Tokenizer]:
-    """Table and tokenizer of either layout."""
+    """Table and tokenizer in either layout."""
     missing = [name for name in (WEIGHTS, TOKENIZER) if not (folder / name).is_file()]
     if missing:
         raise ModelError(f"{folder} must hold {WEIGHTS} and {TOKENIZER}, got no {' and no '.join(missing)}; {_REMEDY}")
@@ -209,7 +209,7 @@ def _read(folder: Path) -> tuple[Float[Tensor, "v d"], Tokenizer]:
 
 
 def _read_table(path: Path) -> Float[Tensor, "v d"]:
-    """One row per token id, ``row[t] = weights[t] embeddings[mapping[t]]`` in files of model2vec that have both."""
+    """One row per token id: ``row[t] = weights[t] embeddings[mapping[t]]`` in model2vec files that have both."""
     with reading(path, remedy=_REMEDY, error=ModelError):
         tensors = load_file(path)
     name = next((name for name in ("embedding.weight", "embeddings") if name in tensors), None)
@@ -235,7 +235,7 @@ def _read_table(path: Path) -> Float[Tensor, "v d"]:
 
 
 def unknown_id(backend: Tokenizer) -> int | None:
-    """The token that stands for all that a vocabulary does not cover; None where there is none."""
+    """The token for everything outside the vocabulary; None if there is none."""
     model = backend.model
     if hasattr(model, "unk_token"):
         return None if model.unk_token is None else backend.token_to_id(model.unk_token)

@@ -1,4 +1,4 @@
-"""Texts cut before they are tokenised, and token lists in padded batches with as little padding as their lengths allow."""
+"""Truncating texts before tokenisation, and batching token lists with little padding."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -14,29 +14,29 @@ from torch.nn.functional import pad as pad_values
 from transformers import PreTrainedTokenizerBase
 
 BUCKET_STEP = 128
-"""Between the lengths to which texts are padded that are longer than every bucket."""
+"""Step between padded lengths above the largest bucket."""
 
 FIRST_CHARACTERS, CHARACTERS_PER_TOKEN = 8_192, 32
-"""Size of the first beginning that is tried: a constant, and more for each token of the limit."""
+"""Length of the first prefix to try: a constant, plus a number of characters per token of the limit."""
 
 TAIL, WORDS = 4_096, 32
-"""Characters, and words, that a beginning must hold after the last token that counts: added tokens and combining marks span a few."""
+"""Characters and words that a prefix must hold after the last needed token: added tokens and combining marks span a few."""
 
 SPACES = ("\u2581", "\u0120")
-"""How vocabularies write a space: sentencepiece, and byte-level BPE."""
+"""Representations of a space in vocabularies: sentencepiece, and byte-level BPE."""
 
 _LOCAL = frozenset(
     ("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled", "Prepend", "Strip", "StripAccents", "ByteLevel")
 )
-"""Normalizers that look at a letter and the marks around it, or at the very ends of a text."""
+"""Normalizers that depend only on a letter and the marks around it, or on the ends of a text."""
 
 
 def cut_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int) -> list[str]:
-    """Beginnings of texts far longer than their limit: a tokenizer takes about 60 bytes for each byte of a text.
+    """Prefixes of texts far longer than their limit, because a tokenizer takes about 60 bytes for each byte of a text.
 
-    The first tokens of a text are those of its beginning where no token spans two words. So a text is cut only where the last token that
-    counts ends many words before the cut, and where the tokenizer splits texts into words: by its pre-tokenizer, or because no token of
-    its vocabulary has letters on both sides of a space. Other texts stay whole.
+    The first tokens of a text are those of its prefix if no token spans two words. So a text is truncated only if the last needed token
+    ends many words before the cut, and if the tokenizer splits texts into words: by its pre-tokenizer, or because no token of its
+    vocabulary has letters on both sides of a space. Other texts stay whole.
     """
     size = FIRST_CHARACTERS + CHARACTERS_PER_TOKEN * limit
     if all(len(text) <= 2 * size for text in texts) or tokenizer.truncation_side != "right" or not _is_local(tokenizer):
@@ -57,7 +57,7 @@ def _cut(tokenizer: PreTrainedTokenizerBase, text: str, limit: int, size: int) -
 
 
 def _count_words(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
-    """Stretches of a text that no token spans two of."""
+    """Number of pieces of a text such that no token spans two of them."""
     backend: Any = tokenizer.backend_tokenizer
     normal = backend.normalizer.normalize_str(text) if backend.normalizer else text
     words = len(backend.pre_tokenizer.pre_tokenize_str(normal)) if backend.pre_tokenizer else 1
@@ -73,7 +73,7 @@ def _spans_words(token: str) -> bool:
 
 
 def _is_local(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the tokens of a letter depend on its neighbourhood alone."""
+    """Whether the tokens of a letter depend only on its neighbourhood."""
     normalizer = tokenizer.backend_tokenizer.normalizer
     waiting: list[dict[str, Any]] = [] if normalizer is None else [json.loads(normalizer.__getstate__())]
     while waiting:
@@ -93,8 +93,8 @@ class TokenBatch:
     """One padded batch.
 
     Attributes:
-        attention_mask: 1 at tokens, 0 at padding.
-        pooling_mask: 1 at tokens that are pooled; differs from `attention_mask` only where prompt tokens are left out.
+        attention_mask: 1 for tokens, 0 for padding.
+        pooling_mask: 1 for tokens that are pooled; differs from `attention_mask` only if prompt tokens are excluded.
     """
 
     input_ids: Int[Tensor, "b l"]
@@ -109,12 +109,12 @@ class TokenBatch:
 
 
 def pad(token_ids: Sequence[Sequence[int]], *, pad_token_id: int, skipped: int = 0, closing: int = 0) -> TokenBatch:
-    """Fill rows on the right to the longest.
+    """Pad rows on the right to the longest.
 
     Args:
         token_ids: One non-empty list per text.
-        skipped: Tokens at the start of each text that are not pooled; at least one token of each text is.
-        closing: Tokens at the end of each text that are not pooled.
+        skipped: Tokens at the start of each text to exclude from pooling; at least one token of each text is pooled.
+        closing: Tokens at the end of each text to exclude from pooling.
     """
     lengths = np.fromiter(map(len, token_ids), dtype=np.int64, count=len(token_ids))
     filled = np.arange(lengths.max()) < lengths[:, None]
@@ -130,10 +130,10 @@ def pad(token_ids: Sequence[Sequence[int]], *, pad_token_id: int, skipped: int =
 
 
 def token_budget_batches(lengths: Sequence[int] | Int[np.ndarray, " rows"], budget: int) -> Iterator[Int[np.ndarray, " some"]]:
-    """Group texts of like length so that rows times the longest row stays within a budget of tokens, padding counted.
+    """Group texts of similar length so that rows times the longest row stays within a token budget, including padding.
 
-    The longest come first: a batch that does not fit in memory then fails at once, not after an hour. A text longer than the budget makes
-    a batch of its own.
+    The longest come first: a batch that does not fit in memory then fails at once, not after an hour. A text longer than the budget forms
+    its own batch.
     """
     sizes = np.asarray(lengths, dtype=np.int64)
     ordered = np.argsort(-sizes, kind="stable")
@@ -145,10 +145,10 @@ def token_budget_batches(lengths: Sequence[int] | Int[np.ndarray, " rows"], budg
 
 
 def filled_up(batch: TokenBatch, *, rows: int, length: int, pad_token_id: int) -> TokenBatch:
-    """Give a batch a fixed shape; its first rows are those of `batch`.
+    """Pad a batch to a fixed shape; its first rows are those of `batch`.
 
-    An added row is a text of one padding token. Some attention kernels give NaN for a row without any token to attend to, which the
-    gradient would then spread.
+    An added row is a text of one padding token. Some attention kernels give NaN for a row without any token to attend to, and the gradient
+    would spread it.
     """
     height, width = batch.input_ids.shape
     if height > rows or width > length:
@@ -167,13 +167,12 @@ def filled_up(batch: TokenBatch, *, rows: int, length: int, pad_token_id: int) -
 def bucket_batches(
     lengths: Sequence[int] | Int[np.ndarray, " rows"], budget: int, buckets: Sequence[int], *, longest: int
 ) -> Iterator[tuple[Int[np.ndarray, " some"], tuple[int, int]]]:
-    """Group texts by bucket, longest first, so that there are no more shapes than buckets.
+    """Group texts by bucket, longest first, so that there are at most as many shapes as buckets.
 
     Args:
-        budget: Tokens per batch, padding counted; a bucket longer than it makes batches of one row.
+        budget: Tokens per batch, including padding; a longer bucket makes batches of one row.
 
-    Yields:
-        Row numbers of each batch, every row once, and the shape to fill it up to: rows and length.
+    Row numbers of each batch, every row once, and the shape to pad it to: rows and length.
     """
     bucket_of = _buckets(np.asarray(lengths, dtype=np.int64), np.asarray(buckets, dtype=np.int64), longest)
     for length in np.unique(bucket_of)[::-1].tolist():

@@ -27,10 +27,10 @@ class DualEncoder:
 
     Attributes:
         query: Encodes queries.
-        document: Encodes documents; the same object as `query` where the towers are shared (SDE), another where they are not (ADE), perhaps
-            with the same projection on top (ADE-SPL).
-        name: What the user called it.
-        root: The root configuration it was loaded with: other prompts, the default one, the similarity. Kept for saving.
+        document: Encodes documents; the same object as `query` for shared towers (SDE), otherwise another one (ADE), possibly with the same
+            projection on top (ADE-SPL).
+        name: Name that the user gave.
+        root: The root configuration it was loaded with: other prompts, the default prompt, the similarity. Kept for saving.
 
     Example:
         >>> model = adiabat.load("demo")
@@ -53,18 +53,18 @@ class DualEncoder:
 
     @property
     def width(self) -> int:
-        """Numbers per embedding (E)."""
+        """Width of an embedding (E)."""
         return self.query.width
 
     @property
     def parameters(self) -> int:
-        """Parameters of both towers; what they share counts once."""
+        """Parameters of both towers; shared ones count once."""
         weights = {id(weight): weight.numel() for tower in (self.query, self.document) for weight in tower.parameters()}
         return sum(weights.values())
 
     @property
     def similarity(self) -> Similarity:
-        """The similarity of its vectors, as its root configuration states."""
+        """The similarity stated in its root configuration."""
         return similarity_stated(self.root, name=self.name)
 
     @property
@@ -74,7 +74,7 @@ class DualEncoder:
 
     @property
     def ranks_by(self) -> Similarity:
-        """The similarity that documents are ranked by; for unit vectors the cosine, because there all similarities rank alike."""
+        """The similarity to rank documents by; cosine for unit vectors, for which all similarities rank alike."""
         return "cosine" if self.unit else self.similarity
 
     def tower(self, side: Side) -> Encoder:
@@ -89,7 +89,7 @@ class DualEncoder:
         precision: Precision = "auto",
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Float[np.ndarray, "n e"]:
-        """Embed texts through the tower of their side, float32; see `Encoder.encode`."""
+        """Embed texts with the tower of their side, float32; see `Encoder.encode`."""
         return self.tower(side).encode(texts, side=side, precision=precision, on_progress=on_progress)
 
     def encode_query(self, texts: Sequence[str], *, precision: Precision = "auto") -> Float32[np.ndarray, "n e"]:
@@ -117,11 +117,11 @@ class DualEncoder:
         return self.encode(list(texts), side=side, precision=precision)
 
     def fingerprint(self, side: Side = "document") -> Fingerprint:
-        """What decides the vectors of one side."""
+        """Fingerprint of everything that decides the vectors of one side."""
         return self.tower(side).fingerprint(side)
 
     def to(self, device: torch.device | str) -> "DualEncoder":
-        """Move both towers, in place."""
+        """Move both towers to a device, in place."""
         self.query.to(device)
         self.document.to(device)
         return self
@@ -137,7 +137,7 @@ def require_one_width(query: Encoder, document: Encoder, name: str) -> None:
 
 
 TowerKind = Literal["shared", "asymmetric", "shared_projection"]
-"""SDE: one tower for both sides. ADE: two towers. ADE-SPL: two backbones under one projection."""
+"""SDE: one tower for both sides. ADE: two towers. ADE-SPL: two backbones with a common projection."""
 
 
 def build_towers(
@@ -150,13 +150,13 @@ def build_towers(
     frozen: Side | None = None,
     seed: int,
 ) -> DualEncoder:
-    """Copy the towers that training starts from into the architecture that is trained.
+    """Copy the initial towers into the architecture to be trained.
 
     Args:
-        projection_width: Numbers per embedding of a `new_projection` on top. Both sides get theirs from the same seed, so that towers that
-            start equal still do. None adds none, except for ``shared_projection``: towers that already end in one shared projection keep
-            it, others get one of their own width.
-        projection_start: Weights of that projection; None draws them.
+        projection_width: Width of a `new_projection` on top. Both sides draw theirs from the same seed, so that equal towers start equal.
+            None adds none, except for ``shared_projection``: towers that already share a final projection keep it, others get one of their
+            own width.
+        projection_start: Initial weights of that projection; None draws them.
         document_start: Model whose document tower the document side starts from; None takes that of `start`.
     """
     source = start.document if document_start is None else document_start.document
@@ -184,7 +184,7 @@ def build_towers(
 
 
 def trainable_copy(tower: Encoder) -> Encoder:
-    """A copy of a tower to be trained; the original, which is often the other tower too, stays as it is."""
+    """A copy of a tower for training; the original, which is often also the other tower, is unchanged."""
     require_saveable(tower)
     projections = copy.deepcopy(tower.projection_list())
     twin = Encoder(copy.deepcopy(tower.backbone), tower.tokenizer, tower.settings, projections)
@@ -195,7 +195,7 @@ def trainable_copy(tower: Encoder) -> Encoder:
 
 
 def merged_tower(tower: Encoder) -> Encoder:
-    """A tower without adapters that embeds as one with them does."""
+    """An equivalent tower with its adapters merged."""
     if not hasattr(tower.backbone, "peft_config"):
         return tower
     from adiabat.models.adapters import merge_adapters
@@ -204,7 +204,7 @@ def merged_tower(tower: Encoder) -> Encoder:
 
 
 def interpolated(tuned: Encoder, start: Encoder, share: float) -> Encoder:
-    """A tower whose weights are `share` of the way from the start to the tuned tower."""
+    """A tower with weights interpolated from the initial ones, by `share`, towards the tuned ones."""
     between = copy.deepcopy(tuned)
     before = dict(start.named_parameters())
     with torch.no_grad():
@@ -215,7 +215,7 @@ def interpolated(tuned: Encoder, start: Encoder, share: float) -> Encoder:
 
 
 def freeze_tower(encoder: Encoder) -> None:
-    """Keep a tower as it is while the other one is trained: no gradients, no dropout; weights that both share are frozen too."""
+    """Freeze a tower while the other one is trained: no gradients, no dropout; shared weights are frozen too."""
     encoder.requires_grad_(False).eval()
 
 
@@ -245,7 +245,7 @@ def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top
 
 @dataclass(frozen=True, slots=True)
 class _NewProjection:
-    """The projection that is put on top of towers."""
+    """The projection to put on top of the towers."""
 
     width: int | None
     start: Float[Tensor, "d e"] | None
@@ -274,7 +274,7 @@ class _NewProjection:
             tower.projections.append(self.for_tower(tower))
 
     def _weights(self, tower: Encoder) -> Float[Tensor, "d e"] | None:
-        """The weights that are stated, which must fit the tower."""
+        """Given initial weights, which must fit the tower."""
         if self.start is not None and len(self.start) != tower.width:
             raise ConfigError(
                 f"towers.projection_start must have a row for each of the {tower.width} numbers of a vector, got {len(self.start)}; "

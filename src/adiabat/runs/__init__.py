@@ -1,1 +1,1 @@
-"""Run directories: what was asked, who writes, how a run resumes and ends."""
+"""Run directories: configuration, locks, resuming and finishing."""

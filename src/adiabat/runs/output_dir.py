@@ -1,4 +1,4 @@
-"""Who may write into a directory (a new run, a resumed one, an evaluation), and what a finished one leaves there."""
+"""Write access to a directory, for a new run, a resumed run or an evaluation; and the files of a finished one."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -28,7 +28,7 @@ from adiabat.runs.run_log import GO_ON
 
 
 def require_free(folder: Path, *, resume: bool) -> None:
-    """Refuse a directory that a job must not be put into; writes nothing, so that long preparations are not made in vain."""
+    """Refuse an unsuitable job directory before long preparations; writes nothing."""
     require_outside(folder)
     if is_job(folder):
         _require_resume(folder, "job", resume=resume)
@@ -42,14 +42,14 @@ def _require_resume(folder: Path, what: str, *, resume: bool) -> None:
 
 
 def require_outside(folder: Path) -> None:
-    """Refuse a directory inside of one that is rewritten as a whole."""
+    """Refuse a directory inside one that is rewritten as a whole."""
     for directory in folder.resolve().parents:
         if _is_of_adiabat(directory):
             raise JobError(f"--out must be a directory of its own, {folder} lies in the job, model or store {directory}; choose another")
 
 
 def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str | None:
-    """Refuse a directory for what consists of many jobs; returns a note where there is nothing to go on with."""
+    """Check the directory of an experiment; returns a note if there is nothing to resume."""
     if begun:
         _require_resume(folder, what, resume=resume)
         return None
@@ -62,7 +62,7 @@ def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str 
 def require_fitting(
     folder: Path, description: Mapping[str, Any], *, resume: bool, rules: Rules = STRICT, unknown: Collection[str] = ()
 ) -> str | None:
-    """Refuse a directory that is not for this job, before anything long begins; returns a note where there is nothing to go on with."""
+    """Check that a directory belongs to this job, before any long work; returns a note if there is nothing to resume."""
     require_free(folder, resume=resume)
     if not resume:
         return None
@@ -74,14 +74,14 @@ def require_fitting(
 
 
 def _is_of_adiabat(directory: Path) -> bool:
-    """Whether a directory's content is rewritten as a whole, and with it what somebody put inside."""
+    """Whether a directory's content is rewritten as a whole, including foreign files inside."""
     with suppress(JobError):
         return is_job(directory) or (directory / "modules.json").is_file() or is_store(directory)
     return False
 
 
 def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rules: Rules = STRICT) -> Job:
-    """Claim a directory for a job, or come back to one."""
+    """Claim a directory for a new or resumed job."""
     require_free(folder, resume=resume)
     job = Job(folder)
     if is_job(folder):
@@ -112,7 +112,7 @@ def _make(folder: Path) -> None:
 
 @contextmanager
 def claimed_for_jobs(folder: Path, describe: Callable[[], Mapping[str, Any]], *, begun: bool) -> Iterator[None]:
-    """Claim a directory for what consists of many jobs and is none itself, and keep other processes from it."""
+    """Claim a directory for an experiment, which is not a job itself, and lock out other processes."""
     if not begun:
         open_job(folder, describe(), resume=False)
     with sole_writer(folder):
@@ -123,7 +123,7 @@ def claimed_for_jobs(folder: Path, describe: Callable[[], Mapping[str, Any]], *,
 
 @contextmanager
 def claimed(folder: Path | None, *, kind: str = "evaluation") -> Iterator[Path | None]:
-    """A directory for an evaluation, whose record of that kind may be replaced; one that is made here goes again where it fails."""
+    """Claim a directory for an evaluation, whose earlier record is replaced; a new directory is removed if the evaluation fails."""
     if folder is None:
         yield None
         return
@@ -141,7 +141,7 @@ def claimed(folder: Path | None, *, kind: str = "evaluation") -> Iterator[Path |
 
 
 def _require_own(folder: Path, kind: str) -> None:
-    """Refuse a directory that is something else, lies in it, or holds a result or report of something else."""
+    """Refuse a directory of another kind, one inside such a directory, or one with a result or report of another kind."""
     kinds = {
         "a file": folder.exists() and not folder.is_dir(),
         "a job": is_job(folder),
@@ -164,7 +164,7 @@ def _require_own(folder: Path, kind: str) -> None:
 
 
 def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside: Mapping[str, bytes], tidy: Callable[[], None]) -> None:
-    """Write model, result, report and further files by name, and tidy up; a job with a model is complete: it gets its name last of all."""
+    """Write model, result, report and further files, and tidy up; the model is renamed last, so a job with a model is complete."""
     new, former = job.folder / ".model", job.folder / ".former-model"
     try:
         _clear(new, former)
@@ -185,7 +185,7 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
 
 
 def write_report(record: Record, folder: Path, *, beside: Mapping[str, bytes] | None = None) -> None:
-    """Write ``result.json``, its page, the tables and figures made from it, and further files by name, all or none."""
+    """Write ``result.json``, its page with tables and figures, and further files by name; either all or none are written."""
     from adiabat.report.pages import files
 
     write_result(record, folder, beside={**files(record), **{name: partial(bytes, content) for name, content in (beside or {}).items()}})

@@ -1,4 +1,4 @@
-"""Rows of what is done, as Parquet, in files that always hold whole rows."""
+"""Rows of finished work, as Parquet, in files that always hold whole rows."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -39,10 +39,10 @@ class Rows(Generic[Row]):
         fault: Callable[[Row], str] = lambda row: "",
         advice: str = "remove the file to measure again",
     ) -> None:
-        """Read what is there.
+        """Read the existing rows.
 
         Args:
-            fault: What is wrong with a row, beyond what its kind says; "" where nothing is.
+            fault: Returns what is wrong with a row beyond its types; "" for a valid row.
         """
         self.path = path
         self._columns = columns
@@ -60,7 +60,7 @@ class Rows(Generic[Row]):
         return list(self._rows.values())
 
     def add(self, row: Row) -> None:
-        """Put a row on the disk; it is there whole, or not at all."""
+        """Append a row atomically."""
         rows: dict[str, Any] = {**self._rows, row.name: row}
         texts = {name: json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) for name, row in rows.items()}
         plain = _filled([{**self._columns(row), RECORD: texts[name]} for name, row in rows.items()])
@@ -85,7 +85,7 @@ def _read(path: Path, kind: type[Row], fault: Callable[[Row], str], *, of: str, 
 
 
 def _filled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every row with the columns of all, so that a first run that failed does not decide them; a column of several kinds is JSON."""
+    """Every row with the columns of all rows, so that a failed first run does not decide them; a column of mixed types is JSON."""
     columns = dict.fromkeys(column for row in rows for column in row if column != RECORD)
     mixed = {column for column in columns if len({isinstance(row.get(column), str) for row in rows if row.get(column) is not None}) > 1}
 

@@ -1,4 +1,4 @@
-"""The files of a run's directory, the settings that it was started with, and which of them may change when it is resumed."""
+"""The files of a run directory, the settings that the run was started with, and those that may change when it is resumed."""
 
 import hashlib
 import shutil
@@ -39,41 +39,41 @@ class Job:
 
     @property
     def prepared(self) -> Path:
-        """What was made for the run before it began; it may stand in a directory where no job has begun yet."""
+        """Data prepared for the run before it starts; it may exist before the job does."""
         return self.folder / PREPARED
 
     @property
     def checkpoints(self) -> Path:
-        """Where the run can be taken up again."""
+        """Checkpoints, from which the run can be resumed."""
         return self.folder / "checkpoints"
 
     @property
     def model(self) -> Path:
-        """The tuned model, there once the job is done."""
+        """The trained model; it exists once the job is finished."""
         return self.folder / "model"
 
     @property
     def result(self) -> Path:
-        """What the run did, for programs."""
+        """The result, for programs."""
         return self.folder / "result.json"
 
     @property
     def trained(self) -> Path:
-        """Hashes of the texts that it trained or validated on."""
+        """Hashes of the texts that the job trained or validated on."""
         return self.folder / "trained.bin"
 
     @property
     def report(self) -> Path:
-        """The same for people."""
+        """The result page."""
         return self.folder / "report.html"
 
     @property
     def is_done(self) -> bool:
-        """Whether its model and its result are there."""
+        """Whether its model and result exist."""
         return self.model.is_dir() and self.result.is_file()
 
     def finished_model(self) -> Path:
-        """The directory of the model, compared with its checksums; JobError while the job is not finished."""
+        """The directory of the model, checked against its checksums; JobError if the job is unfinished."""
         if not self.model.is_dir():
             raise JobError(f"{self.folder} is a job that is not finished; run its command again with --resume")
         if (self.folder / CHECKSUMS).exists():
@@ -81,7 +81,7 @@ class Job:
         return self.model
 
     def tidy(self, *, keep_model: bool) -> None:
-        """Remove what a job of many needs no more once it has its row."""
+        """Delete the files of a job in an experiment that are not needed once it has its row."""
         if not keep_model:
             shutil.rmtree(self.model, ignore_errors=True)
         # Last, so that what is left of a process that was killed is known by them.
@@ -89,26 +89,26 @@ class Job:
 
 
 FREE_RUN = ("run.device", "run.checkpoint_seconds", "run.keep_checkpoints")
-"""How a job runs: settings that change no number of it."""
+"""Settings of execution, which do not change results."""
 
 FREE_RUNS = (*FREE_RUN, "run.log_every", "run.tensorboard")
-"""The same of what consists of many jobs, which takes no number from their logs by step."""
+"""The same for experiments, which take no numbers by step from their logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What may differ between how a job was begun and how it goes on.
+    """Settings that may change when a job is resumed.
 
     Attributes:
-        free: Settings that change no number of the result, dotted: where inputs lie whose digests are compared, and how the job runs.
-        free_in: The same of settings that are lists of tables: keys of each table.
-        stopping: Given the settings wanted, those that say when the run stops and change no step before.
-        behind: Given the job and the settings wanted, what is wrong with a stop that lies behind the run.
-        words: Of settings whose values say nothing to people, such as digests, what a difference means.
-        reasons: Given the settings wanted, why some of them must stay as they were, where that is not plain.
-        defaults: Tables as in a description, of what settings are where nobody says anything: a job that was begun before a setting
-            existed had its default. None of those in the tables can be None, which is left out of a description as well.
-        later: Keys that descriptions have not always had, and that nobody can tell of a job whose description lacks them.
+        free: Dotted keys of settings that do not change the result: paths of inputs whose digests are compared, and execution.
+        free_in: The same in settings that are lists of tables: keys of each table.
+        stopping: Returns, for the new settings, those that decide when the run stops and change no step before.
+        behind: Returns what is wrong with a stop that lies before the current step, given the job and the new settings.
+        words: Explanations of differences in settings with unreadable values, such as digests.
+        reasons: Returns, for the new settings, why some of them must not change, if that is not obvious.
+        defaults: Tables of defaults: a job started before a setting existed had its default. None of them can be None, because a
+            configuration leaves None out.
+        later: Keys that configurations have not always had, and whose value cannot be inferred if they are missing.
     """
 
     free: frozenset[str] = frozenset()
@@ -124,7 +124,7 @@ class Rules:
 STRICT = Rules()
 
 FORMAT = 2
-"""Of the settings in a run's ``config.toml``; format 1 had losses, methods and schedules as words with their keys beside them."""
+"""Format of the settings in ``config.toml``; format 1 had losses, methods and schedules as words with their keys beside them."""
 
 HEAD = f"# format {FORMAT}; SHA-256 of the lines below: "
 FORMER_HEAD = "# SHA-256 of the lines below: "
@@ -132,7 +132,7 @@ REMEDY = "restore it, remove its first line if you changed it on purpose, or sta
 
 
 def read_description(job: Job) -> dict[str, Any]:
-    """What a job was asked to do."""
+    """The configuration of a job."""
     with reading(job.config, remedy=REMEDY, error=JobError):
         text = job.config.read_text(encoding="utf-8-sig")
         if text.startswith(FORMER_HEAD):
@@ -146,7 +146,7 @@ def read_description(job: Job) -> dict[str, Any]:
 
 
 def description_of(job: Job, tables: Mapping[str, Any], *, of: str) -> dict[str, Any]:
-    """What many jobs were asked to do."""
+    """The configuration of an experiment."""
     before = read_description(job)
     if not _has_tables(before, tables):
         raise JobError(f"{job.config} must describe {of}, got other tables; restore it, or choose another directory")
@@ -154,19 +154,19 @@ def description_of(job: Job, tables: Mapping[str, Any], *, of: str) -> dict[str,
 
 
 def _has_tables(before: Any, tables: Mapping[str, Any]) -> bool:
-    """Whether a table stands wherever one is wanted; keys may be missing."""
+    """Whether every expected table is a table; keys may be missing."""
     inner = {key: value for key, value in tables.items() if isinstance(value, Mapping)}
     return isinstance(before, Mapping) and all(_has_tables(before.get(key, {}), value) for key, value in inner.items())
 
 
 def write_description(job: Job, description: Mapping[str, Any]) -> None:
-    """Write what a job is asked to do."""
+    """Write the configuration of a job."""
     text = tomli_w.dumps(without_none(description))
     write_text(f"{_head(text)}\n{text}", job.config)
 
 
 def _head(text: str) -> str:
-    """The first line of a description, which is a comment in TOML: a checksum of the rest."""
+    """The first line of a configuration file, a TOML comment with a checksum of the rest."""
     return HEAD + hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -176,13 +176,13 @@ def is_job(folder: Path) -> bool:
 
 
 def is_described(folder: Path, table: str) -> bool:
-    """Whether a directory's description has a table, by which one tells what it is."""
+    """Whether the configuration in a directory has a table that identifies its kind."""
     job = Job(folder)
     return job.config.is_file() and table in read_description(job)
 
 
 def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STRICT, unknown: Collection[str] = ()) -> None:
-    """Refuse to go on with a job as another one."""
+    """Refuse to resume a job with different settings."""
     before_tables = read_description(job)
     optional = {name for name, table in rules.defaults.items() if table is None}
     _require_verb(job, before_tables.keys() - optional, without_none(description).keys() - optional)
@@ -206,7 +206,7 @@ def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STR
 
 
 def _bound(settings: Mapping[str, Any], key: str, rules: Rules) -> Any:
-    """What of a setting may not differ."""
+    """The part of a setting that must not change."""
     value, free = settings.get(key), rules.free_in.get(key)
     if not (free and isinstance(value, list)):
         return value
@@ -214,7 +214,7 @@ def _bound(settings: Mapping[str, Any], key: str, rules: Rules) -> Any:
 
 
 def _require_verb(job: Job, before: AbstractSet[str], wanted: AbstractSet[str]) -> None:
-    """Refuse a job with tables that this one has not, which lacks tables that this one has: nobody wants all their differences."""
+    """Refuse a job that lacks tables of this one and has others instead; a list of all differences would not help."""
     extra, missing = (" and ".join(f"[{name}]" for name in sorted(names)) for names in (before - wanted, wanted - before))
     if extra and missing:
         raise JobError(
@@ -224,7 +224,7 @@ def _require_verb(job: Job, before: AbstractSet[str], wanted: AbstractSet[str]) 
 
 
 def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
-    """A description as dotted keys with values, lists for tuples, without what is None."""
+    """A configuration as dotted keys with values, with tuples as lists and without None."""
     flat: dict[str, Any] = {}
     for key, value in without_none(description).items():
         flat |= {f"{key}.{inner}": setting for inner, setting in flat_settings(value).items()} if isinstance(value, dict) else {key: value}
@@ -232,7 +232,7 @@ def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_none(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out settings that are None, which means the same: TOML has no null; lists for tuples."""
+    """Leave out settings that are None, because TOML has no null; tuples become lists."""
 
     def clean(value: Any) -> Any:
         if isinstance(value, Mapping):

@@ -20,7 +20,7 @@ REMEDY = "start again in another directory"
 
 
 def require_tensorboard() -> None:
-    """Refuse to write curves that nothing can write."""
+    """Refuse TensorBoard logging if its package is missing."""
     if importlib.util.find_spec("tensorboard") is None:
         raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="run.tensorboard = true")
 
@@ -29,7 +29,7 @@ class JobLog:
     """Writes the rows of one job; optionally the same numbers for TensorBoard."""
 
     def __init__(self, path: Path, *, tensorboard: Path | None = None, silent: bool = False) -> None:
-        """Set the log up; `tensorboard` is a folder for event files. Nothing is written yet."""
+        """Set up the log without writing; `tensorboard` is a folder for event files."""
         if tensorboard:
             require_tensorboard()
         self.path = path
@@ -39,7 +39,7 @@ class JobLog:
         self._board: Any = None
         self._kept_step = -1
         self.checksum = ""
-        """Of the last row, and with it of all before."""
+        """Checksum of the last row, which covers all earlier ones."""
 
     def row(self, *, step: int, epoch: int, values: Mapping[str, float | int], seconds: float) -> None:
         """Add one row."""
@@ -61,7 +61,7 @@ class JobLog:
                     self._board.add_scalar(name, value, step)
 
     def flush(self) -> None:
-        """Put every row on the disk, so that a checkpoint never outlives the rows before it."""
+        """Flush every row to disk, so that a checkpoint never outlives the rows before it."""
         with plain_faults(self.path):
             if self._stream:
                 os.fsync(self._stream.fileno())
@@ -69,15 +69,15 @@ class JobLog:
                 self._board.flush()
 
     def close(self) -> None:
-        """End writing."""
+        """Close all files."""
         self.close_stream()
         if self._board:
             self._board.close()
 
     def truncate(self, *, step: int, checksum: str | None = None) -> None:
-        """Drop the rows after a step, and a half-written last one; the rows up to it must have the checksum, where there is one.
+        """Drop the rows after a step, and an incomplete last one; the remaining rows must match the checksum, if there is one.
 
-        The shortened log replaces the old one in one move, so a run that is killed here loses nothing.
+        The shortened log replaces the old one atomically, so a run that is killed here loses nothing.
         """
         if self._silent:
             return
@@ -107,7 +107,7 @@ class JobLog:
 
 @contextmanager
 def plain_faults(path: Path) -> Iterator[None]:
-    """Say in one line what the disk did not do."""
+    """Describe a failed disk operation in one line."""
     try:
         yield
     except OSError as fault:
@@ -120,19 +120,19 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
 
 
 Keep = Literal["both", "loss", "last"]
-"""Which weights are the result: of the epoch that had both signals lowest, or the loss lowest, or of the last one."""
+"""Weights of the result: those of the epoch with both signals lowest, with the loss lowest, or of the last epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What a validation found.
+    """The result of a validation.
 
     Attributes:
         loss: Over the validation set.
-        errors: (positive, negative) pairs in the wrong order, or queries whose first document is wrong; ties are errors.
-        pairs: How many pairs, or queries, were looked at.
+        errors: Number of (positive, negative) pairs in the wrong order, or of queries whose top document is wrong; ties are errors.
+        pairs: Number of pairs, or queries, evaluated.
         measures: Further figures, for the log.
-        outside: Why these weights must not be the result, such as a drift that is too large; None where they may.
+        outside: Why these weights must not be the result, such as too much drift; None if they may.
     """
 
     loss: float
@@ -142,7 +142,7 @@ class Validation:
     outside: str | None = None
 
     def improves_on(self, best: "Validation", *, keep: Keep) -> bool:
-        """Whether an epoch's weights take the place of the best so far."""
+        """Whether an epoch's weights replace the best so far."""
         if self.outside is not None:
             return False
         if keep == "last":
@@ -152,7 +152,7 @@ class Validation:
 
 
 def idle_counts(rows: Iterable[Mapping[str, Any]], *, keep: Keep) -> list[int]:
-    """How many epochs had passed since the last improvement, after the start and after each epoch of a log."""
+    """Epochs since the last improvement, at the start and after each epoch of a log."""
     counts: list[int] = []
     best: Validation | None = None
     for row in (row for row in rows if "validation_loss" in row):
@@ -164,5 +164,5 @@ def idle_counts(rows: Iterable[Mapping[str, Any]], *, keep: Keep) -> list[int]:
 
 
 def least_idle(counts: Sequence[int]) -> int:
-    """The least limit of idle epochs with which a run would have come as far as it is."""
+    """The smallest limit of idle epochs that would not have stopped the run before now."""
     return max([counts[-1], *(count + 1 for count in counts[:-1])])

@@ -50,7 +50,7 @@ class DocumentEncoder(Protocol):
         """Numbers per vector (E)."""
 
     def fingerprint(self, side: Side) -> Fingerprint:
-        """What decides the vectors of one side."""
+        """Fingerprint of everything that decides the vectors of one side."""
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
         """Vectors of texts, in their order, float32."""

@@ -1,10 +1,10 @@
-"""How a backbone passes in training: without padding, with dropout of each thread's own, and with blocks that are recorded and replayed.
+"""Passes of a backbone in training: packed without padding, with a dropout generator per thread, and with blocks recorded and replayed.
 
-Packed, the tokens of a batch stand in one row, text after text, and each text attends to itself alone. All layers but attention treat
-tokens one by one, so only attention needs to know where a text ends.
+When packed, the tokens of a batch form one row, text after text, and each text attends only to itself. All other layers treat tokens
+independently, so only attention needs the boundaries of texts.
 
-To record, replay or checkpoint blocks gives them another `forward` for as long as one pass lasts, so it needs no knowledge of the backbone
-but where its blocks are. A copy of the tower for each thread keeps threads apart.
+Recording, replaying and checkpointing replace the `forward` of some blocks for one pass, so they only need to know where the blocks are.
+Each thread has its own copy of the tower.
 """
 
 import threading
@@ -36,7 +36,7 @@ def thread_generator() -> torch.Generator | None:
 
 @contextmanager
 def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
-    """Let this thread draw from a generator of the CPU, or from torch's (None), within the context."""
+    """Within the context, this thread draws from a CPU generator, or from torch's (None)."""
     before = thread_generator()
     _THREAD.generator = generator
     try:
@@ -46,7 +46,7 @@ def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
 
 
 def dropped(states: Float[Tensor, "*axes"], share: float) -> Float[Tensor, "*axes"]:
-    """Set a share of numbers to zero at random, and scale the others up so that the mean stays."""
+    """Set a random share of values to zero, and scale the others to keep the mean."""
     generator = thread_generator()
     if generator is None:
         return functional.dropout(states, share)
@@ -57,10 +57,10 @@ def dropped(states: Float[Tensor, "*axes"], share: float) -> Float[Tensor, "*axe
 
 
 class ThreadDropout(nn.Dropout):
-    """`torch.nn.Dropout` that draws from this thread's generator, where it has one."""
+    """`torch.nn.Dropout` that draws from this thread's generator, if it has one."""
 
     def forward(self, states: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-        """Drop where the module is in training mode."""
+        """Apply dropout in training mode."""
         return dropped(states, self.p) if self.training and self.p else states
 
 
@@ -83,7 +83,7 @@ def attention(
 ) -> Float[Tensor, "1 n h d"]:
     """Scaled dot-product attention of one text with dropout on its weights.
 
-    ``softmax(s Q K^T) V``; heads of keys and values serve ``h / k`` heads of queries each.
+    ``softmax(s Q K^T) V``; each head of keys and values serves ``h / k`` heads of queries.
     """
     groups = query.shape[1] // key.shape[1]
     key, value = (states.repeat_interleave(groups, dim=1) if groups > 1 else states for states in (key, value))
@@ -97,7 +97,7 @@ def attention(
 
 
 PACKABLE = frozenset(("bert", "roberta", "xlm-roberta", "gpt_neox", "llama"))
-"""Model types whose attention depends on queries, keys, values and the direction alone.
+"""Model types whose attention depends only on queries, keys, values and direction.
 
 Other families are padded: T5 adds a bias by position inside its attention, and sliding windows mask by distance.
 """
@@ -115,7 +115,7 @@ def _attention_by_text(
     text_lengths: list[int],
     **options: Any,
 ) -> tuple[Float[Tensor, "1 n h d"], None]:
-    """Scaled dot-product attention inside each text; in the form that transformers calls."""
+    """Scaled dot-product attention inside each text, with the signature that transformers calls."""
     texts = zip(*(states.split_with_sizes(text_lengths, dim=2) for states in (query, key, value)), strict=True)
     if share := options.get("dropout"):
         # Torch's attention would draw from one generator for all threads.
@@ -130,7 +130,7 @@ AttentionInterface.register(ATTENTION, _attention_by_text)
 
 
 class PackedBackbone(nn.Module):
-    """A backbone that takes and returns padded batches, and packs them in between."""
+    """A backbone that takes and returns padded batches, and packs them internally."""
 
     def __init__(self, backbone: PreTrainedModel) -> None:
         """Wrap a backbone."""
@@ -153,7 +153,7 @@ class PackedBackbone(nn.Module):
         return BaseModelOutput(last_hidden_state=padded)
 
     def _positions(self, input_ids: Int[Tensor, "b l"]) -> Int[Tensor, "b l"]:
-        """Positions inside each text, as the backbone counts them: RoBERTa's family starts after the padding token's id."""
+        """Positions inside each text, in the backbone's numbering: RoBERTa's family starts after the padding token's id."""
         embeddings: Any = getattr(self.backbone, "embeddings", None)
         if hasattr(embeddings, "create_position_ids_from_input_ids"):
             positions: Tensor = embeddings.create_position_ids_from_input_ids(input_ids, embeddings.padding_idx)
@@ -162,13 +162,13 @@ class PackedBackbone(nn.Module):
 
 
 def is_packable(backbone: PreTrainedModel) -> bool:
-    """Whether packed batches of a backbone give the states of padded ones; code of a model's own may do anything."""
+    """Whether a backbone gives the same states for packed and padded batches; a model's own code may not."""
     return backbone.config.model_type in PACKABLE and type(backbone).__module__.startswith("transformers.models.")
 
 
 @dataclass(frozen=True, slots=True)
 class RandomState:
-    """Where generators stand: this thread's own (`thread_generator`; `own`), or torch's for the CPU and perhaps a GPU."""
+    """State of the generators: this thread's own (`thread_generator`; `own`), or torch's for the CPU and optionally a GPU."""
 
     device: torch.device
     cpu: Tensor
@@ -177,13 +177,13 @@ class RandomState:
 
     @classmethod
     def now(cls, device: torch.device) -> Self:
-        """Note the state."""
+        """Save the state."""
         if (generator := thread_generator()) is not None:
             return cls(device, generator.get_state(), None, own=True)
         return cls(device, torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
 
     def restore(self) -> None:
-        """Go back to it."""
+        """Restore the state."""
         if self.own:
             generator = thread_generator()
             if generator is None:
@@ -196,7 +196,7 @@ class RandomState:
 
     @contextmanager
     def replayed(self) -> Iterator[None]:
-        """Go back to it while the block lasts; afterwards the generators stand where they stood before."""
+        """Restore the state within the block; afterwards the generators continue from where they were."""
         # Torch's generator is one for all threads: what draws from its own must not touch it.
         apart = drawing_from(torch.Generator()) if self.own else torch.random.fork_rng([self.device] if self.gpu is not None else [])
         # Restoring inside the fork brings the generators back to where they stood.
@@ -215,11 +215,11 @@ Forward = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class BlockOutput:
-    """What a block gave in one pass.
+    """The output of a block in one pass.
 
     Attributes:
-        value: Token states, or what else the backbone's family gives beside them (T5: the position bias that later blocks read).
-        state: Random numbers right after it; None where none are drawn.
+        value: Token states, and further outputs of some families (T5: the position bias that later blocks read).
+        state: Random state right after the block; None if no random numbers are drawn.
     """
 
     value: Any
@@ -227,10 +227,10 @@ class BlockOutput:
 
 
 def blocks_of(backbone: nn.Module) -> list[nn.Module]:
-    """The blocks of a backbone: the list of modules that holds most parameters, the outermost where several hold the same.
+    """The blocks of a backbone: the list of modules with most parameters; the outermost of several with the same parameters.
 
     Returns:
-        The blocks in order; empty where the backbone has no list of modules.
+        The blocks in order; empty if the backbone has no list of modules.
     """
     # No common name: transformers has layer, layers, h, block; the list with most parameters is the stack in every family of the tests.
     lists = [submodule for submodule in backbone.modules() if isinstance(submodule, nn.ModuleList) and len(submodule)]
@@ -239,12 +239,13 @@ def blocks_of(backbone: nn.Module) -> list[nn.Module]:
 
 @torch.enable_grad()
 def frozen_prefix(encoder: Encoder, blocks: Sequence[nn.Module]) -> int:
-    """How many leading blocks give what nothing trainable has a part in.
+    """The number of leading blocks whose output does not depend on trainable weights.
 
-    Found by passing one token: names do not tell what is read before the first block (MPNet registers its relative positions after it).
+    Determined by passing one token: names do not tell what is used before the first block (MPNet registers its relative positions after
+    it).
 
     Returns:
-        The number; 0 where blocks do not pass once each, in order (ALBERT repeats one).
+        The number; 0 if blocks do not run once each, in order (ALBERT repeats one).
     """
     passed: list[int] = []
     frozen: list[bool] = []
@@ -266,7 +267,7 @@ def frozen_prefix(encoder: Encoder, blocks: Sequence[nn.Module]) -> int:
 
 
 def _tensors(output: Any) -> Iterator[Tensor]:
-    """Tensors in what a block gave."""
+    """Tensors in a block's output."""
     if isinstance(output, Tensor):
         yield output
     elif isinstance(output, (tuple, list, Mapping)):
@@ -275,10 +276,10 @@ def _tensors(output: Any) -> Iterator[Tensor]:
 
 
 def recorded(block: nn.Module, record: list[BlockOutput], *, device: torch.device | None) -> AbstractContextManager[None]:
-    """Append what a block gives to a list, while the context lasts.
+    """Within the context, append the outputs of blocks to a list.
 
     Args:
-        device: Where the pass runs if it may draw random numbers; None if not.
+        device: Device of the pass if it may draw random numbers; None if not.
     """
     forward = block.forward
 
@@ -291,7 +292,7 @@ def recorded(block: nn.Module, record: list[BlockOutput], *, device: torch.devic
 
 
 def replayed(blocks: Sequence[nn.Module], output: BlockOutput) -> AbstractContextManager[None]:
-    """Let blocks give what the last of them gave in an earlier pass, while the context lasts."""
+    """Within the context, blocks return the recorded output of the last of them from an earlier pass."""
 
     def repeat(*inputs: Any, **options: Any) -> Any:
         if output.state is not None:
@@ -302,9 +303,9 @@ def replayed(blocks: Sequence[nn.Module], output: BlockOutput) -> AbstractContex
 
 
 def checkpointed(blocks: Sequence[nn.Module], *, draws: bool) -> AbstractContextManager[None]:
-    """Let blocks keep nothing but their input for the gradient, and compute again what else it needs, while the context lasts.
+    """Within the context, blocks store only their input and recompute the rest in the backward pass.
 
-    transformers' own switch works in training mode alone, that is, with dropout on.
+    transformers' own gradient checkpointing requires training mode, which turns dropout on.
     """
     # What torch preserves by itself is its own random state alone, which is one for all threads.
     contexts = {block: partial(_twice, next(block.parameters()).device if draws else None) for block in blocks}
@@ -313,13 +314,13 @@ def checkpointed(blocks: Sequence[nn.Module], *, draws: bool) -> AbstractContext
 
 
 def _twice(device: torch.device | None) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Contexts of a block's first computation, and of its second, which draws the same."""
+    """Contexts of a block's first computation, and of its recomputation with the same random numbers."""
     return nullcontext(), nullcontext() if device is None else RandomState.now(device).replayed()
 
 
 @contextmanager
 def _instead(forwards: Mapping[nn.Module, Forward]) -> Iterator[None]:
-    """Give modules another `forward`, while the block lasts."""
+    """Replace the `forward` of modules within the block."""
     before = {module: vars(module).get("forward") for module in forwards}
     try:
         for module, forward in forwards.items():

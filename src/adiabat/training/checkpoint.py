@@ -21,28 +21,28 @@ from adiabat.runs.run_log import GO_ON, Keep, Validation
 
 TENSORS, RECORD = "state.safetensors", "state.json"
 KEPT = 2
-"""Checkpoints that are kept by default: one to resume from, and one to fall back to."""
+"""Default number of checkpoints kept: one to resume from, and one to fall back to."""
 
 REMEDY = "resume from an earlier checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a run ends and how often it writes.
+    """Limits of a run, and how often it writes.
 
     Attributes:
         steps_per_epoch: Optimiser steps between validations.
         max_epochs: Upper limit; None leaves it to `max_steps`.
-        idle_epochs: Stop after so many epochs in a row that did not improve; None goes on.
-        max_steps: Upper limit; the last epoch may be shorter for it. None leaves it to `max_epochs`.
-        max_seconds: Of the whole run, over all resumed parts; it ends with the first step after them. None sets no limit.
-        keep: Which weights are the result.
-        max_grad_norm: Gradients are scaled down to this norm; None leaves them.
+        idle_epochs: Stop after this many consecutive epochs without improvement; None never stops early.
+        max_steps: Upper limit; it may shorten the last epoch. None leaves it to `max_epochs`.
+        max_seconds: Time limit of the whole run, over all resumed parts; the run ends with the first step after it. None sets no limit.
+        keep: Choice of the resulting weights.
+        max_grad_norm: Maximum gradient norm; None does not clip.
         log_every: Steps per row of the log.
-        checkpoint_seconds: Least time between checkpoints inside an epoch.
-        keep_checkpoints: How many are kept; None keeps two.
-        outside: What follows an epoch whose weights must not be the result (`Validation.outside`): the run stops with the best weights so
-            far, or goes back to them, and on at half the rate; None stops, and keeps no others for it.
+        checkpoint_seconds: Minimum time between checkpoints inside an epoch.
+        keep_checkpoints: Number of checkpoints to keep; None keeps two.
+        outside: Action after an epoch whose weights must not be the result (`Validation.outside`): stop with the best weights so far, or go
+            back to them and continue at half the rate; None stops and keeps no other weights.
     """
 
     steps_per_epoch: int
@@ -60,18 +60,18 @@ class Limits:
 
 @dataclass
 class Position:
-    """Where a run stands, in steps taken and epochs finished; all of it goes into a checkpoint.
+    """State of a run, in steps taken and epochs finished; all of it is saved in a checkpoint.
 
     Attributes:
         idle: Epochs since the last improvement.
-        best_epoch: The epoch whose weights are kept; 0 is the start.
+        best_epoch: Epoch of the best weights; 0 is the start.
         best: Its validation; None before the first.
-        loss_sum: Of the steps since the last log row.
-        seconds: Spent so far, over all resumed parts.
-        flops: Operations so far, by parameters and tokens; 0 where nobody counts them.
+        loss_sum: Sum of losses since the last log row.
+        seconds: Time spent so far, over all resumed parts.
+        flops: Operations so far, by parameters and tokens; 0 if they are not counted.
         operations: The same, counted one by one.
-        rate_factor: On the learning rate: a half for each time the run went back.
-        outside: Why the last epoch's weights must not be the result; None where they may.
+        rate_factor: Factor on the learning rate, halved each time the run goes back.
+        outside: Why the last epoch's weights must not be the result; None if they may.
     """
 
     step: int = 0
@@ -89,14 +89,14 @@ class Position:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> "Position":
-        """Read what `asdict` wrote."""
+        """Inverse of `asdict`."""
         best = Validation(**record["best"]) if record["best"] else None
         return cls(**{**record, "best": best})
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: where it stands and why it stopped. The module holds the best epoch's weights."""
+    """How a run ended: its position and the reason. The module holds the best epoch's weights."""
 
     position: Position
     reason: str
@@ -104,17 +104,17 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of a run at one step: tensors by name, and everything else as plain data."""
+    """The state of a run at one step: tensors by name, and all other state as plain data."""
 
     tensors: Mapping[str, Tensor]
     record: Mapping[str, Any]
 
 
 def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) -> Path:
-    """Write one checkpoint and remove the oldest.
+    """Write a checkpoint and remove the oldest.
 
-    The files are written beside their place, flushed to disk and then renamed, so a checkpoint that has its name is whole. Checkpoints of
-    later steps are removed: the run has fallen back behind them because they were damaged.
+    The files are written beside their destination, flushed to disk and then renamed, so a checkpoint under its name is complete.
+    Checkpoints of later steps are removed: they were damaged, and the run has fallen back to an earlier one.
     """
     target = folder / f"step-{step:09d}"
     partial = folder / f".partial-{step:09d}"
@@ -144,16 +144,16 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
 
 
 def drop_older(folder: Path) -> None:
-    """Remove all checkpoints but the newest, from which a run that is over can be made longer."""
+    """Remove all checkpoints but the newest, from which a finished run can be extended."""
     for path in _checkpoints(folder)[1:]:
         shutil.rmtree(path, ignore_errors=True)
 
 
 def read_latest(folder: Path) -> tuple[Snapshot | None, list[str]]:
-    """Read the newest checkpoint that is whole.
+    """Read the newest undamaged checkpoint.
 
     Returns:
-        The snapshot, None where there is none; and one sentence for each damaged checkpoint that was passed over.
+        The snapshot, or None; and a note for each damaged checkpoint that was skipped.
     """
     damaged: list[str] = []
     for path in _checkpoints(folder):
@@ -167,7 +167,7 @@ def read_latest(folder: Path) -> tuple[Snapshot | None, list[str]]:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """Newest first."""
+    """Checkpoints, newest first."""
     return sorted(folder.glob("step-*"), reverse=True)
 
 
@@ -200,7 +200,7 @@ def optimizer_snapshot(optimizer: optim.Optimizer) -> Snapshot:
 
 
 def restore_optimizer(optimizer: optim.Optimizer, snapshot: Snapshot) -> None:
-    """Give an optimizer the state that `optimizer_snapshot` took."""
+    """Restore an optimizer's state from `optimizer_snapshot`."""
     state: dict[int, dict[str, Any]] = {}
     for key, value in {**snapshot.tensors, **snapshot.record["scalars"]}.items():
         kind, _, path = key.partition("/")
@@ -223,10 +223,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption:
-    """While entered, the first signal is only noted; a second one acts as it always does.
+    """Within the context, the first signal is only recorded; a second one acts as usual.
 
-    Outside the main thread, where Python allows no handlers, signals keep their ordinary meaning; so does a signal that the process was
-    started to ignore, as the shell does with Ctrl-C for a job in the background.
+    Outside the main thread, where Python allows no handlers, signals act as usual; so does a signal that the process was started to ignore,
+    as the shell does with Ctrl-C for a background job.
     """
 
     def __init__(self) -> None:

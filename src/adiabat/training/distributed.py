@@ -1,22 +1,22 @@
-"""Several processes that train one model, a part of each batch in each: the only module that knows of them.
+"""Training of one model by several processes, each with a part of every batch; other modules do not handle processes.
 
 Every process holds all weights, embeds its own rows of the global batch (`Processes.share`), sees the embeddings of all
 (`Processes.gather`), and averages its loss over its own rows (`Pairs.rows`). The loss of the whole is the mean over processes:
 
 ``dL/dw = 1/R sum_s dE_s/dw sum_r dL_r/dE_s`` with ``E_s`` the rows that process ``s`` embeds and ``L_r`` the loss of process ``r``.
 
-The inner sum is what `Processes.gather` does backwards, the outer one with ``1/R`` is `Processes.average_gradients`; what a loss uses
-beside embeddings, such as a learned temperature, needs the outer one alone. The result is the gradient of one process on the joined
-batch, so that clipping and the optimiser's step, alike in every process, keep all copies of the weights equal to the last bit.
+The backward pass of `Processes.gather` computes the inner sum, and `Processes.average_gradients` the outer one with ``1/R``; parameters of
+the loss other than embeddings, such as a learned temperature, only need the outer one. The result is the gradient of one process on the
+joined batch, so that clipping and the optimiser's step, alike in every process, keep all copies of the weights equal to the last bit.
 
-Exchanges match by their order: every process must make the same ones in the same order, whatever its own rows are like.
+Exchanges are matched by order: every process must make the same ones in the same order, whatever its own rows are.
 
-A process that dies, or waits for something else, fails the others' next exchange instead of blocking it for ever: at once where the
-connection breaks (gloo), after `PATIENCE` where it stays silent. On a CPU that is a JobError; on GPUs torch's watchdog ends the process
-itself. The launcher then ends the rest with SIGTERM, and with SIGKILL 30 seconds later. Ctrl-C and SIGTERM to the launcher are passed on
-to every process, but not at the same step: `Processes.any` makes them stop at the same one.
+If a process dies or hangs, the next exchange of the others fails instead of blocking forever: at once if the connection breaks (gloo),
+after `PATIENCE` if it stays silent. On a CPU that is a JobError; on GPUs torch's watchdog ends the process itself. The launcher then ends
+the rest with SIGTERM, and with SIGKILL 30 seconds later. Ctrl-C and SIGTERM to the launcher are passed on to every process, but not at the
+same step: `Processes.any` makes them stop at the same one.
 
-Sharded weights (FSDP) are not covered; docs/decisions/009-several-processes.md says what they would take.
+Sharded weights (FSDP) are not supported; docs/decisions/009-several-processes.md lists the required changes.
 """
 
 import itertools
@@ -39,26 +39,26 @@ from torch.distributed.rendezvous import rendezvous
 from adiabat.core.errors import AdiabatError, ConfigError, JobError
 
 PATIENCE = timedelta(minutes=10)
-"""How long a process waits in an exchange: longer than anything that one process does alone, such as writing a checkpoint."""
+"""Timeout of an exchange: longer than any work that one process does alone, such as writing a checkpoint."""
 
 BUCKET_BYTES = 2**26
-"""Gradients that are averaged in one exchange, a larger one by itself; also the memory that doing so takes beside them."""
+"""Bytes of gradients averaged in one exchange; a larger gradient goes alone. This is also the additional memory required."""
 
 
 _CPU = torch.device("cpu")
 
 _SHARDING = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM")
-"""What the launcher sets where its configuration asks for it."""
+"""Environment variables that the launcher sets if its configuration says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """All processes of a run, as one of them sees them. A run of one process exchanges nothing, and copies nothing.
+    """All processes of a run, from the view of one of them. A run of one process exchanges and copies nothing.
 
     Attributes:
-        rank: Of this process, from 0.
-        count: Of all, >= 1.
-        device: Of this process.
+        rank: Rank of this process, from 0.
+        count: Number of processes, >= 1.
+        device: Device of this process.
     """
 
     rank: int = 0
@@ -67,11 +67,11 @@ class Processes:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process that writes files and speaks to people."""
+        """Whether this process writes files and prints messages."""
         return self.rank == 0
 
     def share(self, count: int) -> slice:
-        """Which items of a global batch are this process's: equal parts, without gaps, in rank order."""
+        """This process's items of a global batch: equal parts, without gaps, in rank order."""
         size, remainder = divmod(count, self.count)
         if remainder or not size:
             choices = " or ".join(str(number * self.count) for number in (size, size + 1) if number)
@@ -79,10 +79,10 @@ class Processes:
         return slice(self.rank * size, (self.rank + 1) * size)
 
     def gather(self, embeddings: Float[Tensor, "b ..."]) -> Float[Tensor, "n ..."]:
-        """Rows of all processes, differentiably: the gradient of a row is the sum of what all processes' losses say of it.
+        """Rows of all processes, differentiably: the gradient of a row is the sum of its gradients in all processes.
 
-        Processes may bring different numbers of rows, and none. The loss of every process must depend on the result, or that of none:
-        its backward pass is an exchange too.
+        Processes may contribute different numbers of rows, or none. Either the losses of all processes must depend on the result, or none:
+        the backward pass is an exchange too.
         """
         if self.count == 1:
             return embeddings
@@ -95,16 +95,16 @@ class Processes:
         return gathered
 
     def gather_numbers(self, numbers: Int[Tensor, " b"]) -> Int[Tensor, " n"]:
-        """Numbers of all processes, such as keys of texts; processes may bring different counts."""
+        """Integers of all processes, such as keys of texts; processes may contribute different numbers of them."""
         if self.count == 1:
             return numbers
         lengths = self._joined(torch.tensor([len(numbers)], device=self.device), [1] * self.count)
         return self._joined(numbers, lengths.tolist())
 
     def spread(self, rows: Float[Tensor, "b ..."]) -> Float[Tensor, "n ..."]:
-        """This process's rows at their places in the global batch, zeros elsewhere; nothing is sent.
+        """This process's rows at their positions in the global batch, zeros elsewhere; nothing is sent.
 
-        For what only a process's own rows look at: `Pairs.own`, each query's own negatives.
+        Used for values that only a process's own rows need: `Pairs.own`, each query's own negatives.
         """
         if self.count == 1:
             return rows
@@ -113,9 +113,9 @@ class Processes:
 
     @torch.no_grad()
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each gradient by its mean over processes; one that some process lacks counts as zero there.
+        """Replace each gradient by its mean over processes; a missing gradient counts as zero.
 
-        Where no process has one, there is none afterwards either, so that an optimiser passes over the weight as it does in one process.
+        If no process has a gradient, it stays missing, so that an optimiser skips the weight as it does in one process.
         """
         trained = [weights for weights in dict.fromkeys(parameters) if weights.requires_grad]
         if self.count == 1 or not trained:
@@ -134,11 +134,11 @@ class Processes:
                 gradient.copy_(mean.view_as(gradient))
 
     def mean(self, value: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-        """A number's mean over processes, for the log; without gradient."""
+        """Mean of a number over processes, for the log; without gradient."""
         return value.detach() if self.count == 1 else self._reduce(value.detach().clone(), dist.ReduceOp.SUM).div_(self.count)
 
     def any(self, flag: bool) -> bool:
-        """Whether it holds in any process: how all come to stop at the same step when one was interrupted."""
+        """Whether a condition holds in any process, so that all stop at the same step when one is interrupted."""
         if self.count == 1:
             return flag
         return bool(self._reduce(torch.tensor([flag], dtype=torch.int32, device=self.device), dist.ReduceOp.MAX).item())
@@ -155,7 +155,7 @@ class Processes:
             tensor.copy_(sent)
 
     def _joined(self, mine: Tensor, rows: list[int]) -> Tensor:
-        """Rows of all processes, of which each is known how many it brings."""
+        """Rows of all processes, for known numbers of rows."""
         longest = max(rows)
         if not longest:
             return mine.detach().clone()
@@ -168,14 +168,14 @@ class Processes:
         return torch.cat([tensor[:count] for tensor, count in zip(gathered, rows, strict=True)])
 
     def _reduce(self, value: Tensor, operation: Any) -> Tensor:
-        """The tensor itself, overwritten by the sum or the largest over processes."""
+        """Overwrite the tensor by its sum or maximum over processes, and return it."""
         with self._exchange():
             dist.all_reduce(value, op=operation)
         return value
 
     @contextmanager
     def _exchange(self) -> Iterator[None]:
-        """Say in one line that another process is lost."""
+        """Report in one line that another process is lost."""
         try:
             yield
         except RuntimeError as fault:
@@ -190,17 +190,17 @@ ALONE = Processes()
 
 
 class _Gathered(torch.autograd.Function):
-    """`Processes.gather` where there are several."""
+    """`Processes.gather` for several processes."""
 
     @staticmethod
     def forward(ctx: Any, mine: Tensor, root: Tensor, processes: Processes, rows: list[int]) -> Tensor:
-        """Join; `root` only makes autograd call `backward`."""
+        """Gather; `root` makes autograd call `backward`."""
         ctx.processes, ctx.rows = processes, rows
         return processes._joined(mine, rows)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None, None]:
-        """Add up all processes' gradients, and keep this one's rows."""
+        """Sum the gradients of all processes, and keep those of this process's rows."""
         # All processes' losses depend on these rows; `average_gradients` divides by their number afterwards.
         summed = ctx.processes._reduce(gradients[0].clone(memory_format=torch.contiguous_format), dist.ReduceOp.SUM)
         mine: Tensor | None = summed.split(ctx.rows)[ctx.processes.rank] if ctx.needs_input_grad[0] else None
@@ -208,7 +208,7 @@ class _Gathered(torch.autograd.Function):
 
 
 def _buckets(gradients: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    """Neighbours of one dtype, as many as `BUCKET_BYTES` hold, at least one."""
+    """Consecutive tensors of one dtype, as many as `BUCKET_BYTES` hold, at least one."""
     bucket: list[Tensor] = []
     size = 0
     for gradient in gradients:
@@ -222,17 +222,17 @@ def _buckets(gradients: Iterable[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def _reason(fault: RuntimeError) -> str:
-    """The first sentence of what torch says, without the line of its own source that comes before it."""
+    """The first sentence of a torch message, without the source line before it."""
     return re.sub(r"^\[\S+:\d+\] ", "", str(fault)).partition("\n")[0].partition(". ")[0]
 
 
 @contextmanager
 def processes(device: torch.device, *, timeout: timedelta = PATIENCE) -> Iterator[Processes]:
-    """The processes that ``torchrun`` or ``accelerate launch`` started, connected while the block lasts; else this one alone.
+    """Connect the processes started by ``torchrun`` or ``accelerate launch`` within the block; otherwise this process runs alone.
 
-    They speak gloo on a CPU and NCCL on GPUs, of which each takes the one of its rank on its machine. What connects them is
-    `accelerate.PartialState`; a connection that the caller has made already is used, and left. On a CPU only ``torchrun`` will do:
-    ``accelerate launch --cpu`` starts one process whatever ``--num_processes`` says. Under ``mpirun`` every process is alone.
+    They use gloo on a CPU and NCCL on GPUs, where each process takes the GPU of its local rank. `accelerate.PartialState` connects them; an
+    existing connection is used and left open. On a CPU only ``torchrun`` works: ``accelerate launch --cpu`` starts one process whatever
+    ``--num_processes`` says. Under ``mpirun`` every process runs alone.
     """
     launched = all(name in os.environ for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
     if not launched or int(os.environ["WORLD_SIZE"]) == 1:
@@ -273,18 +273,18 @@ def _connected(device: torch.device, timeout: timedelta) -> Processes:
 
 
 _CONNECTIONS = itertools.count()
-"""Numbers those of this Python process; the others count alike, since they connect as often."""
+"""Number of this process's connections; the counts of all processes agree, since they connect equally often."""
 
 
 @cache
 def _store(timeout: timedelta) -> Store:
-    """Where processes leave their addresses for one another; the first process may be its host, so it stays open between connections."""
+    """Store in which processes find each other; the first process may host it, so it stays open between connections."""
     store: Store = next(rendezvous("env://", timeout=timeout))[0]
     return store
 
 
 def _check(device: torch.device) -> None:
-    """Raise ConfigError where somebody counts on weights being sharded, or processes would share a GPU."""
+    """Raise ConfigError if sharded weights are configured, or if processes would share a GPU."""
     for name in _SHARDING:
         if os.environ.get(name, "").lower() == "true":
             raise ConfigError(f"accelerate launch must not shard weights, got {name}=true; launch with --multi_gpu, or with torchrun")
@@ -305,7 +305,7 @@ Done = TypeVar("Done")
 
 
 def on_main(processes: Processes, work: Callable[[], Done]) -> Done | None:
-    """Do in the main process what is done once, None in the others, which wait, and end too where it fails there."""
+    """Run a function in the main process only; the others wait, get None, and fail if it fails."""
     result, fault = None, None
     if processes.is_main:
         try:

@@ -1,9 +1,8 @@
-"""What passes of a tower cost, found by passing a few tokens under torch's own counter (Ziarko et al. 2024).
+"""The cost of a tower's passes, measured by passing a few tokens under torch's FLOP counter (Ziarko et al. 2024).
 
-Matrix products alone are counted, each multiplication and addition by itself, as is usual; norms, activations and the optimizer come to a
-few percent of them. Attention counts as two products forwards and four backwards; kernels that compute scores a second time to save
-memory take one more. A text is counted as if it passed alone: what a family computes once for a whole batch (DeBERTa's projections of
-distances) counts for each text.
+Only matrix products are counted, with multiplications and additions separately, as usual; norms, activations and the optimizer add a few
+percent. Attention counts as two products forwards and four backwards; kernels that recompute scores to save memory take one more. A text is
+counted as if it passed alone: work that a family does once for a whole batch (DeBERTa's projections of distances) counts for each text.
 """
 
 from collections import Counter
@@ -25,11 +24,12 @@ from adiabat.training.blocks import BlockOutput, RandomState, blocks_of, checkpo
 _FOUND: dict[tuple[object, ...], TowerOperations] = {}
 
 _LENGTHS = (2, 4, 7)
-"""Three, for three numbers; more than one token, which a product of a text could be mistaken for."""
+"""Numbers of tokens to count with: three, for the three coefficients; each more than one, so that a product per text is not mistaken for
+one per token."""
 
 
 def operations_of(encoder: Encoder) -> TowerOperations:
-    """Count what a tower's passes cost, once for all towers that are made alike."""
+    """Count the cost of a tower's passes, once for all towers of the same structure."""
     if (key := _made_of(encoder)) not in _FOUND:
         blocks = blocks_of(encoder.backbone)
         prefix = frozen_prefix(encoder, blocks) if blocks else 0
@@ -39,7 +39,7 @@ def operations_of(encoder: Encoder) -> TowerOperations:
 
 
 def _made_of(encoder: Encoder) -> tuple[object, ...]:
-    """All that decides the counts, whatever the weights are: a sweep or a sweep asks for the same tower again and again."""
+    """Cache key: everything that decides the counts, independent of the weights; experiments ask for the same tower repeatedly."""
     config: Any = getattr(encoder.backbone, "config", None)
     text = config.to_json_string() if hasattr(config, "to_json_string") else repr(config)
     trained = tuple((name, weights.shape, weights.requires_grad) for name, weights in encoder.named_parameters())
@@ -47,7 +47,7 @@ def _made_of(encoder: Encoder) -> tuple[object, ...]:
 
 
 def _by_length(values: tuple[int, ...]) -> ByLength:
-    """The parabola through three counts, which are whole numbers."""
+    """The parabola through three counts, whose coefficients are integers."""
     powers = np.vander(np.array(_LENGTHS, dtype=np.float64), 3, increasing=True)
     # Products of attention grow with the square of the length, dense layers with the length, a projection with neither.
     return ByLength(*(round(number) for number in np.linalg.solve(powers, np.array(values, dtype=np.float64))))
@@ -55,7 +55,7 @@ def _by_length(values: tuple[int, ...]) -> ByLength:
 
 @torch.enable_grad()
 def _counted(encoder: Encoder, blocks: list[nn.Module], prefix: int, length: int) -> tuple[int, int, int, int]:
-    """Operations of one text: forwards, again, those of checkpointed blocks computed once more, and backwards."""
+    """Operations of one text: forward, recomputation of checkpointed blocks, and backward."""
     # With random numbers left out: dropout multiplies no matrices, and counts in no FLOP.
     record: list[BlockOutput] = []
     forward, backward = _pass(encoder, length, recorded(blocks[prefix - 1], record, device=None) if prefix else nullcontext())
@@ -66,7 +66,7 @@ def _counted(encoder: Encoder, blocks: list[nn.Module], prefix: int, length: int
 
 
 def _pass(encoder: Encoder, length: int, manner: AbstractContextManager[None]) -> tuple[int, int]:
-    """Operations of one text, forwards and backwards."""
+    """Operations of one text, forward and backward."""
     counter = FlopCounterMode(display=False)
     with ExitStack() as stack:
         stack.enter_context(RandomState.now(encoder.device).replayed())
@@ -83,9 +83,9 @@ def _pass(encoder: Encoder, length: int, manner: AbstractContextManager[None]) -
 
 
 def _differentiate(embeddings: Tensor, weights: list[nn.Parameter]) -> None:
-    """Pass backwards and leave the gradients as they were.
+    """Run a backward pass and leave the gradients unchanged.
 
-    `torch.autograd.grad` would do so by itself, but fails under the counter where a module is given a parameter as its input (DeBERTa).
+    `torch.autograd.grad` would do that, but fails under the counter if a module receives a parameter as input (DeBERTa).
     """
     before = [parameter.grad for parameter in weights]
     for parameter in weights:
@@ -96,11 +96,10 @@ def _differentiate(embeddings: Tensor, weights: list[nn.Parameter]) -> None:
 
 
 def passed_parameters(encoder: Encoder) -> PassedParameters:
-    """Count what training does with the parameters of a tower; tables that are looked up count nowhere.
+    """Count the operations of training on the parameters of a tower; lookup tables do not count.
 
-    The gradient passes back to the first block that holds, or follows, something trainable, and no further; a block counts whole. Weights
-    that a token passes several times, as those of ALBERT, count as often. A projection behind the pooling counts as if each token passed
-    it, in place of each text.
+    The gradient stops at the first block that is, or follows something, trainable; a block counts whole. Weights that a token passes
+    several times, as in ALBERT, count each time. A projection after the pooling is counted per token instead of per text.
     """
     looked_up = {id(submodule.weight) for submodule in encoder.modules() if isinstance(submodule, nn.Embedding)}
     # By identity: tied weights are multiplied in both places, and `times` counts how often.
@@ -118,9 +117,9 @@ def passed_parameters(encoder: Encoder) -> PassedParameters:
 
 @torch.enable_grad()
 def _seen_of_a_token(encoder: Encoder, blocks: list[nn.Module]) -> tuple[Mapping[int, int], set[int]]:
-    """How often a token passes weights, and outside the blocks those that a gradient passes: found by passing one.
+    """How often a token passes the block weights, and other weights that need gradients; measured by passing one token.
 
-    The first is once, but for layers that are repeated; the second are those of norms and projections.
+    The first number is 1 unless layers are repeated; the second covers norms and projections.
     """
     inside = {submodule for block in blocks for submodule in block.modules()}
     times: Counter[int] = Counter()

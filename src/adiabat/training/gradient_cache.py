@@ -1,4 +1,4 @@
-"""Gradient caching: a batch in chunks, their passes, and copies of a tower for threads."""
+"""Gradient caching: the chunks of a batch, their passes, and copies of a tower for threads."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -32,20 +32,19 @@ Positions = Int[np.ndarray, " _"]
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How a batch passes; the settings check that these go together.
+    """How a batch is passed; the settings check that the options are compatible.
 
     Attributes:
-        tokens: Tokens of one chunk at most, padding counted, and no fewer chunks than threads; None makes one chunk for each thread.
-        cached: Whether a chunk is computed a second time for its gradient: memory then follows the chunk, not the batch. Where leading
-            blocks are frozen with all that comes before them, they are computed once, and what they gave is kept: as many numbers as
-            the batch's tokens times the width.
-        checkpointed: Whether a block keeps nothing but its input, and is computed a second time for its gradient: memory then follows one
-            block of a chunk, not all of them. With `cached`, both hold, and a block is computed three times.
-        buckets: Lengths, ascending, to which chunks are padded, with `tokens` / length rows each, so that shapes are few. A longer
-            text goes to the next multiple of 128, none beyond the tower's limit. Nothing is packed then. None: as long as the longest text.
-            They need `tokens`.
-        compiled: Whether the backbone is compiled (`torch.compile`), once for each bucket, and run in one thread. It needs `buckets`.
-            A frozen prefix is then computed a second time by `cached`. It excludes `checkpointed`.
+        tokens: Maximum tokens of a chunk, including padding, with at least one chunk per thread; None makes one chunk for each thread.
+        cached: Whether each chunk is recomputed for its gradient: memory then depends on the chunk, not the batch. A frozen prefix of
+            blocks is computed once and its output is kept: the batch's tokens times the width.
+        checkpointed: Whether blocks store only their input and are recomputed for their gradient: memory then depends on one block of a
+            chunk. Combined with `cached`, a block is computed three times.
+        buckets: Ascending lengths to which chunks are padded, with `tokens` / length rows each, so that there are few shapes. A longer text
+            is padded to the next multiple of 128, at most the tower's limit. Nothing is packed then. None pads to the longest text. Buckets
+            require `tokens`.
+        compiled: Whether the backbone is compiled (`torch.compile`), once per bucket, and run in one thread. It requires `buckets`. A
+            frozen prefix is then recomputed under `cached`. It excludes `checkpointed`.
     """
 
     tokens: int | None = None
@@ -61,8 +60,8 @@ class Piece:
     """Positions of texts of one group that pass together.
 
     Attributes:
-        tokens: What is computed for them, padding included where there is any.
-        shape: Rows and length to which they are padded; None goes by the texts.
+        tokens: Number of tokens computed for them, including padding.
+        shape: Rows and length to which they are padded; None follows the texts.
     """
 
     positions: Positions
@@ -85,7 +84,7 @@ def pieces_of(lengths: Int[np.ndarray, " b"], chunking: Chunking, *, threads: in
 
 
 def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple[int, int] | None = None) -> Int[np.ndarray, " _"]:
-    """What is computed of texts that pass together, padded to a shape where one is given."""
+    """Number of tokens computed for texts that pass together, padded to a shape if one is given."""
     # Of a bucket the filler rows are computed too, whatever is in them.
     if shape is not None:
         return np.full(*shape, dtype=np.int64)
@@ -93,14 +92,14 @@ def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple
 
 
 def shared_out(lengths: Int[np.ndarray, " b"], threads: int, *, packed: bool) -> list[Positions]:
-    """Cut a batch into one part per thread, none empty, so that the longest pass is short."""
+    """Split a batch into one non-empty part per thread, so that the longest pass is short."""
     if threads == 1 or len(lengths) == 1:
         return [np.arange(len(lengths))]
     return evenly(lengths, threads) if packed else _cut(lengths)
 
 
 def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[Positions]:
-    """Longest first, each piece to the thread that has least so far."""
+    """Assign pieces to threads, longest first, each to the thread with the least work."""
     shares: list[list[int]] = [[] for _ in range(threads)]
     sums = [0] * threads
     # Longest first is within 4/3 of the shortest schedule there is (Graham 1969), and a stable sort gives every run the same one.
@@ -112,7 +111,7 @@ def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[P
 
 
 def _cut(lengths: Int[np.ndarray, " b"]) -> list[Positions]:
-    """The cut in two, in order of length, where the longer of two padded passes is shortest."""
+    """Split into two by length so that the longer of the two padded passes is shortest."""
     # In order of length a padded pass costs its size times its last length, so that only len - 1 cuts have to be compared.
     order = np.argsort(lengths, kind="stable")
     ascending = lengths[order]
@@ -124,11 +123,11 @@ def _cut(lengths: Int[np.ndarray, " b"]) -> list[Positions]:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How the chunks of one tower pass, in one step.
+    """How the chunks of one tower are passed in one step.
 
     Attributes:
-        draws: Whether random numbers may be drawn, so that their state has to be kept.
-        prefix: Leading blocks that the second pass takes from the first.
+        draws: Whether random numbers may be drawn, so that their state must be kept.
+        prefix: Leading blocks whose output the second pass takes from the first.
     """
 
     precision: Precision
@@ -141,13 +140,13 @@ class Manner:
 
 @dataclass(slots=True)
 class Chunk:
-    """Texts that pass together, and what their first pass leaves for the gradient.
+    """Texts that pass together, and the state that their first pass keeps for the gradient.
 
     Attributes:
         encoder: The thread's own copy of the tower, with its blocks.
         group: Number of the group that the piece belongs to.
-        rows: Which texts of the table.
-        seed: Of dropout from a generator of the chunk's own; None draws from torch's.
+        rows: Rows of the texts in the table.
+        seed: Dropout seed of the chunk's own generator; None draws from torch's.
     """
 
     encoder: Encoder
@@ -163,7 +162,7 @@ class Chunk:
     _record: list[BlockOutput] = field(default_factory=list)
 
     def embed(self) -> Float[Tensor, "p e"]:
-        """Embed the texts, and keep what the gradient will need."""
+        """Embed the texts, and keep the state for the gradient."""
         manner = self.manner
         if not manner.trained:
             return self.pass_through(graph=False)
@@ -181,7 +180,7 @@ class Chunk:
             return self.pass_through(graph=False)
 
     def carry_on(self, gradient: Float[Tensor, "p e"]) -> None:
-        """Add to the gradients of the weights; what was kept is let go."""
+        """Add to the gradients of the weights, and release the kept state."""
         graph = self._graph if self._graph is not None else self._again()
         # The record goes before the gradient is computed, when memory is at its highest.
         self._graph = self._start = None
@@ -189,7 +188,7 @@ class Chunk:
         torch.autograd.backward(graph, gradient)
 
     def pass_through(self, *, graph: bool) -> Float[Tensor, "p e"]:
-        """Embed the texts, and keep nothing."""
+        """Embed the texts without keeping state."""
         with ExitStack() as stack:
             if self.seed is not None:
                 stack.enter_context(drawing_from(torch.Generator().manual_seed(self.seed)))
@@ -201,7 +200,7 @@ class Chunk:
             return self._embeddings()
 
     def _again(self) -> Float[Tensor, "p e"]:
-        """The pass once more, with the same dropout, from where the record ends."""
+        """Repeat the pass with the same dropout, from the end of the record."""
         with ExitStack() as stack:
             if self._start is not None:
                 stack.enter_context(self._start.replayed())
@@ -225,9 +224,9 @@ COMPILER = "inductor"
 
 
 def training_copies(encoders: Sequence[Encoder], count: int, chunking: Chunking) -> list[list[Encoder]]:
-    """Copies of towers for the passes of several threads.
+    """Copies of towers for passes in several threads.
 
-    On a CPU they compute no padding where the backbone can; on a GPU, attention text by text would leave it idle.
+    On a CPU they avoid padding if the backbone can; on a GPU, attention text by text would leave it idle.
     """
     copies = [thread_replicas(encoder, count, precision="fp32", shared=[encoder.tokenizer]) for encoder in encoders]
     for towers in copies:
@@ -239,7 +238,7 @@ def training_copies(encoders: Sequence[Encoder], count: int, chunking: Chunking)
 
 
 def _prepare(copy: Encoder, chunking: Chunking) -> None:
-    """Make a copy's backbone pass as it is asked to."""
+    """Configure a copy's backbone for packing or compilation."""
     if chunking.checkpointed and not blocks_of(copy.backbone):
         raise ModelError(f"checkpointed must be False for {type(copy.backbone).__name__}, which has no blocks that could be checkpointed")
     if chunking.compiled:
@@ -250,7 +249,7 @@ def _prepare(copy: Encoder, chunking: Chunking) -> None:
 
 
 def _give_own_gradients(module: nn.Module) -> None:
-    """Replace each parameter by one that has the same memory, and a gradient of its own."""
+    """Replace each parameter by one with the same memory and its own gradient."""
     twins: dict[int, nn.Parameter] = {}
     # Tied parameters stay tied: one twin for each, wherever it stands.
     for submodule in module.modules():
@@ -265,6 +264,6 @@ def is_packed(encoder: Encoder) -> bool:
 
 
 def size_of(encoder: Encoder) -> int:
-    """What a token costs, up to a factor."""
+    """Cost of a token, up to a factor."""
     multiplied = (submodule for submodule in encoder.modules() if not isinstance(submodule, nn.Embedding))
     return max(1, sum(weights.numel() for submodule in multiplied for weights in submodule.parameters(recurse=False)))

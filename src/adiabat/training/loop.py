@@ -1,7 +1,7 @@
 """The one training loop: every job of adiabat that updates weights goes through it.
 
-Read `Loop.run` first. An objective says what a step's loss is and how a validation goes; the loop knows steps, epochs, stopping, logging,
-checkpoints and resuming, and nothing of queries or documents.
+Read `Loop.run` first. An objective defines the loss of a step and the validation; the loop handles steps, epochs, stopping, logging,
+checkpoints and resuming, and knows nothing about queries or documents.
 """
 
 import math
@@ -38,10 +38,10 @@ from adiabat.training.optimizers import Schedule
 
 @runtime_checkable
 class Objective(Protocol):
-    """What a run minimises.
+    """The objective of a run.
 
-    A step must follow from the weights, its number and torch's random numbers (which the loop seeds anew for each step) alone, so that a
-    resumed run repeats it.
+    A step must depend only on the weights, its number and torch's random numbers (which the loop reseeds for each step), so that a resumed
+    run repeats it.
     """
 
     @property
@@ -52,10 +52,10 @@ class Objective(Protocol):
         """The loss of one step."""
 
     def validate(self) -> Validation:
-        """Loss and errors on data that is not trained on."""
+        """Loss and errors on held-out data."""
 
     def batch_ids(self, step: int) -> list[str]:
-        """What a step learns from, for the message when it fails."""
+        """Description of a step's data, for the message if it fails."""
 
 
 WEIGHTS, BEST = "weights/", "best/"
@@ -65,20 +65,20 @@ LOWER_RATE = "lower the learning rate and start again"
 
 @dataclass
 class Loop:
-    """Steps until a limit, the two-signal stop or an interruption.
+    """Steps until a limit, early stopping or an interruption.
 
     Attributes:
         learning_rate: Peak rate; the schedule multiplies it.
-        folder: Checkpoints are written here.
-        seed: Of torch's random numbers in each step, such as dropout's.
+        folder: Directory of checkpoints.
+        seed: Seed of torch's random numbers in each step, such as dropout's.
         watch: Called after each step and epoch with the position, for a progress display.
-        note: Called with one sentence where something was lost, or nothing can be gained.
+        note: Called with a note when something is lost, or training is pointless.
         figures: Further numbers of a step for the log, such as a learned temperature.
-        saving: Called in every process before each checkpoint, to save what the objective keeps beside weights.
-        ending: Called with the steps taken where no limit is reached; says why the run ends there if data do that, and None elsewhere.
-        cost: Of a step by its number, to be summed up (`Position.flops`, `Position.operations`).
-        processes: Those that train together; each has a part of every batch, and the main one writes.
-        position: Where the run stands.
+        saving: Called in every process before each checkpoint, to save state of the objective other than weights.
+        ending: Called with the number of steps when no limit is reached; returns why the data end the run there, or None.
+        cost: Cost of a step by its number, summed in `Position.flops` and `Position.operations`.
+        processes: Processes that train together; each has a part of every batch, and the main one writes.
+        position: State of the run.
     """
 
     objective: Objective
@@ -117,7 +117,7 @@ class Loop:
         return Outcome(self.position, reason)
 
     def _start(self, *, resume: bool) -> None:
-        """Take up a checkpoint, or validate what the first epoch has to beat."""
+        """Restore a checkpoint, or validate the initial weights for comparison with the first epoch."""
         self._clock = self._saved_at = time.monotonic()
         if not (resume and self._restore()):
             self._begin()
@@ -125,7 +125,7 @@ class Loop:
         self._look_at_the_clock()
 
     def _steps(self) -> str:
-        """Take steps until there is a reason to stop, and give it; torch's random state is afterwards as it was before."""
+        """Take steps until there is a reason to stop, and return it; torch's random state is restored afterwards."""
         devices = [self.device] if self.device.type == "cuda" else []
         # Steps seed torch's generator; the caller's random numbers are not theirs to change.
         with Interruption() as interruption, torch.random.fork_rng(devices):
@@ -135,7 +135,7 @@ class Loop:
         return reason
 
     def _rest(self, *, stopping: bool) -> None:
-        """What comes between two steps: an epoch's end where one is reached, and a checkpoint there or where one is due."""
+        """Work between two steps: the end of an epoch, and a checkpoint at that point or when one is due."""
         # A checkpoint after each validation: the best epoch is never lost to a kill.
         if self._at_an_end():
             self._end_epoch()
@@ -147,22 +147,22 @@ class Loop:
 
     @property
     def device(self) -> torch.device:
-        """Where the trained weights are."""
+        """Device of the trained weights."""
         return self._loss_sum.device
 
     def _require_together(self) -> None:
-        """Refuse processes that begin at different steps, as those do that see different disks, and let all begin with the same weights."""
+        """Refuse processes that start at different steps, for example because they see different disks; then broadcast the weights."""
         steps = set(self.processes.gather_numbers(torch.tensor([self.position.step], device=self.device)).tolist())
         if len(steps) > 1:
             raise JobError(f"every process must start at the same step, got {sorted(steps)}; put the job on a shared disk")
         self.processes.broadcast(self._trained.values())
 
     def _save_is_due(self) -> bool:
-        """Whether the main process finds that it is time: all save at the same step."""
+        """Whether the main process finds a checkpoint due, so that all save at the same step."""
         return self.processes.any(self.processes.is_main and time.monotonic() - self._saved_at >= self.limits.checkpoint_seconds)
 
     def _begin(self) -> None:
-        """Validate the start: what the first epoch has to beat, and the result if nothing does."""
+        """Validate the initial weights, which are the result if no epoch is better."""
         self.log.truncate(step=-1)
         validation = self._validation()
         self._keep_as_best(validation)
@@ -202,7 +202,7 @@ class Loop:
         self.watch(position)
 
     def _look_at_the_clock(self) -> None:
-        """Notice where the time is up, in all processes at the same step."""
+        """Check the time limit, in all processes at the same step."""
         if (limit := self.limits.max_seconds) is not None:
             self._late = self.processes.any(self._elapsed() >= limit)
 
@@ -215,7 +215,7 @@ class Loop:
         self.log.row(step=position.step, epoch=position.epoch, values=values, seconds=self._elapsed())
 
     def _end_epoch(self) -> None:
-        """Validate; keep the weights where both signals fell, count an idle epoch where not."""
+        """Validate; keep the weights if both signals improved, otherwise count an idle epoch."""
         position = self.position
         position.epoch += 1
         validation = self._validation()
@@ -236,7 +236,7 @@ class Loop:
             self._best = {BEST + name: weights.detach().clone() for name, weights in self._trained.items()}
 
     def _leave(self, why: str) -> None:
-        """Go back from weights that must not be the result, or end there."""
+        """Go back from weights outside the limit, or stop there."""
         position = self.position
         if self.limits.outside != "back":
             position.outside = why
@@ -258,7 +258,7 @@ class Loop:
         return validation
 
     def _require_sound(self, loss: Tensor) -> None:
-        """Stop before weights become what cannot be mended."""
+        """Raise before a non-finite loss or gradient spoils the weights."""
         value, name = float(loss), "training loss"
         if math.isfinite(value) and self.limits.max_grad_norm is not None:
             norm = nn.utils.clip_grad_norm_(self._trained.values(), self.limits.max_grad_norm)
@@ -285,7 +285,7 @@ class Loop:
         self.log.row(step=self.position.step, epoch=self.position.epoch, values=values, seconds=self._elapsed())
 
     def _reason_to_stop(self) -> str | None:
-        """Why the run ends here; None where it goes on."""
+        """Reason for the run to end here; None if it continues."""
         position, limits = self.position, self.limits
         if position.outside is not None:
             return f"{position.outside}; the weights of epoch {position.best_epoch} are kept"
@@ -328,7 +328,7 @@ class Loop:
         self._saved_at = time.monotonic()
 
     def _restore(self) -> bool:
-        """Take up the newest whole checkpoint; False where there is none."""
+        """Restore the newest undamaged checkpoint; False if there is none."""
         snapshot, damaged = read_latest(self.folder)
         for sentence in damaged:
             self.note(sentence)

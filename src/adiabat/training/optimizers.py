@@ -18,15 +18,15 @@ from adiabat.config.training_choices import Schedule as ScheduleChoice
 from adiabat.core.errors import ConfigError
 
 _FUSED_DEVICES = frozenset({"cpu", "cuda"})
-"""Where the fused AdamW kernel is used; on a CPU it is also deterministic, and twice as fast as the plain loop."""
+"""Device types with the fused AdamW kernel; on a CPU it is also deterministic, and twice as fast as the plain loop."""
 
 ROUNDED_AWAY = 2.0**-25
-"""A change of a float32 weight by less than this share of it is always rounded away: half an ulp is 2^-25 to 2^-24 of the weight."""
+"""A relative change of a float32 weight below this share is always rounded away: half an ulp is 2^-25 to 2^-24 of the weight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Parameters that decay alike.
+    """Parameters with the same weight decay.
 
     Attributes:
         parameters: Any number.
@@ -40,8 +40,8 @@ class Group:
 def decay_groups(module: nn.Module) -> list[Group]:
     """Split trainable parameters into those that decay, and those that do not.
 
-    What has two or more dimensions decays: matrices, embedding tables (of positions too), and adapters. Biases and the gains of norms
-    do not, nor does a single number, such as `LearnedTemperature` has: decay would pull them to 0 whatever they multiply or shift.
+    Parameters with two or more dimensions decay: matrices, embedding tables (including positions), and adapters. Biases and norm gains do
+    not, nor do scalars such as that of `LearnedTemperature`: decay would pull them to 0, whatever they scale or shift.
 
     Returns:
         The two groups that `make_optimizer` takes, matrices first; a group may be empty.
@@ -58,7 +58,7 @@ def decay_groups(module: nn.Module) -> list[Group]:
 def make_optimizer(
     name: OptimizerName, parameters: Iterable[nn.Parameter] | Iterable[Group], *, learning_rate: float, weight_decay: float
 ) -> torch.optim.Optimizer:
-    """An optimiser over the given parameters, with torch's own defaults where nothing is said here.
+    """An optimiser over the given parameters, with torch's defaults except as stated here.
 
     - ``adamw``: Adam with betas 0.9 and 0.999; the decay is apart from the gradient, ``w -= a k w``.
     - ``adamax``: the same with the infinity norm, ``w -= a m / (1 - 0.9^t) / u``, ``u = max(0.999 u, |g| + eps)``.
@@ -105,7 +105,7 @@ def make_optimizer(
 
 
 def _torch_groups(parameters: Iterable[nn.Parameter] | Iterable[Group], weight_decay: float) -> list[dict[str, Any]]:
-    """What torch's optimisers take: each group with its own decay, frozen parameters and empty groups left out."""
+    """Parameter groups for torch: each with its own decay, without frozen parameters and empty groups."""
     listed = list(parameters)
     ungrouped = Group(tuple(item for item in listed if isinstance(item, nn.Parameter)), decays=True)
     groups = []
@@ -120,9 +120,9 @@ class Schedule:
     """A schedule with its lengths; the settings check the ranges of its numbers.
 
     Attributes:
-        name: Which curve; see `factor`.
-        total_steps: Optimiser steps of the whole run, warm-up included; None where the run's end is not known, which ``linear``,
-            ``quadratic`` and ``cosine`` do not allow. Later steps get the last factor.
+        name: Shape of the curve; see `factor`.
+        total_steps: Optimiser steps of the whole run, including warm-up; None if the end is unknown, which ``linear``, ``quadratic`` and
+            ``cosine`` do not allow. Later steps keep the last factor.
         steps_per_epoch: Optimiser steps of an epoch, >= 1. Read by ``exponential``.
         gamma: Factor per epoch, in (0, 1]. Read by ``exponential``.
         warmup_steps: The first ``W`` updates get the factors ``1/W, 2/W, ... 1``; 0 for none. See `warmup_steps_of`.
@@ -176,19 +176,19 @@ class Schedule:
 
 
 def schedule_from(choice: ScheduleChoice, *, total_steps: int | None, steps_per_epoch: int, warmup_steps: int) -> Schedule:
-    """The schedule that settings choose, with the lengths of a run."""
+    """The schedule of the settings, with the lengths of a run."""
     shape = choice.model_dump()
     return Schedule(name=shape.pop("kind"), total_steps=total_steps, steps_per_epoch=steps_per_epoch, warmup_steps=warmup_steps, **shape)
 
 
 def warmup_steps_of(fraction: float, *, total_steps: int) -> int:
-    """Steps of a warm-up that takes a share of the run, rounded up."""
+    """Steps of a warm-up over a share of the run, rounded up."""
     # The small subtraction keeps 0.1 * 30 = 3.0000000000000004 from becoming 4.
     return math.ceil(fraction * total_steps - 1e-9)
 
 
 def scaled_learning_rate(rate: float, *, batch_size: int, reference_batch_size: int, rule: ScalingRule) -> float:
-    """Learning rate for a batch size, from a pair of batch size and rate known to be good.
+    """Learning rate for a batch size, scaled from a reference pair of batch size and rate.
 
     ``none: a``; ``linear: a B / B0``; ``sqrt: a sqrt(B / B0)``.
 

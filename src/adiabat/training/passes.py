@@ -1,8 +1,8 @@
-"""Forward and backward passes of towers over one batch, in chunks of like length that two threads share on a CPU.
+"""Forward and backward passes of towers over a batch, in chunks of similar length that two threads share on a CPU.
 
-The texts of a batch are few and short, so one pass cut over all cores mostly waits for its slowest core after every operation. Passes
-side by side wait for nothing, and on a CPU they are packed: no padding is computed. Gradient caching (Gao et al. 2021) is the same with
-one difference: a chunk's activations are thrown away and computed again when its gradient is known.
+The texts of a batch are few and short, so one pass split over all cores mostly waits for its slowest core after every operation. Parallel
+passes do not wait, and on a CPU they are packed, without padding. Gradient caching (Gao et al. 2021) is the same except that a chunk's
+activations are discarded and recomputed once its gradient is known.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,14 +36,14 @@ from adiabat.training.gradient_cache import (
 )
 
 WORKERS = 2
-"""Threads that share a batch on a CPU; each adds up gradients of its own, so that no sum depends on which is faster."""
+"""Threads that share a batch on a CPU; each sums its own gradients, so that no sum depends on timing."""
 
 GRADIENT_COST = 3
-"""A chunk that is trained costs about three forward passes: the gradient of a product takes two."""
+"""Cost of training a chunk, in forward passes: the gradient of a product takes two more."""
 
 RECOMPILES = 64
-"""Graphs that torch keeps of one function, where it would go on uncompiled after 8: a bucket makes one for each tower and each of two
-passes, and an encoder of 2,048 tokens has 20 buckets at most."""
+"""Maximum number of graphs that torch keeps of one function; beyond its default of 8 it would stop compiling. A bucket makes one for each
+tower and each of two passes, and an encoder of 2,048 tokens has at most 20 buckets."""
 
 Job = Callable[[], list[Tensor]]
 Runner = Callable[[Iterable[Job]], Iterator[list[Tensor]]]
@@ -59,7 +59,7 @@ class Group:
 
 
 class Passes:
-    """Embeds batches, differentiably; `side_passes` makes one that uses two threads."""
+    """Embeds batches differentiably; `side_passes` makes one that uses two threads."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Passes:
         """Set up.
 
         Args:
-            run: Carries out jobs side by side and gives their results in order; None runs them one after the other.
+            run: Runs jobs in parallel and returns their results in order; None runs them one after the other.
             chunking: None makes one chunk for each thread.
         """
         self._encoders = encoders
@@ -90,10 +90,10 @@ class Passes:
         return self.embed_all([Group(table, rows, tower)])[0]
 
     def embed_all(self, groups: Sequence[Group]) -> list[Float[Tensor, "_ _"]]:
-        """Embed groups of texts, whose chunks the threads share out together.
+        """Embed groups of texts, with their chunks divided among the threads.
 
         Args:
-            groups: Any number, of any tower; they may be empty.
+            groups: Any number of groups, of any tower; they may be empty.
         """
         for weights, twin in self._twins():
             # What is trained may have changed since the copies were made.
@@ -110,7 +110,7 @@ class Passes:
         return list(joined)
 
     def operations(self, groups: Sequence[Group]) -> float:
-        """What passing groups forwards and backwards takes, counted one by one."""
+        """Cost of passing groups forward and backward, counted operation by operation."""
         return sum(map(self._operations, groups))
 
     def _operations(self, group: Group) -> float:
@@ -127,7 +127,7 @@ class Passes:
         )
 
     def _manner(self, tower: int) -> Manner:
-        """How a tower passes, which may change from step to step."""
+        """How a tower is passed, which may change from step to step."""
         encoder = self._encoders[tower]
         flags = tuple(weights.requires_grad for weights in encoder.parameters())
         trained = torch.is_grad_enabled() and any(flags)
@@ -142,7 +142,7 @@ class Passes:
         )
 
     def _prefix(self, tower: int, flags: tuple[bool, ...]) -> int:
-        """Leading blocks that need not pass a second time, found out once for each choice of what is trained."""
+        """Leading blocks that need not be recomputed, determined once for each choice of trained weights."""
         if all(flags):
             return 0
         if (tower, flags) not in self._prefixes:
@@ -181,7 +181,7 @@ class Passes:
                 yield from zip(encoder.parameters(), copy.parameters(), strict=True)
 
     def _collect(self) -> None:
-        """Add the gradients of every thread but the first to the towers' own, and forget them."""
+        """Add the gradients of every other thread to those of the first, and clear them."""
         # The first thread has the towers' parameters themselves: what it found is there already.
         for weights, twin in self._twins():
             if twin.grad is not None:
@@ -194,13 +194,13 @@ class Passes:
 
 
 class _Joined(torch.autograd.Function):
-    """Chunks of groups put together; the gradient is carried on into each chunk's own graph, side by side."""
+    """Joins the chunks of groups; the backward pass runs the graph of each chunk in parallel."""
 
     @staticmethod
     def forward(
         ctx: Any, root: Tensor, passes: Passes, groups: Sequence[Group], shares: list[list[Chunk]], trained: Sequence[bool]
     ) -> tuple[Tensor, ...]:
-        """Put the chunks in the order of their groups; `root` only makes autograd call `backward`."""
+        """Arrange the chunks in the order of their groups; `root` makes autograd call `backward`."""
         towers = [passes._encoders[group.tower] for group in groups]
         joined = [torch.empty(len(group.rows), tower.width, device=tower.device) for group, tower in zip(groups, towers, strict=True)]
         results = passes._run([partial(_embed, share) for share in shares])
@@ -230,7 +230,7 @@ class _Joined(torch.autograd.Function):
 
 
 class _Once:
-    """Lets one backward through."""
+    """Runs a single backward pass."""
 
     def __init__(self) -> None:
         self._done = False
@@ -242,7 +242,7 @@ class _Once:
 
 
 def _in_place(chunk: Chunk) -> Float[Tensor, "b e"]:
-    """Embeddings of the only chunk in the order of the batch, with the graph that autograd made."""
+    """Embeddings of a single chunk in the order of the batch, with autograd's own graph."""
     # The inverse of a permutation is its argsort.
     order = torch.from_numpy(np.argsort(chunk.piece.positions)).to(chunk.encoder.device)
     embeddings = chunk.pass_through(graph=True)[order]
@@ -252,7 +252,7 @@ def _in_place(chunk: Chunk) -> Float[Tensor, "b e"]:
 
 
 def _seeds(count: int) -> list[int]:
-    """A seed for each chunk's dropout, out of one number from torch's generator."""
+    """A seed for each chunk's dropout, from one number of torch's generator."""
     # One draw for the whole batch leaves torch's generator at the same place, however the batch is cut.
     first = int(torch.randint(2**63 - 1, ()))
     return [(first + number) % 2**63 for number in range(count)]
@@ -263,7 +263,7 @@ def _embed(share: Sequence[Chunk]) -> list[Tensor]:
 
 
 def _carry_on(share: Sequence[Chunk], gradients: Sequence[Tensor | None]) -> list[Tensor]:
-    """Differentiate a thread's chunks; a group that is not trained, or that the loss does not depend on, has no gradient."""
+    """Differentiate a thread's chunks; a group that is frozen, or that the loss does not depend on, has no gradient."""
     for chunk in share:
         gradient = gradients[chunk.group]
         if gradient is not None:
@@ -273,10 +273,10 @@ def _carry_on(share: Sequence[Chunk], gradients: Sequence[Tensor | None]) -> lis
 
 @contextmanager
 def side_passes(*encoders: Encoder, precision: Precision, chunking: Chunking | None = None) -> Iterator[Passes]:
-    """Two threads for the passes of all towers given, while the block lasts.
+    """Two threads for the passes of all given towers within the block.
 
-    With one thread chunks pass one after the other, as they do on a GPU, where the backbone is compiled, and with dropout on in a backbone
-    that cannot be packed, whose random numbers two threads would draw in no fixed order.
+    Chunks run one after the other in one thread: on a GPU, with a compiled backbone, and with dropout in a backbone that cannot be packed,
+    where two threads would draw random numbers in no fixed order.
     """
     chunking = chunking or Chunking()
     count = _threads(encoders, chunking)

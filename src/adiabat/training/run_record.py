@@ -1,4 +1,4 @@
-"""The end of a run that updated weights: its record, how far each tensor moved, its model and its checkpoints."""
+"""The end of a training run: its record, changes of tensors, model and checkpoints."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -43,11 +43,11 @@ def record_of(
     passes: float | None = None,
     measures: Sequence[str] = (),
 ) -> TrainingRecord:
-    """Put together what a run did.
+    """Assemble the record of a run.
 
     Args:
-        planned: Its budget in FLOP; None where it has none, so that it is what all its steps would take.
-        passes: How often the run went over its pairs; None where it did not go by them.
+        planned: Its budget in FLOP; without a budget (None), the FLOP of all its steps.
+        passes: Number of passes over the pairs; None if the run does not count them.
     """
     position, rows = outcome.position, list(read_log(job.log))
     validations = [row for row in rows if "validation_loss" in row]
@@ -97,7 +97,7 @@ def result_of(
 
 
 def finished(job: Job, purpose: str) -> tuple[Result, TrainingRecord]:
-    """The result of a job that is over, and what its run did."""
+    """The result of a finished job, with the record of its run."""
     result = read_result(job.result, Result)
     if result.training is None:
         raise JobError(f"{job.result} must be the result of a {purpose} run, got another; remove {job.folder}, and it is rebuilt")
@@ -105,7 +105,7 @@ def finished(job: Job, purpose: str) -> tuple[Result, TrainingRecord]:
 
 
 _CHUNK = 1 << 20
-"""Numbers compared at a time, so that a large embedding table is never copied whole in double precision."""
+"""Values compared at a time, so that a large embedding table is never copied whole in double precision."""
 
 
 def layer_changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> list[LayerChange]:
@@ -165,7 +165,7 @@ def finish_run(job: Job, model: DualEncoder, result: Result, trained: TrainedTex
     """Write the model, the result with the record of its training texts, and the page.
 
     Args:
-        keep_checkpoints: How many stay; None leaves the newest alone, which takes several times the space of the model.
+        keep_checkpoints: Number of checkpoints to keep; None keeps only the newest, which takes several times the space of the model.
     """
     texts, content = packed(trained)
     if result.training is not None:
