@@ -1,7 +1,7 @@
-"""How far a tuned query tower has moved, without labels: what probe texts find in a store, before and after.
+"""Drift of a tuned query tower, without labels: the search results of probe texts before and after tuning.
 
-A probe is a text of which nobody knows what it should find. So nothing here says better or worse: each measure is 0 where the tuned tower
-does what the untuned one did, and grows with the difference.
+The right answers to a probe are unknown, so drift is not better or worse: each measure is 0 if the tuned tower behaves like the untuned
+one, and grows with the difference.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,10 @@ from jaxtyping import Bool, Float, Float32, Float64, Int
 from adiabat.results.rate_search_result import Drift
 
 OVERLAP_LOSS = "overlap loss"
-"""``1 - RBO`` of the documents found; see `rank_biased_overlap`."""
+"""``1 - RBO`` of the retrieved documents; see `rank_biased_overlap`."""
 
 MARGINS = "margins"
-"""`margin_changes`, in root mean square margins of the untuned tower."""
+"""`margin_changes`, in units of the root mean square margin of the untuned tower."""
 
 TURN = "turn"
 """`turns`, in radians."""
@@ -25,23 +25,23 @@ ROTATION_SHARE = "rotation share"
 """`rotation_share`, between 0 and 1."""
 
 MEASURES = (OVERLAP_LOSS, MARGINS, TURN, ROTATION_SHARE)
-"""All of them."""
+"""All measures."""
 
 PERSISTENCE = 0.98
-"""Of `rank_biased_overlap`: a reader looks at 50 documents on average."""
+"""Persistence of `rank_biased_overlap`: a reader looks at 50 documents on average."""
 
 _LEAST_PROBES = 4
-"""Two for each half that a rotation is fitted on."""
+"""Minimum number of probes: two for each half that a rotation is fitted on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one query tower makes of the probes on one store.
+    """Probe vectors of one query tower and their search results in one store.
 
     Attributes:
-        vectors: Of the probes, as the tower gives them, of any length.
-        rows: Of the store's documents that are nearest to each probe, the nearest first; as many as asked for, or all there are.
-        scores: Similarity of the probe to the documents that the *untuned* tower found, in its order, whichever tower this is; more is
+        vectors: Probe vectors as the tower returns them, of any length.
+        rows: Rows of the nearest documents of each probe, nearest first: as many as requested, or all.
+        scores: Similarity of each probe to the documents that the *untuned* tower retrieved, in its order, for either tower; higher is
             closer.
     """
 
@@ -50,13 +50,13 @@ class Reading:
     scores: Float32[np.ndarray, "n k"]
 
     def of(self, chosen: Bool[np.ndarray, " n"]) -> "Reading":
-        """The same of some probes.
+        """The reading of some of the probes.
 
         Args:
-            chosen: Which.
+            chosen: Rows or mask of the probes.
 
         Returns:
-            A reading of these.
+            A reading of them.
         """
         return Reading(self.vectors[chosen], self.rows[chosen], self.scores[chosen])
 
@@ -66,15 +66,15 @@ def overlap_losses(
 ) -> Float64[np.ndarray, " n"]:
     """1 minus the extrapolated rank-biased overlap of two rankings of the same depth, exactly 0 for equal lists.
 
-    ``RBO = (X_k / k) p^k + ((1 - p) / p) sum_{d=1..k} (X_d / d) p^d`` with ``X_d`` the documents that are among the first d of both.
+    ``RBO = (X_k / k) p^k + ((1 - p) / p) sum_{d=1..k} (X_d / d) p^d`` with ``X_d`` the number of documents in the first d of both lists.
 
     Args:
-        one: Documents found by each probe, the best first.
-        other: Likewise, in a row for the same probe.
-        persistence: ``p`` above, in (0, 1): of those who have looked at a rank, the share that goes on to the next.
+        one: Documents retrieved for each probe, best first.
+        other: The same for another tower, with equal probes in equal rows.
+        persistence: ``p`` above, in (0, 1): the share of readers at a rank who continue to the next.
 
     Returns:
-        One for each probe: 0 where the lists are equal, 1 where they have nothing in common.
+        One value per probe: 0 for equal lists, 1 for disjoint ones.
 
     Raises:
         ValueError: If `persistence` lies outside (0, 1), lists are empty, or a list names a document twice or is padded.
@@ -93,21 +93,21 @@ def overlap_losses(
 
 
 def margin_changes(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
-    """How much the margins changed by which a probe's first document leads the others, over the documents of the untuned tower.
+    """Change of the margins by which a probe's first document leads the others, over the documents of the untuned tower.
 
-    ``sqrt(mean_j (m'_j - m_j)^2) / sqrt(mean over probes and j of m_j^2)`` with ``m_j = s_1 - s_j``, j = 2..k. What moves all similarities
-    of a probe alike changes no ranking, and no margin. The divisor is one number for all probes, so that probes whose documents
-    are nearly tied do not rule the mean; where every margin was 0 it is taken of ``m'``.
+    ``sqrt(mean_j (m'_j - m_j)^2) / sqrt(mean over probes and j of m_j^2)`` with ``m_j = s_1 - s_j``, j = 2..k. A shift of all similarities
+    of a probe changes neither its ranking nor its margins. The divisor is one number for all probes, so that probes with nearly tied
+    documents do not dominate the mean; if every margin was 0, it is computed from ``m'``.
 
     Args:
-        base: Of the untuned tower.
-        tuned: Of the tuned one, on the same probes and documents.
+        base: Reading of the untuned tower.
+        tuned: Reading of the tuned tower, on the same probes and documents.
 
     Returns:
-        One for each probe; 0 for all where there is one document only.
+        One value per probe; all 0 if there is only one document.
 
     Raises:
-        ValueError: If the readings are not alike in shape, or hold what is not finite.
+        ValueError: If the readings differ in shape, or hold values that are not finite.
 
     Reference:
         No source: adiabat's own measure.
@@ -121,21 +121,21 @@ def margin_changes(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
 
 
 def turns(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
-    """Angle between the vectors that the two towers give a probe.
+    """Angle between the vectors of a probe by the two towers.
 
-    ``2 atan2(| |v| u - |u| v |, | |v| u + |u| v |)``: through the chord, for the arc cosine of a cosine near 1 has lost half of its
-    digits, and the angles of careful tuning with them.
+    ``2 atan2(| |v| u - |u| v |, | |v| u + |u| v |)``: computed from chords, because the arc cosine of a cosine near 1 loses half of its
+    digits, and with them the small angles of careful tuning.
 
     Args:
-        base: Of the untuned tower.
-        tuned: Of the tuned one, on the same probes.
+        base: Reading of the untuned tower.
+        tuned: Reading of the tuned tower, on the same probes.
 
     Returns:
-        Radians, between 0 and pi. Between a vector of zeros and another the angle is a right one, as for a cosine of 0; between two
-        vectors of zeros it is 0.
+        Radians, between 0 and pi. The angle between a zero vector and another is pi / 2, as for a cosine of 0; between two zero vectors it
+        is 0.
 
     Raises:
-        ValueError: If the readings are not alike in shape, or hold what is not finite.
+        ValueError: If the readings differ in shape, or hold values that are not finite.
 
     Reference:
         Kahan 2006, "How futile are mindless assessments of roundoff in floating-point computation?".
@@ -150,27 +150,27 @@ def turns(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
 
 
 def rotation_share(base: Reading, tuned: Reading, *, seed: int = 0) -> float:
-    """How much of the probes' movement is one rotation that all of them share.
+    """Share of the probes' movement that is one common rotation.
 
-    ``1 - sum |R q - q'|^2 / sum |q' - q|^2``, at least 0. R is fitted on one half of the probes and judged on the other, then the
-    reverse, so that movements which have nothing in common share no rotation.
+    ``1 - sum |R q - q'|^2 / sum |q' - q|^2``, at least 0. R is fitted on one half of the probes and evaluated on the other, then vice
+    versa, so that unrelated movements share no rotation.
 
-    R is the orthogonal map that moves q to q' best over its half and one unmoved probe of mean length along every axis beside it. Where a
-    half has fewer probes than there are dimensions, nothing else would tell what R does outside their span: there it is the identity, and
-    in directions with few probes it stays near it; without that, a movement that is half rotation and half noise came out as no rotation.
-    So the share errs low: where 680 probes are rotated and no more, it is 0.99 in 16 dimensions, and with 170 probes in 96 dimensions
-    whose variances fall as 1, 1/2, 1/3 and so on, 0.73.
+    R is the orthogonal map that best moves q to q' over its half and one unmoved pseudo-probe of mean length along every axis. If a half
+    has fewer probes than dimensions, nothing else determines R outside their span: there it is the identity, and in directions with few
+    probes it stays near it; otherwise a movement that is half rotation and half noise came out as no rotation. So the share errs low: for
+    680 purely rotated probes it is 0.99 in 16 dimensions, and for 170 probes in 96 dimensions whose variances fall as 1, 1/2, 1/3 and so
+    on, 0.73.
 
     Args:
-        base: Of the untuned tower.
-        tuned: Of the tuned one, on the same probes.
-        seed: Of the halves.
+        base: Reading of the untuned tower.
+        tuned: Reading of the tuned tower, on the same probes.
+        seed: Seed of the halves.
 
     Returns:
-        Between 0 and 1; 0 where nothing moved, or with fewer than 4 probes.
+        Between 0 and 1; 0 if nothing moved, or with fewer than 4 probes.
 
     Raises:
-        ValueError: If the readings are not alike in shape, or hold what is not finite.
+        ValueError: If the readings differ in shape, or hold values that are not finite.
 
     Reference:
         Schoenemann 1966 (orthogonal Procrustes).
@@ -194,14 +194,14 @@ def drift_of(base: Reading, tuned: Reading, *, groups: Sequence[str] = ()) -> Dr
     """All measures over the probes, and over each group of them.
 
     Args:
-        base: Of the untuned tower.
-        tuned: Of the tuned one, on the same probes and documents.
-        groups: Of each probe, such as its language; empty where they are not told apart.
+        base: Reading of the untuned tower.
+        tuned: Reading of the tuned tower, on the same probes and documents.
+        groups: Group of each probe, such as its language; empty without groups.
 
     Returns:
-        Means of `OVERLAP_LOSS`, `MARGINS` and `TURN`, in all and per group, and `ROTATION_SHARE`, in all alone. Errors are standard
-        deviations over probes divided by the root of their number; the share, which is no mean over probes, has none, and a single
-        probe has none either. All are 0 for the untuned tower beside itself.
+        Means of `OVERLAP_LOSS`, `MARGINS` and `TURN`, over all probes and per group, and `ROTATION_SHARE` over all. Errors are standard
+        errors over probes; `ROTATION_SHARE`, which is not a mean over probes, has none, nor has a single probe. All are 0 for the untuned
+        tower compared with itself.
 
     Raises:
         ValueError: If the readings are not alike in shape, hold what is not finite, or hold no probes, a list names a document twice or is
@@ -235,7 +235,7 @@ def _means(values: Mapping[str, Float[np.ndarray, " n"]], chosen: Bool[np.ndarra
 
 
 def _require_alike(base: Reading, tuned: Reading) -> None:
-    """Check that two readings can be of the same probes, with as many documents each."""
+    """Check that two readings are of the same probes, with equally many documents each."""
     for name in ("vectors", "rows", "scores"):
         first, second = getattr(base, name), getattr(tuned, name)
         if first.shape != second.shape:
@@ -246,7 +246,7 @@ def _require_alike(base: Reading, tuned: Reading) -> None:
 
 
 def _overlaps(before: Int[np.ndarray, "n k"], after: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:
-    """How many documents are among the first d of both lists, for d = 1..k."""
+    """Number of documents in the first d of both lists, for d = 1..k."""
     probes, k = before.shape
     if not k:
         raise ValueError("rankings must hold at least one document, got none")
@@ -263,7 +263,7 @@ def _overlaps(before: Int[np.ndarray, "n k"], after: Int[np.ndarray, "n k"]) -> 
 
 
 def _left_unexplained(before: Float[np.ndarray, "n e"], after: Float[np.ndarray, "n e"], fitted_on: Bool[np.ndarray, " n"]) -> float:
-    """``sum |R q - q'|^2`` over the held-out probes, R fitted on the others."""
+    """``sum |R q - q'|^2`` over the held-out probes, with R fitted on the others."""
     rotation = _rotation(before[~fitted_on], after[~fitted_on])
     return float(np.square(before[fitted_on] @ rotation.T - after[fitted_on]).sum())
 
@@ -280,6 +280,6 @@ ENDINGS = ".?!。।۔؟！？…"
 
 
 def written_otherwise(text: str) -> str:
-    """Another way to write a text: without the marks that end it, or with a full stop where it has none."""
+    """A variant of a text: without its final punctuation, or with a full stop added if it has none."""
     bare = text.rstrip().rstrip(ENDINGS).rstrip()
     return bare if bare and bare != text.rstrip() else f"{text.rstrip()}."

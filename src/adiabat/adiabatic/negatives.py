@@ -1,4 +1,4 @@
-"""Where the negatives of a step come from: the examples, the store at random, or the store's hardest for the tower as it is now."""
+"""Sources of the negatives of a step: the examples, random documents of the store, or the store's hardest for the current tower."""
 
 from collections.abc import Callable
 
@@ -17,11 +17,11 @@ from adiabat.store.search import search
 from adiabat.store.vector_store import Store
 
 Chooser = Callable[[Int[np.ndarray, " b"], int, Float[Tensor, "b e"]], Ragged]
-"""From the examples of a step, its number and its query embeddings to the rows of each query's negatives."""
+"""Returns rows of each query's negatives, from the examples of a step, its number and its query embeddings."""
 
 
 def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store, *, seed: int) -> Chooser:
-    """The way of choosing negatives that the settings ask for."""
+    """The source of negatives that the settings choose."""
     count = settings.negatives.per_query
     if settings.loss.kind == "store_softmax":
         return lambda rows, step, query: Ragged.of(np.empty(0, dtype=np.int64) for _ in rows)
@@ -48,7 +48,7 @@ def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store
 
 
 def _listed_or(hardest: Chooser, examples: AddressedSet, settings: TuneSection) -> Chooser:
-    """Take listed negatives, and the store's hardest for the queries that list none."""
+    """Take listed negatives, or the store's hardest for queries without any."""
 
     def choose(rows: Int[np.ndarray, " b"], step: int, query: Float[Tensor, "b e"]) -> Ragged:
         bare = examples.negatives.lengths[rows] == 0
@@ -76,13 +76,13 @@ def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:
 
 
 def _without_negatives(examples: AddressedSet, settings: TuneSection) -> int:
-    """How many queries take the store's hardest in place of listed negatives; under the softmax a batch has others for them."""
+    """Number of queries that take the store's hardest in place of listed negatives; under the softmax the batch provides others."""
     mined = settings.loss.kind == "triplet" and settings.negatives.kind == "examples"
     return int((examples.negatives.lengths == 0).sum()) if mined else 0
 
 
 def mined_negatives_note(examples: AddressedSet, settings: TuneSection) -> str | None:
-    """What becomes of queries that list no negatives; None where there are none, or they need none."""
+    """A note on queries without listed negatives; None if there are none, or if they need none."""
     bare = _without_negatives(examples, settings)
     if not bare:
         return None
@@ -93,7 +93,7 @@ def mined_negatives_note(examples: AddressedSet, settings: TuneSection) -> str |
 
 
 def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | None:
-    """What becomes of queries that list fewer negatives than each should; None where there are none, or listed ones are not taken."""
+    """A note on queries with too few listed negatives; None if there are none, or if listed ones are not used."""
     needed, lengths = settings.negatives.per_query + settings.negatives.difficulty - 1, examples.negatives.lengths
     short = int((lengths < needed).sum()) - _without_negatives(examples, settings)
     # Under the softmax, queries of a data set without any negatives are told apart within the batch, which is what was asked for.
@@ -106,10 +106,10 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
 
 
 def listed_negatives(examples: AddressedSet, rows: Int[np.ndarray, " b"], settings: TuneSection) -> Ragged:
-    """The negatives that examples list, from `TuneSection.difficulty` on; of a list that is shorter, its last.
+    """The negatives that examples list, from `negatives.difficulty` on; the last one of a shorter list.
 
-    Under the triplet loss a list that is shorter than wanted is gone through again, so that every query weighs the same. Under the softmax,
-    whose negatives serve every query of the batch, a repeated one would count double, and none is repeated.
+    Under the triplet loss, a list that is too short is repeated, so that every query has the same weight. Under the softmax, whose
+    negatives serve every query of the batch, a repeated negative would count twice, so none is repeated.
     """
     lists = [listed[min(settings.negatives.difficulty, len(listed)) - 1 :] for listed in (examples.negatives[int(row)] for row in rows)]
     if settings.loss.kind == "triplet":
@@ -118,7 +118,7 @@ def listed_negatives(examples: AddressedSet, rows: Int[np.ndarray, " b"], settin
 
 
 def _random(known: Ragged, count: int, size: int, generator: np.random.Generator) -> Ragged:
-    """Rows drawn evenly from all documents but those known to answer the query, without repetition in one query."""
+    """Rows drawn uniformly from all documents except known answers of the query, without repetition within a query."""
     return Ragged.of(_draw(known[index], count, size, generator) for index in range(len(known)))
 
 
@@ -131,7 +131,7 @@ def _draw(known: Int[np.ndarray, " p"], count: int, size: int, generator: np.ran
 
 
 def _hardest(known: Ragged, store: Store, size: int, query: Float[Tensor, "b e"], similarity: Similarity) -> Ragged:
-    """The nearest documents in the whole store that are not known to answer the query."""
+    """The nearest documents in the whole store that are not known answers of the query."""
     if not bool(torch.isfinite(query).all()):
         raise DivergedError(
             "query embeddings must be finite numbers to look for the hardest negatives, got NaN or infinity", "lower the learning rate"

@@ -1,6 +1,6 @@
-"""Probe texts: what is asked of a store before and after tuning, without anyone knowing the answer.
+"""Probe texts: queries to a store before and after tuning, whose right answers are unknown.
 
-The packaged sets were made by ``scripts/make_probes.py``; ``files/README.md`` tells what they hold and whose texts they are.
+``scripts/make_probes.py`` made the packaged sets; ``files/README.md`` describes their content and sources.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ from adiabat.data.lines import CODECS, COLUMN_ALIASES, Cursor, text_lines
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, require_path, table_name
 
 DEFAULT, REHEARSAL = "default", "rehearsal"
-"""Names of the packaged sets: what drift is measured on, and other texts of the same groups, to hold a tower at."""
+"""Names of the packaged sets: one to measure drift on, and other texts of the same groups for rehearsal."""
 
 LEAST_PROBES = 20
-"""Of a set: the mean over fewer says little of anything but them."""
+"""Minimum size of a set: a mean over fewer probes describes only them."""
 
 GROUP_COLUMNS = ("group", "lang", "language")
-"""Names that the column of groups may have, the first found taken."""
+"""Accepted names of the group column, in order of preference."""
 
 _PACKAGED = {
     DEFAULT: ("probes.jsonl.zst", "5d6268e572f3e75e7342828ebd4c07aee2cf9d940aa4ca9c8ff0cbece254322c"),
@@ -35,13 +35,13 @@ _PACKAGED = {
 
 @dataclass(frozen=True, slots=True)
 class ProbeSet:
-    """Texts to retrieve by, as queries would be.
+    """Texts to search with, as queries.
 
     Attributes:
         name: For tables and reports.
-        texts: In file order, each once.
-        groups: What each text is told apart by, such as its language or domain.
-        notes: What was left out.
+        texts: Distinct texts, in file order.
+        groups: Group of each text, such as its language or domain.
+        notes: Notes on texts that were left out.
     """
 
     name: str
@@ -53,12 +53,12 @@ class ProbeSet:
         return len(self.texts)
 
     def otherwise(self) -> "ProbeSet":
-        """The same probes, each written a little otherwise (`adiabat.adiabatic.drift`)."""
+        """The same probes with changed punctuation (`adiabat.adiabatic.drift`)."""
         return replace(self, texts=[written_otherwise(text) for text in self.texts])
 
     @property
     def sha256(self) -> str:
-        """Of texts and groups in their order, whatever file they came in: sets with the same are the same probes."""
+        """Digest of texts and groups in order, independent of their file."""
         rows = json.dumps(list(zip(self.texts, self.groups, strict=True)))
         return hashlib.sha256(rows.encode()).hexdigest()
 
@@ -67,9 +67,9 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
     """Read probe texts.
 
     Args:
-        source: A text file (``.txt``, plain or packed) with a probe in each line, whose group is the file's name; a table as for
-            `adiabat.data.table_rows.read_rows` with a column ``text``, or a name that corpora have for it, and, where probes are told
-            apart, one of `GROUP_COLUMNS`; or the name of a packaged set, ``default`` (as None is) or ``rehearsal``.
+        source: A text file (``.txt``, plain or compressed) with a probe on each line, whose group is the file's name; a table as for
+            `adiabat.data.table_rows.read_rows` with a column ``text``, or another name of it in corpora, and optionally one of
+            `GROUP_COLUMNS`; or the name of a packaged set, ``default`` (also None) or ``rehearsal``.
     """
     name = DEFAULT if source is None else str(source)
     if name in _PACKAGED:
@@ -97,7 +97,7 @@ def _probe_set(source: str | Path, name: str) -> ProbeSet:
 
 
 def _parse_probe(row: Row, *, group: str) -> tuple[str, str]:
-    """Text and group of one row; `group` is that of rows without a column for it."""
+    """Text and group of a row; `group` is the default of rows without a group column."""
     text_column = _text_column(row)
     group_column = next((name for name in GROUP_COLUMNS if name in row.values), None)
     text = text_value(row.values[text_column], text_column, row.location)
@@ -105,7 +105,7 @@ def _parse_probe(row: Row, *, group: str) -> tuple[str, str]:
 
 
 def _text_column(row: Row) -> str:
-    """Our own name wins, and another must be the only one."""
+    """Find a column: our own name wins, otherwise there must be exactly one match."""
     names = [name for name in COLUMN_ALIASES["text"] if name in row.values]
     if "text" in names or len(names) == 1:
         return names[0]

@@ -1,6 +1,6 @@
-"""What holds a tuned tower near its start, beyond a small rate: a limit on drift, L2 towards the start, a rehearsal, and a way back.
+"""Regularization that keeps a tuned tower near its start: a drift limit, L2 towards the start, rehearsal, and softening.
 
-None of it is in the source, which has the rate and freezing alone; `adiabat sweep` compares them all (LOG.md).
+Vasilyev et al. 2024 only use the rate and freezing; `adiabat sweep` compares all of these (LOG.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,16 +31,16 @@ from adiabat.store.vector_store import Store
 from adiabat.training.passes import Group, Passes
 
 STAYS = 1e-5
-"""Largest difference between vectors of unit length that is no more than rounding."""
+"""Maximum rounding difference between vectors of unit length."""
 
 
 def noise_of(start: Reading, otherwise: Reading) -> dict[str, float]:
-    """Drift of the untuned tower where nothing but the writing of the probes changes.
+    """Drift of the untuned tower when only the final punctuation of the probes changes.
 
-    A probe whose vector stays says nothing of it, as one whose end lies past the token limit: it is left out.
+    A probe whose vector does not change, for example because its end lies beyond the token limit, is left out.
 
     Returns:
-        Measure to its mean over the probes that moved; 0 where none did.
+        Measure to its mean over the probes whose vectors changed; 0 if there are none.
     """
     units = [reading.vectors / np.linalg.norm(reading.vectors, axis=1, keepdims=True).clip(1e-12) for reading in (start, otherwise)]
     moved = (np.abs(units[0] - units[1]) > STAYS).any(axis=1)
@@ -50,10 +50,10 @@ def noise_of(start: Reading, otherwise: Reading) -> dict[str, float]:
 def read_tower(
     model: DualEncoder, probes: ProbeSet, store: Store, *, depth: int, start: Reading | None = None, watch: Watch = SILENT
 ) -> Reading:
-    """Embed the probes, and look for them.
+    """Embed the probes and search the store with them.
 
     Args:
-        start: Of the untuned tower, whose documents are scored; None where this is the untuned tower.
+        start: Reading of the untuned tower, whose documents are scored; None if this is the untuned tower.
     """
     vectors = embed_texts(model, probes.texts, side="query", name=f"probes ({probes.name})", watch=watch)
     return reading_of(vectors, store, depth=depth, similarity=model.ranks_by, start=start)
@@ -62,7 +62,7 @@ def read_tower(
 def reading_of(
     vectors: Float32[np.ndarray, "n e"], store: Store, *, depth: int, similarity: Similarity, start: Reading | None = None
 ) -> Reading:
-    """Look for probes that are embedded already."""
+    """Search the store with embedded probes."""
     hits = search(store, vectors, min(depth, store.count), similarity=similarity)
     rows = hits.rows.astype(np.int64)
     scores = hits.scores if start is None else score_rows(store, vectors, start.rows, similarity=similarity)
@@ -70,16 +70,16 @@ def reading_of(
 
 
 PROBE_TOKENS = 4_096
-"""Tokens per forward pass of a look."""
+"""Tokens per forward pass over the probes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look found.
+    """Result of a drift measurement.
 
     Attributes:
-        measures: Of drift, over all probes.
-        outside: Why the tower must not be the result, in words; None where it may.
+        measures: Measures of drift, over all probes.
+        outside: Why the tower must not be the result; None if it may.
     """
 
     measures: Mapping[str, float] = field(default_factory=dict)
@@ -88,17 +88,17 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Looks at the drift of a tower.
+    """Measures the drift of a tower.
 
     Attributes:
-        section: Which measure may go how far.
-        tokens: Of the probes.
-        store: Where they are looked for.
-        start: What the untuned tower found.
-        similarity: What documents are ranked by.
-        limit: Largest drift that is allowed; None only watches.
-        noise: Measure to the drift of the untuned tower on probes that are written otherwise; empty where the limit is not made of it.
-        digests: SHA-256 of texts and store, by the names that the description of a job has for them.
+        section: Settings of the measure and its limit.
+        tokens: Tokens of the probes.
+        store: Store to search.
+        start: Reading of the untuned tower.
+        similarity: Similarity to rank documents by.
+        limit: Maximum drift; None only measures.
+        noise: Measure to the drift of the untuned tower on probes with changed punctuation; empty if the limit is not derived from it.
+        digests: SHA-256 of texts and store, by their names in the configuration of a job.
     """
 
     section: GuardSection
@@ -111,11 +111,11 @@ class Guard:
     digests: Mapping[str, str] = field(default_factory=dict)
 
     measures: ClassVar[Sequence[str]] = MEASURES
-    """Of drift, in a look."""
+    """Measures of drift in a validation."""
 
     @classmethod
     def of(cls, section: GuardSection, probes: ProbeSet, model: DualEncoder, store: Store) -> Self:
-        """Look at the untuned tower."""
+        """Measure the untuned tower."""
         tokens = TokenTable.of(model.query, probes.texts, side="query")
         read = partial(_read, model.query, store=store, depth=section.depth, similarity=model.ranks_by)
         start = read(tokens)
@@ -128,11 +128,11 @@ class Guard:
 
     @property
     def probes(self) -> int:
-        """How many texts."""
+        """Number of texts."""
         return len(self.tokens)
 
     def look(self, tower: Encoder) -> Look:
-        """How far a tower has drifted."""
+        """Drift of a tower."""
         now = _read(tower, self.tokens, store=self.store, depth=self.section.depth, similarity=self.similarity, start=self.start)
         measures = drift_of(self.start, now).means
         name, limit = self.section.measure, self.limit
@@ -163,11 +163,11 @@ def _read(tower: Encoder, tokens: TokenTable, *, store: Store, depth: int, simil
 
 
 HALVINGS = 10
-"""Of the way back: the share that is kept is known to a thousandth."""
+"""Bisection steps of softening, which determine the share to a thousandth."""
 
 
 def l2_to_start(optimizer: optim.Optimizer, strength: float) -> None:
-    """Add ``strength (w - w_0)`` to the gradient of every weight before each step, ``w_0`` being where it stands now."""
+    """Before each step, add ``strength (w - w_0)`` to the gradient of every weight, where ``w_0`` is its present value."""
     start = {weights: weights.detach().clone() for group in optimizer.param_groups for weights in group["params"]}
 
     def pull(stepping: optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -179,7 +179,7 @@ def l2_to_start(optimizer: optim.Optimizer, strength: float) -> None:
 
 
 def require_apart(taught: ProbeSet, probes: ProbeSet) -> None:
-    """Refuse to measure drift on what is rehearsed: it would tell of these texts alone."""
+    """Refuse to measure drift on rehearsed texts, whose drift is not representative."""
     if shared := len({*taught.texts} & {*probes.texts}):
         raise ConfigError(
             f"rehearsal.texts must differ from the probes of drift, got {shared:,} that are also in {probes.name}; "
@@ -188,16 +188,16 @@ def require_apart(taught: ProbeSet, probes: ProbeSet) -> None:
 
 
 def at_start(texts: ProbeSet, start: Encoder) -> tuple[TokenTable, Float[Tensor, "n e"]]:
-    """Tokens of the texts, as queries, and where the untuned tower puts them."""
+    """Tokens of the texts as queries, and their vectors by the untuned tower."""
     tokens = TokenTable.of(start, texts.texts, side="query")
     return tokens, embed_all(start, tokens, token_budget=PROBE_TOKENS)
 
 
 class Rehearsal:
-    """A share of the loss that grows as texts move from where the untuned tower puts them."""
+    """A loss term that grows as texts move away from their vectors by the untuned tower."""
 
     def __init__(self, tokens: TokenTable, vectors: Float[Tensor, "n e"], weight: float, texts_per_step: int, *, seed: int) -> None:
-        """Nothing is computed yet."""
+        """Start without vectors."""
         self._tokens, self._vectors, self._weight = tokens, vectors, weight
         self.sampler: BatchSampler = ShuffledBatches(len(tokens), texts_per_step, seed=seed)
 
@@ -215,12 +215,12 @@ class Rehearsal:
 
 @dataclass(frozen=True, slots=True)
 class Softened:
-    """A tower on its way back.
+    """A tower interpolated between its start and its tuned weights.
 
     Attributes:
-        tower: With ``w_0 + share (w - w_0)`` for weights.
-        share: Of the way from the start that is kept, in [0, 1].
-        drift: Of the probes, by the guarded measure.
+        tower: Tower with weights ``w_0 + share (w - w_0)``.
+        share: Share of the tuned change that is kept, in [0, 1].
+        drift: Drift of the probes by the guarded measure.
     """
 
     tower: Encoder
@@ -229,9 +229,10 @@ class Softened:
 
 
 def soften(tower: Encoder, start: Encoder, guard: Guard) -> Softened:
-    """Take a tuned tower so far back towards its start that its drift is within the limit.
+    """Move a tuned tower towards its start until its drift is within the limit.
 
-    The largest share is looked for by bisection, as if drift grew with it; what is returned was looked at, and is inside.
+    Bisection finds the largest share, assuming that drift grows with it; the drift of the returned tower was measured and is within the
+    limit.
     """
     limit = guard.limit
     if limit is None:

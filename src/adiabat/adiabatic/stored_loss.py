@@ -1,4 +1,4 @@
-"""What adiabatic tuning minimises: a query tower's loss against document vectors that are read, never computed (Vasilyev et al. 2024)."""
+"""The objective of adiabatic tuning: a query tower's loss against stored document vectors, which are only read (Vasilyev et al. 2024)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
     from adiabat.adiabatic.regularization import Guard, Rehearsal
 
 BLOCK_ROWS = 4_096
-"""Documents that are scored at once."""
+"""Number of documents scored at a time."""
 
 Blocks = Callable[[], Iterator[tuple[int, Float[Tensor, "b e"]]]]
-"""Gives all documents, a block at a time, each with the row of its first."""
+"""Yields all documents in blocks, each with the row of its first."""
 
 
 def store_softmax(
     query: Float[Tensor, "q e"], positive: Float[Tensor, "q e"], known: Ragged, blocks: Blocks, *, temperature: float, unit: bool = True
 ) -> Float[Tensor, ""]:
-    """Cross-entropy of each query against one of its answers among all documents of a store but its other answers.
+    """Cross-entropy of each query's answer among all documents of a store except its other answers.
 
-    ``loss = -mean_i ln( exp(s_ip / T) / (exp(s_ip / T) + sum_{j not in K_i} exp(s_ij / T)) )`` with ``s`` the cosine, or the
-    dot product, ``K_i`` what is known to answer query ``i``, and ``p`` one of them.
+    ``loss = -mean_i ln( exp(s_ip / T) / (exp(s_ip / T) + sum_{j not in K_i} exp(s_ij / T)) )`` with ``s`` the cosine or dot product,
+    ``K_i`` the known answers of query ``i``, and ``p`` one of them.
 
     Args:
         query: Embeddings as the encoder gives them.
-        positive: Row ``i`` is an answer of query ``i``; no gradient goes to it.
+        positive: Row ``i`` is an answer of query ``i``; it receives no gradient.
         known: Rows of the store that answer each query.
-        blocks: The store, such as `in_blocks` gives it; documents of any length, those of length 0 have a cosine of 0.
+        blocks: The store in blocks, such as from `in_blocks`; documents may have any length, and zero vectors have a cosine of 0.
         temperature: ``T`` above, > 0, dimensionless.
-        unit: Whether vectors are brought to length 1, so that ``s`` is the cosine.
+        unit: Whether vectors are scaled to length 1, so that ``s`` is the cosine.
 
     Returns:
         The loss.
@@ -71,7 +71,7 @@ def store_softmax(
 
 
 def in_blocks(store: Store, device: torch.device, *, block_rows: int = BLOCK_ROWS) -> Blocks:
-    """A store for `store_softmax`: its documents in float32, read anew for each pass."""
+    """A store for `store_softmax`: its documents in float32, read again in each pass."""
 
     def blocks() -> Iterator[tuple[int, Float[Tensor, "b e"]]]:
         for start, vectors in store.blocks(block_rows):
@@ -81,7 +81,7 @@ def in_blocks(store: Store, device: torch.device, *, block_rows: int = BLOCK_ROW
 
 
 class _StoreSoftmax(torch.autograd.Function):
-    """The gradient is made in the forward pass."""
+    """Computes the gradient in the forward pass."""
 
     @staticmethod
     def forward(
@@ -93,7 +93,7 @@ class _StoreSoftmax(torch.autograd.Function):
         temperature: float,
         scaled: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, ""]:
-        """Begin with the answers themselves, so that the loss is never below 0, then add up all documents."""
+        """Start with the answers, so that the loss is never below 0, then add up all documents."""
         target = (query * positive).sum(dim=1).double() / temperature
         highest, mass, mean = target.clone(), torch.ones_like(target), positive.double()
         rows, query_rows = known.values, np.repeat(np.arange(len(known)), known.lengths)
@@ -125,28 +125,28 @@ def _on(indices: Int[np.ndarray, " n"], like: Tensor) -> Tensor:
 VALIDATION_TOKENS = 4_096
 """Tokens per forward pass of a validation."""
 VALIDATION_PAIRS = 4_096
-"""Pairs compared at a time: bounds the document vectors in memory, as the next does the pairs listed."""
+"""Pairs compared at a time, which bounds the document vectors in memory; the next constant bounds the listed pairs."""
 VALIDATION_QUERIES = 256
 
 
 @dataclass(kw_only=True)
 class StoredDocuments:
-    """The objective of a run: tokenised queries on one side, a store on the other, and what it is validated on.
+    """The objective of a run: tokenised queries, a store of documents, and validation examples.
 
     Attributes:
-        encoder: The query tower in training.
+        encoder: The trained query tower.
         store: Document vectors.
-        train: Examples to learn from.
-        tokens: Their queries.
-        settings: Loss, distance (that of the model, where none was asked for), margin, temperature, batch size.
-        choose: Negatives of a step.
-        seed: Of the order.
-        precision: Of the training pass; validation always runs in float32.
-        rehearsal: Texts whose vectors are held where they were; None holds none.
-        validation: Examples to measure on, each with at least one negative; without any, the guarded drift stands for the loss.
-        validation_tokens: Their queries.
-        loss_negatives: Of the validation queries, where the validation loss takes others than the errors do; None takes the same.
-        guard: Looks at drift in each validation; None does not.
+        train: Training examples.
+        tokens: Tokens of their queries.
+        settings: Loss, distance (resolved to the model's if not set), margin, temperature, batch size.
+        choose: Source of the negatives of a step.
+        seed: Seed of the order.
+        precision: Precision of training passes; validation always runs in float32.
+        rehearsal: Rehearsal loss; None for none.
+        validation: Validation examples, each with at least one negative; without any, the guarded drift replaces the loss.
+        validation_tokens: Tokens of their queries.
+        loss_negatives: Negatives of the validation loss if they differ from those of the errors; None uses the same.
+        guard: Measures drift in each validation; None does not.
     """
 
     encoder: Encoder
@@ -173,7 +173,7 @@ class StoredDocuments:
         return self.encoder
 
     def loss(self, step: int) -> Tensor:
-        """The loss of one batch of queries, each with its first positive, and that of the rehearsal where there is one."""
+        """The loss of a batch of queries, each with its first positive, plus the rehearsal loss if there is one."""
         rows = self.sampler.rows(step)
         query = self.passes.embed(self.tokens, rows)
         negatives = self.choose(rows, step, query)
@@ -181,7 +181,7 @@ class StoredDocuments:
         return loss if self.rehearsal is None else loss + self.rehearsal.loss(self.passes, step)
 
     def cost(self, step: int) -> Cost:
-        """What one step takes (Ziarko et al. 2024)."""
+        """Cost of a step (Ziarko et al. 2024)."""
         groups = [Group(self.tokens, self.sampler.rows(step))]
         groups += [] if self.rehearsal is None else [self.rehearsal.group(step)]
         tokens = sum(int(group.table.lengths[group.rows].sum()) for group in groups)
@@ -214,7 +214,7 @@ class StoredDocuments:
 
     @property
     def distance(self) -> Distance:
-        """What queries and documents are compared by."""
+        """Similarity by which queries and documents are compared."""
         assert self.settings.loss.distance is not None, "resolved where the objective is made"
         return self.settings.loss.distance
 
@@ -222,8 +222,8 @@ class StoredDocuments:
     def validate(self) -> Validation:
         """Loss and errors on the validation examples, and drift.
 
-        The loss is that of training, on each query's first positive and first negatives, with none where training has none
-        (`loss_negatives`); errors are counted over all its pairs.
+        The loss is that of training, with each query's first positive and first negatives, or without negatives if training has none
+        (`loss_negatives`); errors are counted over all pairs.
         """
         training = [module for module in self.encoder.modules() if module.training]
         self.encoder.eval()
@@ -249,7 +249,7 @@ class StoredDocuments:
         )
 
     def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:
-        """Mean over batches of the training size, so that in-batch negatives are as many as in training."""
+        """Mean loss over batches of the training size, so that there are as many in-batch negatives as in training."""
         listed = self.loss_negatives
         examples = self.validation if listed is None else replace(self.validation, negatives=listed)
         # Nothing in a batch matters to a query that is told apart from the whole store.
@@ -262,7 +262,7 @@ class StoredDocuments:
 
     @cached_property
     def _validation_order(self) -> Int[np.ndarray, " n"]:
-        """By the texts of queries, since neighbours in a file are often alike; of equal ones, by their first positive."""
+        """Order by the texts of queries, since neighbours in a file are often similar; equal ones by their first positive."""
         first = self.validation.positives.values[self.validation.positives.offsets[:-1]]
         by_positive = np.argsort(first, kind="stable")
         return by_positive.take(text_order(self.validation.queries[row] for row in by_positive))
@@ -289,10 +289,10 @@ def pairs(positives: Ragged, negatives: Ragged) -> tuple[Int[np.ndarray, " n"], 
 
 
 def pairs_of(examples: AddressedSet) -> int:
-    """How many (positive, negative) pairs examples hold."""
+    """Number of (positive, negative) pairs in examples."""
     return int((examples.positives.lengths * examples.negatives.lengths).sum())
 
 
 def known_positives(answers: Ragged, documents: Int[np.ndarray, " n"]) -> Bool[np.ndarray, "b n"]:
-    """Which documents of a batch must not count as negatives, because the query is known to be answered by them."""
+    """Documents of a batch that must not count as negatives because they are known answers of the query."""
     return np.stack([np.isin(documents, answers[index]) for index in range(len(answers))])

@@ -1,4 +1,4 @@
-"""Adiabatic tuning: a query tower learns, slowly, against document vectors that never change (Vasilyev et al. 2024)."""
+"""Adiabatic tuning: a query tower is trained slowly against document vectors that never change (Vasilyev et al. 2024)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -38,10 +38,10 @@ from adiabat.training.passes import side_passes
 from adiabat.training.run_record import finish_run, layer_changes, record_of, result_of
 
 RateSearch = Callable[[TuningContext, Path, TuneSettings, Watch], TuneSettings]
-"""Replaces ``tune.learning_rate = "safe"`` by the rate that a search found, which leaves its files in the folder given."""
+"""Finds the rate for ``tune.learning_rate = "safe"``; the search leaves its files in the given folder."""
 
 RATE_SEARCH = "rate-search"
-"""Folder of that search in a job."""
+"""Folder of the rate search in a job."""
 
 
 def tune(
@@ -57,10 +57,10 @@ def tune(
     command: str = "",
     watch: Watch = SILENT,
 ) -> Result:
-    """Tune a query tower against a store, and leave a job directory: configuration, log, checkpoints, model, result and report.
+    """Tune a query tower against a store and write a job directory: configuration, log, checkpoints, model, result and report.
 
     Args:
-        find_rate: None where the rate is a number.
+        find_rate: The rate search; None if the rate is a number.
     """
     check_settings(settings)
     context = TuningContext(load_model, store_path, data_path, model_name)
@@ -73,7 +73,7 @@ def tune(
 
 
 def check_settings(settings: TuneSettings) -> None:
-    """Refuse what can be seen to be wrong without data or model."""
+    """Checks that need neither data nor model."""
     device_of(settings.run.device)
     check_patterns(settings.tune.freeze)
     schedule_of(settings)
@@ -83,13 +83,13 @@ def check_settings(settings: TuneSettings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TuningRun:
-    """One job with its loop: begun, but no step taken yet.
+    """One job with its loop, set up but without any step taken.
 
     Attributes:
-        context: What it shares with others.
-        settings: Of the run.
+        context: Inputs that it shares with other runs.
+        settings: Settings of the run.
         job: Its directory.
-        objective: What it minimises; holds the tower.
+        objective: Objective of the loop; holds the tower.
         loop: Takes the steps.
     """
 
@@ -110,7 +110,7 @@ class TuningRun:
         watch: Watch,
         find_rate: RateSearch | None = None,
     ) -> "TuningRun":
-        """Claim the directory and say what will be tuned."""
+        """Claim the directory and print what will be tuned."""
         tower, frozen = prepared_tower(context.model.query, settings)
         objective = context.objective(tower, settings)
         # Everything that decides the run: a resumed one must agree in all of it.
@@ -125,7 +125,7 @@ class TuningRun:
         return cls(context, settings, job, objective, loop)
 
     def carry_out(self, *, resume: bool, command: str) -> Result:
-        """Take all steps, and end."""
+        """Take all steps, then finish."""
         tower = self.objective.encoder
         with sole_writer(self.job.folder), side_passes(tower, precision=self.settings.run.precision) as self.objective.passes:
             return self.end(self.loop.run(resume=resume), command=command)
@@ -149,7 +149,7 @@ class TuningRun:
         return finish_run(self.job, model, result, trained, keep_checkpoints=self.settings.run.keep_checkpoints)
 
     def _final_tower(self) -> tuple[Encoder, str]:
-        """The tower that is left, and how far it was taken back."""
+        """The resulting tower, and its softening if there was any."""
         guard, tower = self.objective.guard, self.objective.encoder
         if guard is None or guard.section.action != "soften":
             return merged_tower(tower), ""
@@ -173,7 +173,7 @@ def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeR
 
 
 def _notes(objective: StoredDocuments, settings: TuneSettings) -> tuple[str, ...]:
-    """What a reader of the settings must know: what was left out or replaced, and settings that do nothing."""
+    """Notes for readers of the result: data left out or replaced, and settings without effect."""
     mined, short = (note(objective.train, settings.tune) for note in (mined_negatives_note, short_lists_note))
     decay = _decay_note(settings.tune)
     compared = None if objective.distance == "cosine" else f"queries and documents are compared by {IN_WORDS[STATED[objective.distance]]}"
@@ -181,7 +181,7 @@ def _notes(objective: StoredDocuments, settings: TuneSettings) -> tuple[str, ...
 
 
 def _decay_note(section: TuneSection) -> str | None:
-    """Said of a decay that someone chose: below half an ulp of every weight it is rounded away (see `make_optimizer`)."""
+    """A note on a weight decay that the user set but rounding removes: it is below half an ulp of every weight (see `make_optimizer`)."""
     chosen = section.weight_decay not in (0, TuneSection().weight_decay)
     if section.optimizer != "adamw" or not chosen or learning_rate_of(section) * section.weight_decay >= ROUNDED_AWAY:
         return None
@@ -189,7 +189,7 @@ def _decay_note(section: TuneSection) -> str | None:
 
 
 def learning_rate_of(section: TuneSection) -> float:
-    """The peak rate that a run takes."""
+    """The peak learning rate of a run."""
     if isinstance(section.learning_rate, str):
         raise ValueError("the rate must be a number by now, got safe")
     scaling = section.batch_scaling
@@ -201,7 +201,7 @@ def learning_rate_of(section: TuneSection) -> float:
 
 
 def schedule_of(settings: TuneSettings) -> Schedule:
-    """The schedule that settings describe, over the longest the run may last."""
+    """The schedule of the settings, over the maximum length of the run."""
     section = settings.tune
     return schedule_from(
         section.schedule,
@@ -220,7 +220,7 @@ def make_loop(
     watch: Callable[[Position], None],
     note: Callable[[str], None],
 ) -> Loop:
-    """The loop of a run, with nothing written yet."""
+    """The loop of a run; nothing is written yet."""
     section, run = settings.tune, settings.run
     rate = learning_rate_of(section)
     trainable = [weights for weights in objective.module.parameters() if weights.requires_grad]
@@ -245,7 +245,7 @@ def make_loop(
 
 
 def writing(settings: TuneSettings) -> dict[str, Any]:
-    """How often a run writes."""
+    """Limits of the run, and how often it writes."""
     return settings.run.model_dump(include={"log_every", "checkpoint_seconds", "keep_checkpoints"})
 
 
@@ -303,7 +303,7 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
 
 
 def _layers(run: TuningRun, tower: Encoder) -> list[LayerChange]:
-    """How far each tensor of the tower that is left has moved: those that were tuned, or that adapters were merged into."""
+    """Changes of the tensors of the resulting tower that were tuned, or that adapters were merged into."""
     before: dict[str, Tensor] = {name: weights.detach().cpu() for name, weights in run.context.model.query.used_parameters().items()}
     after = {name: weights.detach().cpu() for name, weights in tower.used_parameters().items()}
     # Biases that the method added were zero.

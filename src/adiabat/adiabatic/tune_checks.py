@@ -1,4 +1,4 @@
-"""What can be seen to be wrong with a tuning run from its settings and on disk, before torch is loaded."""
+"""Checks of a tuning run by its settings and files, before torch is loaded."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,14 +22,14 @@ WORDS = {
     "job.similarity": "the similarity of queries and documents differs from the one the job began with",
     "job.rehearsed": "the rehearsed texts differ from those the job began with",
 }
-"""What it means that a digest, which is known once model, store and data have been read, is another one."""
+"""Explanations of digests that differ once model, store and data have been read."""
 
 LATER = frozenset(("job.probes", "job.probed_vectors", "job.rehearsed"))
-"""Digests that a description lacks which was made before they were compared."""
+"""Digests missing from configurations that were written before they were compared."""
 
 
 def _behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a stop that lies behind the run: the epochs since then cannot be taken back."""
+    """The fault of a stop before the current epoch; finished epochs cannot be undone."""
     rows = list(read_log(job.log)) if job.log.exists() else []
     idle = idle_counts(rows, keep="both")
     if not idle:
@@ -46,7 +46,7 @@ def _behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
 
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:
-    """Settings that say when a run stops and change no step before."""
+    """Settings that decide when a run stops and change no step before."""
     return {"tune.idle_epochs"} | (set() if settings.get("tune.schedule.kind") in ENDING else {"tune.max_epochs"})
 
 
@@ -61,15 +61,15 @@ RULES = Rules(
 
 
 def inputs_of(model: str, store: str | Path, data: str) -> dict[str, str]:
-    """What a tuning job is given beside its settings, as its ``config.toml`` has it."""
+    """Inputs of a tuning job beside its settings, as in its ``config.toml``."""
     return {"model": model, "store": str(store), "data": data}
 
 
 def require_ready(inputs: Mapping[str, str], out: Path, *, settings: TuneSettings, resume: bool) -> str | None:
-    """Refuse a run that cannot begin, or go on.
+    """Check that a run can start or resume.
 
     Returns:
-        What to tell people where there is nothing to go on with, and None elsewhere.
+        A note if there is nothing to resume; None otherwise.
     """
     require_device_name(settings.run.device)
     # Before the data: settings that were left out make faults that speak of anything but resuming.
@@ -79,6 +79,6 @@ def require_ready(inputs: Mapping[str, str], out: Path, *, settings: TuneSetting
 
 
 def require_named(inputs: Mapping[str, str], settings: TuneSettings) -> None:
-    """Refuse data and stores that are missing, or swapped."""
+    """Refuse data and stores that are missing, or swapped with each other."""
     refuse_swapped(inputs["store"], inputs["model"], inputs["data"], order="MODEL STORE DATA")
     require_inputs([inputs["data"], *filter(None, [settings.data.validation])], stores=[inputs["store"]])

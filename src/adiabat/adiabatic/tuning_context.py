@@ -1,4 +1,4 @@
-"""What tuning runs from one model, against one store, on one data set have in common: read, found and tokenised once."""
+"""Inputs shared by tuning runs from one model, against one store, on one data set: read, addressed and tokenised once."""
 
 import hashlib
 import json
@@ -42,38 +42,38 @@ T = TypeVar("T")
 
 
 class TuningContext:
-    """Model, store, examples and tokens; a run takes what its settings ask for, and what another run has asked for is there already.
+    """Model, store, examples and tokens; parts of them are prepared when a run first needs them, and then cached.
 
     Attributes:
-        inputs: Names of model, store and data, as the ``config.toml`` of a job has them.
+        inputs: Names of model, store and data, as in the ``config.toml`` of a job.
     """
 
     def __init__(self, load_model: Callable[[], DualEncoder], store_path: Path, data_path: str, model_name: str = "") -> None:
-        """Nothing is read yet."""
+        """Take the inputs; nothing is read yet."""
         self.inputs = inputs_of(model_name, store_path, data_path)
         self._load_model = load_model
         self._made: dict[Hashable, object] = {}
 
     def _once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What a run before has made, or is made now."""
+        """A cached part of the context, computed on first use."""
         if key not in self._made:
             self._made[key] = make()
         return cast("T", self._made[key])
 
     @cached_property
     def store(self) -> Store:
-        """Of the documents."""
+        """The store of the documents."""
         return Store.open(self.inputs["store"])
 
     @cached_property
     def model(self) -> DualEncoder:
-        """Where every run starts; its document tower made the store."""
+        """The model that every run starts from; its document tower built the store."""
         model = self._load_model()
         self.store.require_encoder(model.fingerprint("document"))
         return model
 
     def store_at(self, path: str | None) -> Store:
-        """Where probes are looked for: vectors by this model, those that are tuned against where no path is named."""
+        """The store to search with the probes; by default the one that is tuned against."""
         if path is None:
             return self.store
         store = Store.open(path)
@@ -82,11 +82,11 @@ class TuningContext:
 
     @cached_property
     def digest(self) -> str:
-        """Of all that decides the query vectors where tuning starts: weights, tokenizer, prompt, pooling and limit."""
+        """Fingerprint of everything that decides the untuned query vectors: weights, tokenizer, prompt, pooling and limit."""
         return hashlib.sha256(json.dumps(self.model.fingerprint("query").to_json(), sort_keys=True).encode()).hexdigest()
 
     def digests(self, settings: TuneSettings, *examples: AddressedSet) -> dict[str, str]:
-        """SHA-256 of everything that a run begins with, for its description."""
+        """SHA-256 of all inputs of a run, for its configuration."""
         digests = {"query_tower": self.digest, "store_vectors": self.store.manifest.sha256, "examples": examples_digest(*examples)}
         if (distance := self.distance(settings.tune)) != "cosine":
             digests["similarity"] = distance
@@ -97,7 +97,7 @@ class TuningContext:
         return digests
 
     def distance(self, section: TuneSection) -> Distance:
-        """What queries and documents are compared by in a run."""
+        """Similarity by which a run compares queries and documents."""
         distance = section.loss.distance or NAMES[self.model.ranks_by]
         if distance == "euclidean" and section.loss.kind != "triplet":
             raise ConfigError(
@@ -107,23 +107,23 @@ class TuningContext:
         return distance
 
     def compared(self, section: TuneSection) -> TuneSection:
-        """Settings that name what is compared by."""
+        """Settings that name this similarity."""
         loss = section.loss.model_copy(update={"distance": self.distance(section)})
         return section.model_copy(update={"loss": loss})
 
     def probes(self, source: str) -> "ProbeSet":
-        """Texts that are rehearsed, or looked at."""
+        """Texts of rehearsal or probes."""
         # Runs that neither watch drift nor rehearse texts load none of what does.
         from adiabat.adiabatic.probes import read_probes
 
         return self._once(("probes", source), lambda: read_probes(source))
 
     def examples(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
-        """What is trained on, and what is validated on as it was read."""
+        """Training examples, and validation examples as they were read."""
         return self._once(("examples", section), lambda: read_data(self.inputs["data"], section, self.store))
 
     def with_negatives(self, settings: TuneSettings) -> tuple[AddressedSet, AddressedSet]:
-        """What is trained on and what is validated on, each query with negatives."""
+        """Training and validation examples, each query with negatives."""
         similarity = STATED[self.distance(settings.tune)]
         train, validation = (
             with_negatives(examples, self.store, self.model.query, similarity=similarity) for examples in self._usable(settings.data)
@@ -136,7 +136,7 @@ class TuningContext:
         return self._once(("usable", section), lambda: (self._with_words(train), self._with_words(validation)))
 
     def _with_words(self, examples: AddressedSet) -> AddressedSet:
-        """Queries of which the model knows a token: those of which a static one knows none have a vector of zeros, whatever is tuned."""
+        """Queries with at least one known token; without any, a static model gives a zero vector whatever is tuned."""
         if not isinstance(self.model.query.backbone, StaticBackbone):
             return examples
         from adiabat.store.text_vectors import wordless
@@ -151,7 +151,7 @@ class TuningContext:
         return replace(worded, notes=(*worded.notes, note))
 
     def require_possible(self, runs: Sequence[TuneSettings]) -> None:
-        """Refuse what model, store and data cannot give, before anything is written."""
+        """Check that model, store and data fit the settings, before anything is written."""
         faults = []
         adapted: set[Method] = set()
         for settings in runs:
@@ -170,7 +170,7 @@ class TuningContext:
             raise ConfigError(several(list(dict.fromkeys(faults))))
 
     def objective(self, tower: Encoder, settings: TuneSettings, *, validated: bool = True) -> StoredDocuments:
-        """What a run minimises; one that is not validated only shows how far it drifts."""
+        """The objective of a run; without validation data, only drift is measured."""
         (train, listed), section = self._usable(settings.data), self.compared(settings.tune)
         if validated:
             validation, validation_tokens = self._validation(tower, settings)
@@ -193,7 +193,7 @@ class TuningContext:
         )
 
     def guard(self, settings: TuneSettings) -> "Guard | None":
-        """A watch over drift, where settings have one; equal sections share it."""
+        """The drift guard, if the settings have one; equal sections share it."""
         section = settings.watched
         if section is None:
             return None
@@ -231,9 +231,9 @@ class TuningContext:
 
 
 def prepared_tower(tower: Encoder, settings: TuneSettings) -> tuple[Encoder, FreezeReport]:
-    """A copy of a query tower of which what the settings ask for is trained, on the device of the run.
+    """A copy of a query tower, prepared for training by the settings, on the device of the run.
 
-    The original, which is often the document tower too, stays as it is.
+    The original, which is often also the document tower, is unchanged.
     """
     section = settings.tune
     copy = trainable_copy(tower).train(section.dropout).to(device_of(settings.run.device))
@@ -250,10 +250,10 @@ def prepared_tower(tower: Encoder, settings: TuneSettings) -> tuple[Encoder, Fre
 
 
 def _own_negatives(validation: AddressedSet, settings: TuneSettings) -> Ragged | None:
-    """Of the validation loss, where it takes others than are mined for the errors.
+    """Negatives of the validation loss, if they differ from the negatives mined for the errors.
 
-    The softmax does without listed negatives; were its validation loss to go by mined ones, it would not be the loss that is trained. Only
-    a batch of one query, which has no other's positive to be told apart from, needs them.
+    The softmax does not need listed negatives; with mined ones, the validation loss would differ from the training loss. Only batches of
+    one query, without in-batch negatives, need them.
     """
     section = settings.tune
     lists_suffice = section.loss.kind == "in_batch_softmax" and section.negatives.kind == "examples" and section.batch_size > 1
@@ -261,11 +261,11 @@ def _own_negatives(validation: AddressedSet, settings: TuneSettings) -> Ragged |
 
 
 MINED_NEGATIVES = 10
-"""Validation negatives per query where the data lists none: the hardest for the untuned tower."""
+"""Validation negatives per query if the data lists none: the hardest for the untuned tower."""
 
 
 def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[AddressedSet, AddressedSet]:
-    """Read the examples, find their documents in the store, and part training from validation."""
+    """Read the examples, address their documents in the store, and split them into training and validation."""
     everything = _read(path, settings.split, settings, store, usual="train")
     if settings.validation:
         listed = _read(settings.validation, settings.validation_split or settings.split, settings, store, usual="dev")
@@ -285,7 +285,7 @@ def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[Addre
 
 
 def trained_too(validation: AddressedSet, train: AddressedSet) -> int:
-    """How many validation queries have a text that is trained on."""
+    """Number of validation queries whose text is also in training."""
     trained = set(train.queries)
     return sum(query in trained for query in validation.queries)
 
@@ -300,7 +300,7 @@ def _read(path: str, split: str | None, settings: TuneDataSection, store: Store,
 def with_negatives(
     validation: AddressedSet, store: Store, tower: Encoder, *, similarity: Similarity, mine_all: bool = False
 ) -> AddressedSet:
-    """Give each validation query that lists no negatives the hardest documents for the tower before tuning."""
+    """Give each validation query without listed negatives the hardest documents for the untuned tower."""
     bare = np.flatnonzero((validation.negatives.lengths == 0) | mine_all)
     if not len(bare):
         return validation

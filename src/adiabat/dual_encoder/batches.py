@@ -1,4 +1,4 @@
-"""Which pairs make the batch of each step, as settings ask for it, and where their texts stand in the loss (Reimers 2021)."""
+"""The pairs in the batch of each step, and the positions of their texts in the loss (Reimers 2021)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,11 +34,11 @@ from adiabat.training.distributed import Processes
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What sets the one pass over a shard of a stream apart from passes over data that are all there.
+    """Differences of the single pass over a shard from passes over a whole data set.
 
     Attributes:
-        seed: Of its orders.
-        repeats: How often the pass takes the pairs of each source: 1 where as much was read as was asked for.
+        seed: Seed of its random orders.
+        repeats: How often the pass repeats the pairs of each source; 1 if the source supplied all requested examples.
     """
 
     number: int
@@ -47,7 +47,7 @@ class Shard:
     repeats: tuple[float, ...]
 
     def mixture(self, pairs: PairSet) -> Mixture:
-        """How much of each source the pass holds."""
+        """Share of each source in the pass."""
         sizes = np.bincount(pairs.sources, minlength=len(self.repeats))
         counts = np.rint(sizes * np.array(self.repeats)).astype(np.int64)
         return Mixture(tuple(sizes.tolist()), counts / max(1, counts.sum()), counts, self.seed)
@@ -56,11 +56,11 @@ class Shard:
 def sampler_of(
     settings: TrainSettings, pairs: PairSet, *, tokens: Int[np.ndarray, " pairs"] | None = None, shard: Shard | None = None
 ) -> BatchSampler:
-    """The batches that settings describe.
+    """The batch sampler of the settings.
 
     Args:
-        tokens: Of each pair; read where batches have a budget of tokens.
-        shard: Of a stream, whose first pass alone is then taken; None plans passes over all there is.
+        tokens: Tokens of each pair; used if batches have a token budget.
+        shard: Shard of a stream, for a single pass; None plans passes over the whole data.
     """
     size, section = settings.train.batch_size, settings.batches
     seed, first_step = (settings.run.seed, 0) if shard is None else (shard.seed, shard.first_step)
@@ -81,7 +81,7 @@ def sampler_of(
 
 
 def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
-    """How much of each source a pass holds."""
+    """Share of each source in a pass."""
     section = settings.mixture
     sizes = np.bincount(pairs.sources)
     counted = np.minimum(sizes, section.cap or sizes.max()).tolist()
@@ -92,7 +92,7 @@ def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
 
 
 def _levels(pairs: PairSet, settings: TrainSettings, *, of_shard: bool = False) -> list[Int[np.ndarray, " pairs"]]:
-    """Numbers of tag, topic and source, as far as batches go by them; finer ones are told apart by the coarser."""
+    """Numbers of tag, topic and source, as far as they group batches; finer ones are distinguished within coarser ones."""
     group = settings.batches.group.kind
     apart = pairs.sources if settings.mixture.one_source_per_batch else np.zeros(len(pairs), dtype=np.int64)
     topics = _within(apart, pairs.topics)
@@ -111,7 +111,7 @@ def _levels(pairs: PairSet, settings: TrainSettings, *, of_shard: bool = False) 
 
 
 def in_small_groups(pairs: PairSet, settings: TrainSettings) -> int:
-    """How many pairs have a topic or tag with too few for a batch of its own; 0 where batches are not grouped."""
+    """Number of pairs whose topic or tag has too few pairs for a batch; 0 without grouping."""
     if settings.batches.group.kind == "none":
         return 0
     sizes = np.bincount(_levels(pairs, settings)[0])
@@ -119,7 +119,7 @@ def in_small_groups(pairs: PairSet, settings: TrainSettings) -> int:
 
 
 def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
-    """What becomes of pairs without a topic or tag where batches go by it; None where each has one, or batches are not grouped."""
+    """A note on pairs without the topic or tag that groups batches; None if every pair has one, or without grouping."""
     group = settings.batches.group.kind
     if group == "none":
         return None
@@ -132,7 +132,7 @@ def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
 
 
 def left_out_note(sampler: BatchSampler, *, steps: int) -> str | None:
-    """How many pairs the passes of a run left out; None where none were."""
+    """A note on the pairs that the passes of a run left out; None if there are none."""
     largest = number = ended = 0
     while ended < steps:
         largest = max(largest, sampler.left_out(number))
@@ -145,9 +145,9 @@ def left_out_note(sampler: BatchSampler, *, steps: int) -> str | None:
 
 
 def mixture_note(sampler: BatchSampler, pairs: PairSet, settings: TrainSettings, *, steps: int) -> str | None:
-    """How much of each source a run took, beside what was asked for; None where there is one source, or no step.
+    """A note on the share of each source in a run beside the configured one; None with a single source, or without steps.
 
-    The run's passes are planned once more.
+    It plans the run's passes again.
     """
     paths = [source.path for source in settings.data.sources]
     if len(paths) < 2 or not steps:
@@ -162,26 +162,26 @@ def mixture_note(sampler: BatchSampler, pairs: PairSet, settings: TrainSettings,
 
 
 def _within(outer: Int[np.ndarray, " pairs"], inner: Int[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
-    """A number for each pair of numbers."""
+    """A number for each combination of two numbers."""
     numbers: Int[np.ndarray, " pairs"] = np.unique(outer.astype(np.int64) * (int(inner.max(initial=0)) + 1) + inner, return_inverse=True)[1]
     return numbers
 
 
 def _text_keys(pairs: PairSet) -> Int[np.ndarray, "pairs 2"]:
-    """Numbers of each pair's texts, equal over both sides where texts are."""
+    """Numbers of each pair's texts, equal for equal texts on either side."""
     queries, documents = text_numbers(pairs.texts)
     return np.stack([queries[pairs.query], documents[pairs.positive]], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of `Texts`, place by place; p pairs, n shared negatives or h own ones for each pair.
+    """Rows of `Texts` by position; p pairs, n shared negatives or h own negatives for each pair.
 
     Attributes:
-        query: Of each pair.
-        positive: Of each pair.
+        query: Query of each pair.
+        positive: Positive of each pair.
         shared: Negatives that every query is compared with.
-        own: Negatives that each query alone is compared with; a place that a query has no negative for holds its positive.
+        own: Negatives compared only with their own query; missing ones are filled with its positive.
     """
 
     query: Int[np.ndarray, " p"]
@@ -229,7 +229,7 @@ def check_negatives(pairs: PairSet, section: TrainSection) -> None:
 
 
 def draw_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: TrainSection, *, seed: int, step: int) -> Batch:
-    """The batch of some pairs, with negatives drawn from those that their queries list."""
+    """The batch of some pairs, with negatives drawn at random from those listed for their queries."""
     random = step_generator(seed, step)
     count = section.loss.negatives_per_query
     return _batch(pairs, rows, section, lambda query: _drawn(pairs.negatives[query], count, random))
@@ -248,13 +248,13 @@ def validation_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: Train
 
 
 def pair_order(pairs: PairSet) -> Int[np.ndarray, " pairs"]:
-    """Pairs by the hash of both their texts."""
+    """Pairs ordered by the hash of both texts."""
     texts = zip(pairs.texts.queries.take(pairs.query), pairs.texts.documents.take(pairs.positive), strict=True)
     return text_order(f"{query}\0{document}" for query, document in texts)
 
 
 def _batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection, draw: Callable[[int], Int[np.ndarray, " k"]]) -> Batch:
-    """The batch of some pairs, with the negatives that are drawn for each row of a query."""
+    """The batch of some pairs, with the negatives drawn for each row of a query."""
     count = section.loss.negatives_per_query
     # Rows are kept in half the memory; of a batch they are keys, too, which tensors hold as 64-bit numbers.
     query, positive = (rows[picked].astype(np.int64) for rows in (pairs.query, pairs.positive))
@@ -291,7 +291,7 @@ def share_of(pairs: PairSet, batch: Batch, section: TrainSection, processes: Pro
 def pairs_of(
     batch: Batch, sides: Sides, examples: PairSet, section: TrainSection, processes: Processes, *, guide: Sides | None = None
 ) -> Pairs:
-    """What the loss looks at: the embeddings of all processes, and what is known of the texts."""
+    """Input of the loss: embeddings of all processes, and the known answers among the texts."""
     query, positive, shared, own = _gathered(batch, sides, processes)
     device = query.device
     keys = _keys(batch, examples, device) if section.loss.mask_duplicates else {}
@@ -318,7 +318,7 @@ def _gathered(
 
 
 def _keys(batch: Batch, examples: PairSet, device: torch.device) -> dict[str, Tensor]:
-    """Rows of `Texts` are keys: equal where texts are. Answers that are not in the batch would mask nothing."""
+    """Rows of `Texts` as keys, equal for equal texts. Answers outside the batch would mask nothing and are left out."""
     listed = examples.answers.take(batch.query)
     in_batch = np.isin(listed.values, batch.documents)
     answers = [listed.values[start:end][in_batch[start:end]] for start, end in pairwise(listed.offsets.tolist())]

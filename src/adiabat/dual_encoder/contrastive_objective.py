@@ -1,4 +1,4 @@
-"""What the training of both towers minimises (Ziarko et al. 2024; Moiseev et al. 2023; Reimers 2021)."""
+"""The objective of training both towers (Ziarko et al. 2024; Moiseev et al. 2023; Reimers 2021)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,20 +34,20 @@ from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Passes, side_passes
 
 CHUNK_TOKENS = {"cpu": 4_096, "cuda": 65_536}
-"""Of one pass where nobody says how many: on a CPU what stays near the caches, on a GPU what keeps it busy."""
+"""Default tokens per pass: on a CPU, a number that stays near the caches; on a GPU, one that keeps it busy."""
 
 
 @dataclass
 class PairContrast:
-    """The objective: embed a batch of pairs, and tell each query's document from the others.
+    """The objective: embed a batch of pairs, and distinguish each query's document from the others.
 
     Attributes:
-        towers: What is trained; a tower without trainable parameters is embedded once for each text.
-        examples: Pairs to learn from, or a stream of them.
-        validation: Pairs to measure on, over the same texts as pairs that are no stream.
-        guide: Takes candidates out of the negatives; None where there is none, or where `towers` themselves do.
-        processes: Who shares a batch out.
-        store: Vectors that take the place of document embeddings; None embeds documents.
+        towers: Towers to train; the texts of a frozen tower are embedded once each.
+        examples: Training pairs, or a stream of them.
+        validation: Validation pairs; their texts are numbered together with those of training pairs, but not with a stream's.
+        guide: Excludes candidates from the negatives; None if there is none, or if `towers` are the guide.
+        processes: Processes that share each batch.
+        store: Stored vectors that replace document embeddings; None embeds documents.
     """
 
     towers: DualEncoder
@@ -75,7 +75,7 @@ class PairContrast:
 
     @property
     def stream(self) -> Stream | None:
-        """What is read as the run goes on; None where all pairs are there."""
+        """The stream, if the data are read during the run; None if all pairs are available."""
         return self.examples if isinstance(self.examples, Stream) else None
 
     @property
@@ -85,12 +85,12 @@ class PairContrast:
 
     @property
     def sampler(self) -> BatchSampler:
-        """Which of `train` make the batch of each step."""
+        """The batch sampler over `train`."""
         return self._now.sampler
 
     @property
     def tables(self) -> Mapping[Side, TokenTable]:
-        """Tokens of the texts of `train`, of each side whose tower is trained."""
+        """Tokens of the texts of `train`, for each side with a trained tower."""
         return self._now.texts.tables
 
     @property
@@ -100,16 +100,16 @@ class PairContrast:
 
     @cached_property
     def _paid(self) -> int | None:
-        """Steps that a budget of operations pays for."""
+        """Number of steps within a budget of operations."""
         budget = self.settings.train.budget_flops
         return None if budget is None else steps_within(budget, self.flops_of)
 
     def flops_of(self, step: int) -> float:
-        """Operations of one step by parameters and tokens, which a budget is told in (Ziarko et al. 2024)."""
+        """Operations of one step by parameters and tokens, the unit of budgets (Ziarko et al. 2024)."""
         return sum(training_flops(self._passed[side], float(tokens)) for side, tokens in self.tokens_of(step).items())
 
     def cost(self, step: int) -> Cost:
-        """What one step takes (Ziarko et al. 2024)."""
+        """Cost of a step (Ziarko et al. 2024)."""
         texts = self.at(step).texts
         return Cost(self.flops_of(step), self.passes.operations(texts.groups(self._distinct(step))) + texts.take_operations())
 
@@ -118,7 +118,7 @@ class PairContrast:
         return {side: passed_parameters(self.towers.tower(side)) for side in self.tables}
 
     def _planned(self, pairs: PairSet, shard: Shard | None = None) -> BatchPlan:
-        """The batches of all pairs, which share their texts with validation, or of a shard of the stream."""
+        """The batches of all pairs, which share their texts with validation, or those of a shard of the stream."""
         texts = self._texts if shard is None else self._cached(pairs)
         # Counting the tokens of every pair takes time and memory that only a budget has a use for.
         tokens = texts.tokens(pairs) if self.settings.batches.token_budget is not None else None
@@ -131,18 +131,18 @@ class PairContrast:
         return PairTexts.of(pairs.texts, self.towers, self.settings, guide=self.guide, store=self.store)
 
     def at(self, step: int) -> BatchPlan:
-        """What a step draws on; of a stream, its shard is read where it has not been."""
+        """The batch plan of a step; in a stream, its shard is read if necessary."""
         if self.stream is not None and not self._now.holds(step):
             self._now = self.stream.plan(step, self._planned)
             self._keep_shard()
         return self._now
 
     def ending(self, step: int) -> str | None:
-        """Why a run ends at a step, where it is the data that end it."""
+        """Why the data end the run at a step; None if they do not."""
         return None if self.stream is None else self.stream.ending(step, self._planned)
 
     def keep_in(self, folder: Path, *, resume: bool) -> None:
-        """Keep embeddings of towers that do not change in files, so that a resumed run reads the same."""
+        """Keep embeddings of frozen towers in files, so that a resumed run reads the same ones."""
         self._folder = folder, resume
         self._texts.keep_in(folder if self.stream is None else folder / "validation", self.processes.rank, resume=resume)
         self._keep_shard()
@@ -153,7 +153,7 @@ class PairContrast:
             self._now.texts.keep_in(folder / shard_name(self._now.shard), self.processes.rank, resume=resume)
 
     def save(self) -> None:
-        """Note on the disk what was embedded: to be called with every checkpoint; shards that the one before has left behind go."""
+        """Record on disk which embeddings exist; call it with every checkpoint. Shards before the previous checkpoint are deleted."""
         self._texts.save()
         if self.stream is None:
             return
@@ -170,7 +170,7 @@ class PairContrast:
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Let threads share the passes while the block lasts."""
+        """Let threads share the passes within the block."""
         before = self.passes
         with side_passes(*self._texts.trained, precision=self.settings.run.precision, chunking=self._chunking()) as self.passes:
             try:
@@ -179,7 +179,7 @@ class PairContrast:
                 self.passes = before
 
     def loss(self, step: int) -> Tensor:
-        """The loss of one batch of pairs: over this process's part of it, against everyone's."""
+        """The loss of a batch of pairs: this process's part of it, against the documents of all processes."""
         now, batch = self.at(step), self._batch(step)
         mine = share_of(now.pairs, batch, self.settings.train, self.processes)
         sides, guide = now.texts.embed(mine, self.passes), now.texts.guide(mine)
@@ -187,7 +187,7 @@ class PairContrast:
         return self._criterion(pairs, self.temperature(step))
 
     def temperature(self, step: int) -> Temperature:
-        """What similarities are divided by."""
+        """Temperature that divides similarities."""
         choice = self.settings.train.loss.temperature
         if self._learned is not None:
             # The optimiser may have moved it out of its range.
@@ -200,7 +200,7 @@ class PairContrast:
         return scheduled_temperature(step, first=choice.first, last=choice.last, steps=choice.steps or self.steps)
 
     def figures(self) -> Mapping[str, float]:
-        """What the log says beside the loss."""
+        """Further values of the log."""
         return {} if self._learned is None else {"temperature": self._validation_temperature()}
 
     def batch_ids(self, step: int) -> list[str]:
@@ -209,20 +209,20 @@ class PairContrast:
         return pairs.texts.query_ids.take(pairs.query[self.rows(step)])
 
     def tokens_of(self, step: int) -> dict[Side, int]:
-        """Tokens that pass through trained towers in one step, padding left out."""
+        """Tokens that pass through trained towers in a step, without padding."""
         distinct = self._distinct(step)
         return {side: int(table.lengths[distinct[side]].sum()) for side, table in self.tables.items()}
 
     def _distinct(self, step: int) -> dict[Side, Int[np.ndarray, " _"]]:
-        """Texts of one step, each once."""
+        """Distinct texts of a step."""
         return {side: np.unique(rows) for side, rows in self._batch(step).sides.items()}
 
     def rows(self, step: int) -> Int[np.ndarray, " p"]:
-        """Pairs of one step's batch, as all processes see it."""
+        """Pairs of a step's batch, the same in all processes."""
         return self.at(step).sampler.rows(step)
 
     def _batch(self, step: int) -> Batch:
-        """Drawn once for all who ask for it, one after the other."""
+        """The batch of a step, drawn once and cached for consecutive callers."""
         if self._drawn is None or self._drawn[0] != step:
             pairs = self.at(step).pairs
             self._drawn = step, draw_batch(pairs, self.rows(step), self.settings.train, seed=self.settings.run.seed, step=step)
@@ -250,11 +250,11 @@ class PairContrast:
         return unit_rows(vectors) if self.settings.train.loss.ranks_by == "cosine" else vectors
 
     def _distance(self) -> bool:
-        """Whether documents are ranked by Euclidean distance, as the loss compares them; else by the product."""
+        """Whether documents are ranked by Euclidean distance, as in the loss, instead of the dot product."""
         return self.settings.train.loss.ranks_by == "euclidean"
 
     def _validation_loss(self, query: "_Rows", document: "_Rows") -> float:
-        """Mean over pairs, in batches of the training size, so that in-batch negatives are as many as in training."""
+        """Mean over pairs, in batches of the training size, so that there are as many in-batch negatives as in training."""
         section, total = self.settings.train, 0.0
         for batch, weight in self._validation_batches:
             sides = Sides(query.of(batch.query), document.of(batch.documents))
@@ -270,7 +270,7 @@ class PairContrast:
 
     @torch.no_grad()
     def _validation_temperature(self) -> float:
-        """The temperature that losses of different steps can be compared at: the last one of a schedule, a learned one as it stands."""
+        """A temperature at which losses of different steps are comparable: the last one of a schedule, or the current learned one."""
         choice = self.settings.train.loss.temperature
         if isinstance(choice, TrainedTemperature):
             return float(self.temperature(0))
@@ -279,7 +279,7 @@ class PairContrast:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Embeddings of some texts, found by the rows of the texts."""
+    """Embeddings of some texts, by the rows of the texts."""
 
     rows: Int[np.ndarray, " n"]
     vectors: Float[Tensor, "n e"]
@@ -289,14 +289,14 @@ class _Rows:
 
 
 def _places(rows: Int[np.ndarray, " n"], targets: Int[np.ndarray, " k"]) -> Int[np.ndarray, " _"]:
-    """Where some of ascending rows stand; those that are not among them are left out."""
+    """Positions of some ascending rows in others; rows that are not among them are left out."""
     positions = np.minimum(np.searchsorted(rows, targets), len(rows) - 1)
     present: Int[np.ndarray, " _"] = positions[rows[positions] == targets]
     return present
 
 
 def criterion_of(section: TrainSection, *, tile: int | None = None) -> Criterion:
-    """The loss that settings describe."""
+    """The loss of the settings."""
     loss = section.loss.criterion(tile)
     if isinstance(section.loss, InBatchLoss):
         loss = _compared(section.loss, loss)
@@ -304,7 +304,7 @@ def criterion_of(section: TrainSection, *, tile: int | None = None) -> Criterion
 
 
 def _compared(settings: InBatchLoss, loss: Criterion) -> Criterion:
-    """The loss by cosine or by product, under the model's own opinion where it is its own guide."""
+    """The loss by cosine or dot product, with the model's own guide embeddings if it is its own guide."""
 
     def compared(pairs: Pairs, temperature: Temperature) -> Float[Tensor, ""]:
         alike = pairs if settings.similarity == "dot" else pairs.unit()
@@ -321,27 +321,27 @@ def _own_opinion(pairs: Pairs, settings: GuideSection) -> Guide:
 
 
 def _over_widths(loss: Criterion, widths: tuple[int, ...], pairs: Pairs, temperature: Temperature) -> Float[Tensor, ""]:
-    """Mean of the loss over the first numbers of the embeddings and over all of them (Kusupati et al. 2022, equal weights)."""
+    """Mean of the loss over truncated embeddings of each width and over the full ones (Kusupati et al. 2022, equal weights)."""
     distinct = dict.fromkeys((*widths, pairs.query.shape[1]))
     return torch.stack([loss(pairs.first_numbers(width), temperature) for width in distinct]).mean()
 
 
 QUERIES_AT_A_TIME = 512
-"""Bounds the scores in memory."""
+"""Limit on the scores in memory."""
 
 
 PAIRS_AT_A_TIME = 4_096
-"""Bounds the vectors in memory."""
+"""Limit on the vectors in memory."""
 
 
 EXACT = "donot_use_mm_for_euclid_dist"
-"""The sum of squared differences: through products, torch's choice for many rows, distances of near texts drown in rounding."""
+"""Mode of `torch.cdist` that sums squared differences: through products, its choice for many rows, rounding swamps small distances."""
 
 
 def ranks_of_answers(
     query: Float[Tensor, "q e"], documents: Float[Tensor, "d e"], answers: Sequence[Int[np.ndarray, " _"]], *, distance: bool
 ) -> Int[np.ndarray, " q"]:
-    """``1 + #{documents that do not answer and score at least as much as the best answer}``."""
+    """Rank ``1 + #{documents that are no answer and score at least as high as the best answer}``."""
     ranks = []
     for start in range(0, len(query), QUERIES_AT_A_TIME):
         rows = query[start : start + QUERIES_AT_A_TIME]
@@ -356,16 +356,16 @@ def ranks_of_answers(
 
 
 def listed_pairs(pairs: PairSet) -> int:
-    """How many (positive, listed negative) pairs there are."""
+    """Number of (positive, listed negative) pairs."""
     return int(pairs.negatives.lengths[pairs.query].sum())
 
 
 Vectors = Callable[[Int[np.ndarray, " k"]], Float[Tensor, "k e"]]
-"""Gives embeddings of texts by their rows, as they are compared."""
+"""Returns embeddings of texts by row, ready for comparison."""
 
 
 def pair_errors(pairs: PairSet, query: Vectors, document: Vectors, *, distance: bool) -> int:
-    """How many (positive, listed negative) pairs are in the wrong order; a tie is an error."""
+    """Number of (positive, listed negative) pairs in the wrong order; a tie is an error."""
     negatives = pairs.negatives.take(pairs.query)
     pair, errors = np.repeat(np.arange(len(pairs)), negatives.lengths), 0
     for start in range(0, len(pair), PAIRS_AT_A_TIME):

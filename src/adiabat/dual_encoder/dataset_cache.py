@@ -1,6 +1,6 @@
-"""Pairs that were read once: numbered, and kept in a folder of the cache, so that the next run over the same files reads nothing again.
+"""The dataset cache: pairs that were read and numbered once, so that later runs over the same files need not read them again.
 
-Texts lie in Arrow files that are read by row; memory holds numbers alone, about 50 bytes for each listed document.
+Texts are stored in Arrow files and read by row; only numbers are in memory, about 50 bytes for each listed document.
 """
 
 import hashlib
@@ -27,27 +27,27 @@ from adiabat.data.pair_sets import EQUAL_TEXTS, PairBuilder, PairSet, TextList, 
 from adiabat.store.corpus_files import ID_BATCH, TEXT_BATCH, StringColumn, StringColumnWriter
 
 FORMAT = 4
-"""Of the folder; another number is another folder."""
+"""Format of the folder, part of its name."""
 
 MAKING = ".making-"
-"""What the name of a folder begins with until it is finished."""
+"""Prefix of an unfinished folder's name."""
 
 ABANDONED_SECONDS = 24 * 3600
-"""Age at which a folder that was never finished is taken for one of a killed process."""
+"""Age from which an unfinished folder is assumed to be left by a killed process."""
 
 SAMPLES, SAMPLED_BYTES = 16, 1 << 16
-"""Blocks of a file that tell it from another of equal size and date; the first and the last are among them."""
+"""Number of sampled blocks that identify a file beside its size and date; the first and last are among them."""
 
 READABLE = "check its permissions"
 
 COLUMNS = {"queries": TEXT_BATCH, "documents": TEXT_BATCH, "query_ids": ID_BATCH}
 EACH = ("query", "positive", "sources", "topics", "tags")
 Number = Callable[[PairBuilder], list[str]]
-"""Numbers examples, and gives the names of their sets."""
+"""Numbers examples, and returns the names of their sets."""
 
 
 def cache_folder(setting: str | None) -> Path:
-    """Where pairs are kept."""
+    """Directory of the cache."""
     return user_cache() if setting is None else Path(setting)
 
 
@@ -57,7 +57,7 @@ def cache_key(description: dict[str, Any]) -> str:
 
 
 def numbered_pairs(number: Number, folder: Path | None, *, advice: str) -> tuple[PairSet, ...]:
-    """Open the pairs of a folder, or number them and put them there; without a folder they stay in memory."""
+    """Open the pairs of a folder, or number them and store them there; without a folder they stay in memory."""
     if folder is None:
         columns = TextList(), TextList(), TextList()
         builder = PairBuilder(*columns)
@@ -88,12 +88,12 @@ def numbered_pairs(number: Number, folder: Path | None, *, advice: str) -> tuple
 
 
 def files_of(source: str) -> list[tuple[str, ...]]:
-    """What a source is, without reading the whole of it."""
+    """Identity of a source, without reading all of it."""
     return [_state(path) if path.is_file() else (str(path),) for path in _files(source)]
 
 
 def contents_of(sources: Iterable[str]) -> dict[str, str]:
-    """Path of each file to the SHA-256 of its bytes, so that a copy with another date is the same; a name of the hub to ""."""
+    """Path of each file to the SHA-256 of its bytes, so that a copy with another date is the same; a hub name maps to ""."""
     digests = dict[str, str]()
     for path in (path for source in sources for path in _files(source)):
         with reading(path, remedy=READABLE):
@@ -102,7 +102,7 @@ def contents_of(sources: Iterable[str]) -> dict[str, str]:
 
 
 def _files(source: str) -> list[Path]:
-    """Those of a source; the name of the hub, or of a file that is missing, as it is."""
+    """The files of a source; a hub name or a missing file is returned unchanged."""
     if source.startswith(HUB_PREFIX):
         return [Path(source)]
     path = Path(source).resolve()

@@ -1,4 +1,4 @@
-"""What both towers are trained on: pairs of texts from one source or several, parted into training and validation."""
+"""Training data of both towers: pairs of texts from one or several sources, split into training and validation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +25,7 @@ from adiabat.store.vector_store import Store
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where examples are, and how they are read."""
+    """Location and format of examples."""
 
     path: str
     split: str | None
@@ -37,11 +37,11 @@ class _Source:
 def read_pairs(
     source: str | None, settings: TrainDataSection, *, stored: bool = False, cache: Path | None = None, watch: Watch = SILENT
 ) -> tuple[PairSet, PairSet]:
-    """Read examples, and part training from validation by the query's text.
+    """Read examples, and split them into training and validation by the query's text.
 
     Args:
-        source: Of the examples; None reads `TrainDataSection.sources`.
-        cache: Where pairs are kept once they were read; None keeps them in memory.
+        source: Source of the examples; None reads `TrainDataSection.sources`.
+        cache: Directory of the dataset cache; None keeps pairs in memory.
     """
     # A source of several goes by the settings of all where it has none of its own.
     listed = [_Source(entry.path, entry.split, "train", entry.columns.given(), entry.corpus) for entry in settings.listed(source)]
@@ -56,7 +56,7 @@ def read_pairs(
 
 
 def read_validation(settings: TrainDataSection, *, cache: Path, watch: Watch = SILENT) -> PairSet:
-    """Read the pairs that a run over a stream is validated on."""
+    """Read the validation pairs of a run over a stream."""
     return _numbered(_validated(settings), False, cache, watch)[0]
 
 
@@ -95,7 +95,7 @@ def _numbered(sources: Sequence[_Source], stored: bool, cache: Path | None, watc
 
 
 def watched(examples: Iterator[Example], watch: Watch, *, label: str, total: int | None, counter: Iterator[int]) -> Iterator[Example]:
-    """Examples as they pass by a progress display; nothing is shown where their total is not known."""
+    """Examples with a progress display; nothing is shown if the total is unknown."""
     for example in examples:
         number = next(counter)
         if total and number % 10_000 == 0:
@@ -104,7 +104,7 @@ def watched(examples: Iterator[Example], watch: Watch, *, label: str, total: int
 
 
 def _read(source: _Source, *, stored: bool) -> ExampleStream:
-    """Examples with texts in the place of document ids, where they hold ids; examples and the texts they name are then in memory."""
+    """Examples with document ids replaced by texts, if they hold ids; examples and texts are then in memory."""
     # With a corpus of its own, those of a document are its columns, not the examples'.
     columns = {name: column for name, column in source.columns.items() if source.corpus is None or name not in OF_DOCUMENTS}
     stream = stream_examples(source.path, split=source.split, columns=columns, usual_split=source.usual_split)
@@ -145,7 +145,7 @@ def _parted(pairs: PairSet, source: str, settings: TrainDataSection) -> tuple[Pa
 
 
 def trained_pairs(pairs: PairSet, store: Store | None = None) -> TrainedTexts:
-    """Texts of the queries and answers of pairs, whose documents are rows of a store where one is given."""
+    """Texts of queries and answers of pairs; documents are read from a store if one is given."""
     queries, answers = in_blocks(pairs.texts.queries.take, pairs.query_rows), np.unique(pairs.positive)
     if store is None:
         return TrainedTexts.of(queries, documents=in_blocks(pairs.texts.documents.take, answers))

@@ -1,4 +1,4 @@
-"""The texts of pairs as towers take them: tokens for a tower that is trained, and vectors of one that is not, each embedded once."""
+"""Texts of pairs as inputs of towers: tokens for trained towers, and vectors of frozen ones, each embedded once."""
 
 import math
 from collections.abc import Mapping
@@ -29,17 +29,17 @@ from adiabat.training.passes import Group, Passes
 
 
 class TextCache:
-    """The texts of one side for one tower: tokens where the tower is trained, else vectors, each computed when a batch first needs it.
+    """The texts of one side for one tower: tokens if the tower is trained, otherwise vectors, each computed when first needed.
 
-    The last bits of a vector depend on the texts that pass beside it. In a directory vectors outlive the process, so that a run that was
-    resumed reads what it embedded before, and is equal to one that never stopped.
+    The last bits of a vector depend on the texts in the same pass. Vectors in a directory outlive the process, so that a resumed run reads
+    what it embedded before and equals an uninterrupted one.
     """
 
     def __init__(self, tower: Encoder, texts: TextColumn, *, side: Side, precision: Precision, tokens: TokenTable | None = None) -> None:
-        """Set up; nothing is embedded yet, and nothing written.
+        """Set up without embedding or writing anything.
 
         Args:
-            tokens: Of the texts, for a tower that is trained; None caches vectors.
+            tokens: Tokens of the texts for a trained tower; None caches vectors.
         """
         self.tower = tower
         self.texts = texts
@@ -47,12 +47,12 @@ class TextCache:
         self.precision = precision
         self.tokens = tokens
         self.holds_vectors = tokens is None
-        """Whether vectors are computed once, and kept."""
+        """Whether vectors are computed once and cached."""
         self.vectors = EmbeddingCache(len(texts) if self.holds_vectors else 0, tower.width)
         self._operations = 0.0
 
     def embed(self, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
-        """Cached embeddings of some texts, without dropout; those of a trained tower are computed anew, by all cores."""
+        """Embeddings of some texts, without dropout: cached ones of a frozen tower, otherwise computed on all cores."""
         if self.tokens is not None:
             vectors = self.tower.encode(self.texts.take(rows), side=self.side, precision=self.precision)
             return torch.from_numpy(vectors).to(self.tower.device)
@@ -65,13 +65,13 @@ class TextCache:
         return torch.from_numpy(np.asarray(self.vectors.vectors[rows])).to(self.tower.device)
 
     def take_operations(self) -> float:
-        """Operations of what was embedded for the cache since the last call."""
+        """Operations spent on embedding for the cache since the last call."""
         operations, self._operations = self._operations, 0.0
         return operations
 
 
 class StoreCache(TextCache):
-    """Documents whose vectors lie in a store."""
+    """Documents whose vectors are in a store."""
 
     def __init__(self, tower: Encoder, texts: TextColumn, store: Store, *, precision: Precision) -> None:
         """Find documents in a store."""
@@ -92,7 +92,7 @@ class StoreCache(TextCache):
 
 @dataclass(frozen=True)
 class PairTexts:
-    """The texts of some pairs, cached on both sides for the towers, and for the guide where it is another model."""
+    """The texts of some pairs, cached on both sides for the towers, and for the guide if it is another model."""
 
     sides: Mapping[Side, TextCache] = field(repr=False)
     guides: Mapping[Side, TextCache] = field(repr=False)
@@ -101,7 +101,7 @@ class PairTexts:
     def of(
         cls, texts: Texts, towers: DualEncoder, settings: TrainSettings, *, guide: DualEncoder | None = None, store: Store | None = None
     ) -> "PairTexts":
-        """Tokenise texts for towers that are trained, and make room for vectors of the others; a store has those of documents."""
+        """Tokenise texts for trained towers, and create caches for the others; a store provides documents."""
         precision, columns = settings.run.precision, {"query": texts.queries, "document": texts.documents}
 
         def cache(side: Side) -> TextCache:
@@ -117,12 +117,12 @@ class PairTexts:
 
     @property
     def tables(self) -> dict[Side, TokenTable]:
-        """Tokens of each side whose tower is trained."""
+        """Tokens of each side with a trained tower."""
         return {side: cache.tokens for side, cache in self.sides.items() if cache.tokens is not None}
 
     @property
     def trained(self) -> list[Encoder]:
-        """Towers that are trained, one that both sides share once."""
+        """Trained towers; a shared one is listed once."""
         return list(dict.fromkeys(self.sides[side].tower for side in self.tables))
 
     def tokens(self, pairs: PairSet) -> Int[np.ndarray, " pairs"]:
@@ -133,7 +133,7 @@ class PairTexts:
         return tokens
 
     def embed(self, batch: Batch, passes: Passes) -> Sides:
-        """Each distinct text of a batch once, by its tower or out of its cache."""
+        """Embed each distinct text of a batch once, by its tower or from its cache."""
         distinct = {side: np.unique(rows, return_inverse=True) for side, rows in batch.sides.items()}
         groups = self.groups({side: rows for side, (rows, _) in distinct.items()})
         vectors = dict(zip(self.tables, passes.embed_all(groups), strict=True))
@@ -147,20 +147,20 @@ class PairTexts:
         return [Group(table, distinct[side], trained.index(self.sides[side].tower)) for side, table in self.tables.items()]
 
     def guide(self, batch: Batch) -> Sides | None:
-        """The guide's embeddings of a batch's texts; None where there is no other model."""
+        """The guide's embeddings of a batch's texts; None if no other model is the guide."""
         return Sides(*(self.guides[side].embed(rows) for side, rows in batch.sides.items())) if self.guides else None
 
     def keep_in(self, folder: Path, rank: int, *, resume: bool) -> None:
-        """Keep vectors in files, so that a resumed run reads the same."""
+        """Keep vectors in files, so that a resumed run reads the same ones."""
         for name, cache in self._embedding().items():
             cache.vectors.keep_in(folder / f"{name}-{rank}", resume=resume)
 
     def take_operations(self) -> float:
-        """Operations of what was embedded for the caches since the last call."""
+        """Operations spent on embedding for the caches since the last call."""
         return math.fsum(cache.take_operations() for cache in self._embedding().values())
 
     def save(self) -> None:
-        """Note on the disk which vectors are known: to be called with every checkpoint."""
+        """Record on disk which vectors exist; call it with every checkpoint."""
         for cache in self._embedding().values():
             cache.vectors.save()
 
@@ -177,7 +177,7 @@ def is_trained(tower: Encoder) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The batches of steps that draw on the same pairs: of a whole run, or of a shard of a stream, by its number."""
+    """The batches of steps over the same pairs: of a whole run, or of a shard of a stream, with its number."""
 
     pairs: PairSet
     texts: PairTexts
@@ -186,5 +186,5 @@ class BatchPlan:
     shard: int | None = None
 
     def holds(self, step: int) -> bool:
-        """Whether a step draws on these pairs."""
+        """Whether a step uses these pairs."""
         return self.steps is None or step in self.steps

@@ -1,4 +1,4 @@
-"""From settings to what is trained: towers, method, what is frozen (Ziarko et al. 2024; Moiseev et al. 2023)."""
+"""From settings to trainable towers: models, method, freezing (Ziarko et al. 2024; Moiseev et al. 2023)."""
 
 import hashlib
 import json
@@ -26,19 +26,19 @@ from adiabat.models.towers import DualEncoder, build_towers, freeze_tower, merge
 from adiabat.training.optimizers import decay_groups, make_optimizer
 
 Loader = Callable[[str, EncoderSection], DualEncoder]
-"""Loads a model by its name, under settings that override its own."""
+"""Loads a model by name, with overriding settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What is trained, in the mode it is trained in, beside what it started from.
+    """The towers to train, in training mode, and data about their start.
 
     Attributes:
-        guide: Another model that takes candidates out of the negatives; None where there is none.
-        prints: Of the models that were loaded, each side: what they were, whatever was made of them.
-        projection: Digest of the weights that a new projection starts with; None where none are given.
-        before: Weights at the start that an embedding depends on, by name (`named_weights`).
-        note: A sentence where the model stated another similarity than training uses.
+        guide: Another model that excludes candidates from the negatives; None if there is none.
+        prints: Fingerprints of the loaded models, for each side, before any change.
+        projection: Digest of the given initial weights of a new projection; None if there are none.
+        before: Initial weights that an embedding depends on, by name (`named_weights`).
+        note: A note if the model states another similarity than training uses.
     """
 
     towers: DualEncoder
@@ -50,13 +50,13 @@ class Built:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything that towers and guide are made of."""
+        """SHA-256 of all weights and tokenizers of towers and guide."""
         prints = json.dumps([fingerprint.to_json() for fingerprint in self.prints], sort_keys=True) + (self.projection or "")
         return hashlib.sha256(prints.encode()).hexdigest()
 
 
 def build(settings: TrainSettings, load: Loader) -> Built:
-    """Load what settings name, and make of it what is trained."""
+    """Load the models of the settings, and build the towers to train."""
     section = settings.towers
     assert settings.job.model is not None
     start, document_start = _loaded(load, settings.job.model, settings.encoder, named_by="job.model"), None
@@ -99,7 +99,7 @@ def build(settings: TrainSettings, load: Loader) -> Built:
 
 
 def _matrix(path: Path) -> Float[Tensor, "d e"]:
-    """The weights that a projection starts with."""
+    """The initial weights of a projection."""
     requirement = "towers.projection_start must be a .npy file of a matrix of finite numbers"
     try:
         with path.open("rb") as file:
@@ -112,7 +112,7 @@ def _matrix(path: Path) -> Float[Tensor, "d e"]:
 
 
 def _guide(settings: TrainSettings, load: Loader) -> DualEncoder | None:
-    """The other model that judges negatives, as it is: pooling, prompts and blocks are those of the towers that are trained."""
+    """The other model that guides the choice of negatives, without the pooling, prompts and blocks set for the trained towers."""
     guide = settings.train.loss.guide
     if guide is None or guide.model == "self":
         return None
@@ -121,7 +121,7 @@ def _guide(settings: TrainSettings, load: Loader) -> DualEncoder | None:
 
 
 def _loaded(load: Loader, name: str, section: EncoderSection, *, named_by: str) -> DualEncoder:
-    """Load a model; where there is none of that name, its setting is told in place of the argument of other verbs."""
+    """Load a model; an error names its setting in place of the argument of other verbs."""
     try:
         return load(name, section)
     except ModelError as fault:
@@ -132,7 +132,7 @@ def _loaded(load: Loader, name: str, section: EncoderSection, *, named_by: str) 
 
 
 def require_numbers(towers: DualEncoder) -> None:
-    """Refuse a model of which a weight is no number: a loss may not see it, but a saved model would be damaged."""
+    """Refuse a model with non-finite weights: the loss may not depend on them, but a saved model would be damaged."""
     faults = [name for name, weights in named_weights(towers).items() if not bool(weights.detach().isfinite().all())]
     if faults:
         raise ModelError(
@@ -145,7 +145,7 @@ def _distinct(towers: DualEncoder) -> list[Encoder]:
 
 
 def _prepare(tower: Encoder, settings: TrainSettings) -> None:
-    """Switch on what the method trains, and off what is frozen by name."""
+    """Enable the gradients that the method trains, and disable those frozen by name."""
     section = settings.train
     train_part(tower.backbone, section.method)
     if section.freeze:
@@ -161,19 +161,19 @@ def _similarity_note(start: DualEncoder, trained: DualEncoder) -> str:
 
 
 def merged(towers: DualEncoder) -> DualEncoder:
-    """The towers without adapters, to be saved; what they share stays shared."""
+    """The towers without adapters, for saving; shared parts stay shared."""
     plain = {id(tower): merged_tower(tower) for tower in _distinct(towers)}
     return replace(towers, query=plain[id(towers.query)], document=plain[id(towers.document)])
 
 
 def named_weights(towers: DualEncoder) -> dict[str, Tensor]:
-    """Weights that an embedding depends on; those of asymmetric towers behind the name of their side."""
+    """Weights that an embedding depends on; those of asymmetric towers have the side as a prefix."""
     if towers.shared:
         return dict(towers.query.used_parameters())
     return {f"{side}.{name}": weights for side in SIDES for name, weights in towers.tower(side).used_parameters().items()}
 
 
 def optimizer_of(module: nn.Module, section: TrainSection) -> Optimizer:
-    """The optimiser that settings describe; matrices alone decay."""
+    """The optimiser of the settings; only matrices decay."""
     groups = decay_groups(module)
     return make_optimizer(section.optimizer, groups, learning_rate=section.learning_rate, weight_decay=section.weight_decay)

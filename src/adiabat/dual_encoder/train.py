@@ -47,13 +47,13 @@ STREAM = "stream"
 
 
 def train(load: Loader, settings: TrainSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result | None:
-    """Train the towers that settings describe, and leave a job directory: configuration, log, checkpoints, model, result and report.
+    """Train the towers of the settings and write a job directory: configuration, log, checkpoints, model, result and report.
 
     Under ``accelerate launch`` or ``torchrun`` every process has a part of each batch, and the main one writes.
 
     Returns:
-        The result, as written to ``result.json``, the trained pair being in ``model`` inside the job's directory; None in a process that is
-        not the main one.
+        The result, as written to ``result.json``, with the trained pair in ``model`` inside the job's directory; None in processes other
+        than the main one.
     """
     check(settings)
     note = require_ready(settings, resume=resume)
@@ -87,7 +87,7 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
 
 
 def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate:
-    """Set a run up, take a few steps that change nothing, and say what the whole will take."""
+    """Set up a run, take a few steps without lasting effect, and estimate the cost of the whole."""
     check(settings)
     require_estimable(settings)
     device = device_of(settings.run.device)
@@ -116,7 +116,7 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
 
 
 def check(settings: TrainSettings) -> None:
-    """Refuse what can be seen to be wrong without data or model."""
+    """Checks that need neither data nor model."""
     device_of(settings.run.device)
     check_patterns(settings.train.freeze)
 
@@ -170,20 +170,20 @@ def _require_fitting(store: Store, towers: DualEncoder, settings: TrainSettings)
 
 
 def check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings) -> None:
-    """Refuse data that cannot be trained on, or validated on."""
+    """Refuse data that cannot be used for training or validation."""
     check_batch_size(training.name, len(training), settings.train.batch_size)
     check_negatives(training, settings.train)
     _check_validation(validation, settings)
 
 
 def check_batch_size(name: str, pairs: int, batch_size: int) -> None:
-    """Refuse a batch that there are too few pairs for."""
+    """Refuse a batch size above the number of pairs."""
     if batch_size > pairs:
         raise DataError(f"{name}: train.batch_size must be at most the {pairs:,} pairs trained on, got {batch_size}; lower it, or add data")
 
 
 def _check_validation(validation: PairSet, settings: TrainSettings) -> None:
-    """Refuse data that cannot be validated on, or cannot say which weights are best."""
+    """Refuse validation data that give no loss, or cannot select the best weights."""
     section = settings.train
     check_negatives(validation, section)
     if section.keep != "last" and len(validation.candidates) == 1:
@@ -198,7 +198,7 @@ def _check_validation(validation: PairSet, settings: TrainSettings) -> None:
 
 
 def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: int) -> Schedule:
-    """The schedule that settings describe."""
+    """The schedule of the settings."""
     section = settings.train
     warm_up = section.warmup_steps
     return schedule_from(
@@ -210,7 +210,7 @@ def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: in
 
 
 def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
-    """Everything that decides the run, for ``config.toml``: a resumed run must agree in all of it."""
+    """Everything that decides the run, for ``config.toml``; a resumed run must agree with all of it."""
     stream = objective.stream
     examples = [objective.train.digest() if stream is None else stream.rows[0].sha256, objective.validation.digest()]
     examples += [] if objective.store is None else [objective.store.manifest.sha256]
@@ -278,7 +278,7 @@ def _say_what_is_trained(objective: PairContrast, device: torch.device, watch: W
 
 
 def step_seconds(objective: PairContrast, watch: Watch) -> float:
-    """Take a few steps; weights and random numbers are afterwards as they were before."""
+    """Take a few steps, and restore weights and random numbers afterwards."""
     seconds = []
     with _unchanged(objective.module), objective.passing():
         optimizer = optimizer_of(objective.module, objective.settings.train)
@@ -296,7 +296,7 @@ def step_seconds(objective: PairContrast, watch: Watch) -> float:
 
 
 def fit_into_time(objective: PairContrast, watch: Watch) -> None:
-    """Give a run that goes by time alone the steps that fit into it, with their share of the validations; any other stays as it is."""
+    """Set the number of steps and the share of validations of a run limited only by time; other runs are unchanged."""
     section = objective.settings.train
     if section.budget_seconds is None or not section.goes_by_time:
         return
@@ -316,7 +316,7 @@ def _validation_seconds(objective: PairContrast) -> float:
 
 @contextmanager
 def _unchanged(module: nn.Module) -> Iterator[None]:
-    """Bring trained weights and torch's random numbers back when the block ends."""
+    """Restore trained weights and torch's random numbers at the end of the block."""
     trained = [weights for weights in module.parameters() if weights.requires_grad]
     before = [weights.detach().clone() for weights in trained]
     devices = {weights.device for weights in trained if weights.device.type == "cuda"}

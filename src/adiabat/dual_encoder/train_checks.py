@@ -1,4 +1,4 @@
-"""What can be seen to be wrong with a training run from its settings and on disk, before torch is loaded."""
+"""Checks of a training run by its settings and files, before torch is loaded."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -19,16 +19,16 @@ WORDS = {
     "digests.model": "the model differs from the one the job began with",
     "digests.examples": "the pairs differ from those the job began with",
 }
-"""What it means that a digest, which is known once model and data have been read, is another one."""
+"""Explanations of digests that differ once model and data have been read."""
 
 STOPS = ("train.budget_seconds", "train.idle_epochs")
-"""Limits that change no step before them."""
+"""Limits that do not change any step before them."""
 
 LENGTHS = ("train.steps", "train.epochs", "train.budget_flops")
 
 
 def as_begun(settings: TrainSettings, *, resume: bool) -> TrainSettings:
-    """Settings of a run of so many seconds, with the steps that were found to fit into them when it began."""
+    """Settings of a run limited by time, with the number of steps that was estimated at its start."""
     section, out = settings.train, settings.job.out
     if not (resume and out is not None and is_job(Path(out)) and section.steps is None and section.goes_by_time):
         return settings
@@ -41,7 +41,7 @@ def with_steps(settings: TrainSettings, steps: int | None) -> TrainSettings:
 
 
 def _going_by_length(settings: Mapping[str, Any]) -> list[str]:
-    """Settings that make a step depend on how long the whole run is."""
+    """Settings that make a step depend on the length of the whole run."""
     schedule, warm_up = settings["train.schedule.kind"], settings["train.warmup_fraction"]
     names = [f'train.schedule = "{schedule}"'] if schedule in ENDING else []
     if warm_up and "train.warmup_steps" not in settings:
@@ -52,12 +52,12 @@ def _going_by_length(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:
-    """Settings that say when a run stops and change no step before."""
+    """Settings that decide when a run stops and change no step before."""
     return {*STOPS} if _going_by_length(settings) else {*STOPS, *LENGTHS}
 
 
 def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Why a run cannot be made longer or shorter, and which one can."""
+    """Why a run cannot be extended or shortened, and how to set up one that can."""
     names = _going_by_length(settings)
     why = (
         f" ({' and '.join(names)} {'depends' if len(names) == 1 else 'depend'} on the length of the run, so that earlier steps would have "
@@ -67,7 +67,7 @@ def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
-    """What is wrong with an end of a run that has gone on before."""
+    """The fault of an end before the current step."""
     rows = list(read_log(job.log)) if job.log.exists() else []
     steps_taken = max((row["step"] for row in rows), default=0)
     name = next(one for one in ("train.steps", "train.budget_flops", "train.epochs") if one in settings)
@@ -80,16 +80,16 @@ def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
 
 
 FREE_SOURCES = frozenset(("path", "corpus"))
-"""Where one of ``data.sources`` lies: which pairs came from which of them is compared by digest."""
+"""Locations of ``data.sources``; the pairs of each source are compared by digest."""
 
 FREE_MEMORY = ("memory.chunk_tokens", "memory.cached", "memory.checkpointing", "memory.loss_tile")
-"""How a batch passes: settings that change no number of a run."""
+"""Settings of how a batch is passed, which do not change results."""
 
 FREE_PATHS = (
     *("job.model", "job.data", "job.out", "data.corpus", "data.cache", "data.validation", "train.loss.guide.model"),
     *("towers.store", "towers.targets", "towers.projection_start", "towers.document_model"),
 )
-"""Where models and data lie, whose content is compared by digest."""
+"""Locations of models and data, whose content is compared by digest."""
 
 RULES = Rules(
     free=frozenset((*FREE_PATHS, *FREE_MEMORY, *FREE_RUN)),
@@ -102,7 +102,7 @@ RULES = Rules(
 
 
 def require_ready(settings: TrainSettings, *, resume: bool) -> str | None:
-    """Refuse a run that cannot begin, or go on; gives the note for people where there is nothing to go on with."""
+    """Check that a run can start or resume; returns a note if there is nothing to resume."""
     _require_named(settings, "out")
     settings = as_begun(settings, resume=resume)
     # Before the data: settings that were left out make faults that speak of anything but resuming.
@@ -112,7 +112,7 @@ def require_ready(settings: TrainSettings, *, resume: bool) -> str | None:
 
 
 def require_estimable(settings: TrainSettings) -> None:
-    """Refuse what cannot be estimated; the directory of the job need not be given, and may hold it."""
+    """Check that a dry run is possible; the directory of the job may be missing or in use."""
     _require_named(settings)
     if settings.job.out is not None:
         require_free(Path(settings.job.out), resume=True)
@@ -120,7 +120,7 @@ def require_estimable(settings: TrainSettings) -> None:
 
 
 def _require_named(settings: TrainSettings, *names: str) -> None:
-    """Refuse a run of which ``[job]`` does not say enough: `names` must be there beside model and data."""
+    """Refuse an incomplete ``[job]``: `names` are required beside model and data."""
     required = ("model", *(() if settings.data.sources else ("data",)), *names)
     missing = [f"job.{name} must be given, got none" for name in required if getattr(settings.job, name) is None]
     if missing:
@@ -142,16 +142,16 @@ def _require_inputs(settings: TrainSettings) -> None:
 
 
 MOST_STEPS = 1_000_000
-"""That a budget may pay for: the batch of each is drawn before the first, to know what it costs."""
+"""Maximum steps of a budget: each batch is drawn beforehand to compute its cost."""
 
 
 def steps_of(section: TrainSection, pairs: int) -> int:
-    """Optimiser steps of a run."""
+    """Number of optimiser steps of a run."""
     return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))
 
 
 def steps_within(budget: float, cost: Callable[[int], float], *, setting: str = "budget_flops", unit: str = "FLOP") -> int:
-    """Steps that a budget pays for."""
+    """Number of steps within a budget."""
     first = cost(0)
     if first > budget:
         raise BudgetError(

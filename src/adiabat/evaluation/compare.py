@@ -1,4 +1,4 @@
-"""``adiabat compare``: two models compared by their stored scores, or by TREC runs, without loading the models."""
+"""``adiabat compare``: compare two models by stored scores or TREC runs, without loading the models."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: Comp
 def scores_of_run(
     run: Run, qrels: Qrels, measures: Sequence[str], *, task: str, name: str = "the run", ties: Ties = "relevant_last"
 ) -> TaskScores:
-    """Measure every query of a TREC run that has a relevant document in the judgements; 0 where the run has nothing for it.
+    """Measure every query of a TREC run that has a relevant document in the judgements; 0 if the run lacks the query.
 
     Tied documents are counted, and their order is stated in the notes.
     """
@@ -144,7 +144,7 @@ def _tie_notes(run: Run, qrels: Qrels, ties: Ties) -> list[str]:
 
 
 def _in_common(sides: Sequence[ModelScores], paths: Sequence[Path], units_setting: str) -> tuple[list[ModelScores], list[str]]:
-    """Shared tasks, and with ``units = common`` shared units; tasks of one model alone are noted. Models of one name go by their paths."""
+    """Shared tasks, and with ``units = common`` shared units; other tasks are noted. Models with equal names are named by path."""
     tasks = [{name for run in side.runs for name in run} for side in sides]
     shared = tasks[0] & tasks[1]
     if not shared:

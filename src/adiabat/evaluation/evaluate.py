@@ -1,4 +1,4 @@
-"""``adiabat evaluate``: a model, and perhaps a baseline, on a target data set and on retention sets."""
+"""``adiabat evaluate``: a model, optionally against a baseline, on a target data set and on retention sets."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -50,12 +50,12 @@ SAME_TOWER = "model and baseline have the same query tower, so nothing differs: 
 
 
 SaveScores = Callable[[tuple[str, TaskScores]], None]
-"""Takes ``model`` or ``baseline`` with its scores of one data set."""
+"""Receives ``model`` or ``baseline`` with its scores on one data set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A data set, read and checked, with its store; `baseline_stores` hold the same documents by a baseline's document tower."""
+    """A data set, read and checked, with its store; `baseline_stores` hold the same documents embedded by a baseline's document tower."""
 
     store: Store
     examples: AddressedSet | LanguageGridSet
@@ -89,10 +89,10 @@ def evaluate_datasets(
     save_scores: SaveScores | None = None,
     trained: Sequence[TrainedTexts | None] = (None, None),
 ) -> Result:
-    """Measure a model on every data set, against a baseline if there is one.
+    """Measure a model on every data set, optionally against a baseline.
 
     Args:
-        save_scores: Takes the scores of each model on each data set; None drops them.
+        save_scores: Receives the scores of each model on each data set; None drops them.
         trained: Training data of the jobs of model and baseline; None for a model without a job.
     """
     started = time.monotonic()
@@ -232,7 +232,7 @@ def _measure_unseen(scores: Sequence[TaskScores], *, seed: int, resamples: int) 
 
 
 def _with_overlap(result: DatasetResult, overlaps: Sequence[TrainedOn]) -> DatasetResult:
-    """Add the records of training data; above a tenth of the queries, verdicts go."""
+    """Add the records of training data; verdicts are removed if more than a tenth of the queries was trained on."""
     if all(overlap.is_proof for overlap in overlaps):
         return replace(result, trained=list(overlaps))
     changes, ladder = without_verdicts(result.changes), without_verdicts(result.ladder)
@@ -240,7 +240,7 @@ def _with_overlap(result: DatasetResult, overlaps: Sequence[TrainedOn]) -> Datas
 
 
 def without_verdicts(changes: Sequence[Change]) -> list[Change]:
-    """Changes without verdicts, of a model that saw too many of the units in training."""
+    """Changes without verdicts, for a model that was trained on too many of the units."""
     return [replace(change, verdict=None) for change in changes]
 
 
@@ -250,7 +250,7 @@ def without_grid_verdicts(grids: Sequence[GridComparison]) -> list[GridCompariso
 
 
 def _other_similarity(after: System, before: System | None) -> list[str]:
-    """A note where the baseline states another similarity than the model's, by which both are compared first."""
+    """A note if the baseline states another similarity than the model, by which both are compared first."""
     if before is None or before.model.unit or before.model.similarity == similarities_of(after.model, before.model)[0]:
         return []
     return [f"the baseline {before.model.name} states {IN_WORDS[before.model.similarity]}: check the values under that similarity too"]

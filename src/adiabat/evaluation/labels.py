@@ -14,7 +14,7 @@ from adiabat.stats.samples import SHARE, Sample, TaskScores
 from adiabat.store.text_vectors import embed_texts
 
 ITERATIONS = 1_000
-"""Maximum steps of the regression's optimiser: ten times the default of scikit-learn and mteb, for many labels and unit vectors."""
+"""Maximum steps of the logistic regression: ten times the default of scikit-learn and mteb, for many labels and unit vectors."""
 
 Vectors = Float32[np.ndarray, "n e"]
 
@@ -31,7 +31,7 @@ def score_classification(
     seed: int,
     watch: Watch,
 ) -> TaskScores:
-    """Accuracy of a logistic regression on frozen vectors, of unit length or not, trained on some texts and tested on others.
+    """Accuracy of logistic regression on frozen vectors, of unit length or not, trained on some texts and tested on others.
 
     `per_label` training texts of each label are drawn at random; None takes all.
     """
@@ -144,7 +144,7 @@ def _clusters(vectors: Vectors, count: int, *, restarts: int, seed: int) -> Int[
 
 
 def _training_notes(counts: Int[np.ndarray, " k"], per_label: int | None, training: Sequence[str], test: Sequence[str]) -> Iterator[str]:
-    """Labels of few training texts, and test texts that are training texts too, which say little about new ones."""
+    """Notes on labels with few training texts, and on test texts that are also training texts."""
     few = 0 if per_label is None else int((counts < per_label).sum())
     if few:
         yield f"{few:,} of {counts.size:,} labels have fewer than {per_label:,} training texts and give all of them"
@@ -154,7 +154,7 @@ def _training_notes(counts: Int[np.ndarray, " k"], per_label: int | None, traini
 
 
 def _distinct_notes(vectors: Vectors, texts: str, *, labels: int) -> list[str]:
-    """Fewer distinct vectors than labels cannot tell the labels apart."""
+    """Refuse fewer distinct vectors than labels."""
     distinct = len(np.unique(vectors, axis=0))
     if distinct >= labels:
         return []

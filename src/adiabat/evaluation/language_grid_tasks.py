@@ -177,7 +177,7 @@ def _texts(translations: Sequence[Mapping[str, str]], language: str) -> list[str
 
 
 def _shown(texts: Mapping[str, str]) -> str:
-    """A text for readers: the English one, or the first."""
+    """A text to show: the English one, or the first."""
     return texts.get("en") or next(iter(texts.values()))
 
 
@@ -194,14 +194,14 @@ def _hypothesis_rows(store: Store, grid: LanguageGridSet, language: str) -> Int[
 
 
 def _merged(paragraphs: int, distinct: Vectors) -> Iterator[str]:
-    """A note where paragraphs of a language are equal."""
+    """A note on equal paragraphs in a language."""
     if lost := {language: paragraphs - len(vectors) for language, vectors in distinct.items() if len(vectors) < paragraphs}:
         counts = ", ".join(f"{count} in {language}" for language, count in lost.items())
         yield f"paragraphs with equal texts count as the same answer: {counts}"
 
 
 def _zeros(sides: Mapping[str, Vectors]) -> tuple[dict[str, float], list[str]]:
-    """Counts of texts with a zero vector, which holds no word that the model knows and is as near to one text as to another."""
+    """Notes on texts with a zero vector, which have no known word and tie with all other texts."""
     counts = {
         f"{side} in {language}": int(np.count_nonzero(zero_rows(vectors)))
         for side, vectors_of in sides.items()

@@ -36,7 +36,7 @@ from adiabat.store.vector_store import Store
 
 @contextmanager
 def without_skip_warnings() -> Iterator[None]:
-    """Silence warnings of left-out rows while a corpus is read again."""
+    """Silence warnings about left-out rows when a corpus is read again."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).* left out", category=UserWarning)
         yield
@@ -53,7 +53,7 @@ BM25 = "bm25"
 
 
 def unknown_training(model: str) -> None:
-    """No record: what models were trained on is not looked up."""
+    """Returns no record, for comparisons that ignore training data."""
 
 
 def is_bm25(model: str) -> bool:
@@ -62,7 +62,7 @@ def is_bm25(model: str) -> bool:
 
 
 def _stemmer(model: str) -> str | None:
-    """The language that follows the name of BM25."""
+    """The language in a BM25 name."""
     return model.partition(":")[2] or None
 
 
@@ -164,7 +164,7 @@ def _faults(requested: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> I
 
 
 def _stemmer_faults(run: str) -> Iterator[str]:
-    """What would be told only when the turn of BM25 comes."""
+    """Check early what BM25 would otherwise report only at its turn."""
     try:
         analyser_of(_stemmer(run))
     except AdiabatError as fault:
@@ -206,7 +206,7 @@ class Corpus:
 class TaskCorpus:
     """A corpus that was read once and checked; `sha256` is of ids and texts.
 
-    `stores` are directories of the user that may hold its vectors. `blank` says whether documents without a token that a static model knows
+    `stores` are directories of the user that may hold its vectors. `blank` says whether documents without any known token of a static model
     are faults.
     """
 
@@ -260,7 +260,7 @@ class CorpusStores:
             shutil.rmtree(path, ignore_errors=True)
 
     def bm25(self, corpus: TaskCorpus, *, stemmer: str | None) -> BM25System:
-        """BM25 over a corpus: its index at hand, or built now and kept."""
+        """BM25 over a corpus: from its stored index, or built and stored now."""
         with without_skip_warnings():
             known = [(document.doc_id, text_id(document.text)) for document in corpus.documents()]
 

@@ -40,7 +40,7 @@ HUB_SECONDS = 5.0
 class MtebEncoder:
     """A model behind mteb's encoder protocol: each tower with its prompt, and texts without a role through the query tower.
 
-    It does not inherit from mteb's: the protocol asks for methods alone, and importing mteb takes seconds.
+    It does not inherit from mteb's class: the protocol only requires methods, and importing mteb takes seconds.
     """
 
     def __init__(self, model: DualEncoder, *, watch: Watch = SILENT) -> None:
@@ -116,7 +116,7 @@ def score_mteb(model: DualEncoder, task: Any, *, name: str | None = None, watch:
 
 
 def require_task(name: str) -> None:
-    """Check, before a model is loaded, that mteb has the task, that it is of texts, and that its data is available."""
+    """Check, before a model is loaded, that mteb has the task, that it is a text task, and that its data is available."""
     with _random_states_kept(), _without_bars():
         mteb = import_mteb()
         mteb_task = _task_named(mteb, name)
@@ -170,7 +170,7 @@ def _load(task: Any) -> None:
 
 @contextmanager
 def _hub_alone_if_it_answers() -> Iterator[None]:
-    """Where the hub does not answer, use its cache alone, as with ``HF_HUB_OFFLINE=1``."""
+    """If the hub does not answer, use only its cache, as with ``HF_HUB_OFFLINE=1``."""
     import datasets
     from huggingface_hub import constants
 
@@ -256,7 +256,7 @@ def _notes(mteb: Any, task: Any) -> list[str]:
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """Hide the progress bars of ``datasets``, which would run through ours."""
+    """Hide the progress bars of ``datasets``, which would interfere with ours."""
     import datasets
 
     enabled = not datasets.are_progress_bars_disabled()

@@ -1,6 +1,6 @@
-"""Scores of every unit of an mteb task, from the predictions that mteb stores: its one number allows no test.
+"""Scores of every unit of an mteb task, from the predictions that mteb stores, because its single score allows no test.
 
-Units are accepted only where their value reproduces mteb's score.
+Units are accepted only if their value reproduces mteb's score.
 """
 
 import re
@@ -66,7 +66,7 @@ class Subset:
 def unit_scores(subsets: Sequence[Subset]) -> TaskScores | None:
     """Scores of every unit, the data sets of a task one after the other, as groups.
 
-    None where mteb stores too little, or the units do not reproduce its score.
+    None if mteb stores too little, or if the units do not reproduce its score.
     """
     scores = [_units_of(subset) for subset in subsets]
     pairs = zip(subsets, scores, strict=True)
@@ -138,7 +138,7 @@ def _mteb_ranking(task: Any, query: str, scores: Mapping[str, float]) -> dict[st
 
 
 def _graded_pairs(subset: Subset) -> TaskScores | None:
-    """STS: Spearman correlation of the model's similarities with people's scores."""
+    """STS: Spearman correlation of the model's similarities with human scores."""
     by = subset.measure.removesuffix("spearman").removesuffix("_") or "similarity"
     if not subset.measure.endswith("spearman") or by not in SCORES:
         return None
@@ -183,7 +183,7 @@ def _labelled_texts(subset: Subset) -> TaskScores | None:
 def _sentences(subset: Subset) -> TaskScores | None:
     """Bitext mining: whether each sentence found its translation, or the F1 of its translation as a class.
 
-    That F1 is ``2 TP / (2 TP + FP + FN)``: TP whether the sentence found it, FN whether not, FP how many others took it for theirs.
+    That F1 is ``2 TP / (2 TP + FP + FN)``: TP if the sentence found it, FN if not, FP the number of other sentences that chose it.
     """
     if subset.measure not in ("accuracy", "f1") or "gold" in subset.data:
         return None

@@ -30,7 +30,7 @@ BM25_QUERIES = 256
 
 @runtime_checkable
 class Ranker(Protocol):
-    """Ranks all documents for its queries; higher is closer. A score is the same to the last bit wherever it comes from."""
+    """Ranks all documents for its queries; higher is closer. The score of a document is always the same to the last bit."""
 
     @property
     def similarity(self) -> str:
@@ -119,7 +119,7 @@ QUERIES_PER_BLOCK = 4096
 
 @dataclass(frozen=True, slots=True)
 class PositiveRanks:
-    """Ranks of the positives of each query, from 0; a rank from `retrieved`, the length of the ranking, on is in none.
+    """Ranks of the positives of each query, from 0; ranks from `retrieved` on, the length of the ranking, mean not retrieved.
 
     `counts` are of pairs of a positive and another document.
     """

@@ -40,7 +40,7 @@ TRAINED = ("query trained on", "relevant documents", "relevant documents trained
 
 SAMPLE_FIELDS = ("measure", "similarity", "statistic", "proportion", "lower_is_better", "bounds", "pseudo_values")
 GRID_FIELDS = ("comparison", "similarity", "rows", "columns", "lower_is_better", "total")
-"""Fields that the metadata holds as they are."""
+"""Fields stored unchanged in the metadata."""
 
 LONGEST_NAME = 150
 """Maximum bytes of the name of a folder or file."""
@@ -210,7 +210,7 @@ def score_files(folder: Path) -> Iterator[Path]:
 
 
 def _strings(texts: Sequence[str]) -> pa.Array:
-    """Texts as UTF-8: half a surrogate pair, which JSON may hold, becomes "?"."""
+    """Texts as UTF-8: half of a surrogate pair, which JSON may hold, becomes "?"."""
     return pa.array([text.encode("utf-8", "replace").decode() for text in texts], pa.string())
 
 

@@ -1,4 +1,4 @@
-"""Similarity of pairs: texts and words with scores by people (STS), labelled pairs, and parallel sentences (bitext mining)."""
+"""Similarity of pairs: texts and words with human scores (STS), labelled pairs, and parallel sentences (bitext mining)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ Vectors = Float[np.ndarray, "n e"]
 
 
 def score_sts(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
-    """Spearman correlation of the model's similarities with scores by people (STS)."""
+    """Spearman correlation of the model's similarities with human scores (STS)."""
     samples = _correlations(_embedded(model, pairs, side=side, name=name, watch=watch), pairs, model)
     _require_two_similarities(samples, [""], name)
     return _pair_scores("sts", name, pairs, samples, notes=ranking_notes(model, similarities_of(model)))
@@ -37,7 +37,7 @@ def score_sts(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, 
 def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
     """Spearman correlation on pairs of words, averaged over sets.
 
-    A word with a zero vector has similarity 0 with every other. Words that the tokenizer does not know are scored like others, and counted.
+    A word with a zero vector has similarity 0 to every other. Words that the tokenizer does not know are scored like others, and counted.
     """
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch, zeros=True)
     sets = list(dict.fromkeys(pairs.sets))
@@ -66,7 +66,7 @@ def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str
 
 
 def score_pair_classification(model: DualEncoder, pairs: LabelledPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
-    """Average precision of the similarity for pairs that belong together, and its best thresholds."""
+    """Average precision of the similarity at finding matching pairs, and its best thresholds."""
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch)
     together, facts, samples = pairs.together.astype(np.float64), dict[str, float](), []
     for similarity in similarities_of(model):
@@ -100,9 +100,9 @@ def pair_similarities(a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], 
 
 
 def best_thresholds(scores: Float[np.ndarray, " n"], together: Bool[np.ndarray, " n"]) -> dict[str, float]:
-    """Best accuracy (share of pairs on their right side) and F1 of the pairs that belong together, each with its threshold.
+    """Best accuracy (share of correctly classified pairs) and best F1 of matching pairs, each with its threshold.
 
-    Every observed similarity is tried, and one above them all; pairs of at least this similarity are taken to belong together. The
+    Every observed similarity is tried as a threshold, and one above them all; pairs at or above it are classified as matching. The
     thresholds are chosen on the pairs that they are measured on; of equally good ones, the highest.
     """
     levels, level_of = np.unique(-scores, return_inverse=True)
@@ -122,7 +122,7 @@ def best_thresholds(scores: Float[np.ndarray, " n"], together: Bool[np.ndarray, 
 
 
 def unknown_words(encoder: Encoder, words: Sequence[str]) -> list[str]:
-    """Words of which the tokenizer keeps nothing: it returns its unknown token, or no token."""
+    """Words without known tokens: the tokenizer returns its unknown token, or no token."""
     distinct = list(dict.fromkeys(words))
     tokenizer = encoder.tokenizer
     token_lists = tokenizer(distinct, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False)["input_ids"]

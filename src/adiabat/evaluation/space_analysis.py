@@ -32,7 +32,7 @@ Rows = Float[np.ndarray, "_ _"]
 
 @dataclass(frozen=True, slots=True)
 class SpaceSample:
-    """Queries and documents that the analysis looks at; the same for both models.
+    """Queries and documents of the analysis; the same for both models.
 
     The positive of a query is the first of those of the highest grade.
     """
@@ -75,7 +75,7 @@ def analyse_space(
     inputs: dict[str, str],
     watch: Watch,
 ) -> SpaceResult:
-    """Describe the space of a model, and how it differs from a baseline's."""
+    """Describe the space of a model, and its differences from a baseline's."""
     started = time.monotonic()
     section, seed = settings.space, settings.run.seed
     watch = replace(watch, note=once(watch.note))
@@ -114,7 +114,7 @@ def analyse_space(
 def _embedded(
     systems: Sequence[System], examples: AddressedSet, section: SpaceSection, *, seed: int, watch: Watch
 ) -> tuple[SpaceSample, list[Space], list[str]]:
-    """The sample, each model's vectors of it, and notes on what was left out."""
+    """The sample, each model's vectors of it, and notes on omissions."""
     drawn = SpaceSample.drawn(examples, systems[0].store, section, seed=seed)
     _require_enough(drawn, examples, requested=len(drawn.queries))
     vectors_of = [
@@ -276,7 +276,7 @@ def initial_map(vectors: Float[np.ndarray, "n e"], *, seed: int) -> Float[np.nda
 
 
 def fit_perplexity(perplexity: float, points: int) -> float:
-    """The largest perplexity for few points: t-SNE looks at three times as many neighbours."""
+    """The largest perplexity for few points: t-SNE uses three times as many neighbours."""
     return max(MIN_PERPLEXITY, min(perplexity, float((points - 1) // 3)))
 
 

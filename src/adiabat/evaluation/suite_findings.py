@@ -166,7 +166,7 @@ def _require_same_units(task: str, models: Sequence[_Measured]) -> None:
 
 
 def _unlike(scores: TaskScores, first: TaskScores, first_run: TaskScores) -> str | None:
-    """Why two scores cannot be compared unit by unit, or two runs of one model not averaged."""
+    """Why two scores cannot be compared unit by unit, or two runs of a model cannot be averaged."""
 
     def stored(texts: Sequence[str]) -> list[bytes]:
         # As files hold them, half a surrogate pair as "?".

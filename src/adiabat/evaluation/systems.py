@@ -83,7 +83,7 @@ class BM25System:
 
     @property
     def path(self) -> Path:
-        """For messages."""
+        """Name for messages."""
         return self.index.path
 
     @property
@@ -143,7 +143,7 @@ def store_inputs(store: Store, before: System | None) -> dict[str, str]:
 
 
 def baseline_system(baseline: DualEncoder, fingerprint: Fingerprint, store: Store, others: Sequence[Store]) -> System:
-    """The baseline with its documents: the same store where one document tower made both, else the same documents in another store."""
+    """The baseline with its documents: the same store if its document tower built it, otherwise the same documents in another store."""
     differences = store.differences(fingerprint)
     if not differences:
         return System(baseline, store)
@@ -171,7 +171,7 @@ def _misfit(other: Store, store: Store, fits: bool, baseline: DualEncoder) -> st
 
 @dataclass(frozen=True, slots=True)
 class IdenticalDocuments:
-    """Documents that are queries themselves, at most one row for each query; they are left out of the ranking of that query."""
+    """Documents that are queries themselves, at most one row per query; they are left out of that query's ranking."""
 
     rows: Ragged
     notes: list[str]
@@ -202,7 +202,7 @@ def identical_documents(
 
 
 def _of_equal_text(documents: Store | BM25System, queries: Sequence[str], rows: Int64[np.ndarray, " q"]) -> Int64[np.ndarray, " q"]:
-    """Rows of documents that read as their queries, with or without a title; -1 elsewhere."""
+    """Rows of documents whose text equals their query, with or without a title; -1 elsewhere."""
     identical = np.full(len(rows), -1, dtype=np.int64)
     candidates = np.flatnonzero(rows >= 0)
     if not documents.has_texts or not len(candidates):

@@ -176,7 +176,7 @@ CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {".jsonl": None, ".jsonl.
 
 
 def ending_of(out: Path) -> str:
-    """The ending of a mined file, which tells its compression."""
+    """The suffix of a mined file, which decides its compression."""
     for ending in CODECS:
         if out.name.lower().endswith(ending) and len(out.name) > len(ending):
             return ending
@@ -269,7 +269,7 @@ class MinedRows:
 
 
 def _truncate(path: Path, size: int, sha256: str, remedy: str) -> "hashlib._Hash":
-    """Drop what a killed run wrote beyond its last state; returns the SHA-256 of the rest, to continue."""
+    """Drop everything written after a killed run's last state; returns the SHA-256 of the rest, to continue."""
     with reading(path, remedy=remedy):
         os.truncate(path, min(size, path.stat().st_size))
         with path.open("rb") as file:

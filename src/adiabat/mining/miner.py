@@ -255,7 +255,7 @@ class _Texts:
 
 
 def _own_document(mined: MinedQuery, own_row: int) -> Bool[np.ndarray, " c"]:
-    """The candidate that has the query's id and is the query, perhaps under a title."""
+    """The candidate with the query's id and text, possibly with a title."""
     same_id = mined.rows == own_row
     query = mined.example.query
     return np.array([same and is_own_document(query, text) for same, text in zip(same_id, mined.texts, strict=True)], dtype=bool)

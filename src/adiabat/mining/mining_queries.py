@@ -187,7 +187,7 @@ def document_rows(documents: Sequence[str], corpus: Documents, *, holds_ids: boo
 
 
 def _are_ids(examples: Sequence[Example], corpus: Documents) -> bool:
-    """Whether positives are ids: where one is, or most are ids but for case, which must not pass for texts."""
+    """Whether positives are ids: at least one is, or most are ids except for case, which must not be mistaken for texts."""
     if any((corpus.rows(ids) >= 0).any() for ids in _distinct(example.positives for example in examples)):
         return True
     positives = frozenset(chain.from_iterable(example.positives for example in examples))
@@ -202,7 +202,7 @@ def _distinct(documents: Iterable[tuple[str, ...]]) -> Iterator[list[str]]:
 
 
 def _missing_phrase(name: str, missing: frozenset[str], examples: Sequence[Example], corpus: Documents, corpus_name: str) -> str:
-    """Missing ids with the location of their first mention; those that the corpus has in other case are named with it."""
+    """Missing ids with the location of their first mention; ids that the corpus has in other case are shown with it."""
     similar = _ids_in_other_case(missing, corpus)
     locations: dict[str, str] = {}
     for example in examples:
@@ -218,7 +218,7 @@ def _missing_phrase(name: str, missing: frozenset[str], examples: Sequence[Examp
 
 
 def _ids_in_other_case(documents: frozenset[str], corpus: Documents) -> dict[str, str]:
-    """Case-folded id to the id of the corpus, for documents that the corpus has but for case."""
+    """Case-folded id to the id of the corpus, for documents that match except for case."""
     folded, ids = {document.casefold() for document in documents}, dict[str, str]()
     for rows in row_slices(corpus.count):
         for doc_id in corpus.doc_ids(rows):
