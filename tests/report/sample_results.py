@@ -81,7 +81,8 @@ def make_example(query: str = "what is a boson") -> ChangedQuery:
 
 
 def make_result(*datasets: DatasetResult, baseline: str | None = "the start", **options) -> Result:
-    options = {"title": "A title", "training": None, "examples": [], **options}
+    kind = "training" if "training" in options and not datasets else "evaluation"
+    options = {"title": "A title", "training": None, "examples": [], "kind": kind, **options}
     return Result(
         command="adiabat evaluate job store data --out out",
         created="2026-01-02T03:04:05Z",

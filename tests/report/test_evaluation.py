@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from adiabat.report import pages
+from adiabat.report import evaluation_page, pages, training_page
 from adiabat.report.evaluation_headline import headline, reservations, tone
 from adiabat.report.evaluation_page import EXAMPLES_SHOWN
 from adiabat.results.evaluation_result import Change, DatasetResult, Hit, Result
@@ -62,9 +62,10 @@ def test_the_headline_says_no_more_than_the_verdicts(datasets: list[DatasetResul
     ],
 )
 def test_without_a_comparison_the_headline_states_values(result: Result, sentence: str) -> None:
-    assert plain(headline(result)).startswith(sentence)
+    shown = (evaluation_page if result.datasets else training_page).page(result)
+    assert plain(shown.headline).startswith(sentence)
     # What was chosen on a validation set is no proof.
-    assert [("held-out data" in line) for line in reservations(result)] == [True] * (result.training is not None)
+    assert [("held-out data" in line) for line in shown.reservations] == [True] * (result.training is not None)
 
 
 def without_percents(name: str, before: float, after: float, measure: str) -> DatasetResult:
@@ -142,7 +143,7 @@ def test_examples_say_in_words_what_moved_and_what_is_relevant() -> None:
         assert shown.text.count(words) == 1, words
     assert len(shown.with_class("relevant")) == 2
     hits = [Hit(f"d{rank}", "", 1.0 / rank, rank == 9) for rank in range(1, 11)]
-    shown = page(make_result(examples=[replace(make_example("word " * 20_000), before=hits, after=hits[::-1])]))
+    shown = page(make_result(BETTER, examples=[replace(make_example("word " * 20_000), before=hits, after=hits[::-1])]))
     assert "first relevant: rank 9 → rank 2" in shown.text
     assert "cut from 100,000 characters" in shown.text
     # d6 is sixth before and fifth after: irrelevant hits further down are not shown.
@@ -196,4 +197,4 @@ def test_the_terminal_has_a_row_for_each_data_set_or_validation_figure_and_fits_
     text = printed(result, width=80)
     assert max(map(len, text.splitlines())) <= 80
     assert re.search(row, text)
-    assert " ".join(plain(headline(result)).split()[:4]) in text
+    assert " ".join(plain((evaluation_page if result.datasets else training_page).page(result).headline).split()[:4]) in text

@@ -1,13 +1,13 @@
-"""What a result says, in sentences: the head line and the reservations under it, computed and never more than the numbers allow."""
+"""What an evaluation says, in sentences: the head line and the reservations under it, computed and never more than the numbers allow."""
 
 from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
 
 from adiabat.core.text import NO_BREAK, counted, integer
-from adiabat.report.format import bounds, improvement, joined, named, number, signed
+from adiabat.report.format import bounds, improvement, joined, named, number
 from adiabat.report.pages import Tone
-from adiabat.results.evaluation_result import Change, DatasetResult, Result, TrainingRecord
+from adiabat.results.evaluation_result import Change, DatasetResult, Result
 
 _ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
 
@@ -18,7 +18,7 @@ RANKINGS = {"dot": "dot product", "distance": "Euclidean distance"}
 def headline(result: Result) -> str:
     """The verdict in one sentence."""
     if not result.datasets:
-        return "Nothing was measured." if result.training is None else training_sentence(result.training)
+        return "Nothing was measured."
     compared = [dataset for dataset in result.datasets if dataset.main_change().before is not None]
     if not compared:
         return "; ".join(_level(dataset) for dataset in result.datasets) + ". There is no baseline, so the change is unknown."
@@ -41,56 +41,9 @@ def tone(result: Result) -> Tone:
 
 def reservations(result: Result) -> list[str]:
     """What the head line leaves out and an honest reader should know."""
-    record = result.training
-    if not result.datasets and record is not None:
-        chosen = record.passes is None or record.best_epoch != record.epochs
-        choice = f" that selected the {period(record)}" if chosen else ", which neither stopped the run nor selected weights"
-        return [f"These figures are from the validation set{choice}; confirm them on held-out data with adiabat evaluate."]
     sentences = [*caveats(result), _room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
     sentences += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
     return [sentence for sentence in sentences if sentence]
-
-
-def period(record: TrainingRecord) -> str:
-    """What a run is counted in between two validations."""
-    return "epoch" if record.passes is None else "validation"
-
-
-def training_sentence(record: TrainingRecord) -> str:
-    """What a training run reached on its validation set."""
-    ran = length(record)
-    if record.best_epoch == 0:
-        return f"{record.kind.capitalize()} did not improve on the start in {ran}; the starting weights were kept."
-    figures = []
-    losses, errors = dict(record.validation_loss), dict(record.validation_errors)
-    if {0, record.best_epoch} <= losses.keys():
-        figures.append(f"loss {number(losses[0])}{_ARROW}{number(losses[record.best_epoch])}")
-    if {0, record.best_epoch} <= errors.keys():
-        first, last = errors[0], errors[record.best_epoch]
-        fall = f" ({signed(100 * (last / first - 1), decimals=1)}{NO_BREAK}%)" if first else ""
-        figures.append(f"errors {integer(first)}{_ARROW}{integer(last)}{of_pairs(record)}{fall}")
-    reached = f"; on its validation set: {', '.join(figures)}" if figures else ""
-    return f"{record.kind.capitalize()} ran {ran} and kept {result_weights(record)}{reached}."
-
-
-def length(record: TrainingRecord) -> str:
-    """How long a run was."""
-    steps = counted(record.steps, "step")
-    return (
-        f"{counted(record.epochs, 'epoch')} ({steps})" if record.passes is None else f"{steps} ({record.passes:.2g} passes over its pairs)"
-    )
-
-
-def of_pairs(record: TrainingRecord) -> str:
-    """What the validation errors are counted over, behind their count."""
-    return f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
-
-
-def result_weights(record: TrainingRecord) -> str:
-    """Which weights are the result."""
-    if record.passes is None:
-        return f"epoch {record.best_epoch}"
-    return "the last weights" if record.best_epoch == record.epochs else f"the weights of validation {record.best_epoch}"
 
 
 def _level(dataset: DatasetResult) -> str:

@@ -1,9 +1,8 @@
-"""The page of an evaluation, and of a training run."""
+"""The page of an evaluation."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ from adiabat.report.chart_style import GOOD, MUTED
 from adiabat.report.charts import NARROW, ForestRow, Line, Panel, curves, forest
 from adiabat.report.pages import Examples, Figure, Group, HeatMap, Page, Terms, notes_section
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Section, Table, pair_cell, value_cell, verdict_cell
-from adiabat.report.training_sections import layers_of, training_of
-from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Result, TrainingRecord
+from adiabat.report.training_page import layers_of, page_of, training_of
+from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Result
 
 EXAMPLES_SHOWN = 10
 HITS_SHOWN = 5
@@ -80,37 +79,27 @@ def _main(name: str) -> Column:
 
 
 def page(result: Result) -> Page:
-    """The page of an evaluation or a training run."""
+    """The page of an evaluation."""
     datasets, training = result.datasets, result.training
     compared = any(dataset.main_change().before is not None for dataset in datasets)
-    about = [("model", result.model), ("compared with", result.baseline or "")]
-    trained = {} if training is None else training.settings
     sections: list[Section | None] = [_datasets(datasets, compared=compared) if datasets else None]
     sections += [_by_negative(dataset, at, compared=compared) for at, dataset in enumerate(datasets) if dataset.ladder]
     sections += [_languages(dataset, at) for at, dataset in enumerate(datasets) if dataset.grid and dataset.languages]
     sections.append(_examples(result.examples) if result.examples else None)
     if training is not None:
-        sections += [training_of(training, measured=bool(datasets)), layers_of(training.layers)]
-    return Page(
-        record=result,
-        name="report",
+        sections += [training_of(training, measured=True), layers_of(training.layers)]
+    return page_of(
+        result,
+        sections,
         headline=sentences.headline(result),
         tone=sentences.tone(result),
         reservations=sentences.reservations(result),
-        about=[fact for fact in about if fact[1]],
-        sections=sections,
-        facts=[("model", result.model), ("baseline", result.baseline or "")],
-        time="time for measuring" if datasets else "time",
-        settings=result.settings or trained,
-        tables=[("training-settings", "Settings of the training", trained)] if result.settings and trained != result.settings else [],
     )
 
 
 def terminal(result: Result) -> list[Table]:
-    """One row per data set by its main measure; for a training run alone, one row per validation figure."""
+    """One row per data set by its main measure."""
     title, caption = cut(result.title, limit=200), [sentences.headline(result)]
-    if not result.datasets and result.training is not None:
-        return [_validation(result.training, title=title, caption=caption)]
     compared = any(dataset.main_change().before is not None for dataset in result.datasets)
     columns = [
         Column("data set", lambda row: f"{row.role}: {row.name}{', listed candidates' * (row.kind == 'pairs')}", "name"),
@@ -122,21 +111,7 @@ def terminal(result: Result) -> list[Table]:
 
 def notes(result: Result) -> list[str]:
     """The notes below a table of the terminal; those of a training run were printed hours before an evaluation."""
-    return [*sentences.caveats(result), *(result.training.notes if result.training is not None and not result.datasets else ())]
-
-
-def _validation(record: TrainingRecord, *, title: str, caption: Sequence[str]) -> Table:
-    """Losses, errors and further figures of the validation, at the start and of the weights that are the result."""
-    figures: list[tuple[str, Sequence[tuple[int, Any]], Any]] = [
-        ("loss", record.validation_loss, texts.number),
-        (f"errors{sentences.of_pairs(record)}", record.validation_errors, integer),
-        *((name, points, texts.score) for name, points in record.measures.items()),
-    ]
-    ends = (0, record.best_epoch)
-    rows = [(name, *(text(dict(points)[at]) for at in ends)) for name, points, text in figures if set(ends) <= dict(points).keys()]
-    heads = ("validation", "start", f"kept ({sentences.result_weights(record)})")
-    columns = [Column(head, itemgetter(at), "number" if at else "text") for at, head in enumerate(heads)]
-    return Table(title=title, columns=columns, rows=rows, caption=caption)
+    return sentences.caveats(result)
 
 
 def _datasets(datasets: Sequence[DatasetResult], *, compared: bool) -> Group:

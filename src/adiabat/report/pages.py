@@ -253,7 +253,8 @@ WIDTH = 100
 """Columns of a summary."""
 
 _MODULES = {
-    **dict.fromkeys(("training", "evaluation"), "evaluation_page"),
+    "training": "training_page",
+    "evaluation": "evaluation_page",
     "suite": "suite_page",
     "sweep": "sweep_page",
     "rate-search": "rate_search_page",

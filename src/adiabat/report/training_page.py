@@ -1,17 +1,18 @@
-"""Sections about a training run: its curves and facts, and the layers that changed most."""
+"""The page of a training run: its curves and facts, and the layers that changed most; evaluations have these sections too."""
 
 from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
-from adiabat.report import evaluation_headline as sentences
 from adiabat.report import format as texts
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
 from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
-from adiabat.report.pages import Facts, Figure, Group
-from adiabat.report.tables import Column, Table
-from adiabat.results.evaluation_result import LayerChange, TrainingRecord
+from adiabat.report.pages import Facts, Figure, Group, Page, Tone
+from adiabat.report.tables import Column, Section, Table
+from adiabat.results.evaluation_result import LayerChange, Result, TrainingRecord
 
 LAYERS_SHOWN = 15
 
@@ -21,16 +22,76 @@ MOST_POINTS = 300
 _ARROW = "\N{RIGHTWARDS ARROW}"
 
 
+def run_of(result: Result) -> TrainingRecord:
+    """The run that a result of kind ``training`` records."""
+    assert result.training is not None, "a training job records its run"
+    return result.training
+
+
+def page(result: Result) -> Page:
+    """The page of a training run."""
+    record = run_of(result)
+    chosen = record.passes is None or record.best_epoch != record.epochs
+    choice = f" that selected the {period_of(record)}" if chosen else ", which neither stopped the run nor selected weights"
+    return page_of(
+        result,
+        [training_of(record, measured=False), layers_of(record.layers)],
+        headline=training_sentence(record),
+        reservations=[f"These figures are from the validation set{choice}; confirm them on held-out data with adiabat evaluate."],
+    )
+
+
+def page_of(
+    result: Result, sections: Sequence[Section | None], *, headline: str, reservations: Sequence[str], tone: Tone = "plain"
+) -> Page:
+    """A page with what runs and evaluations share: the names of their models, and settings."""
+    trained = {} if result.training is None else result.training.settings
+    about = [("model", result.model), ("compared with", result.baseline or "")]
+    return Page(
+        record=result,
+        name="report",
+        headline=headline,
+        tone=tone,
+        reservations=reservations,
+        about=[fact for fact in about if fact[1]],
+        sections=sections,
+        facts=[("model", result.model), ("baseline", result.baseline or "")],
+        time="time for measuring" if result.datasets else "time",
+        settings=result.settings or trained,
+        tables=[("training-settings", "Settings of the training", trained)] if result.settings and trained != result.settings else [],
+    )
+
+
+def terminal(result: Result) -> list[Table]:
+    """Losses, errors and further figures of the validation, at the start and of the weights that are the result."""
+    record = run_of(result)
+    figures: list[tuple[str, Sequence[tuple[int, Any]], Any]] = [
+        ("loss", record.validation_loss, texts.number),
+        (f"errors{of_pairs(record)}", record.validation_errors, integer),
+        *((name, points, texts.score) for name, points in record.measures.items()),
+    ]
+    ends = (0, record.best_epoch)
+    rows = [(name, *(text(dict(points)[at]) for at in ends)) for name, points, text in figures if set(ends) <= dict(points).keys()]
+    heads = ("validation", "start", f"kept ({result_weights(record)})")
+    columns = [Column(head, itemgetter(at), "number" if at else "text") for at, head in enumerate(heads)]
+    return [Table(title=cut(result.title, limit=200), columns=columns, rows=rows, caption=[training_sentence(record)])]
+
+
+def notes(result: Result) -> list[str]:
+    """The notes below the table of the terminal."""
+    return list(run_of(result).notes)
+
+
 def training_of(record: TrainingRecord, *, measured: bool) -> Group:
     """Curves and facts of a run, with its sentence where the page is of an evaluation, whose headline says nothing of the run."""
-    period = sentences.period(record)
+    period = period_of(record)
     charts = training_curves(record)
     share = 100 * record.trainable / record.parameters if record.parameters else 0.0
     facts = [
         ("trained on", record.trained_on),
         ("parameters updated", f"{integer(record.trainable)} of {integer(record.parameters)} ({share:.1f}{NO_BREAK}%)"),
-        ("length", sentences.length(record)),
-        ("kept", "the start: no epoch improved on it" if record.best_epoch == 0 else sentences.result_weights(record)),
+        ("length", length(record)),
+        ("kept", "the start: no epoch improved on it" if record.best_epoch == 0 else result_weights(record)),
         *(
             (name, f"{texts.score(points[0][1])} {_ARROW} {texts.score(dict(points)[record.best_epoch])}")
             for name, points in record.measures.items()
@@ -50,7 +111,7 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
     return Group(
         id="training",
         title=record.kind.capitalize(),
-        lead=sentences.training_sentence(record) if measured else "",
+        lead=training_sentence(record) if measured else "",
         sections=[figure if charts else None, Facts(facts=[fact for fact in facts if fact[1]])],
     )
 
@@ -58,7 +119,7 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
 def training_curves(record: TrainingRecord) -> list[Chart]:
     """Training and validation loss, then validation errors, with the epoch marked whose weights were kept."""
     by_epoch = record.epochs > 0 and record.steps > 0
-    period = sentences.period(record)
+    period = period_of(record)
     label = "start kept" if record.best_epoch == 0 else f"kept: {period} {record.best_epoch}"
     best = [(float(record.best_epoch), label, ACCENT)]
     charts = []
@@ -69,7 +130,7 @@ def training_curves(record: TrainingRecord) -> list[Chart]:
         charts.append(curves("curves-loss", [panel], width=NARROW, height=2.9))
     if record.validation_errors:
         line = Line([(epoch, float(errors)) for epoch, errors in record.validation_errors], "validation", BAD, "s")
-        title = f"Validation errors{sentences.of_pairs(record)}"
+        title = f"Validation errors{of_pairs(record)}"
         panel = Panel([line], period, title=title, integers=True, down=best, y_tick=lambda value: integer(round(value)))
         charts.append(curves("curves-errors", [panel], width=NARROW, height=2.9))
     return charts
@@ -136,3 +197,45 @@ def _layers(layers: Sequence[LayerChange], title: str) -> Table:
         Column("(W after − W before) / (W after + W before)", change, "number"),
     ]
     return Table(title=title, columns=columns, rows=layers[:LAYERS_SHOWN])
+
+
+def period_of(record: TrainingRecord) -> str:
+    """What a run is counted in between two validations."""
+    return "epoch" if record.passes is None else "validation"
+
+
+def training_sentence(record: TrainingRecord) -> str:
+    """What a training run reached on its validation set."""
+    ran = length(record)
+    if record.best_epoch == 0:
+        return f"{record.kind.capitalize()} did not improve on the start in {ran}; the starting weights were kept."
+    figures = []
+    losses, errors = dict(record.validation_loss), dict(record.validation_errors)
+    if {0, record.best_epoch} <= losses.keys():
+        figures.append(f"loss {texts.number(losses[0])}{NO_BREAK}{_ARROW} {texts.number(losses[record.best_epoch])}")
+    if {0, record.best_epoch} <= errors.keys():
+        first, last = errors[0], errors[record.best_epoch]
+        fall = f" ({texts.signed(100 * (last / first - 1), decimals=1)}{NO_BREAK}%)" if first else ""
+        figures.append(f"errors {integer(first)}{NO_BREAK}{_ARROW} {integer(last)}{of_pairs(record)}{fall}")
+    reached = f"; on its validation set: {', '.join(figures)}" if figures else ""
+    return f"{record.kind.capitalize()} ran {ran} and kept {result_weights(record)}{reached}."
+
+
+def length(record: TrainingRecord) -> str:
+    """How long a run was."""
+    steps = counted(record.steps, "step")
+    return (
+        f"{counted(record.epochs, 'epoch')} ({steps})" if record.passes is None else f"{steps} ({record.passes:.2g} passes over its pairs)"
+    )
+
+
+def of_pairs(record: TrainingRecord) -> str:
+    """What the validation errors are counted over, behind their count."""
+    return f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
+
+
+def result_weights(record: TrainingRecord) -> str:
+    """Which weights are the result."""
+    if record.passes is None:
+        return f"epoch {record.best_epoch}"
+    return "the last weights" if record.best_epoch == record.epochs else f"the weights of validation {record.best_epoch}"
