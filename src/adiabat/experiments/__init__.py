@@ -1,1 +1,1 @@
-"""Grids of runs, scaling runs, plans and rate searches."""
+"""Sweeps, scaling experiments, plans and rate searches."""

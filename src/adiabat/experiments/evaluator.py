@@ -1,4 +1,4 @@
-"""The models of a sweep measured on the same tasks and probes, beside the models that they start from."""
+"""Measures the models of a sweep, and the models that they start from, on the same tasks and probes."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -31,10 +31,10 @@ from adiabat.stats.significance import compare_grids
 from adiabat.store.vector_store import Store
 
 OTHERWISE = "untuned, written otherwise"
-"""Name of the reading of probes that are written otherwise."""
+"""Name of the reading of probes with changed punctuation."""
 
 READINGS, NOISE = "readings", "noise.json"
-"""Folder of what models find for the probes, and the file of the drift of the untuned model on probes that are written otherwise."""
+"""Folder of probe readings, and the file with the drift of the untuned model on probes with changed punctuation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Start:
     """A model that runs start from.
 
     Attributes:
-        parameters: Of both towers, each once.
-        state: Digest of the model, as its files of scores state it.
+        parameters: Number of parameters of both towers; shared ones count once.
+        state: Digest of the model, as recorded in its score files.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Evaluator:
     """Measures models on the tasks of a sweep.
 
     Attributes:
-        unread: Notes about files of scores that are missing or damaged.
+        unread: Notes about missing or damaged score files.
     """
 
     folder: Path
@@ -87,12 +87,12 @@ class Evaluator:
         return outcomes
 
     def forget(self, model: DualEncoder, others: Collection[Fingerprint]) -> None:
-        """Remove the vectors of corpora that only this model's document tower made."""
+        """Remove the corpus vectors that only this model's document tower made."""
         if (document := model.fingerprint("document")) not in others:
             self.scoring.corpora.remove_vectors(document)
 
     def stored(self, name: str) -> dict[str, TaskScores] | None:
-        """Scores that were stored of a model, by task; None, with a note, where a file is missing or damaged."""
+        """Stored scores of a model by task; None, with a note, if a file is missing or damaged."""
         scores = {}
         for task, path in self._files(name):
             try:
@@ -111,7 +111,7 @@ class Evaluator:
             return False
 
     def _files(self, name: str) -> list[tuple[str, Path]]:
-        """Each task with its file of scores of a model."""
+        """Each task with its score file for a model."""
         names = [task.name for task in self.scoring.tasks]
         folder = self.folder / SCORES / run_folder_name(name)
         return [(task, folder / f"{file}{SUFFIX}") for task, file in zip(names, folder_names(names), strict=True)]
@@ -126,7 +126,7 @@ def _subject(model: DualEncoder, name: str, trained: TrainedTexts | None = None)
 
 @dataclass(frozen=True)
 class DriftEvaluator:
-    """Measures how far the answers of tuned models drift from those of the untuned one."""
+    """Measures the drift of tuned models from the untuned one."""
 
     folder: Path
     depth: int
@@ -142,12 +142,12 @@ class DriftEvaluator:
 
     @cached_property
     def start(self) -> Reading:
-        """What the untuned model finds for the probes."""
+        """The untuned model's reading of the probes."""
         return self._read(self.model, self.probes, UNTUNED, None)
 
     @cached_property
     def noise(self) -> dict[str, float]:
-        """Measure to the drift of the untuned model on probes that are written otherwise; read again where it was measured before."""
+        """Measure to the drift of the untuned model on probes with changed punctuation; read from disk if it was measured before."""
         path = self.folder / READINGS / NOISE
         if (noise := _noise_at(path)) is None:
             noise = noise_of(self.start, self._read(self.model, self.probes.otherwise(), OTHERWISE, self.start))
@@ -155,7 +155,7 @@ class DriftEvaluator:
         return noise
 
     def drift(self, model: DualEncoder, name: str) -> Drift:
-        """How far a model's answers on the probes are from those of the untuned one."""
+        """Drift of a model's results on the probes from those of the untuned model."""
         return drift_of(self.start, self._read(model, self.probes, name, self.start), groups=self.probes.groups)
 
     def _read(self, model: DualEncoder, probes: ProbeSet, name: str, start: Reading | None) -> Reading:
@@ -172,7 +172,7 @@ UNTUNED = "untuned"
 
 
 def _noise_at(path: Path) -> dict[str, float] | None:
-    """The noise of an earlier call; None where the file is missing or damaged."""
+    """The noise measured by an earlier call; None if the file is missing or damaged."""
     try:
         noise = TypeAdapter(dict[str, float]).validate_python(read_json(path, remedy="it is measured again"))
     except (DataError, ValidationError):

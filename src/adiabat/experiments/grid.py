@@ -1,4 +1,4 @@
-"""From the settings of a sweep to its runs: every combination of the grid over every variant, or some of them, with every seed."""
+"""From the settings of a sweep to its runs: all or some combinations of the grid for every variant, with every seed."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from adiabat.core.errors import ConfigError, several
 from adiabat.results.sweep_result import Value
 
 MOST_RUNS = 100_000
-"""Of a sweep; each is planned before the first is made."""
+"""Maximum number of runs of a sweep; all are planned before the first one starts."""
 
 RunT = TypeVar("RunT", bound=Section)
 
@@ -31,12 +31,12 @@ Cell = tuple[VariantSection | None, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class SweepTrial:
-    """One run to be made.
+    """One planned run.
 
     Attributes:
-        name: Of its folder and row; says what is varied.
-        variant: Name of its overlay; "" where there is none.
-        varied: Dotted setting to value, of those that any grid varies.
+        name: Name of its folder and row, made of the values that vary.
+        variant: Name of its variant; "" without variants.
+        varied: Dotted setting to value, for settings that any grid varies.
     """
 
     name: str
@@ -47,16 +47,16 @@ class SweepTrial:
 
     @property
     def seed(self) -> int:
-        """Of the run."""
+        """Seed of the run."""
         return self.settings.run.seed
 
     @property
     def case(self) -> str:
-        """What the runs of all seeds have in common: variant and values; "" in a sweep that varies nothing."""
+        """Variant and values, which the runs of all seeds share; "" in a sweep without variation."""
         return self.name.removesuffix(f"seed={self.seed}").removesuffix(", ")
 
     def key(self, *tables: str) -> str:
-        """Short digest of variant and grid values, which identifies inputs of a run in later calls, wherever files lie."""
+        """Short digest of variant and grid values, which identifies a run's inputs in later calls, independent of paths."""
         return short_digest(self.variant, {key: value for key, value in self.varied.items() if key.startswith(tables)})
 
     @property
@@ -73,12 +73,12 @@ class SweepTrial:
 
 
 def short_digest(*parts: object) -> str:
-    """Twelve digits of a SHA-256."""
+    """The first twelve digits of a SHA-256."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def plan_runs(settings: SweepSettings) -> list[SweepTrial]:
-    """All runs of a sweep, seed by seed, so that the first seed tells early how the whole grid comes off."""
+    """All runs of a sweep, seed by seed, so that the first seed gives early results for the whole grid."""
     cells = _drawn_cells(settings)
     runs = [_planned(settings, variant, varied, seed) for seed in settings.sweep.seeds for variant, varied in cells]
     counts = Counter(run.name for run in runs)
@@ -88,7 +88,7 @@ def plan_runs(settings: SweepSettings) -> list[SweepTrial]:
 
 
 def checked_run(name: str, kind: type[RunT], base: Mapping[str, Any], overlay: Mapping[str, Any]) -> RunT:
-    """Settings of a run: an overlay on what all runs share; faults bear the name of the run."""
+    """Settings of a run: a variant laid over the common settings; faults are prefixed with the name of the run."""
     try:
         return checked(kind, overlaid(kind, base, overlay))
     except ConfigError as fault:
@@ -96,12 +96,12 @@ def checked_run(name: str, kind: type[RunT], base: Mapping[str, Any], overlay: M
 
 
 def exact(number: float) -> str:
-    """A number as short as can be, and of no other number."""
+    """The shortest text of a number that no other number has."""
     return short if float(short := f"{number:g}") == number else repr(number)
 
 
 def _drawn_cells(settings: SweepSettings) -> list[Cell]:
-    """All combinations, or as many of them as are wanted."""
+    """All combinations, or a random sample of the requested size."""
     grids = [(variant, settings.values(variant)) for variant in settings.variants or (None,)]
     ends = list(accumulate(math.prod(map(len, values.values())) for _, values in grids))
     sample, seeds = settings.sweep.sample, len(settings.sweep.seeds)
@@ -120,7 +120,7 @@ def _drawn_cells(settings: SweepSettings) -> list[Cell]:
 
 
 def _cell(variant: VariantSection | None, values: Mapping[str, tuple[Any, ...]], position: int) -> Cell:
-    """A combination by its number; the last setting varies fastest."""
+    """The combination with a number; the last setting varies fastest."""
     settings = {}
     for key, options in reversed(list(values.items())):
         position, number = divmod(position, len(options))
@@ -141,7 +141,7 @@ def _planned(settings: SweepSettings, variant: VariantSection | None, varied: Ma
 
 
 def _taken(run: TuneSettings | TrainSettings, key: str) -> Value:
-    """Of a setting; None where it has no effect."""
+    """The value of a setting; None if it has no effect."""
     table, _, name = key.rpartition(".")
     section, value = value_at(run, table) if table else run, value_at(run, key)
     if section is None or name in section.unmet():

@@ -1,4 +1,4 @@
-"""What to train for a budget, by the runs of a scaling experiment (Ziarko et al. 2024)."""
+"""A recommendation for a budget from the runs of a scaling experiment (Ziarko et al. 2024)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,15 +33,15 @@ from adiabat.results.scaling_result import Reason
 from adiabat.scaling_laws.fitting import CONFIDENCE
 
 MEASURED_STEPS = 3
-"""Of a run that is set up to see what it takes here; a budget would have every batch of it drawn first."""
+"""Number of steps of the run set up to measure time and memory; a budget would require drawing all of its batches first."""
 
 STEP = 4.0
-"""How many times the largest budget of the runs a run that is proposed may cost, and how many times less than the asked budget at the
-least: the source's budgets are a factor of four apart."""
+"""Factors that limit proposed runs: the maximum above the largest budget of the runs, and the minimum below the requested budget. Budgets
+of Ziarko et al. 2024 are a factor of four apart."""
 
 
 def plan(load: "Loader", settings: PlanSettings, *, command: str = "", watch: Watch = SILENT) -> ScalingResult:
-    """Say what to train for a budget, with reasons."""
+    """Recommend a model, tokens and method for a budget, with reasons."""
     section = settings.plan
     title = _title(section)
     if section.runs is None:
@@ -92,7 +92,7 @@ def _require_comparable(evidence: Evidence, count: int) -> None:
 
 
 def _affordable(section: PlanSection, rows: Sequence[ScalingRun]) -> tuple[dict[Option, float], dict[str, list[str]]]:
-    """What each option may spend, of those that memory allows and whose tokens make enough steps, and the others as in `Advice`."""
+    """Budget of each option that fits into memory and makes enough steps, and rejected options as in `Advice`."""
     memory = _held(rows)
     instead = "sweep with a smaller train.batch_size, or with memory.cached = true"
     small = within(memory, section.memory, takes="held {}", instead=instead)
@@ -128,13 +128,13 @@ def _advice(settings: PlanSettings, budgets: Mapping[Option, float], rows: Seque
 
 
 def _missed(fits: Sequence[KindFit], run: ScalingRun) -> float | None:
-    """By how much of them the law of a run's kind missed the losses of the largest budget, fitted without it."""
+    """Relative error of the law of a run's kind at the largest budget, when fitted without it."""
     choice = next(fit.choice for fit in fits if fit.kind == run.way.kind)
     return None if choice is None or choice.without_budget is None else choice.without_budget.error
 
 
 def _held(rows: Sequence[ScalingRun]) -> dict[Option, int | None]:
-    """Most that a run of each option held, where it was measured."""
+    """Peak memory of the runs of each option, if measured."""
     options = dict.fromkeys(row.option for row in rows)
     return {option: max(row.memory for row in rows if row.option == option) or None for option in options}
 
@@ -154,9 +154,9 @@ def _choice(candidate: Candidate, memory: Mapping[Option, int | None]) -> Choice
 
 
 def _additions(rows: Sequence[ScalingRun], fits: Sequence[KindFit], recommended: Recommendation, section: PlanSection) -> list[Addition]:
-    """Runs at the budgets there are and the next one, none of them near to what is asked; with another seed where there is one already.
+    """Candidate runs at existing budgets and the next one, well below the requested budget; with another seed if the run exists.
 
-    Those of too few steps for a law would tell it nothing.
+    Runs with too few steps for a law are excluded, because they would not help.
     """
     budgets = sorted({row.budget for row in rows})
     affordable = [budget for budget in (*budgets, STEP * budgets[-1]) if budget <= recommended.budget / STEP] or budgets[:1]
@@ -170,7 +170,7 @@ def _additions(rows: Sequence[ScalingRun], fits: Sequence[KindFit], recommended:
 
 
 def _run_settings(best: Candidate, run: ScalingRun, runs: Path) -> dict[str, Any]:
-    """What `adiabat train` is told to carry the advice out, but for the directory; of bare rows, without what runs share."""
+    """Settings of `adiabat train` for the advice, except its directory; for rows alone, without the common settings of the runs."""
     tables = Tried(best.option.way, run.learning_rate).tables()
     train = {"budget_flops": best.flops, "batch_size": run.batch_size}
     overlay = overlaid(TrainSettings, tables, {"train": train})
@@ -199,13 +199,13 @@ def _run_settings(best: Candidate, run: ScalingRun, runs: Path) -> dict[str, Any
 
 
 def _temperature(settings: Mapping[str, Any]) -> float | None:
-    """The fixed temperature that the advice names."""
+    """The fixed temperature of the recommended run."""
     temperature: float | None = settings["train"].get("loss", {}).get("temperature", {}).get("value")
     return temperature
 
 
 def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advice:
-    """With time and memory on this machine; where model or data are not at hand it stays as it is."""
+    """The advice with measured time and memory on this machine; unchanged if model or data are unavailable."""
     # Torch takes seconds to load, and a plan that measures nothing needs none.
     from adiabat.dual_encoder.train import estimate
 
@@ -225,7 +225,7 @@ def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advi
 
 
 SHOWN = 4
-"""Options that are named where drawn runs disagree."""
+"""Number of options named if resampled runs disagree."""
 
 OWN, RULES = "runs of the scaling experiment", f"{PAPER}, section 4.1 and tables 3 and 4"
 
@@ -233,11 +233,11 @@ OWN, RULES = "runs of the scaling experiment", f"{PAPER}, section 4.1 and tables
 def reasons_of(
     recommended: Recommendation, run: ScalingRun, section: PlanSection, *, largest: float, missed: float | None, temperature: float | None
 ) -> list[Reason]:
-    """Why each value is recommended.
+    """Reasons for each recommended value.
 
     Args:
-        missed: By how much of the losses of that budget the law of this kind missed them when it was fitted without; None where it was not.
-        temperature: Of the runs; None where rows alone are there, which do not say it.
+        missed: Relative error of this kind's law at the largest budget, when fitted without it; None if unknown.
+        temperature: Temperature of the runs; None if only rows are given, which do not record it.
     """
     reasons = [*_of_time(recommended, section), *_of_method(recommended), *_of_tokens(recommended, section), *_of_regime(run, temperature)]
     if recommended.best.flops > largest:
@@ -256,7 +256,7 @@ def _of_time(recommended: Recommendation, section: PlanSection) -> Iterator[Reas
 
 
 def _of_method(recommended: Recommendation) -> Iterator[Reason]:
-    """Method and model, and how much of it is trained."""
+    """Method and model, with the trained share."""
     best, other = recommended.best, recommended.runner_up
     way = best.option.way
     ahead = "the only one among the candidates that has a law"
@@ -277,7 +277,7 @@ def _of_method(recommended: Recommendation) -> Iterator[Reason]:
 
 
 def _wins(recommended: Recommendation) -> str:
-    """The options that laws of drawn runs take for the best, as many as 95 % of these laws take, with their tokens."""
+    """The best options of resampled laws, with their tokens: as many as are needed to cover 95 % of these laws."""
     ranked, leading, coverage = sorted(recommended.candidates, key=lambda candidate: -candidate.wins), list[Candidate](), 0.0
     while coverage < CONFIDENCE and len(leading) < len(ranked):
         leading.append(ranked[len(leading)])

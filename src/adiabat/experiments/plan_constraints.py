@@ -1,4 +1,4 @@
-"""Which models and methods a plan may choose: those that memory suffices for, and whose tokens make enough steps (Ziarko et al. 2024)."""
+"""Constraints of a plan: models and methods that fit into memory and make enough steps (Ziarko et al. 2024)."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,25 +15,25 @@ TOO_LARGE = "the memory is too small"
 UNTIMED = "no run on the usual device says how long it took"
 TOO_SHORT = "its tokens make too few steps"
 TOO_LONG = f"its tokens make more than {MOST_STEPS:,} steps"
-"""Why an option is no candidate."""
+"""Reason why an option is rejected."""
 
 
 def excluded(why: str, before: Iterable[Option], after: Collection[Option]) -> dict[str, list[str]]:
-    """Options that are no candidates any more.
+    """Add rejected options with their reason.
 
     Returns:
-        The reason with the names of the others; empty where there are none.
+        The reason with the names of the options; empty if there are none.
     """
     titles = [option.way.title for option in before if option not in after]
     return {why: titles} if titles else {}
 
 
 def within(usages: Mapping[Option, int | None], memory: int | None, *, takes: str, instead: str) -> list[Option]:
-    """Options that memory suffices for; one that nobody has measured counts among them, unless a smaller one does not fit.
+    """Options that fit into memory; an option without a measurement counts as fitting unless a smaller one does not.
 
     Args:
-        usages: What each takes, in bytes; None where that is not known.
-        memory: That there is; None sets no limit.
+        usages: Memory of each option, in bytes; None if unknown.
+        memory: Available memory; None sets no limit.
     """
     if memory is not None and all(usage is None for usage in usages.values()):
         raise DataError("plan.memory needs runs that recorded their memory, got none; leave plan.memory out")
@@ -47,11 +47,11 @@ def within(usages: Mapping[Option, int | None], memory: int | None, *, takes: st
 
 
 def fitting(usages: Mapping[Option, int | None], memory: int | None) -> list[Option]:
-    """The same, which may be none.
+    """The same, but possibly empty.
 
     Args:
-        usages: What each takes, in bytes; None where that is not known.
-        memory: That there is; None sets no limit.
+        usages: Memory of each option, in bytes; None if unknown.
+        memory: Available memory; None sets no limit.
     """
     if memory is None:
         return list(usages)
@@ -60,12 +60,12 @@ def fitting(usages: Mapping[Option, int | None], memory: int | None) -> list[Opt
 
 
 def _above(option: Option, large: Iterable[Option]) -> bool:
-    """Whether an option holds at least what one of these does, of the same kind and no larger."""
+    """Whether an option needs at least as much memory as one of these, being of the same kind and no smaller."""
     return any(other.way.kind == option.way.kind and other.size <= option.size for other in large)
 
 
 def budgets_of(options: Sequence[Option], rows: Sequence[ScalingRun], section: PlanSection) -> dict[Option, float]:
-    """What each option may spend."""
+    """Budget of each option in FLOP."""
     if section.budget is not None:
         return dict.fromkeys(options, section.budget)
     assert section.budget_seconds is not None, "a plan has a budget or a time"
@@ -76,21 +76,21 @@ def budgets_of(options: Sequence[Option], rows: Sequence[ScalingRun], section: P
 
 
 def _of_one_device(rows: Sequence[ScalingRun]) -> list[ScalingRun]:
-    """Those of the device that most were made on, which say how long they took."""
+    """Runs on the most frequent device that recorded their duration."""
     timed = [row for row in rows if row.seconds > 0]
     usual = Counter(row.device for row in timed).most_common(1)
     return [row for row in timed if row.device == usual[0][0]]
 
 
 def _speed(option: Option, timed: Sequence[ScalingRun]) -> float:
-    """FLOP a second, validation included; 0 where no run says it."""
+    """FLOP per second, including validation; 0 if no run recorded it."""
     return max((row.flops / row.seconds for row in timed if row.option == option), default=0.0)
 
 
 def with_steps(
     budgets: Mapping[Option, float], long_enough: Mapping[Option, float], rows: Sequence[ScalingRun], section: PlanSection
 ) -> dict[Option, float]:
-    """Options whose tokens make as many steps as runs must have that laws are fitted to, and no more than a run may have."""
+    """Options whose tokens make enough steps for a law and not more than the limit of a run."""
     if found := {one: budget for one, budget in long_enough.items() if _tokens(one, budget, section) <= MOST_STEPS * _step(one.way, rows)}:
         return found
     if long_enough:
@@ -114,7 +114,7 @@ def with_steps(
 
 
 def enough(budgets: Mapping[Option, float], rows: Sequence[ScalingRun], section: PlanSection) -> dict[Option, float]:
-    """Of options those whose tokens make as many steps as runs must have that laws are fitted to."""
+    """Options whose tokens make enough steps for a law."""
     least = _least(budgets, rows, section)
     return {option: budget for option, budget in budgets.items() if _tokens(option, budget, section) >= least[option]}
 
@@ -124,12 +124,12 @@ def _name(section: PlanSection) -> str:
 
 
 def _tokens(option: Option, budget: float, section: PlanSection) -> float:
-    """That a budget pays for, or that there are."""
+    """Tokens that the budget pays for, limited by the available data."""
     return float(points_at([(option, budget)], section.data_tokens).tokens[0])
 
 
 def _least(options: Iterable[Option], rows: Sequence[ScalingRun], section: PlanSection) -> dict[Option, float]:
-    """Tokens of the least steps."""
+    """Tokens of the minimum number of steps."""
     return {option: section.least_steps * _step(option.way, rows) for option in options}
 
 

@@ -1,4 +1,4 @@
-"""What to train for a budget where there are no runs: what was published, and how little that is (Ziarko et al. 2024)."""
+"""Advice for a budget without runs, from the few published results (Ziarko et al. 2024)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from adiabat.models.towers import DualEncoder
 
 PAPER = "Ziarko et al. 2024"
-"""What reports call Ziarko et al. 2024: *Repurposing Language Models into Embedding Models: Finding the Compute-Optimal Recipe*."""
+"""Reference in reports: *Repurposing Language Models into Embedding Models: Finding the Compute-Optimal Recipe*."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PublishedModel:
 
     @property
     def parameters(self) -> int:
-        """Without the tables of tokens: weights and biases of a block ``12 h^2 + 13 h``, and the last norm ``2 h``."""
+        """Parameters without embedding tables: weights and biases of a block ``12 h^2 + 13 h``, and the last norm ``2 h``."""
         return self.layers * (12 * self.hidden**2 + 13 * self.hidden) + 2 * self.hidden
 
 
@@ -53,29 +53,30 @@ PYTHIA = (
     PublishedModel("EleutherAI/pythia-1.4b", 24, 2048, 2e-4),
     PublishedModel("EleutherAI/pythia-2.8b", 32, 2560, 1.6e-4),
 )
-"""Layers, widths and rates as in the configurations that the suite was trained with (Biderman et al. 2023, table 1, and its repository).
+"""Layers, widths and learning rates of the Pythia configurations (Biderman et al. 2023, table 1, and its repository).
 
-Ziarko et al. 2024 says that a tenth of these rates lies between 1.2e-5 and 6e-5; of this table a tenth is 1.6e-5 to 1e-4."""
+Ziarko et al. 2024 says that a tenth of these rates lies between 1.2e-5 and 6e-5; of this table a tenth is 1.6e-5 to 1e-4.
+"""
 
 BATCH_SIZE, MAX_TOKENS = 1_024, 75
-"""Of all its runs; Ziarko et al. 2024, section 4.1."""
+"""Batch size of all its runs; Ziarko et al. 2024, section 4.1."""
 
 
 def published_rate(name: str) -> float | None:
-    """The highest learning rate that a model was pre-trained with.
+    """The peak learning rate of a model's pre-training.
 
     Returns:
-        Of `PYTHIA`, by the last part of the name; None for others.
+        The rate of `PYTHIA` models, by the last part of the name; None for others.
     """
     return next((model.pretraining_rate for model in PYTHIA if PurePath(model.name).name == PurePath(name).name), None)
 
 
 BUDGETS = (1.5e15, 6e15, 2.4e16, 9.6e16, 3.8e17, 1.5e18)
-"""In FLOP; Ziarko et al. 2024, section 4.1."""
+"""Budgets in FLOP; Ziarko et al. 2024, section 4.1."""
 
 FULL = Line(-0.21, 8.39)
 LORA = Line(-0.22, 8.93)
-"""Least loss by budget of full training and of LoRA, as printed in Ziarko et al. 2024, section 4.4."""
+"""Lines of least loss by budget for full training and LoRA, as printed in Ziarko et al. 2024, section 4.4."""
 
 SWITCH = 9.06e16
 """Budget in FLOP from which LoRA is best; Ziarko et al. 2024, section 4.4. The printed lines, rounded to two decimals, meet at e^54 =
@@ -83,16 +84,17 @@ SWITCH = 9.06e16
 
 
 RANK = 64
-"""Of LoRA: between 32 and 128, which Ziarko et al. 2024 finds to serve nearly everywhere."""
+"""Rank of LoRA: between 32 and 128, which Ziarko et al. 2024 find suitable nearly everywhere."""
 
 FULL_RATE = 3e-5
-"""Of full training where a model's pre-training is not known; Ziarko et al. 2024, section 4.1, takes 1.2e-5 to 6e-5 for Pythia, by size."""
+"""Learning rate of full training if a model's pre-training is unknown; Ziarko et al. 2024, section 4.1, use 1.2e-5 to 6e-5 for Pythia, by
+size."""
 
 A_STEP = BATCH_SIZE * 2 * MAX_TOKENS
-"""Tokens of a batch of the paper's, at the most."""
+"""Maximum tokens of a batch in the paper."""
 
 BYTES_PER_WEIGHT, BYTES_PER_TRAINED = 4, 12
-"""Of a weight in single precision; and of its gradient and the two means of AdamW, where it is trained."""
+"""Bytes of a weight in single precision; and of its gradient and the two AdamW moments if it is trained."""
 
 NOTES = (
     "without runs, the choice of method rests on eight sizes of one family, Pythia, on 200 million English pairs in batches of "
@@ -105,7 +107,7 @@ NOTES = (
 
 
 def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
-    """What was published says of a budget."""
+    """Advice from published results for a budget."""
     section, budget = settings.plan, settings.plan.budget
     assert budget is not None, "time is for plans with runs"
     method, scarce, usages, choices = _decided(load, settings, "full" if budget < SWITCH else "lora", watch)
@@ -134,7 +136,7 @@ def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
 def _decided(
     load: "Loader", settings: PlanSettings, method: Method, watch: Watch
 ) -> tuple[Method, bool, dict[Option, int | None], list[Choice]]:
-    """The method, whether tokens rather than the budget decided it, the models that there are, and what memory suffices for."""
+    """Method, whether tokens rather than the budget decided it, available models, and models that fit into memory."""
     section = settings.plan
     if section.data_tokens is not None:
         usages = _held(load, settings, "full", watch)
@@ -148,7 +150,7 @@ def _decided(
 
 
 def _require_a_step(choices: Sequence[Choice], budget: float) -> None:
-    """Refuse what is too little for the batches of the paper, which the advice takes over."""
+    """Refuse budgets too small for the paper's batch size, which the advice uses."""
     if (tokens := max(budget / choice.option.flops_per_token for choice in choices)) < A_STEP:
         least = min(choice.option.flops_per_token for choice in choices) * A_STEP
         raise ConfigError(
@@ -158,7 +160,7 @@ def _require_a_step(choices: Sequence[Choice], budget: float) -> None:
 
 
 def _held(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) -> dict[Option, int | None]:
-    """The models that were named, and what weights, gradients and optimizer take; the source's own where none was."""
+    """The named models with the memory of weights, gradients and optimizer; the paper's own models if none are named."""
     if not settings.plan.models:
         return dict.fromkeys(_pythia(method))
     from adiabat.training.flop_count import passed_parameters
@@ -173,7 +175,7 @@ def _held(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) 
 
 
 def _chosen(usages: dict[Option, int | None], options: Sequence[Option], section: PlanSection) -> list[Choice]:
-    """What each would do with the budget."""
+    """What each model would do with the budget."""
     choices = []
     for option in options:
         tokens = float(points_at([(option, section.budget or 0.0)], section.data_tokens).tokens[0])
@@ -203,14 +205,14 @@ def _bytes(towers: "DualEncoder") -> int:
 
 
 def _pythia(method: Method) -> Iterator[Option]:
-    """The source's own models, to show what a budget is; adapters add a few percent, which are left out."""
+    """The paper's own models, as examples for a budget; adapters, which add a few percent, are ignored."""
     for model in PYTHIA:
         way = Way("", PurePath(model.name).name, model.name, None, method, RANK if method == "lora" else None, 0)
         yield Option(way, PassedParameters(model.parameters, model.parameters, model.parameters if method == "full" else 0))
 
 
 def _rate(way: Way) -> float:
-    """By the paper's rule, where the model's pre-training is known."""
+    """Learning rate by the paper's rule, if the model's pre-training is known."""
     if way.method == "lora":
         return RatesSection().lora
     known = published_rate(way.model)
@@ -236,7 +238,7 @@ FRONTIER, REGIME = f"{PAPER}, section 4.4", f"{PAPER}, section 4.1"
 
 
 def _of_budget(method: Method, spent: float, budget: float) -> Iterator[Reason]:
-    """Where operations are what there is least of."""
+    """Advice if the budget is the limit."""
     side, line = ("below", "FULL") if method == "full" else ("from", "LORA")
     yield Reason("method", method, f"the budget of {budget:.3g} FLOP lies {side} the published switch of {SWITCH:.3g}", FRONTIER)
     note = f"of the paper's data and batches; {line} of adiabat.experiments.plan_prior at {spent:.3g} FLOP, as printed"
@@ -246,7 +248,7 @@ def _of_budget(method: Method, spent: float, budget: float) -> Iterator[Reason]:
 
 
 def _of_scarce_tokens(best: Choice | None) -> Iterator[Reason]:
-    """Where tokens are what there is least of."""
+    """Advice if the tokens are the limit."""
     why = "the budget pays for all available tokens with any model; full training or LoRA of a high rank is then best"
     yield Reason("method", "full", why, f"{PAPER}, appendix D")
     size = "the largest that memory allows" if best is None else best.way.title

@@ -1,8 +1,8 @@
-"""The largest rate whose drift stays within a limit, found by short runs without labels.
+"""The largest learning rate whose drift stays within a limit, found by short runs without labels.
 
-The highest rate goes first. Drift grows with rate and steps, so that a rate f times too high leaves the band after about one f-th of the
-steps; the first that stays inside to its end is the answer. Rates a factor f apart so cost ``1 + 1/f + 1/f^2 + ... = f / (f - 1)`` whole
-runs: 1.9 with the ten rates of the default.
+The highest rate goes first. Drift grows with rate and steps, so a rate f times too high exceeds the limit after about one f-th of the
+steps; the first rate that stays within it to the end is the result. Rates a factor f apart thus cost ``1 + 1/f + 1/f^2 + ... = f / (f -
+1)`` whole runs: 1.9 with the ten default rates.
 """
 
 import shutil
@@ -35,7 +35,7 @@ from adiabat.training.loop import Loop
 from adiabat.training.passes import side_passes
 
 SEARCH = "search"
-"""Table of a description by which one tells that it is of a search."""
+"""Table that identifies the configuration of a search."""
 
 
 def safe_rate(
@@ -52,8 +52,8 @@ def safe_rate(
 ) -> SafeRate:
     """Find the largest rate whose drift stays within the guard's limit.
 
-    The directory holds ``config.toml`` (as resolved), ``trials.parquet`` (a row for each run), ``trials/RATE-seed-N/log.jsonl``,
-    ``result.json``, ``report.html`` and figures. No model is left behind.
+    The directory holds ``config.toml`` (resolved), ``trials.parquet`` (a row for each run), ``trials/RATE-seed-N/log.jsonl``,
+    ``result.json``, ``report.html`` and figures. Models are not kept.
     """
     check_settings(settings)
     if settings.tune.learning_rate != "safe":
@@ -82,7 +82,7 @@ def safe_rate(
 
 
 def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
-    """Search for the largest safe rate before a run; gives the run's settings at that rate, guarded by the same limit."""
+    """Search for the largest safe rate before a run; returns the run's settings at that rate, guarded by the same limit."""
     safe = RateSearch(context, settings, folder, watch).carry_out()
     if safe.rate is None:
         raise JobError(
@@ -97,9 +97,9 @@ def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, w
 
 @dataclass(frozen=True)
 class RateSearch:
-    """Makes the runs of a search that are still to be made; beside a job, or within one.
+    """Makes the missing runs of a search, on its own or within a job.
 
-    Its trials leave no models and come one after another, each decided by those before, so that they are no runs of `Runner`.
+    Its trials leave no models and run one after another, each depending on earlier ones, so they do not use `Runner`.
     """
 
     context: TuningContext
@@ -109,7 +109,7 @@ class RateSearch:
 
     @cached_property
     def rows(self) -> Rows[RateTrial]:
-        """The trials that are over."""
+        """The finished trials."""
         assert self.settings.watched is not None
         measure = self.settings.watched.measure
 
@@ -125,7 +125,7 @@ class RateSearch:
         return Rows(self.folder / "trials.parquet", RateTrial, columns=columns, of="a rate search", fault=fault)
 
     def carry_out(self, command: str = "") -> SafeRate:
-        """Go down from the highest rate to the first that is safe."""
+        """Try rates from the highest down to the first safe one."""
         self.folder.mkdir(exist_ok=True)
         with sole_writer(self.folder):
             for trial in self.rows.every:
@@ -155,11 +155,11 @@ class RateSearch:
         return self.folder / "trials" / f"{rate:g}-seed-{seed}"
 
     def _clear(self, rate: float, seed: int) -> None:
-        """Remove what a run needs no more once its row is written; its log stays."""
+        """Remove files of a run that are not needed after its row is written; its log stays."""
         shutil.rmtree(Job(self._folder(rate, seed)).checkpoints, ignore_errors=True)
 
     def _make(self, rate: float, seed: int) -> RateTrial:
-        """Make a run, which ends when its drift leaves the band, or its steps are done."""
+        """Make a run, which ends when its drift exceeds the limit or its steps are done."""
         tune = self.settings.tune.model_copy(update={"learning_rate": rate})
         run = self.settings.run.model_copy(update={"seed": seed})
         settings = self.settings.model_copy(update={"tune": tune, "guard": self.settings.watched, "run": run})
@@ -200,7 +200,7 @@ class RateSearch:
 
     @property
     def mined_note(self) -> str | None:
-        """A note where queries get negatives that their data do not list."""
+        """A note on queries with negatives that their data do not list."""
         return mined_negatives_note(self.context.examples(self.settings.data)[0], self.settings.tune)
 
     def _result(self, rate: float | None, command: str) -> SafeRate:
@@ -239,12 +239,12 @@ class RateSearch:
 
 
 def name_of(rate: float, seed: int) -> str:
-    """Of a trial, unique in the search; its row has the same."""
+    """Name of a trial and its row, unique in the search."""
     return f"rate {rate:g}, seed {seed}"
 
 
 def _rules() -> Rules:
-    """Trials are known by rate and seed, so that a search may grow."""
+    """Trials are identified by rate and seed, so that a search can be extended."""
     places = (f"{SEARCH}.{name}" for name in ("model", "store", "data"))
     grown = ("rate_search.low", "rate_search.high", "rate_search.count", "rate_search.seeds")
     words = {f"{SEARCH}.{name.removeprefix('job.')}": phrase for name, phrase in WORDS.items()}
@@ -253,4 +253,4 @@ def _rules() -> Rules:
 
 
 RULES = _rules()
-"""With what a search may go on."""
+"""Settings that may change when a search is resumed."""

@@ -1,4 +1,4 @@
-"""A scaling experiment from its settings to its result, resumed where it was interrupted (Ziarko et al. 2024)."""
+"""A scaling experiment from its settings to its result, with resuming (Ziarko et al. 2024)."""
 
 import hashlib
 import json
@@ -53,12 +53,12 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
 
     @property
     def keep_models(self) -> bool:
-        """Whether trained models stay once they are measured."""
+        """Whether trained models are kept after they are measured."""
         return self.settings.scaling.keep_models
 
     @cached_property
     def tasks(self) -> list[LoadedTask]:
-        """What trained models are measured on, read and found sound."""
+        """The tasks, read and checked."""
         if not self.settings.tasks:
             return []
         return load_tasks(SuiteSettings(tasks=self.settings.tasks, measure=self.settings.measure), self.watch)
@@ -68,7 +68,7 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
         return {}
 
     def count(self, run: Planned) -> PassedParameters:
-        """Set a model up as a run trains it, once for each way, and count its parameters."""
+        """Set up a model as a run does, once for each method, and count its parameters."""
         way = run.tried.way
         if way not in self._counted:
             try:
@@ -81,7 +81,7 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
         return self._counted[way]
 
     def train(self, trial: Planned, job: Job, *, resume: bool, watch: Watch) -> None:
-        """Train both towers, and note the memory that it takes."""
+        """Train both towers, and record the peak memory."""
         device = device_of(trial.settings.run.device)
         reset_peak_memory(device)
         section = trial.settings.job.model_copy(update={"out": str(job.folder)})
@@ -128,7 +128,7 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
         )
 
     def refreshed(self, trial: Planned, row: ScalingRun) -> ScalingRun:
-        """The row with the model's present place and family; a row of another run is refused, whatever its name."""
+        """The row with the present position and family of its model; a row of another run is refused, whatever its name."""
         way = replace(row.way, family=trial.tried.way.family, model=trial.tried.way.model)
         both = {"way": (way, trial.tried.way), "budget": (row.budget, trial.budget), "seed": (row.seed, trial.seed)}
         for name, (former, present) in both.items():
@@ -139,7 +139,7 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
         return replace(row, way=trial.tried.way)
 
     def _scores(self, run: Planned, job: Job) -> dict[str, float]:
-        """What the trained model scores on each task, by its first measure."""
+        """Score of the trained model on each task, by its first measure."""
         if not self.tasks:
             return {}
         device = device_of(run.settings.run.device)
@@ -155,13 +155,13 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
 
 
 MANY_BLOCKS = 2**31
-"""Of a model that nobody has looked at yet: more than any is cut to."""
+"""Number of blocks of a model that has not been loaded yet: larger than any requested number."""
 
 
 def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> ScalingResult:
-    """Train every size with every method to every budget, and report what that says of models and methods.
+    """Train every size with every method to every budget, and report laws, frontiers and scores.
 
-    The directory holds ``config.toml`` (as resolved), ``runs.parquet`` (a row for each run that is over), ``runs/NAME`` (a job each),
+    The directory holds ``config.toml`` (resolved), ``runs.parquet`` (a row for each finished run), ``runs/NAME`` (a job each),
     ``result.json``, the page and figures.
     """
     _check(settings)
@@ -213,7 +213,7 @@ def _result(runner: ScalingRunner, rows: Sequence[ScalingRun], inputs: Mapping[s
 
 
 def _check(settings: ScalingSettings) -> None:
-    """Refuse what can be seen to be wrong without data or models."""
+    """Checks that need neither data nor models."""
     section, data = settings.scaling, settings.job.data or settings.data.sources
     required = {"scaling.out": section.out, "scaling.budgets": section.budgets, "models": settings.models, "job.data": data}
     if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
@@ -225,7 +225,7 @@ def _check(settings: ScalingSettings) -> None:
 
 
 def _examples(settings: ScalingSettings, watch: Watch) -> str:
-    """SHA-256 of what runs are trained and validated on; read here, so that its faults come before any model, and kept for the runs."""
+    """SHA-256 of the training and validation data; read here so that errors come before any model, and cached for the runs."""
     # Any method and rate: neither decides what is read.
     plain = plan_runs(settings, ways_of(settings, lambda name: MANY_BLOCKS))[0].settings
     check(plain)
@@ -244,7 +244,7 @@ def _looked_at(model: DualEncoder) -> tuple[int, str]:
 def _description(
     settings: ScalingSettings, runs: Sequence[Planned], *, examples: str, models: Mapping[str, str], tasks: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Everything that decides what runs give. It has no table ``[job]``: the directory is no job, and has some inside."""
+    """Everything that decides the results of runs. It has no table ``[job]``: the directory is no job, but contains some."""
     return without_none(
         {
             "scaling": {"name": settings.scaling.name, "data": settings.job.data, "last_steps": settings.scaling.last_steps},
@@ -274,7 +274,7 @@ SCALING = _kind()
 
 
 def _set_up_once(runner: ScalingRunner, runs: Sequence[Planned]) -> None:
-    """Set every model up as it will be trained, so that what does not fit comes to light before the first run."""
+    """Set up every model for training, so that settings that do not fit are found before the first run."""
     ways = list({run.tried.way: run for run in runs}.values())
     for number, run in enumerate(ways):
         runner.watch.progress("setting models up", number, len(ways))

@@ -38,12 +38,12 @@ from adiabat.scaling_laws.selection import rank_correlation
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Rows that laws are fitted to.
+    """Rows for fitting laws.
 
     Attributes:
-        rows: Those with a loss.
-        runs: The same, for laws.
-        left_out: Name of a row without one, to why.
+        rows: Rows with a loss.
+        runs: The same rows as runs of laws.
+        left_out: Name of each row without a usable loss, with the reason.
     """
 
     rows: list[ScalingRun]
@@ -52,7 +52,7 @@ class Evidence:
 
 
 def evidence_of(rows: Sequence[ScalingRun], kind: LossOf, *, least_steps: int) -> Evidence:
-    """Part rows that laws can be fitted to from those that they cannot."""
+    """Separate rows that laws can be fitted to from the others."""
     left_out = {row.name: why for row in rows if (why := _why_not(row, kind, least_steps))}
     usable = [row for row in rows if row.name not in left_out]
     return Evidence(usable, [Run(row.option, row.budget, row.tokens, row.loss_of(kind) or 0.0) for row in usable], left_out)
@@ -79,8 +79,8 @@ def fitted(
     """Fit the law of each family and method.
 
     Args:
-        asked: Options and budgets that laws are for; None: the options of the rows, at the largest budget.
-        data_tokens: Most tokens that laws are for; None sets no limit.
+        asked: Options and budgets that the laws must cover; None takes the options of the rows at the largest budget.
+        data_tokens: Maximum tokens that the laws must cover; None sets no limit.
     """
     largest = max((run.budget for run in evidence.runs), default=0.0)
     return fit_kinds(
@@ -94,7 +94,7 @@ def fitted(
 
 
 def record_of(fit: KindFit, evidence: Evidence) -> KindRecord:
-    """What the runs of one kind say, as plain data."""
+    """Results of one family and method, as plain data."""
     points, budgets = points_of(fit.runs), np.array([run.budget for run in fit.runs])
     return KindRecord(
         kind=fit.kind,
@@ -139,7 +139,7 @@ def _record(trend: Trend | None) -> LineRecord | None:
 
 
 def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
-    """Where the frontiers of a family's methods cross, near to the budgets of its runs."""
+    """Crossings of the frontiers of a family's methods near the budgets of its runs."""
     lines = sorted(((fit.kind, fit.frontier) for fit in fits if fit.frontier is not None), key=lambda pair: -pair[1].line.slope)
     records = []
     for (first, before), (second, after) in combinations(lines, 2):
@@ -151,7 +151,7 @@ def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
 
 
 def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -> list[Correlation]:
-    """Correlation of losses with scores of tasks, over the runs that have the score."""
+    """Correlation of losses with task scores, over the runs that have the score."""
     tasks = list(dict.fromkeys(task for row in evidence.rows for task in row.scores))
     families = list(dict.fromkeys(row.way.family for row in evidence.rows if row.scores))
     groups = {ALL_TASKS: tasks} if len(tasks) > 1 else {}
@@ -165,7 +165,7 @@ def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -
 def _correlation(
     name: str, family: str | None, rows: Sequence[ScalingRun], tasks: Sequence[str], kind: LossOf, *, resamples: int, seed: int
 ) -> Correlation:
-    """Of the mean score of some tasks."""
+    """Correlation with the mean score of some tasks."""
     scored = [row for row in rows if family in (None, row.way.family) and all(task in row.scores for task in tasks)]
     scores = np.array([fmean(row.scores[task] for task in tasks) for row in scored])
     correlation = rank_correlation(np.array([row.loss_of(kind) or 0.0 for row in scored]), scores, resamples=resamples, seed=seed)
@@ -175,14 +175,14 @@ def _correlation(
 
 
 PROCESSOR = f"CPU {platform.machine()}"
-"""Device of a plan that measures nothing, and loads no torch."""
+"""Device of a plan that measures nothing and does not load torch."""
 
 ROWS = "runs.parquet"
-"""In the directory of a scaling experiment."""
+"""File in the directory of a scaling experiment."""
 
 
 def rows_at(path: Path) -> Rows[ScalingRun]:
-    """The runs of a scaling experiment that are over."""
+    """The finished runs of a scaling experiment."""
     return _rows(path, "remove the file to measure again")
 
 
@@ -191,7 +191,7 @@ def _rows(path: Path, advice: str) -> Rows[ScalingRun]:
 
 
 def rows_in(source: Path) -> list[ScalingRun]:
-    """The runs of a scaling experiment that is there."""
+    """The runs of an existing scaling experiment."""
     path = source / ROWS if source.is_dir() else source
     if not path.is_file():
         raise DataError(f"--runs must be the directory of a scaling experiment, or its {ROWS}, got {source}; make one with adiabat scaling")
@@ -199,7 +199,7 @@ def rows_in(source: Path) -> list[ScalingRun]:
 
 
 def _fault(row: ScalingRun) -> str:
-    """Numbers that no run has, and that would become others by the way."""
+    """Values that no valid run has, and that would be changed silently."""
     passed, done = row.parameters, row.status == "done"
     above = {"budget": row.budget, "batch_size": row.batch_size, "parameters.forward": passed.forward}
     if done:
@@ -243,11 +243,11 @@ def result_of(
     inputs: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
 ) -> ScalingResult:
-    """Put together what runs say.
+    """Assemble the result.
 
     Args:
-        advice: What to train; None of a scaling experiment.
-        device: That runs or measurements were made on.
+        advice: The recommendation; None for a scaling experiment.
+        device: Device of runs or measurements.
     """
     section = settings.plan if isinstance(settings, PlanSettings) else settings.scaling
     seed = settings.run.seed
@@ -274,7 +274,7 @@ def result_of(
 
 
 def _recorded(row: ScalingRun) -> ScalingRun:
-    """A row of a table that somebody else made, without what is no number: a record holds none."""
+    """A row of a table from elsewhere, without non-finite numbers, which records cannot hold."""
     loss, validation_loss = (number if number is not None and math.isfinite(number) else None for number in (row.loss, row.validation_loss))
     validation, scores = ({name: one for name, one in table.items() if math.isfinite(one)} for table in (row.validation, row.scores))
     return replace(row, loss=loss, validation_loss=validation_loss, validation=validation, scores=scores)

@@ -1,4 +1,4 @@
-"""From the settings of a scaling experiment to its runs: every model, method and budget, with every seed (Ziarko et al. 2024)."""
+"""From the settings of a scaling experiment to its runs: every model, method, budget and seed (Ziarko et al. 2024)."""
 
 import math
 from collections import Counter
@@ -15,18 +15,18 @@ from adiabat.experiments.grid import checked_run, exact
 from adiabat.scaling_laws.laws import Way
 
 BlockCount = Callable[[str], int]
-"""Gives the number of blocks of a model by its name."""
+"""Returns the number of blocks of a model by its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A way to train a model, and the rate that it is tried with."""
+    """A training method, and its learning rate."""
 
     way: Way
     learning_rate: float
 
     def tables(self) -> dict[str, Any]:
-        """What it lays over the RUN.toml that all runs share."""
+        """Settings laid over those that all runs share."""
         way = self.way
         method: dict[str, Any] = {"kind": "full" if way.method == "freezing" else way.method}
         if way.rank is not None:
@@ -39,10 +39,10 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One run to be made.
+    """One planned run.
 
     Attributes:
-        settings: Everything that `adiabat train` would be told, but for the directory.
+        settings: All settings of `adiabat train`, except the directory.
     """
 
     name: str
@@ -87,13 +87,13 @@ def _ways(settings: ScalingSettings, family: FamilySection, blocks: int | None, 
 
 
 def _frozen(share: float, count: int) -> int | None:
-    """Blocks that a share comes to, halves up: at least one of them is frozen, and at least one is not."""
+    """Number of blocks for a share, rounding halves up: at least one block is frozen, and at least one is not."""
     frozen = math.floor(share * count + 0.5)
     return frozen if 0 < frozen < count else None
 
 
 def without_freezing(settings: ScalingSettings, blocks_of: BlockCount) -> list[str]:
-    """Models that a share of frozen blocks makes no run of."""
+    """Models that a share of frozen blocks cannot split."""
     sizes = [(family.title, count) for family in settings.models for count in family.blocks or (blocks_of(family.model),)]
     lost = {share: [f"{name} of {count}" for name, count in sizes if _frozen(share, count) is None] for share in settings.methods.freezing}
     return [
@@ -104,7 +104,7 @@ def without_freezing(settings: ScalingSettings, blocks_of: BlockCount) -> list[s
 
 
 def plan_runs(settings: ScalingSettings, ways: Sequence[Tried]) -> list[Planned]:
-    """Every way at every budget, with every seed: small budgets first, so that a scaling experiment that is cut short has whole ones."""
+    """Every variant at every budget, with every seed; small budgets come first, so that an interrupted experiment has complete ones."""
     common = settings.common()
     return [
         _planned(common, way, budget, seed)

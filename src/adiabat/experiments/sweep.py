@@ -1,4 +1,4 @@
-"""A sweep from its settings to its report: checked, trained, measured, ranked, and resumed where it was interrupted."""
+"""A sweep from its settings to its report: checked, run, measured, ranked and resumed."""
 
 import os
 from collections.abc import Sequence
@@ -31,9 +31,9 @@ Runner = TuneSweepRunner | TrainSweepRunner
 def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> SweepResult:
     """Tune or train with every combination of a grid, measure each model on the same tasks, and report what changed.
 
-    The directory holds ``config.toml`` (as resolved), ``runs.parquet`` (a row for each run that is done), ``runs/NAME`` (a job each),
-    ``scores`` (of every unit), ``readings`` (of the probes), ``stores`` (vectors of the tasks' corpora), ``result.json``, the page, tables
-    and figures.
+    The directory holds ``config.toml`` (resolved), ``runs.parquet`` (a row for each finished run), ``runs/NAME`` (a job each), ``scores``
+    (of every unit), ``readings`` (of the probes), ``stores`` (vectors of the tasks' corpora), ``result.json``, the page, tables and
+    figures.
     """
     _require_complete(settings)
     folder = Path(str(settings.sweep.out))
@@ -99,7 +99,7 @@ def _targets(settings: SweepSettings, names: Sequence[str]) -> list[str]:
 
 
 def _description(runner: Runner) -> dict[str, Any]:
-    """Everything that decides the results of runs. It has no table ``[job]``: the directory is no job, and has some inside."""
+    """Everything that decides the results of runs. It has no table ``[job]``: the directory is no job, but contains some."""
     settings = runner.settings
     digests, probes = runner.digests(), dict[str, Any]()
     if isinstance(runner, TuneSweepRunner) and runner.probes is not None and (section := runner.settings.probes) is not None:

@@ -1,4 +1,4 @@
-"""What the runs of a sweep say together: means over seeds, harm, costs of gains, and limits on drift beside labelled damage."""
+"""Analysis of the runs of a sweep: means over seeds, harm, costs of gains, and drift limits beside labelled damage."""
 
 import math
 from collections import Counter
@@ -29,14 +29,14 @@ from adiabat.results.sweep_result import (
 )
 
 LEAST_RATES = 3
-"""Learning rates that a series needs, so that damage can begin inside of it."""
+"""Minimum learning rates in a series, so that damage can begin inside it."""
 
 MOST_TENSORS = 2
-"""Tensors that are named for each case and measure of change."""
+"""Number of tensors named for each case and measure of change."""
 
 
 def analysed(result: SweepResult) -> SweepResult:
-    """The result with its analysis: runs that differ by their seed alone are one case."""
+    """The result with its analysis; runs that differ only in their seed form one case."""
     names = [*result.varied, *([VARIANT] if any(run.variant for run in result.runs) else [])]
     values = [[run.variant if name == VARIANT else run.varied.get(name) for name in names] for run in result.runs]
     settings = [Setting(name, _label(name, names), _distinct([row[index] for row in values])) for index, name in enumerate(names)]
@@ -64,7 +64,7 @@ def _distinct(values: Sequence[Value]) -> list[Value]:
 
 
 def _label(name: str, names: Sequence[str]) -> str:
-    """The last word of a dotted name, behind its table unless that is ``tune``; the whole name where another ends alike."""
+    """Short label of a dotted setting: its last word, with its table unless that is ``tune``; the whole name if labels would collide."""
     table, _, last = name.rpartition(".")
     unique = sum(other.rpartition(".")[2] == last for other in names) == 1
     label = name if not unique else last if table in ("", "tune") else f"{table} {last}"
@@ -100,7 +100,7 @@ def _is_judged(change: CaseChange | None, runs: int) -> bool:
 
 
 def _changes(runs: Sequence[SweepRun], task: str) -> Iterator[CaseChange]:
-    """By measure, the main one of the runs first."""
+    """Change by measure, starting with the main measure of the runs."""
     outcomes = [outcome for run in runs if (outcome := run.task(task)) is not None]
     groups: dict[tuple[str, str], list[Change]] = {}
     for change in (change for outcome in outcomes for change in outcome.changes):
@@ -110,7 +110,7 @@ def _changes(runs: Sequence[SweepRun], task: str) -> Iterator[CaseChange]:
 
 
 def change_of(task: str, measure: str, similarity: str, changes: Sequence[Change]) -> CaseChange:
-    """The changes of the runs of a case, at least one, taken together."""
+    """Combine the changes of the runs of a case, at least one."""
     percent = all(change.improvement is not None for change in changes)
     values = [value for change in changes if (value := change.improvement if percent else change.difference) is not None]
     if len(changes) > 1:
@@ -132,7 +132,7 @@ def change_of(task: str, measure: str, similarity: str, changes: Sequence[Change
 
 
 def mean_of(values: Sequence[float]) -> float | None:
-    """The mean; of equal values the value itself, without rounding errors of a sum."""
+    """The mean; for equal values the value itself, without rounding errors of a sum."""
     return fmean(values) if len(set(values)) > 1 else next(iter(values), None)
 
 
@@ -150,11 +150,11 @@ LAYER_MEASURES: Mapping[str, Callable[[LayerChange], float | None]] = {
     "change of the largest weight": lambda layer: abs(layer.largest_change),
     "relative change": lambda layer: layer.relative,
 }
-"""Of tensors that tuning moved (Vasilyev et al. 2024, tables 14 and 15)."""
+"""Measures of changed tensors (Vasilyev et al. 2024, tables 14 and 15)."""
 
 
 def _most_changed(runs: Sequence[SweepRun], measure: Callable[[LayerChange], float | None]) -> list[tuple[str, float]]:
-    """The tensors with the largest means over runs, names with values."""
+    """The tensors with the largest mean change over runs, with values."""
     values: dict[str, list[float]] = {}
     for layer in (layer for run in runs for layer in run.layers if is_moved(layer)):
         if (value := measure(layer)) is not None:
@@ -173,7 +173,7 @@ def is_moved(layer: LayerChange) -> bool:
 
 
 def _methods(result: SweepResult, view: SweepAnalysis) -> list[Method]:
-    """Cases with a gain, by the settings that are no numbers."""
+    """Cases with a gain, grouped by their non-numeric settings."""
     if not result.others:
         return []
     categorical = [index for index, setting in enumerate(view.settings) if not setting.numeric]
@@ -195,9 +195,9 @@ def _method(view: SweepAnalysis, cases: Sequence[Case], labelled: Sequence[int])
 
 
 def _at_equal_gain(result: SweepResult, view: SweepAnalysis) -> EqualGain | None:
-    """Losses of the methods at the gain that most of them reach; of several such gains at the largest.
+    """Losses of the methods at the gain that most of them reach; of several such gains, at the largest.
 
-    Between neighbouring cases everything is interpolated linearly; candidates are gains of cases. None where no two methods reach the same
+    Values between neighbouring cases are interpolated linearly; only gains of cases are considered. None if no two methods reach the same
     gain above 0.
     """
     lines = [(method.label, [view.cases[position] for position in method.cases]) for method in view.methods if method.line]
@@ -254,7 +254,7 @@ def _drift_limits(result: SweepResult, view: SweepAnalysis) -> list[DriftLimit]:
 
 
 def _rate_series(result: SweepResult, view: SweepAnalysis, rate: int) -> Iterator[tuple[str, list[Case]]]:
-    """Cases that differ by their rate alone, up to the first whose harm is unknown; a failed run counts as harm."""
+    """Cases that differ only in their rate, up to the first with unknown harm; a failed run counts as harm."""
     others = [index for index in range(len(view.settings)) if index != rate]
     measured = [case for case in view.cases if case.failed or case.drift]
     groups = view.grouped([case for case in measured if is_number(case.values[rate])], others)
@@ -270,7 +270,7 @@ def _rate_series(result: SweepResult, view: SweepAnalysis, rate: int) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is known of one rate: the drift of the probes, and the labelled tasks that are measurably worse."""
+    """Results of one rate: drift of the probes, and labelled tasks that are measurably worse."""
 
     rate: float
     drift: float
@@ -288,10 +288,10 @@ def _step(result: SweepResult, case: Case, rate: int, measure: str) -> Step:
 
 
 def judge(steps: Sequence[Step], limit: float, *, series: str = "", measure: str = "") -> DriftLimit:
-    """Hold a limit on drift against labels.
+    """Compare a drift limit with labelled damage.
 
     Args:
-        steps: At least one, in any order, each rate once. Where drift does not rise with the rate, the bracket may be empty: its second
+        steps: At least one, in any order, each rate once. If drift does not rise with the rate, the bracket may be empty, with its second
             limit not above its first.
     """
     ascending = sorted(steps, key=lambda step: step.rate)

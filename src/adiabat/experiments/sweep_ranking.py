@@ -30,7 +30,7 @@ from adiabat.stats.variant_ranking import (
 )
 
 MOST_RANKED = 40
-"""Cases up to which a sweep ranks them: intervals of all pairs take time and memory that grow with their square."""
+"""Maximum number of cases to rank: time and memory of intervals for all pairs grow with its square."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Evidence:
 
 
 def ranking_of(runner: SweepRunner, rows: Sequence[SweepRun]) -> Ranking | None:
-    """Rank the cases of a sweep; None where fewer than two can be ranked, or more than `MOST_RANKED`."""
+    """Rank the cases of a sweep; None for fewer than two or more than `MOST_RANKED` cases."""
     evidence = _evidence(runner, rows)
     if evidence is None:
         return None
@@ -103,14 +103,14 @@ def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None
 
 
 def _values(scores: TaskScores, measure: str) -> Float[np.ndarray, " q"] | None:
-    """One value for each query; None where the task has no such measure."""
+    """One value for each query; None if the task lacks the measure."""
     return next((sample.values for sample in scores.samples if sample.measure == measure), None)
 
 
 def _matrix(
     task: str, measure: str, cases: Sequence[Sequence[str]], starts: Sequence[str], stored: Mapping[str, Mapping[str, TaskScores]]
 ) -> Float[np.ndarray, "c s q"] | None:
-    """Of every run on the queries of a task; a start stands there as often as there are runs. None where queries differ."""
+    """Scores of every run on the queries of a task; a start is repeated once per run. None if queries differ."""
     rows = [*cases, *([start] * len(cases[0]) for start in starts)]
     values = [[_values(stored[name][task], measure) for name in row] for row in rows]
     lengths = {None if scores is None else len(scores) for row in values for scores in row}
@@ -123,7 +123,7 @@ def _task(scores: TaskScores) -> RankedTask:
 
 
 def _levels(scores: Scores, draws: Draws) -> list[tuple[Level, list[Level]]]:
-    """Of each candidate and start, over all tasks and on each."""
+    """Score of each candidate and start, over all tasks and on each."""
     together = _column(overall(scores).mean(axis=1), draws.overall()[0])
     tasks = [_column(matrix.mean(axis=(1, 2)), draws.tasks[:, :, number]) for number, matrix in enumerate(scores)]
     return [(level, [task[index] for task in tasks]) for index, level in enumerate(together)]
@@ -176,7 +176,7 @@ def _standings(runner: SweepRunner, evidence: _Evidence) -> list[Standing]:
 
 
 def _to_best(scores: Scores, draws: Draws, proof: Sequence[bool], best: int) -> dict[int, Contrast]:
-    """What each other candidate lacks of the best, by intervals over all pairs: which is best was found from the same scores."""
+    """Difference of each other candidate to the best, with intervals over all pairs, because the best was chosen on the same scores."""
     first, second = pairs_of(len(proof))
     gaps = differences(scores, draws, first, second)
     contrasts = {}
@@ -199,7 +199,7 @@ def _contrast(gaps: Differences, index: int, *, judged: bool) -> Contrast:
 
 
 def _is_proof(evidence: _Evidence, number: int) -> bool:
-    """Whether the runs of a case trained on few enough queries of every task for it to be called better or worse."""
+    """Whether the runs of a case trained on few enough queries of every task for a verdict."""
     return all(stored[task].is_proof for _, stored in evidence.of_case(number) for task in evidence.tasks)
 
 
@@ -214,7 +214,7 @@ def _measures(runner: SweepRunner, evidence: _Evidence, names: Sequence[str]) ->
 
 
 def _main_samples(scores: TaskScores) -> list[Sample]:
-    """Those by the similarity of the first."""
+    """Measures by the same similarity as the first."""
     return [sample for sample in scores.samples if sample.similarity == scores.samples[0].similarity]
 
 
@@ -236,7 +236,7 @@ def _starts(runner: SweepRunner, evidence: _Evidence) -> list[Start]:
 
 
 def _notes(rows: Sequence[SweepRun], evidence: _Evidence) -> list[str]:
-    """What numbers alone do not say."""
+    """Notes that the numbers need."""
     devices = sorted({row.device for row in rows})
     notes = [f"runs were made on different devices, so that their times do not compare: {', '.join(devices)}"] if devices[1:] else []
     for case, runs in evidence.cases.items():

@@ -1,4 +1,4 @@
-"""The runs of a sweep: models that are tuned or trained, measured on the same tasks, and a row for each."""
+"""The runs of a sweep: models are tuned or trained, measured on the same tasks, and recorded in rows."""
 
 import json
 from abc import abstractmethod
@@ -36,7 +36,7 @@ from adiabat.runs.run_log import read_log
 from adiabat.training.run_record import finished
 
 STARTS = "starts.json"
-"""In the directory of a sweep."""
+"""Files in the directory of a sweep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class StartRecord:
     """A model that runs start from.
 
     Attributes:
-        parameters: Of both towers, each once.
-        speed: Of encoding documents; None where it was not measured.
+        parameters: Number of parameters of both towers; shared ones count once.
+        speed: Speed of encoding documents; None if it was not measured.
         key: Digest of the settings that decide the model.
         state: Digest of the model, as recorded in its score files.
     """
@@ -58,7 +58,7 @@ class StartRecord:
 
 
 def read_starts(folder: Path) -> dict[str, StartRecord]:
-    """The records of an earlier call by name; empty where the file is missing or damaged."""
+    """Records of an earlier call by name; empty if the file is missing or damaged."""
     try:
         return TypeAdapter(dict[str, StartRecord]).validate_python(read_json(folder / STARTS, remedy="it is rebuilt"))
     except (DataError, ValidationError):
@@ -72,13 +72,13 @@ def write_starts(records: Mapping[str, StartRecord], folder: Path) -> None:
 
 @dataclass(frozen=True)
 class SweepRunner(Runner[SweepTrial, SweepRun]):
-    """Makes the runs of a sweep; tasks and starts are read and measured once."""
+    """Makes the runs of a sweep; tasks and initial models are read and measured once."""
 
     settings: SweepSettings
 
     @property
     def keep_models(self) -> bool:
-        """Whether models stay once they are measured."""
+        """Whether models are kept after they are measured."""
         return self.settings.sweep.keep_models
 
     @cached_property
@@ -93,7 +93,7 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
 
     @cached_property
     def counts(self) -> ScoreCounts:
-        """Of the scores."""
+        """Settings of the scores."""
         return ScoreCounts()
 
     @cached_property
@@ -106,26 +106,26 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
 
     @property
     def seed(self) -> int:
-        """Of draws and statistics."""
+        """Seed of draws and statistics."""
         return self.settings.run.seed
 
     @property
     def device(self) -> Any:
-        """Where models are measured."""
+        """Device on which models are measured."""
         return device_of(self.settings.run.device)
 
     @property
     @abstractmethod
     def rules(self) -> dict[str, Any]:
-        """What may differ when the sweep is resumed beside what may in any: ``free``, ``free_in`` and ``growing`` of `ExperimentKind`."""
+        """Additional settings that may change on resuming: ``free``, ``free_in`` and ``growing`` of `ExperimentKind`."""
 
     @abstractmethod
     def check_settings(self) -> None:
-        """Refuse runs whose settings are wrong, before data or models are read."""
+        """Check the settings of runs before data or models are read."""
 
     @abstractmethod
     def digests(self) -> dict[str, Any]:
-        """SHA-256 of the inputs of runs; all data are read here, so that their errors come before the first run."""
+        """SHA-256 of the inputs of runs; all data are read here, so that errors come before the first run."""
 
     @abstractmethod
     def inputs(self) -> tuple[list[str], dict[str, Any]]:
@@ -133,27 +133,27 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
 
     @abstractmethod
     def start_name(self, trial: SweepTrial) -> str:
-        """Name of the scores of the model that a run starts from."""
+        """Name of the scores of a run's initial model."""
 
     @abstractmethod
     def start_digest(self, trial: SweepTrial) -> str:
-        """Digest of the settings that decide the scores of the model that a run starts from."""
+        """Digest of the settings that decide the scores of a run's initial model."""
 
     @abstractmethod
     def start_model(self, trial: SweepTrial) -> DualEncoder:
-        """The model that a run starts from."""
+        """A run's initial model."""
 
     @abstractmethod
     def facts(self, trial: SweepTrial) -> dict[str, Any]:
         """Learning rate, batch size and number of training pairs of a run."""
 
     def drift(self, trial: SweepTrial, model: DualEncoder) -> Drift | None:
-        """Drift of a trained model's answers; None where it is not measured."""
+        """Drift of a trained model; None if it is not measured."""
         return None
 
     @property
     def noise(self) -> dict[str, float]:
-        """Measure of drift to that of the untuned model on probes that are written otherwise; empty where drift is not measured."""
+        """Measure of drift to that of the untuned model on probes with changed punctuation; empty if drift is not measured."""
         return {}
 
     @property
@@ -166,7 +166,7 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         return {}
 
     def start(self, trial: SweepTrial) -> Start:
-        """Scores of the model that a run starts from, measured once; the first run of the sweep with this start decides its seed."""
+        """Scores of a run's initial model, measured once; the first run of the sweep with this start decides its seed."""
         name = self.start_name(trial)
         if name not in self._starts:
             self._starts[name] = self.evaluator.start(self.start_model(self.start_trials[name]), name)
@@ -174,17 +174,17 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
 
     @cached_property
     def start_trials(self) -> dict[str, SweepTrial]:
-        """Name of each start to the first run of the sweep that has it."""
+        """Name of each start to the first run of the sweep that uses it."""
         return {self.start_name(trial): trial for trial in reversed(self.trials)}
 
     def prepare(self, waiting: Sequence[SweepTrial]) -> None:
-        """Measure the starts before any run: that finds what is wrong with models and tasks."""
+        """Measure the initial models before any run, which finds faults of models and tasks."""
         for trial in waiting:
             self.start(trial)
         self.start_records()
 
     def start_records(self) -> dict[str, StartRecord]:
-        """The models that runs start from, by the names of their scores; one whose record or scores are of another is measured."""
+        """The initial models by the names of their scores; a model is measured again if its record or scores do not match."""
         before, records = read_starts(self.folder), dict[str, StartRecord]()
         for name, trial in self.start_trials.items():
             key, record = self.start_digest(trial), before.get(name)
@@ -198,14 +198,14 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         return records
 
     def _is_measured(self, name: str, record: StartRecord) -> bool:
-        """Whether the scores of a start are those of its record."""
+        """Whether the scores of an initial model match its record."""
         if name in self._starts:
             return self._starts[name].state == record.state
         return self.evaluator.is_stored(name, record.state)
 
     @abstractmethod
     def trained_on(self, trial: SweepTrial) -> str:
-        """Training data of a run, for people."""
+        """Description of a run's training data."""
 
     def failed(self, trial: SweepTrial, reason: str) -> SweepRun:
         """The row of a run without a model."""
@@ -262,9 +262,9 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
 
 
 def step_seconds(rows: Iterable[Mapping[str, Any]]) -> float | None:
-    """Median time of an optimiser step, from the log of a run; None where no two rows lie a step apart.
+    """Median time of an optimizer step, from the log of a run; None if no two rows are a step apart.
 
-    A row behind a validation counts from the validation's end, which leaves validations out.
+    After a validation, time is counted from its end, so that validations are excluded.
     """
     steps, before = list[float](), None
     for row in rows:
@@ -275,7 +275,7 @@ def step_seconds(rows: Iterable[Mapping[str, Any]]) -> float | None:
 
 
 def rows_at(path: Path) -> Rows[SweepRun]:
-    """The runs of a sweep that are done."""
+    """The finished runs of a sweep."""
     return Rows(path, SweepRun, columns=_columns, of="a sweep")
 
 

@@ -1,4 +1,4 @@
-"""Runs of a sweep over ``train``: each trains both towers (Reimers 2021); pairs are read once, and checked against every run."""
+"""Runs of a sweep over ``train``, each of which trains both towers (Reimers 2021); pairs are read once and checked against every run."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,12 +33,12 @@ from adiabat.runs.run_config import Job, read_description
 from adiabat.store.vector_store import Store
 
 UNTRAINED = "untrained"
-"""Name of the scores of the models that runs start from."""
+"""Name of the scores of the initial models."""
 
 
 @dataclass(frozen=True)
 class TrainSweepRunner(SweepRunner):
-    """Makes the runs of a sweep over ``train``: each trains both towers, and embeds the corpora of the tasks."""
+    """Makes the runs of a sweep over ``train``: each trains both towers and embeds the corpora of the tasks."""
 
     settings: TrainSweepSettings
 
@@ -54,7 +54,7 @@ class TrainSweepRunner(SweepRunner):
         }
 
     def check_settings(self) -> None:
-        """Refuse runs whose settings are wrong, before data or models are read."""
+        """Check the settings of runs before data or models are read."""
         faults = []
         for trial in self.trials:
             try:
@@ -77,7 +77,7 @@ class TrainSweepRunner(SweepRunner):
         return self._data[key]
 
     def digests(self) -> dict[str, Any]:
-        """SHA-256 of the pairs of all runs, which are read here, and of the models that they are built from."""
+        """SHA-256 of the pairs of all runs, which are read here, and of their initial models."""
         examples, models, known = dict[str, str](), dict[str, str](), dict[str, str]()
         faults: list[str] = []
         for number, trial in enumerate(self.trials):
@@ -99,24 +99,24 @@ class TrainSweepRunner(SweepRunner):
         return {"examples": examples, "models": models}
 
     def inputs(self) -> tuple[list[str], dict[str, Any]]:
-        """Names of the models that training starts from, and the inputs for the result."""
+        """Names of the initial models, and the inputs for the result."""
         models = list(dict.fromkeys(str(trial.trained.job.model) for trial in self.trials))
         return models, {"trained on": {self.trained_on(trial): self.read_data(trial)[0] for trial in self.trials}}
 
     @cached_property
     def start_cases(self) -> dict[str, str]:
-        """Key of each start to the case whose start it is; "" where all runs start from one model."""
+        """Key of each start to its case; "" if all runs start from one model."""
         cases: dict[str, str] = {}
         for trial in self.trials:
             cases.setdefault(_start_key(trial.trained), trial.case)
         return cases if len(cases) > 1 else dict.fromkeys(cases, "")
 
     def start_name(self, trial: SweepTrial) -> str:
-        """Name of the scores of the model that a run starts from."""
+        """Name of the scores of a run's initial model."""
         return ", ".join(filter(None, [self.start_cases[_start_key(trial.trained)], UNTRAINED]))
 
     def start_digest(self, trial: SweepTrial) -> str:
-        """Digest of the settings that decide the untrained model; a new projection's random weights go by the seed."""
+        """Digest of the settings that decide the untrained model; a new projection's random weights depend on the seed."""
         towers = trial.trained.towers
         is_random = towers.projection_start is None and (towers.projection_width is not None or towers.kind == "shared_projection")
         return short_digest(_start_key(trial.trained), trial.seed if is_random else None)
@@ -127,7 +127,7 @@ class TrainSweepRunner(SweepRunner):
         return replace(towers, name=str(trial.trained.job.model)).to(self.device)
 
     def start_records(self) -> dict[str, StartRecord]:
-        """The untrained models; where there are several, all are timed again once one was added: only models that take turns compare."""
+        """The untrained models; if one of several was added, all are timed again, because only models that take turns are comparable."""
         records = super().start_records()
         if len(records) > 1 and any(record.speed is None for record in records.values()):
             models = {name: partial(self.start_model, self.start_trials[name]) for name in records}
@@ -139,7 +139,7 @@ class TrainSweepRunner(SweepRunner):
         return records
 
     def trained_on(self, trial: SweepTrial) -> str:
-        """Training data of a run, for people."""
+        """Description of a run's training data."""
         return trial.trained.job.data or " + ".join(source.path for source in trial.trained.data.sources)
 
     def facts(self, trial: SweepTrial) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class TrainSweepRunner(SweepRunner):
         return {"learning_rate": section.learning_rate, "batch_size": section.batch_size, "pairs": self.read_data(trial)[1]}
 
     def train(self, trial: SweepTrial, job: Job, *, resume: bool, watch: Watch) -> None:
-        """Train both towers on the inputs that the sweep began with."""
+        """Train both towers on the inputs recorded at the start of the sweep."""
         section = trial.trained.job.model_copy(update={"out": str(job.folder)})
         begun = read_description(Job(self.folder))["start"]
         digests = DigestsSection(model=begun["models"][_models_key(trial)], examples=begun["examples"][_examples_key(trial)])
@@ -157,13 +157,13 @@ class TrainSweepRunner(SweepRunner):
 
 
 def _data_key(settings: TrainSettings) -> str:
-    """Settings that decide which pairs a run trains on."""
+    """Settings that decide the training pairs of a run."""
     data = settings.data.model_dump(mode="json", exclude={"cache"})
     return short_digest(settings.job.data, settings.reads_ids, settings.towers.vectors, data)
 
 
 def _model_key(settings: TrainSettings) -> str:
-    """Settings that decide which models a run is built from."""
+    """Settings that decide the models of a run."""
     towers, guide = settings.towers, settings.train.loss.guide
     others = [towers.document_model, towers.projection_start, None if guide is None else guide.model]
     return short_digest(settings.job.model, settings.encoder.model_dump(mode="json"), others)
@@ -178,7 +178,7 @@ def _models_key(trial: SweepTrial) -> str:
 
 
 def _start_key(settings: TrainSettings) -> str:
-    """Settings that decide which model a run starts from."""
+    """Settings that decide the initial model of a run."""
     tables = [getattr(settings, name).model_dump(mode="json") for name in ("encoder", "towers")]
     return short_digest(settings.job.model, settings.train.loss.ranks_by, *tables)
 
@@ -188,10 +188,10 @@ def _named(trial: SweepTrial, fault: AdiabatError) -> str:
 
 
 def read_checked(trial: SweepTrial, alike: Sequence[SweepTrial], watch: Watch) -> tuple[str, int]:
-    """SHA-256 of the training and validation pairs of a run with the vectors that they are trained against, and the number of pairs.
+    """SHA-256 of the training and validation pairs of a run, including target vectors, and the number of pairs.
 
     Args:
-        alike: Runs of the same data, which the pairs are checked against.
+        alike: Runs with the same data, against which the pairs are checked.
     """
     settings = trial.trained
     try:
@@ -225,7 +225,7 @@ def _faults(training: PairSet, validation: PairSet, trials: Sequence[SweepTrial]
 
 
 def drawn_texts(tasks: Iterable[object], count: int) -> list[str]:
-    """Documents of retrieval tasks, drawn at random, equally many of each corpus as far as it goes."""
+    """Documents of retrieval tasks, drawn at random, equally many of each corpus if possible."""
     corpora = list(dict.fromkeys(Corpus.of(task) for task in tasks if isinstance(task, TaskSection)))
     drawn: list[str] = []
     with without_skip_warnings():
@@ -235,7 +235,7 @@ def drawn_texts(tasks: Iterable[object], count: int) -> list[str]:
 
 
 def _sample(documents: Iterator[Document], count: int) -> list[str]:
-    """So many of a stream, each as likely as any other (Vitter 1985, algorithm R)."""
+    """A uniform random sample of a stream (Vitter 1985, algorithm R)."""
     random = Random(0)
     sample: list[str] = []
     for number, document in enumerate(documents):
@@ -248,16 +248,16 @@ def _sample(documents: Iterator[Document], count: int) -> list[str]:
 
 
 WARM_UP = 64
-"""Texts encoded before the clock starts: the first batches set things up, and may try which precision the model supports."""
+"""Texts encoded before timing starts: the first batches include setup, and possibly a test of the precision."""
 
 
 def encoding_speeds(
     models: Mapping[str, Callable[[], DualEncoder]], texts: Sequence[str], *, rounds: int, on_progress: Callable[[int, int], None]
 ) -> dict[str, Speed]:
-    """Time the encoding of documents by several models, in the precision that a store is built in.
+    """Time the encoding of documents by several models, in the precision of store building.
 
-    Models take turns, so that other load on the machine falls on all of them alike. Each is loaded again at its turn: one at a time is in
-    memory.
+    Models take turns, so that other load on the machine affects all of them equally. Each is loaded again at its turn, so that only one is
+    in memory.
     """
     speeds: dict[str, list[float]] = {name: [] for name in models}
     for number in range(rounds):

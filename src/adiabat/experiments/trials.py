@@ -1,4 +1,4 @@
-"""The runs of an experiment: each is a job of its own, made or resumed, and leaves a row in a Parquet file once it is over."""
+"""The runs of an experiment: each is a separate job, made or resumed, and leaves a row in a Parquet file when it is finished."""
 
 import shutil
 from abc import ABC, abstractmethod
@@ -30,7 +30,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """Unique in the experiment, and the same of both."""
+        """Name of trial and row, unique in the experiment."""
 
 
 class Outcome(Named, Protocol):
@@ -49,16 +49,16 @@ RowT = TypeVar("RowT", bound=Outcome)
 
 @dataclass(frozen=True, slots=True)
 class ExperimentKind:
-    """How a directory tells which experiment it holds, and which differences a resumed experiment may have.
+    """How an experiment is identified in a directory, and which settings may change when it is resumed.
 
     Attributes:
-        table: Of its ``config.toml``.
-        name: For messages.
-        free: Dotted settings that may differ.
-        free_tables: Tables in which every setting may differ.
-        free_in: Of settings that are lists of tables, the keys that may differ.
-        growing: Tables whose entries may come and go; those of earlier calls stay described.
-        defaults: Settings that an older experiment had where its description does not say them.
+        table: Table in its ``config.toml``.
+        name: Name for messages.
+        free: Dotted settings that may change.
+        free_tables: Tables in which every setting may change.
+        free_in: For settings that are lists of tables, the keys that may change.
+        growing: Tables whose entries may come and go; those of earlier calls stay in the configuration.
+        defaults: Settings of older experiments that their configuration does not state.
     """
 
     table: str
@@ -70,14 +70,14 @@ class ExperimentKind:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def begin(self, folder: Path, *, resume: bool, watch: Watch) -> bool:
-        """Check the output directory; returns whether it holds an experiment that began earlier."""
+        """Check the output directory; returns whether it holds an experiment to resume."""
         begun = is_described(folder, self.table)
         if note := require_begun(folder, self.name, begun=begun, resume=resume):
             watch.note(note)
         return begun
 
     def resumed(self, folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Refuse to resume another experiment; returns the description of the resumed one."""
+        """Refuse to resume a different experiment; returns the configuration of the resumed one."""
         if not is_begun(folder):
             return dict(wanted)
         before = description_of(Job(folder), {name: {} for name in self.growing if "." not in name} | dict(wanted), of=f"a {self.name}")
@@ -92,7 +92,7 @@ class ExperimentKind:
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether an experiment has made or begun a run."""
+    """Whether an experiment has started or finished a run."""
     return (folder / ROWS).is_file() or any((folder / RUNS).glob("*"))
 
 
@@ -115,7 +115,7 @@ def _come_or_gone(name: str, before: Mapping[str, Any], wanted: Mapping[str, Any
 
 @dataclass(frozen=True)
 class Runner(ABC, Generic[TrialT, RowT]):
-    """Makes the runs of an experiment; a process of a cluster has one of its own."""
+    """Makes the runs of an experiment; each process of a cluster has its own copy."""
 
     folder: Path
     load: Loader
@@ -125,7 +125,7 @@ class Runner(ABC, Generic[TrialT, RowT]):
     @property
     @abstractmethod
     def keep_models(self) -> bool:
-        """Whether models stay once they are measured."""
+        """Whether models are kept after they are measured."""
 
     @abstractmethod
     def train(self, trial: TrialT, job: Job, *, resume: bool, watch: Watch) -> None:
@@ -140,15 +140,15 @@ class Runner(ABC, Generic[TrialT, RowT]):
         """Measure a trained model; returns the row of its run."""
 
     def refreshed(self, trial: TrialT, row: RowT) -> RowT:
-        """The row of an earlier call as this call has it; a row of another run is refused."""
+        """An earlier row, updated to this call; a row of another run is refused."""
         return row
 
     def job(self, trial: TrialT) -> Job:
-        """Where a run is made."""
+        """Device of a run."""
         return Job(self.folder / RUNS / run_folder_name(trial.name))
 
     def make(self, trial: TrialT) -> RowT:
-        """Train and measure; a run that diverges, lacks memory or cannot pay for a step leaves a row that says so."""
+        """Train and measure; a run that diverges, runs out of memory or cannot afford a step leaves a row with the reason."""
         job = self.job(trial)
         try:
             if not job.is_done:
@@ -166,14 +166,14 @@ class Runner(ABC, Generic[TrialT, RowT]):
         return once(self.watch.note)
 
     def tidy(self, trial: TrialT) -> None:
-        """Remove what a run does not need once its row is on the disk."""
+        """Remove files that a run does not need once its row is on disk."""
         job = self.job(trial)
         shutil.rmtree(job.prepared, ignore_errors=True)
         job.tidy(keep_model=self.keep_models)
 
 
 def _failure(fault: Exception) -> str | None:
-    """Why one run failed beside which others may succeed; None for an error that ends the experiment."""
+    """Reason of a failure that does not affect other runs; None for an error that ends the experiment."""
     if isinstance(fault, DivergedError):
         return fault.what
     if isinstance(fault, BudgetError):
@@ -182,7 +182,7 @@ def _failure(fault: Exception) -> str | None:
 
 
 def waiting(runner: Runner[TrialT, RowT], trials: Sequence[TrialT], rows: Rows[RowT]) -> list[TrialT]:
-    """Trials without a row, and those that failed: memory or disk may suffice now."""
+    """Trials without a row, and failed ones: memory or disk may suffice now."""
     for trial in trials:
         if trial.name in rows:
             runner.refreshed(trial, rows[trial.name])
@@ -202,14 +202,14 @@ def run_trials(
     place: device,
     outcome: Callable[[RowT], str],
 ) -> Iterator[list[RowT]]:
-    """Claim the output directory, make every run that has no row yet, and give all rows while the directory is claimed.
+    """Claim the output directory, make every missing run, and yield all rows while the directory is claimed.
 
     Args:
-        describe: Gives the description of the experiment, or refuses another one's.
-        prepare: Called before the first run with the runs that are to be made.
-        executor: Name of the executor, and of the setting that chose it.
-        place: Where runs are made.
-        outcome: Says what a run did.
+        describe: Returns the configuration of the experiment, or refuses a different one.
+        prepare: Called before the first run with the runs to be made.
+        executor: Name of the executor, and of its setting.
+        place: Device of the runs.
+        outcome: Describes the outcome of a run.
     """
     with claimed_for_jobs(runner.folder, describe, begun=begun):
         rows = rows_at(runner.folder / ROWS)
@@ -235,11 +235,11 @@ def run_trials(
 def map_trials(
     make: Callable[[TrialT], RowT], apart: object, trials: Sequence[TrialT], *, executor: Executor, setting: str, on_gpu: bool
 ) -> Iterator[RowT]:
-    """Make the row of each trial, in this process or spread over a Ray cluster.
+    """Yield the row of each trial, made in this process or on a Ray cluster.
 
     Args:
-        apart: The runner that every process of a cluster gets a copy of.
-        setting: Dotted name of the setting that chose the executor, for errors.
+        apart: The runner that is copied to every process of a cluster.
+        setting: Dotted name of the executor's setting, for errors.
     """
     if executor == "process":
         yield from map(make, trials)
@@ -262,7 +262,7 @@ def map_trials(
 
 
 class _Apart:
-    """A runner in a process of Ray's."""
+    """A runner in a Ray process."""
 
     def __init__(self, runner: Any) -> None:
         self._runner = runner

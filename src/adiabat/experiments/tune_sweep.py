@@ -38,7 +38,7 @@ from adiabat.store.vector_store import Store
 
 @dataclass(frozen=True)
 class TuneSweepRunner(SweepRunner):
-    """Makes the runs of a sweep over ``tune``: all start from one model, and tune against one store."""
+    """Makes the runs of a sweep over ``tune``: all start from one model and tune against one store."""
 
     settings: TuneSweepSettings
 
@@ -48,14 +48,14 @@ class TuneSweepRunner(SweepRunner):
         return {"free": {f"sweep.{name}" for name in ("model", "store", "data")}, "growing": ("start.rehearsed", "start.guards")}
 
     def check_settings(self) -> None:
-        """Refuse runs whose settings are wrong, before data or models are read."""
+        """Check the settings of runs before data or models are read."""
         for trial in self.trials:
             check_settings(trial.tuned)
             if trial.both:
                 require_possible(trial)
 
     def digests(self) -> dict[str, Any]:
-        """SHA-256 of the inputs of runs; every file of examples is read before the model, so that its errors come first."""
+        """SHA-256 of the inputs of runs; every file of examples is read before the model, so that errors come first."""
         settings, context = [trial.tuned for trial in self.trials], self.context
         examples = {_key_of(one): examples_digest(*context.examples(one)) for one in dict.fromkeys(run.data for run in settings)}
         store, probes = context.store.manifest.sha256, context.probes
@@ -74,7 +74,7 @@ class TuneSweepRunner(SweepRunner):
         return digests
 
     def inputs(self) -> tuple[list[str], dict[str, Any]]:
-        """The name of the model that tuning starts from, and the inputs for the result."""
+        """The name of the initial model, and the inputs for the result."""
         store = {"store": self.settings.job.store, "store_sha256": self.context.store.manifest.sha256}
         inputs: dict[str, Any] = {"tuned on": {"data": self.settings.job.data, **store}}
         if self.probes is not None:
@@ -83,7 +83,7 @@ class TuneSweepRunner(SweepRunner):
 
     @cached_property
     def context(self) -> TuningContext:
-        """What tuning runs share."""
+        """The tuning context that all runs share."""
         job, encoder = self.settings.job, self.settings.encoder
         return TuningContext(lambda: self.load(str(job.model), encoder), Path(str(job.store)), str(job.data), str(job.model))
 
@@ -95,7 +95,7 @@ class TuneSweepRunner(SweepRunner):
 
     @cached_property
     def drift_evaluator(self) -> DriftEvaluator | None:
-        """Measures drift on the probes; None where there are none."""
+        """Measures drift on the probes; None without probes."""
         section = self.settings.probes
         if self.probes is None or section is None:
             return None
@@ -104,7 +104,7 @@ class TuneSweepRunner(SweepRunner):
 
     @property
     def noise(self) -> dict[str, float]:
-        """Measure of drift to that of the untuned model on probes that are written otherwise; empty where drift is not measured."""
+        """Measure of drift to that of the untuned model on probes with changed punctuation; empty if drift is not measured."""
         return {} if self.drift_evaluator is None else self.drift_evaluator.noise
 
     @property
@@ -113,7 +113,7 @@ class TuneSweepRunner(SweepRunner):
         return [*super().notes, *([] if self.probes is None else self.probes.notes)]
 
     def start_name(self, trial: SweepTrial) -> str:
-        """Name of the scores of the model that a run starts from."""
+        """Name of the scores of a run's initial model."""
         return "untuned"
 
     def start_digest(self, trial: SweepTrial) -> str:
@@ -121,11 +121,11 @@ class TuneSweepRunner(SweepRunner):
         return short_digest(self.context.digest, self.settings.encoder.model_dump(mode="json"))
 
     def start_model(self, trial: SweepTrial) -> DualEncoder:
-        """The model that a run starts from."""
+        """A run's initial model."""
         return self.context.model.to(self.device)
 
     def trained_on(self, trial: SweepTrial) -> str:
-        """Training data of a run, for people."""
+        """Description of a run's training data."""
         return str(self.settings.job.data)
 
     def facts(self, trial: SweepTrial) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class TuneSweepRunner(SweepRunner):
         begun.carry_out(resume=resume, command=self.command)
 
     def drift(self, trial: SweepTrial, model: DualEncoder) -> Drift | None:
-        """Drift of a tuned model's answers; None of both towers, whose answers lie among other document vectors."""
+        """Drift of a tuned model; None if both towers were tuned, because its document vectors differ."""
         return None if trial.both or self.drift_evaluator is None else self.drift_evaluator.drift(model, trial.name)
 
 
@@ -158,11 +158,11 @@ SIDES_APART: Mapping[str, Any] = {
     "tune.negatives.kind": "examples",
     "tune.l2_to_start": 0.0,
 }
-"""Settings that have one value where both towers are tuned: the others need documents that stay."""
+"""Settings with a fixed value if both towers are tuned: other values need fixed documents."""
 
 
 def require_possible(run: SweepTrial) -> None:
-    """Refuse settings that tuning both towers does not know."""
+    """Refuse settings that do not apply to tuning both towers."""
     given = {name: value_at(run.tuned, name) for name in SIDES_APART}
     faults = [f"{name} must be left out" for name in ("guard", "rehearsal") if getattr(run.tuned, name) is not None]
     faults += [
@@ -183,9 +183,9 @@ def _key_of(section: Section) -> str:
 
 
 def train_settings(run: SweepTrial, context: TuningContext, job: Job) -> TrainSettings:
-    """Write what a run trains and validates on, and what `adiabat train` is told.
+    """Write the training and validation data of a run, and its settings for `adiabat train`.
 
-    Queries, their first positives and their negatives are those of a run that tunes the query tower alone.
+    Queries, their first positives and their negatives are those of a run that tunes only the query tower.
     """
     settings, section = run.tuned, run.tuned.tune
     files = {name: job.prepared / f"{name}.jsonl" for name in ("train", "validation")}

@@ -1,9 +1,8 @@
-"""From a matplotlib figure to SVG text that stands inside a page and follows its colours.
+"""From a matplotlib figure to SVG text for a page, in the page's colours.
 
-Text stays text, so that any script is drawn by the reader's fonts. Colours are drawn as fixed values and then replaced by the page's CSS
-variables with the fixed value as the fallback: the picture follows light and dark, and still stands alone. Nothing here or in the
-drawing code uses pyplot's state between calls, and the same figure gives the same bytes. matplotlib is imported when something is
-drawn: tables on the terminal need none of it.
+Text stays text, so that the reader's fonts draw any script. Colours are drawn as fixed values and then replaced by the page's CSS variables
+with the fixed value as the fallback: the picture follows light and dark, and also works alone. The drawing code keeps no pyplot state
+between calls, and the same figure gives the same bytes. matplotlib is imported only for drawing; terminal tables do not need it.
 """
 
 import io
@@ -23,17 +22,17 @@ if TYPE_CHECKING:
 
 INK, MUTED, RULE, PAPER = "#1c2127", "#5d6773", "#d8dde3", "#fefefd"
 GOOD, BAD, ACCENT = "#1f6fb4", "#ad4605", "#6a5196"
-"""Blue and vermilion differ in lightness order too, and stay apart under the common colour-vision deficiencies."""
+"""Blue and vermilion also differ in lightness, and stay distinct under common colour-vision deficiencies."""
 
 _VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "card", GOOD: "good", BAD: "bad", ACCENT: "accent"}
 
 _LARGEST_SCALE = 1.5
-"""CSS pixels per point, at most: the 9 points of most labels become 13.5 pixels."""
+"""Maximum CSS pixels per point: the 9 points of most labels become 13.5 pixels."""
 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """The project's drawing settings; glyphs that the layout's font lacks are no loss, since the reader's fonts draw all text."""
+    """The project's drawing settings; glyphs missing from the layout's font do not matter, since the reader's fonts draw the text."""
     import matplotlib
 
     settings: dict[Any, Any] = {
@@ -61,12 +60,12 @@ def drawing() -> Iterator[None]:
 
 
 def svg_file(figure: "Figure") -> str:
-    """A figure as a file that stands alone, with colours and fonts of its own."""
+    """A figure as a standalone file, with its own colours and fonts."""
     return _svg(figure, Date=None)
 
 
 def inline_svg(figure: "Figure", *, name: str) -> str:
-    """The figure as an SVG element for inlining: no prolog, no style sheet, ids of its own, the page's fonts and colours."""
+    """The figure as an inline SVG element: no prolog, no style sheet, unique ids, the page's fonts and colours."""
     for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
         patch.set_visible(False)
     svg = _svg(figure, Date=None, Creator=None, Format=None, Type=None)
@@ -84,7 +83,7 @@ def _svg(figure: "Figure", **metadata: None) -> str:
 
 
 def _opening(tag: re.Match[str]) -> str:
-    """The outer element: as wide as its place, but never so wide that its letters outgrow the page's."""
+    """The outer element: as wide as its container, but never so wide that its text becomes larger than the page's."""
     widest = round(_LARGEST_SCALE * float(tag[1].split()[2]))
     return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{tag[1]}" style="max-width: {widest}px">'
 
@@ -100,11 +99,11 @@ def _inlined_tag(tag: str, name: str) -> str:
 
 
 LEAST_REACH = 1.0
-"""Percent, or points, at which a heat map's colours are full, at least, so that changes of nearly nothing look like nothing."""
+"""Minimum percent, or points, at which a heat map's colours are full, so that tiny changes look small."""
 
 
 def heat_colours(shades: Float[np.ndarray, "..."], *, compared: bool) -> Callable[[float], tuple[str, str]]:
-    """From each of some numbers to the colours of its cell in a heat map and of the letters in it; of changes 0 is in the middle."""
+    """A function from a number to the colours of its heat-map cell and text; for changes, 0 is in the middle."""
     import matplotlib
     from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm, to_hex
 

@@ -1,6 +1,6 @@
 """Charts that all pages share: forest, curves, bars, histogram and scatter; the same data give the same bytes.
 
-Legends stand beside the axes, so that they cover no curve.
+Legends are beside the axes, so that they cover no curve.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDE, NARROW = 7.4, 4.0
-"""Inches: of a picture over the whole column, and of one over half of it or a telephone."""
+"""Widths and heights in inches, of a full-column picture, and of one for half a column or a phone."""
 
 VERDICT_COLOURS: dict[Verdict | None, str] = {"better": GOOD, "worse": BAD, "no evidence": MUTED, None: MUTED}
 
@@ -34,13 +34,13 @@ Arguments = ParamSpec("Arguments")
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture by name, drawn when it is asked for."""
+    """A picture by name, drawn on demand."""
 
     name: str
     plot: "Callable[[Figure], None]"
 
     def draw(self) -> "Figure":
-        """As a figure of matplotlib."""
+        """The chart as a matplotlib figure."""
         from matplotlib.figure import Figure
 
         figure = Figure(layout="constrained")
@@ -48,18 +48,18 @@ class Chart:
         return figure
 
     def inline(self) -> str:
-        """As an element of a page, in its colours."""
+        """The chart as an element of a page, in its colours."""
         with drawing():
             return inline_svg(self.draw(), name=self.name)
 
     def file(self) -> str:
-        """As a file that stands alone."""
+        """The chart as a standalone file."""
         with drawing():
             return svg_file(self.draw())
 
 
 def _chart(plot: "Callable[Concatenate[Figure, Arguments], None]") -> Callable[Concatenate[str, Arguments], Chart]:
-    """Turn a function that plots into a figure into one that takes the chart's name in its place and plots later."""
+    """Turn a function that plots into a figure into one that takes the chart's name instead and plots later."""
 
     @wraps(plot)
     def chart(name: str, /, *args: Arguments.args, **options: Arguments.kwargs) -> Chart:
@@ -73,7 +73,7 @@ class ForestRow:
     """A value with its interval; the verdict decides the colour.
 
     Attributes:
-        text: Behind the row.
+        text: Text after the row.
         main: Whether the mark is a diamond and the label bold.
         runs: Values of single runs, as ticks below.
     """
@@ -98,7 +98,7 @@ def forest(
     flipped: bool = False,
     zero: bool = True,
 ) -> None:
-    """Values with their intervals, a row each; `narrow` has labels over rows, for a telephone, `flipped` has lower values on the right."""
+    """Values with their intervals, a row each; `narrow` has labels above rows, for phones, `flipped` has lower values on the right."""
     figure.set_size_inches(NARROW if narrow else WIDE, 0.75 + (0.48 if narrow else 0.36) * len(rows))
     axes = _open_axes(figure, grid="x")
     for position, row in enumerate(rows):
@@ -139,8 +139,8 @@ class Line:
 
     Attributes:
         points: (x, y) in order; y is None where the curve is interrupted.
-        label: In the legend; "" for none.
-        marker: Of matplotlib; "" for none.
+        label: Label in the legend; "" for none.
+        marker: Marker of matplotlib; "" for none.
         style: ``-``, ``--``, ``:`` or "" for marks alone.
         intervals: Ends of a vertical line at each point, or None.
     """
@@ -164,10 +164,10 @@ class Panel:
         across: Horizontal lines: height, label and colour.
         down: Vertical lines, likewise.
         band: Heights between which the background is shaded.
-        integers: Whether the horizontal axis counts.
-        ticks: Where numbers stand below the axis; empty where the axis decides.
+        integers: Whether the horizontal axis has integer ticks.
+        ticks: Tick positions; empty leaves them to the axis.
         linear_to: Above 0, the horizontal axis is linear up to here and logarithmic beyond.
-        failed: Places of a cross at the lower edge.
+        failed: Positions of crosses at the lower edge.
     """
 
     lines: Sequence[Line]
@@ -353,5 +353,5 @@ def _ticks(text: Format) -> Callable[[float, float], str]:
 
 
 def short(name: str) -> str:
-    """A name as a chart shows it."""
+    """A name as shown in a chart."""
     return cut_name(name, limit=28)

@@ -12,7 +12,7 @@ from adiabat.results.evaluation_result import Change, DatasetResult, Result
 _ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
 
 RANKINGS = {"dot": "dot product", "distance": "Euclidean distance"}
-"""What is told of a ranking that is not by cosine."""
+"""Names of similarities other than cosine in sentences."""
 
 
 def headline(result: Result) -> str:
@@ -31,7 +31,7 @@ def headline(result: Result) -> str:
 
 
 def tone(result: Result) -> Tone:
-    """Whether the head line is good news."""
+    """Whether the headline is good news."""
     verdicts = {(dataset.role, dataset.main_change().verdict) for dataset in result.datasets}
     if any(verdict == "worse" for _, verdict in verdicts):
         return "bad"
@@ -40,7 +40,7 @@ def tone(result: Result) -> Tone:
 
 
 def reservations(result: Result) -> list[str]:
-    """What the head line leaves out and an honest reader should know."""
+    """Reservations that an honest reader should know."""
     sentences = [*caveats(result), _room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
     sentences += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
     return [sentence for sentence in sentences if sentence]
@@ -52,7 +52,7 @@ def _level(dataset: DatasetResult) -> str:
 
 
 def caveats(result: Result) -> list[str]:
-    """What must be known beside the head line wherever it stands, in the terminal too."""
+    """Notes that always accompany the headline, also in the terminal."""
     candidates = [
         f"{named(dataset.name)}: only each query's listed candidates were ranked, not the {integer(dataset.documents)} documents of "
         "the store; set measure.negatives = store to rank them all."
@@ -69,7 +69,7 @@ def caveats(result: Result) -> list[str]:
 
 
 def _on_unseen(dataset: DatasetResult) -> str:
-    """What the main measure says where everything that was trained on is left out."""
+    """The main measure without anything that was trained on."""
     if dataset.unseen is None:
         return ""
     change = dataset.unseen.change
@@ -80,7 +80,7 @@ def _on_unseen(dataset: DatasetResult) -> str:
 
 
 def _seen(dataset: DatasetResult) -> bool:
-    """Whether a model was trained on too much of it."""
+    """Whether a model was trained on too much of the data set."""
     return not all(overlap.is_proof for overlap in dataset.trained)
 
 
@@ -122,7 +122,7 @@ def _retention_clause(sets: Sequence[DatasetResult]) -> str:
 
 
 def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
-    """How large a loss the intervals leave open where none was found: absence of evidence is not evidence of absence."""
+    """The loss that the intervals leave open if none was found: absence of evidence is not evidence of absence."""
     undecided = [
         (named(dataset.name), change)
         for dataset in datasets

@@ -19,11 +19,11 @@ from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResul
 
 EXAMPLES_SHOWN = 10
 HITS_SHOWN = 5
-"""Of each list of hits; relevant ones further down are shown as well."""
+"""Number of hits shown in each list; relevant ones further down are shown as well."""
 QUERY_LENGTH = 400
 DOCUMENT_LENGTH = 180
 COUNTED_LENGTH = 2000
-"""Characters of a text from which a cut also states the whole length."""
+"""Length from which a truncated text also states its whole length."""
 
 _ARROW = "\N{RIGHTWARDS ARROW}"
 _ROLES = {"target": "target", "retain": "retention"}
@@ -73,7 +73,7 @@ _COLUMNS = {
 
 
 def _main(name: str) -> Column:
-    """A column of a table whose rows are data sets with their main change."""
+    """A column of a table with a row per data set and its main change."""
     column = _COLUMNS[name]
     return replace(column, of=lambda dataset: column.of(dataset.main_change()))
 
@@ -110,7 +110,7 @@ def terminal(result: Result) -> list[Table]:
 
 
 def notes(result: Result) -> list[str]:
-    """The notes below a table of the terminal; those of a training run were printed hours before an evaluation."""
+    """Notes below a table in the terminal; a training run's notes were printed hours before an evaluation."""
     return sentences.caveats(result)
 
 
@@ -148,7 +148,7 @@ def _about(dataset: DatasetResult) -> Cell:
 
 
 def _forest(datasets: Sequence[DatasetResult]) -> Figure | None:
-    """Improvement of each main measure with its paired interval; None where no data set has both."""
+    """Improvement of each main measure with its paired interval; None if no data set has both."""
     rows = [
         ForestRow(
             label=cut(f"{dataset.name} \N{MIDDLE DOT} {dataset.main}", limit=44),
@@ -216,7 +216,7 @@ def _languages(dataset: DatasetResult, position: int) -> Group:
 
 
 def _heat_map(grid: GridComparison, languages: Sequence[str]) -> HeatMap:
-    """Improvement of each pair of languages in percent, or its PND where there is no baseline."""
+    """Improvement of each pair of languages in percent, or its PND without a baseline."""
     compared = grid.improvement is not None
     values = np.array(grid.improvement if compared else grid.after, dtype=float)
     large = float(np.nanmax(np.abs(values), initial=0.0)) >= 100
@@ -236,7 +236,7 @@ def _heat_map(grid: GridComparison, languages: Sequence[str]) -> HeatMap:
 
 
 def grid_counts(grid: GridComparison, *, cells: int) -> list[str]:
-    """How many cells of a language grid improved and worsened."""
+    """Numbers of improved and worsened cells of a language grid."""
     if grid.improved is None or grid.worsened is None:
         return []
     neither = integer(cells - grid.improved - grid.worsened)
@@ -288,7 +288,7 @@ def _hits(hits: Sequence[Hit], *, other: Sequence[Hit], is_after: bool) -> list[
 
 
 def _movement(rank: int, other_rank: int | None, *, is_after: bool) -> tuple[str, str]:
-    """How a document moved between the two lists: a word for the style sheet, and words with a sign for people."""
+    """Movement of a document between the two lists: a CSS class, and words with a sign."""
     if other_rank is None:
         return ("in", "+ moved in") if is_after else ("out", "\N{MULTIPLICATION SIGN} moved out")
     if other_rank == rank:

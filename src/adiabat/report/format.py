@@ -1,4 +1,4 @@
-"""Numbers and sentences as people read them: one place that rounds, signs and cuts, for the page and the terminal alike."""
+"""Formatting of numbers and sentences, shared by pages and terminal: rounding, signs and truncation."""
 
 import math
 import re
@@ -11,32 +11,32 @@ from adiabat.core.text import setting as setting
 from adiabat.results.evaluation_result import Change, Verdict
 
 EVEN = "\N{ALMOST EQUAL TO}"
-"""Beside a value: not measurably worse than the best."""
+"""Mark of a value that is not measurably worse than the best."""
 
 VERDICT_MARKS: dict[Verdict, str] = {
     "better": "\N{BLACK UP-POINTING TRIANGLE}",
     "worse": "\N{BLACK DOWN-POINTING TRIANGLE}",
     "no evidence": "\N{WHITE CIRCLE}",
 }
-"""A shape beside each verdict, so that colour never carries it alone."""
+"""A shape for each verdict, so that colour is never the only sign."""
 
 # Marks that turn the direction of all that follows up to an end of theirs, which may never come.
 _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 NAME_LENGTH = 60
-"""Characters of a name that a sentence shows."""
+"""Maximum characters of a name in a sentence."""
 
 MOST_NAMED = 4
-"""Names in a row that a sentence holds."""
+"""Maximum number of names in a sentence."""
 
 
 def cut_name(text: str, *, limit: int) -> str:
-    """The beginning of a name that stands among other words, whose order it must not change."""
+    """The beginning of a name among other words, isolated so that it cannot change their direction."""
     return _TURNING.sub("\N{REPLACEMENT CHARACTER}", cut(text, limit=limit))
 
 
 def named(name: str) -> str:
-    """A name as it may stand in a sentence."""
+    """A name for use in a sentence."""
     text = cut_name(name, limit=NAME_LENGTH)
     if any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in text):
         return f"\N{FIRST STRONG ISOLATE}{text}\N{POP DIRECTIONAL ISOLATE}"
@@ -51,18 +51,18 @@ def listed(names: Sequence[str]) -> str:
 
 
 def first_few(clauses: Sequence[str], *, separator: str = "; ", location: str = "") -> str:
-    """The first clauses, and how many more there are."""
+    """The first clauses, and the number of the others."""
     more = f" and {len(clauses) - MOST_NAMED} more{location}" if len(clauses) > MOST_NAMED else ""
     return f"{separator.join(clauses[:MOST_NAMED])}{more}"
 
 
 def joined(*texts: str) -> str:
-    """Texts with a space between them; empty ones are left out."""
+    """Join non-empty texts with spaces."""
     return " ".join(filter(None, texts))
 
 
 def number(value: float, *, digits: int = 4) -> str:
-    """A number with a fixed count of significant digits, a real minus sign and no needless exponent."""
+    """A number with a fixed count of significant digits, a real minus sign and no unnecessary exponent."""
     size = abs(value)
     if value == 0:
         return "0"
@@ -76,7 +76,7 @@ def number(value: float, *, digits: int = 4) -> str:
 
 
 def three_digits(value: float) -> str:
-    """A number of any order of magnitude with three digits, for an axis or a cell."""
+    """A number of any magnitude with three digits, for an axis or a cell."""
     if value == 0 or 1e-3 <= abs(value) < 1e6:
         return f"{float(f'{value:.3g}'):,g}".replace("-", MINUS)
     digits, _, exponent = f"{value:.2e}".partition("e")
@@ -84,17 +84,17 @@ def three_digits(value: float) -> str:
 
 
 def score(value: float) -> str:
-    """A measure between 0 and 1, as a table shows it: four decimals, more digits only where those would all be zero."""
+    """A measure between 0 and 1: four decimals, more only if all of those would be zero."""
     return f"{value:.4f}".replace("-", MINUS) if abs(value) >= 0.001 or value == 0 else number(value, digits=2)
 
 
 def value(number: float, *, decimals: int = 3) -> str:
-    """A value of any measure, with more decimals only where it would look like zero."""
+    """A value of any measure, with more decimals only if it would look like zero."""
     return f"{number:.{decimals_for([number], least=decimals, most=6)}f}".replace("-", MINUS)
 
 
 def bounds(ends: tuple[float, float] | None, text: Callable[[float], str] = score) -> str:
-    """An interval; "" where there is none."""
+    """An interval; "" for None."""
     return "" if ends is None else f"[{text(ends[0])},{NO_BREAK}{text(ends[1])}]"
 
 
@@ -112,7 +112,7 @@ def interval(ends: tuple[float, float] | None, *, decimals: int) -> str:
 
 
 def decimals_for(values: Sequence[float], *, least: int, most: int) -> int:
-    """How many decimals keep every non-zero value away from a printed zero, so that an interval's sign stays visible."""
+    """Number of decimals at which no non-zero value is printed as zero, so that an interval's sign stays visible."""
     for decimals in range(least, most):
         if all(value == 0 or round(abs(value), decimals) > 0 for value in values):
             return decimals
@@ -120,7 +120,7 @@ def decimals_for(values: Sequence[float], *, least: int, most: int) -> int:
 
 
 def signed_pair(value: float | None, ends: tuple[float, float] | None, *, least: int, most: int) -> tuple[str, str]:
-    """A signed number and its interval, rounded alike; a dash and "" where there is no number."""
+    """A signed number and its interval, rounded alike; a dash and "" without a number."""
     if value is None:
         return DASH, ""
     decimals = decimals_for([value, *(ends or ())], least=least, most=most)
@@ -128,13 +128,13 @@ def signed_pair(value: float | None, ends: tuple[float, float] | None, *, least:
 
 
 def percent(change: Change) -> tuple[str, str]:
-    """The improvement in percent and its paired interval; a dash where the baseline is zero and percent means nothing."""
+    """The improvement in percent and its paired interval; a dash if the baseline is zero."""
     text, ends = signed_pair(change.improvement, change.improvement_interval, least=1, most=3)
     return text if change.improvement is None else f"{text}{NO_BREAK}%", ends
 
 
 def difference(change: Change, *, least: int = 4) -> tuple[str, str]:
-    """The difference after minus before and its paired interval."""
+    """The difference (after minus before) and its paired interval."""
     return signed_pair(change.difference, change.difference_interval, least=least, most=6)
 
 
@@ -161,5 +161,5 @@ def millions(parameters: int) -> str:
 
 
 def difference_tick(value: float) -> str:
-    """A difference below its tick, with as few decimals as show all of a round number."""
+    """A difference for a tick label, with just enough decimals for a round number."""
     return signed(value, decimals=next((decimals for decimals in range(4) if abs(value - round(value, decimals)) < 1e-9), 4))

@@ -1,8 +1,7 @@
 """Pages: a headline, reservations and sections, which one template shows.
 
-A page is one HTML file that needs nothing but itself. Every text in it is escaped and rid of characters that no page can hold; its only
-script sorts tables and filters rows, is allowed by its hash alone, and without it everything is there to be read. Equal records give equal
-bytes.
+A page is one self-contained HTML file. All text is escaped and stripped of characters that HTML cannot hold. Its only script, allowed by
+its hash, sorts tables and filters rows; everything is readable without it. Equal records give equal bytes.
 """
 
 import base64
@@ -30,12 +29,12 @@ from adiabat.results.record import Record
 Tone = Literal["good", "bad", "plain"]
 
 OPEN_NOTES = 5
-"""Notes that stand open when the page is loaded; more of them are folded."""
+"""Number of notes shown at first; the others are folded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure(Section):
-    """Charts side by side, with a label for readers who do not see them; a telephone shows `narrow`, or else scrolls what is `wide`."""
+    """Charts side by side, with a label for screen readers; a phone shows `narrow`, or scrolls `wide`."""
 
     kind: ClassVar[str] = "figure"
     charts: Sequence[Chart]
@@ -47,14 +46,14 @@ class Figure(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap(Section):
-    """A map of numbers whose cells are coloured.
+    """A heat map of numbers.
 
     Attributes:
-        shades: The number behind the colour of each cell; NaN where there is none.
-        text: From such a number to what the cell says, where `texts` does not.
-        scale: All numbers that share the colours, where other maps have the same.
-        compared: Whether the numbers are changes, of which blue is better.
-        longest: Characters of a head.
+        shades: Number behind the colour of each cell; NaN for none.
+        text: Formats such a number for its cell, unless `texts` is given.
+        scale: All numbers that share the colour scale, if other maps use it too.
+        compared: Whether the numbers are changes, for which blue is better.
+        longest: Maximum characters of a head.
     """
 
     kind: ClassVar[str] = "heat"
@@ -72,11 +71,11 @@ class HeatMap(Section):
 
     @property
     def size(self) -> str:
-        """How large the cells are: as large as their number allows."""
+        """Size of the cells, by their number."""
         return "large" if len(self.columns) <= 6 else "medium" if len(self.columns) <= 10 else ""
 
     def cells(self) -> list[list[tuple[str, str, str, bool]]]:
-        """Text, background, colour of the letters, and whether there is a dot."""
+        """Text, background, text colour, and whether there is a dot."""
         colours = heat_colours(self.shades if self.scale is None else self.scale, compared=self.compared)
         marked = np.zeros(self.shades.shape, dtype=np.bool_) if self.marked is None else self.marked
         texts = self.texts or [[self.text(shade) if np.isfinite(shade) else DASH for shade in row] for row in self.shades.tolist()]
@@ -96,7 +95,7 @@ class Facts(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes(Section):
-    """Notes behind the names that they are about; `unfolded` of them stand open."""
+    """Notes with the names that they concern; the first `unfolded` are open."""
 
     kind: ClassVar[str] = "notes"
     notes: Sequence[tuple[str, str]]
@@ -106,7 +105,7 @@ class Notes(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms(Section):
-    """How to read the page: terms and what they mean."""
+    """Glossary of the page: terms and their meaning."""
 
     kind: ClassVar[str] = "terms"
     terms: Sequence[tuple[str, str]]
@@ -125,7 +124,7 @@ class Examples(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group(Section):
-    """Sections under one title; a folded group has a subtitle behind it, and may be open at first."""
+    """Sections under one title; a folded group has a subtitle, and may be open at first."""
 
     kind: ClassVar[str] = "group"
     sections: Sequence[Section | None]
@@ -136,17 +135,17 @@ class Group(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What a page shows.
+    """The content of a page.
 
     Attributes:
-        name: Of the job, above the title.
+        name: Name of the job, above the title.
         tone: Whether the headline is good news.
-        reservations: What the headline leaves out and an honest reader should know.
+        reservations: Reservations that an honest reader should know.
         about: Names with values, below the title.
         facts: Names with values, for the section on how the page was made.
         seed: Name of the record's seed in that section.
         time: Name of the record's duration there.
-        settings: In place of the record's.
+        settings: Settings shown instead of the record's.
         tables: Id, title and nested settings, for the same section.
     """
 
@@ -179,7 +178,7 @@ class Page:
 
 
 def settings_table(name: str, title: str, settings: Mapping[str, Any]) -> Table:
-    """Settings by dotted key, as they are written after ``--set``, folded."""
+    """Settings by dotted key, as written after ``--set``, folded."""
     columns = [Column("key", lambda row: cut(row[0], limit=200), "code"), Column("value", lambda row: cut(row[1], limit=2000), "code")]
     return Table(id=name, title=title, columns=columns, rows=flat(settings), folded=True)
 
@@ -202,7 +201,7 @@ def _text(value: Any) -> str:
 
 
 def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> list[tuple[str, str]]:
-    """Each note once, behind the names that it is about; `everyone` stands for all names."""
+    """Each note once, with the names that it concerns; `everyone` stands for all names."""
     about: dict[str, dict[str, None]] = {}
     for name, sentences in notes:
         for note in sentences:
@@ -212,7 +211,7 @@ def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> li
 
 
 def notes_section(title: str, notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> Notes | None:
-    """Notes by the names that they are about, the first few open; None where there are none."""
+    """Notes with the names that they concern, the first few open; None without notes."""
     by_note = gathered(notes, everyone=everyone)
     return Notes(title=title, notes=by_note, unfolded=OPEN_NOTES) if by_note else None
 
@@ -245,7 +244,7 @@ def _template() -> jinja2.Template:
 
 @cache
 def _source(name: str) -> str:
-    """The text of a file of this room."""
+    """The text of a file in this room."""
     return resources.files("adiabat.report").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -261,11 +260,11 @@ _MODULES = {
     **dict.fromkeys(("scaling", "plan"), "scaling_page"),
     "space": "space_page",
 }
-"""Kind of a record to the module that has its `page`, its tables for the `terminal` and, where there are any, its `exports` and `notes`."""
+"""Kind of a record to the module with its `page`, its `terminal` tables and, for some, `exports` and `notes`."""
 
 
 def files(record: Record) -> Mapping[str, Callable[[], str]]:
-    """Path of each file inside of the folder of ``result.json``, with what renders it."""
+    """Path of each file beside ``result.json``, with the function that renders it."""
     module = _module(record)
     exports: Mapping[str, Callable[[], str]] = module.exports(record) if hasattr(module, "exports") else {}
     return {"report.html": lambda: module.page(record).to_html(), **exports}

@@ -1,4 +1,4 @@
-"""The ranking of a sweep's variants: sentences that say no more than its intervals allow, sections of the page, tables for the terminal."""
+"""The ranking of a sweep's variants: sentences within its intervals, page sections, and terminal tables."""
 
 from collections.abc import Sequence
 
@@ -35,12 +35,12 @@ _TERMS = [
 
 
 def ranking_groups(ranking: Ranking) -> list[Group]:
-    """The ranking, its tasks, and what each variant took."""
+    """The ranking, its tasks, and the cost of each variant."""
     return [_ranking(ranking), _tasks(ranking), _costs(ranking)]
 
 
 def ranking_tables(ranking: Ranking, title: str) -> list[Table]:
-    """The ranking, and what each variant took, for the terminal."""
+    """The ranking, and the cost of each variant, for the terminal."""
     columns = [
         Column("variant", _name, "name"),
         Column(f"{ranking.measure} [95 %]", lambda row: level(row.overall), "number"),
@@ -221,7 +221,7 @@ def _trained(standing: Standing) -> str:
 
 
 def _speed(standings: Sequence[Standing], measure: str) -> Figure | None:
-    """Quality against the speed of encoding; None where no speed was measured."""
+    """Quality against the speed of encoding; None if no speed was measured."""
     timed = [(standing, standing.speed) for standing in standings if standing.speed is not None]
     if not timed:
         return None
@@ -245,7 +245,7 @@ def _speed(standings: Sequence[Standing], measure: str) -> Figure | None:
 
 
 def headline(ranking: Ranking) -> str:
-    """Who is ahead, and of whom that is known."""
+    """The leading variant, and the variants that it measurably leads."""
     first, *others = ranking.standings
     worse = [standing.name for standing in others if standing.to_best is not None and standing.to_best.verdict == "worse"]
     even = [standing.name for standing in others if standing.name not in worse]
@@ -267,12 +267,12 @@ def tone(ranking: Ranking) -> Tone:
 
 
 def reservations(ranking: Ranking) -> list[str]:
-    """What the head line leaves out and an honest reader should know."""
+    """Reservations that an honest reader should know."""
     return [sentence for sentence in (_about_starts(ranking), _about_runs(ranking), _about_tasks(ranking), *ranking.notes) if sentence]
 
 
 def _about_starts(ranking: Ranking) -> str:
-    """Variants that training made worse are no good choice, however they rank."""
+    """Variants that training made worse are no good choice, whatever their rank."""
     below = [standing.name for standing in ranking.standings if standing.gain.verdict == "worse"]
     above = [standing.name for standing in ranking.standings if standing.gain.verdict == "better"]
     if below:
@@ -311,7 +311,7 @@ def level_interval(score: Level, *, decimals: int = 3) -> str:
 
 
 def contrast(difference: Contrast | None, *, decimals: int = 3) -> str:
-    """A difference with its interval, with as many digits as keep an end of it from looking like zero; a dash for the best."""
+    """A difference with its interval, with enough digits that no end looks like zero; a dash for the best."""
     return DASH if difference is None else joined(*signed_pair(difference.difference, difference.interval, least=decimals, most=6))
 
 
@@ -321,14 +321,14 @@ def difference_size(value: float) -> str:
 
 
 def verdict(standing: Standing, ranking: Ranking) -> str:
-    """What may be said of a variant beside the first."""
+    """The verdict of a variant against the first."""
     if standing.to_best is None:
         return "best" if all(other.to_best is None or other.to_best.verdict == "worse" for other in ranking.standings) else "ahead"
     return marked(standing.to_best.verdict)
 
 
 def start_name(start: Start) -> str:
-    """What an untrained model is called beside the variants."""
+    """Name of an untrained model beside the variants."""
     return f"{named(start.case or start.model)}, untrained"
 
 

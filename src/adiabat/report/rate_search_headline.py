@@ -1,4 +1,4 @@
-"""What a search for the largest safe rate says, in sentences: the head line, where its limit comes from, and how long the rate may last."""
+"""Sentences about a search for the largest safe rate: the headline, the origin of the limit, and how long the rate may last."""
 
 import math
 from typing import Literal
@@ -14,10 +14,10 @@ MEANINGS = {
     "turn": "angle between a probe's untuned and current vectors, in radians",
     "rotation share": "share of the movement of all probes that is one rotation of the space",
 }
-"""What the measures of drift are, in short."""
+"""Short descriptions of the measures of drift."""
 
 FAR = 100
-"""Times as many steps as were made, beyond which an extrapolation says no number."""
+"""Maximum factor of extrapolation in steps; beyond it, no number is given."""
 
 Ended = Literal["inside", "left", "diverged"]
 
@@ -31,7 +31,7 @@ def ended(result: SafeRate, trial: RateTrial) -> Ended:
 
 
 def ending(result: SafeRate, trial: RateTrial) -> str:
-    """The same in words."""
+    """How a run ended, in words."""
     if trial.left_at is None:
         return "stays inside"
     return f"{ended(result, trial)} after {integer(trial.left_at)}"
@@ -43,7 +43,7 @@ def drift_value(value: float) -> str:
 
 
 def limit(result: SafeRate) -> str:
-    """What drift may be."""
+    """The limit of drift."""
     return drift_value(result.limit) if result.noise else setting(result.limit)
 
 
@@ -59,17 +59,17 @@ def safe_runs(result: SafeRate) -> list[RateTrial]:
 
 
 def last(trial: RateTrial, measure: str) -> float | None:
-    """Drift at the last look.
+    """Drift at the last measurement.
 
     Returns:
-        None where there was no look.
+        None without measurements.
     """
     values = trial.drift.get(measure)
     return values[-1] if values else None
 
 
 def headline(result: SafeRate) -> str:
-    """Up to which rate the answers stay where they were, and what happens above it."""
+    """The rate up to which results stay unchanged, and the effect of higher rates."""
     stays = f"{_within(result)} for {counted(result.steps, 'step')}"
     if result.rate is None:
         return f"No rate in the search stays {stays}{_fate(result, min(result.rates), before=': even at the lowest, ')}."
@@ -86,7 +86,7 @@ def _within(result: SafeRate) -> str:
 
 
 def _fate(result: SafeRate, of: float, *, before: str) -> str:
-    """What became of a rate that is not safe: of its runs, the one that ended first."""
+    """Outcome of an unsafe rate: that of its first run to end."""
     runs = [trial for trial in result.trials if trial.rate == of]
     ends = [(trial.left_at, ended(result, trial)) for trial in runs if trial.left_at is not None]
     if not ends:
@@ -97,19 +97,19 @@ def _fate(result: SafeRate, of: float, *, before: str) -> str:
 
 
 def tone(result: SafeRate) -> Tone:
-    """Whether the head line is good news."""
+    """Whether the headline is good news."""
     return "bad" if result.rate is None else "good"
 
 
 def reservations(result: SafeRate) -> list[str]:
-    """What should be known beside the head line."""
+    """Reservations beside the headline."""
     notes = [f"{note[:1].upper()}{note[1:]}" + "." * (not note.endswith((".", "!", "?"))) for note in result.notes]
     nothing = "Drift measures change, not quality: only labelled data show whether answers got better or worse; see adiabat evaluate."
     return [*filter(None, [about_limit(result), pace(result), about_seeds(result)]), *notes, nothing]
 
 
 def about_limit(result: SafeRate) -> str:
-    """What the limit is, and where it comes from."""
+    """The limit and its origin."""
     is_of = f"The limit is a drift of {limit(result)} by {result.measure}"
     if not result.noise:
         return f"{is_of}, taken from the settings, not measured."
@@ -123,7 +123,7 @@ def about_limit(result: SafeRate) -> str:
 
 
 def pace(result: SafeRate) -> str:
-    """After how many steps the safe rate would leave the band."""
+    """Number of steps after which the safe rate would exceed the limit."""
     if result.rate is None:
         return ""
     steps = result.lasts()
@@ -146,7 +146,7 @@ def _leaves(steps: float, made: int) -> str:
 
 
 def about_seeds(result: SafeRate) -> str:
-    """How far the runs of the safe rate lie apart."""
+    """Disagreement between the runs of the safe rate."""
     runs = safe_runs(result)
     if not runs:
         return ""

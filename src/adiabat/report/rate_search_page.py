@@ -78,7 +78,7 @@ def exports(result: SafeRate) -> dict[str, Callable[[], str]]:
 
 
 def terminal(result: SafeRate) -> list[Table]:
-    """The runs, and what they say."""
+    """The runs, and their results."""
     made = "derived from noise" if result.noise else "as given"
     limit = f"drift by {cut_name(result.measure, limit=40)}; the limit is {words.limit(result)}, {made}"
 
@@ -102,7 +102,7 @@ def _ordered(result: SafeRate) -> list[RateTrial]:
 
 
 def _measures_of(result: SafeRate) -> list[str]:
-    """Measures of drift that some run was looked at by."""
+    """Measures of drift that any run has."""
     return list(dict.fromkeys([result.measure, *chain.from_iterable(trial.drift for trial in result.trials)]))
 
 
@@ -136,7 +136,7 @@ def _runs(result: SafeRate) -> Group:
 
 
 def _seeds(result: SafeRate) -> Table | None:
-    """Rates of which there are several runs; None where there are none."""
+    """Rates with several runs; None if there are none."""
     runs: dict[float, list[RateTrial]] = {}
     for trial in _ordered(result):
         runs.setdefault(trial.rate, []).append(trial)
@@ -195,7 +195,7 @@ def _charts(result: SafeRate) -> list[tuple[Chart, str, str]]:
 
 
 def _drift_panel(result: SafeRate) -> Panel:
-    """Drift by the measure that is limited, run by run; drift 0 stands at the lower edge, a diverged run's end at the upper one."""
+    """Drift by the limited measure, run by run; drift 0 is at the lower edge, a diverged run's end at the upper one."""
     every = [value for trial in result.trials for value in [*trial.drift[result.measure], result.limit] if value > 0]
     low, high = min(every, default=result.limit) / 1.7, max(every, default=result.limit) * 1.7
     lines, marks = [], dict[str, list[tuple[float, float | None]]]()
@@ -216,7 +216,7 @@ def _drift_panel(result: SafeRate) -> Panel:
 
 
 def _steps_panel(result: SafeRate) -> Panel:
-    """Steps until each run left the band, by its rate."""
+    """Steps until each run exceeded the limit, by its rate."""
     every = [float(step) for trial in result.trials for step in (*trial.steps, trial.left_at or 0) if step > 0]
     low = min([*every, result.steps / 2]) / 2
     lines, marks = [], dict[str, list[tuple[float, float | None]]]()
@@ -236,7 +236,7 @@ _SIGNS = {"inside to the end": "^", "left the band": "o", "diverged": "x", "drif
 
 
 def _marks(marks: dict[str, list[tuple[float, float | None]]]) -> list[Line]:
-    """Marks at the ends of runs, hollow where a run did not stay."""
+    """Marks at the ends of runs, hollow for runs that exceeded the limit."""
     hollow = {"left the band", "drift 0"}
     return [Line(points, name, INK, _SIGNS[name], "", hollow=name in hollow) for name, points in marks.items() if points]
 
@@ -253,7 +253,7 @@ def _colour(result: SafeRate, trial: RateTrial) -> str:
 
 
 def _ticks(result: SafeRate) -> list[float]:
-    """Rates that can bear a label without touching another, the largest safe one before all others, then both ends."""
+    """Rates whose labels do not overlap, preferring the largest safe one, then both ends."""
     rates = sorted({trial.rate for trial in result.trials})
     room = math.log(rates[-1] / rates[0] * 1.6**2) / 9
     labelled: list[float] = []
@@ -268,7 +268,7 @@ def _count(value: float) -> str:
 
 
 def _long(result: SafeRate) -> Table:
-    """One line for each run: looks, the end, and drift at the last look by each measure, unrounded."""
+    """One line for each run: number of measurements, the end, and the last drift by each measure, unrounded."""
 
     def figures(trial: RateTrial) -> dict[str, Any]:
         row: dict[str, Any] = {

@@ -17,26 +17,26 @@ from adiabat.scaling_laws.laws import Method
 
 Points = tuple[tuple[float, float], ...]
 Look = Literal["marked", "line", "dashed", "hollow", "point"]
-"""Markers joined by a line, a line alone, a dashed one, or markers alone: hollow ones, and large ones."""
+"""Markers joined by a line, a line alone, a dashed line, or markers alone, hollow or large."""
 
 PARABOLA_POINTS = 25
 
 MOST_TICKS, APART = 6, 1.4
-"""Ticks that stand at the values that are drawn, and how many times each the next must be."""
+"""Maximum number of ticks at drawn values, and the minimum ratio of neighbouring ticks."""
 
 METHODS: tuple[Method, ...] = ("full", "freezing", "bias", "lora")
-"""In the order in which they have their colours."""
+"""Methods in the order of their colours."""
 
 
 _HUES = (("#1f6fb4", "o"), ("#a67c00", "s"), ("#c2568f", "^"), ("#1b8a5a", "D"))
-"""Mid-tones, to be seen on light and dark pages alike; markers tell methods apart without colour."""
+"""Mid-tones, visible on light and dark pages; markers distinguish methods without colour."""
 
 
 SIZE, TOKENS, BUDGET = "size, parameters", "tokens", "budget, FLOP"
 
 
 def panels_of(result: ScalingResult) -> list[tuple[str, str, str, list[Panel]]]:
-    """Name, title, caption and panels of each figure that has something to show."""
+    """Name, title, caption and panels of each non-empty figure."""
     up = f"{result.loss} loss"
     figures = (
         ("isoflop", "Loss by size at each budget", _ISOFLOP, _isoflop(result, up)),
@@ -56,14 +56,14 @@ def figures(result: ScalingResult) -> list[tuple[Chart, str, str]]:
 
 
 def _curve(label: str, points: Sequence[tuple[float, float]], hue: int | float, look: Look = "marked") -> Line:
-    """A line of the colour of its method, by number, or of its budget, by a share of the way from light to dark."""
+    """A line in the colour of its method, by number, or of its budget, by a share from light to dark."""
     colour, marker = _HUES[hue] if isinstance(hue, int) else (shade(hue), "D" if look == "point" else "o")
     style = {"marked": "-", "line": "-", "dashed": "--", "hollow": "", "point": ""}[look]
     return Line(points, label, colour, "" if look in ("line", "dashed") else marker, style, width=1.3, hollow=look == "hollow")
 
 
 def _panel(title: str, across: str, up: str, lines: Sequence[Line], *, log: str = "xy", diagonal: bool = False) -> Panel:
-    """Axes that are logarithmic, with ticks at the points of marked curves where these are few."""
+    """Logarithmic axes, with ticks at the points of marked curves if these are few."""
     if diagonal:
         values = [value for line in lines for point in line.points for value in point if value is not None]
         lines = [*lines, Line([(end, end) for end in (min(values), max(values))], "", MUTED, "", ":", width=1.0)]
@@ -119,7 +119,7 @@ def _parabola(profile: Profile, log_size: float) -> float:
 
 
 def _shades(budgets: Iterable[float]) -> dict[float, float]:
-    """From light to dark, in the order of the budgets, the same in all panels of a figure."""
+    """Colours from light to dark in the order of the budgets, the same in all panels of a figure."""
     rising = sorted(set(budgets))
     return {budget: index / max(1, len(rising) - 1) for index, budget in enumerate(rising)}
 
@@ -139,14 +139,14 @@ def _optimal(result: ScalingResult) -> Iterator[Panel]:
 
 
 def _tokens(result: ScalingResult, record: KindRecord, sizes: LineRecord) -> LineRecord:
-    """The tokens that each budget pays for at its best size, at what a token takes of the runs that the profile goes through."""
+    """The tokens that each budget pays for at its best size, from the cost per token of the runs in the profile."""
     tokens = [budget / _each(result, record, budget, size) for budget, size in zip(sizes.at, sizes.values, strict=True)]
     line = line_through(np.array(sizes.at), np.array(tokens))
     return LineRecord(line.slope, line.intercept, None, None, sizes.at, tokens)
 
 
 def _each(result: ScalingResult, record: KindRecord, budget: float, size: float) -> float:
-    """FLOP of a token at a size between those of a profile, between them along a line of logarithms."""
+    """FLOP per token at a size of a profile, interpolated linearly between logarithms."""
     least: dict[int, tuple[float, float]] = {}
     for row, loss in result.counted:
         if row.way.kind == record.kind and row.budget == budget:
@@ -170,7 +170,7 @@ def _frontiers(result: ScalingResult, up: str) -> Iterator[Panel]:
 
 
 def _by_detail(result: ScalingResult, up: str, method: Method) -> Iterator[Panel]:
-    """Loss by rank, or by what is trained, of each model that was tried with several."""
+    """Loss by rank, or by trained share, of each model that was trained with several."""
     across = "rank" if method == "lora" else "trained share of the parameters"
     rows = [(row, loss) for row, loss in result.counted if _shown_with(row, method)]
     shades = _shades(row.budget for row, _ in rows)
@@ -194,7 +194,7 @@ def _detail(row: ScalingRun) -> float:
 
 
 def _means(points: Sequence[tuple[float, float]]) -> Points:
-    """Over seeds, by x."""
+    """Means over seeds, by x."""
     positions = sorted({x for x, _ in points})
     return tuple((x, sum(values) / len(values)) for x in positions if (values := [y for other, y in points if other == x]))
 

@@ -1,4 +1,4 @@
-"""What a scaling experiment or a plan says, in sentences."""
+"""Sentences about a scaling experiment or a plan."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,38 +9,38 @@ from adiabat.report.format import number
 from adiabat.results.scaling_result import Choice, Correlation, CrossingRecord, KindRecord, ScalingResult, ScalingRun
 
 UNLIKE = 1.5
-"""How many times as fast as its runs a machine may be without a page saying so."""
+"""Maximum factor by which a machine may be faster than its runs without a note."""
 
 ONCE_MORE = 1.05
-"""Passes over the data from which they are said to be more than one; below, they would be told as 1.0."""
+"""Number of passes over the data from which a note mentions them; smaller values would be rounded to 1.0."""
 
 INFINITE = "\N{INFINITY}"
 
 FAR = 4.0
-"""How many times the largest budget of its runs a law reaches before a page warns of it."""
+"""Maximum factor of extrapolation beyond the largest budget without a warning."""
 
 
 def bounds(ends: tuple[float, float] | None, *, digits: int = 4) -> str:
     """An interval.
 
     Args:
-        ends: Of it; None where there is none.
+        ends: Its ends; None for no interval.
     """
     return "" if ends is None else f"[{number(ends[0], digits=digits)}, {number(ends[1], digits=digits)}]"
 
 
 def _best_run(result: ScalingResult) -> tuple[ScalingRun, float] | None:
-    """The run with the least loss at the largest budget, and that loss.
+    """The run with the lowest loss at the largest budget, and that loss.
 
     Returns:
-        None where no run counts.
+        None if no run counts.
     """
     largest = max((row.budget for row, _ in result.counted), default=0.0)
     return min((run for run in result.counted if run[0].budget == largest), key=itemgetter(1), default=None)
 
 
 def headline(result: ScalingResult) -> str:
-    """What it comes to."""
+    """The headline."""
     advice = result.advice
     if advice is None:
         return _of_scaling(result)
@@ -63,7 +63,7 @@ def _of_scaling(result: ScalingResult) -> str:
 
 
 def reservations(result: ScalingResult) -> list[str]:
-    """What weakens the answer, and what else a reader must know."""
+    """Reservations and further notes."""
     return [*_of_advice(result), *_of_runs(result), *result.notes]
 
 
@@ -134,18 +134,18 @@ def _of_runs(result: ScalingResult) -> Iterator[str]:
 
 
 def errors(record: KindRecord) -> list[str]:
-    """What a law misses losses by that it has not seen."""
+    """Error of a law on held-out runs."""
     law_errors = (None, None) if record.law is None else (record.law.model_error, record.law.budget_error)
     return [DASH if error is None else share(error) for error in law_errors]
 
 
 def family_of(correlation: Correlation) -> str:
-    """Whose runs a correlation is of."""
+    """The runs of a correlation, in words."""
     return "all" if correlation.family is None else correlation.family or "models as they are"
 
 
 def crossing_cells(record: CrossingRecord) -> list[str]:
-    """Two methods that change places, as a row of a table."""
+    """A crossing of two methods, as a row of a table."""
     crossing = record.found
     agree = DASH if crossing.agree is None else share(crossing.agree)
     within = (

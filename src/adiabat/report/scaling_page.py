@@ -16,13 +16,13 @@ from adiabat.results.scaling_result import Advice, Choice, Correlation, KindReco
 from adiabat.scaling_laws.frontier import NEAR
 
 MOST_CANDIDATES = 15
-"""Options that the table of a plan shows."""
+"""Number of options in the table of a plan."""
 
 MOST_ROWS = 8
-"""Options that the terminal shows."""
+"""Number of options in the terminal."""
 
 NOT_SHOWN = ("FLOP", "memory")
-"""Columns of the page for which a terminal has no room."""
+"""Columns of the page that do not fit into a terminal."""
 
 
 def page(result: ScalingResult) -> Page:
@@ -62,7 +62,7 @@ def page(result: ScalingResult) -> Page:
 
 
 def exports(result: ScalingResult) -> dict[str, Callable[[], str]]:
-    """The figures beside the page, and of a plan the training run that carries it out."""
+    """The figures beside the page, and for a plan its training run."""
     files: dict[str, Callable[[], str]] = {f"figures/{chart.name}.svg": chart.file for chart, _, _ in figures(result)}
     advice = result.advice
     if advice is not None and advice.settings:
@@ -71,14 +71,14 @@ def exports(result: ScalingResult) -> dict[str, Callable[[], str]]:
 
 
 def run_toml(advice: Advice) -> str:
-    """The training run that carries advice out, with its reasons."""
+    """The settings of the recommended training run, with reasons as comments."""
     reasons = [f"{reason.what}: {reason.value} ({reason.why}; {reason.source})" for reason in advice.reasons]
     lines = "".join(f"# {' '.join(printable(line).split())}\n" for line in reasons)
     return lines + "\n" + tomli_w.dumps(advice.settings)
 
 
 def terminal(result: ScalingResult) -> list[Table]:
-    """The laws, or the options of a plan, and what they say."""
+    """The laws, or the options of a plan, with their results."""
     caption = [words.headline(result), *(f"- {sentence}" for sentence in words.reservations(result))]
     advice = result.advice
     if advice is None:
@@ -120,7 +120,7 @@ def _group(name: str, title: str, columns: Sequence[Column], rows: Sequence[Any]
 
 
 def _advised(result: ScalingResult, advice: Advice) -> list[Group | None]:
-    """Reasons, options, and runs that would narrow the answer."""
+    """Reasons, options, and runs that would make the recommendation more certain."""
     reasons = [
         Column("choice", lambda reason: reason.what),
         Column("value", lambda reason: cut(reason.value, limit=200)),

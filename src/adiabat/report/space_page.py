@@ -12,7 +12,7 @@ from adiabat.results.space_result import QUANTILES, Distribution, Histogram, Map
 _SEPARATION, _RATIO = "tower separation, AUC", "ratio, median"
 _MEDIAN = QUANTILES.index(0.5)
 _NEAR = (0.9, 1.1)
-"""Ratios that count as near 1."""
+"""Distance from 1 within which ratios count as near 1."""
 
 _GROUPS: dict[Whose, str] = {
     "both": "Queries beside documents",
@@ -77,7 +77,7 @@ def exports(result: SpaceResult) -> dict[str, Callable[[], str]]:
 
 
 def terminal(result: SpaceResult) -> list[Table]:
-    """The numbers without formulas, for the terminal and for a note."""
+    """The numbers without formulas, for the terminal and for notes."""
     head = Column("number", lambda number: number.name if number.of == "both" else f"{number.of}: {number.name}", "name")
     dim = "muted" if result.baseline else ""
     return [
@@ -92,7 +92,7 @@ def terminal(result: SpaceResult) -> list[Table]:
 
 
 def headline(result: SpaceResult) -> str:
-    """What the numbers say about the towers, in a sentence."""
+    """A sentence on what the numbers say about the towers."""
     separation = result.number(_SEPARATION)
     assert separation.after is not None
     assert separation.after_interval is not None
@@ -108,7 +108,7 @@ def headline(result: SpaceResult) -> str:
 
 
 def reservations(result: SpaceResult) -> list[str]:
-    """What should be known beside the headline."""
+    """Reservations beside the headline."""
     queries = f"{integer(result.looked_at)} of {counted(result.queries, 'query')}"
     documents = f"{integer(result.sampled)} of {counted(result.documents, 'document')}"
     sample = (
@@ -128,7 +128,7 @@ def reservations(result: SpaceResult) -> list[str]:
 
 
 def _scales(result: SpaceResult) -> list[str]:
-    """What the numbers with a scale of their own say, for a table without formulas."""
+    """Interpretation of numbers with a scale of their own, for a table without formulas."""
     return [headline(result), *_ratio_sentence(result)]
 
 
@@ -142,7 +142,7 @@ def _ratio_sentence(result: SpaceResult) -> list[str]:
 
 
 def _columns(result: SpaceResult, *, bare: bool = False) -> list[Column]:
-    """Values with their intervals, and their difference; `bare` leaves out the intervals of values, for which a terminal has no room."""
+    """Values with their intervals, and their difference; `bare` omits the intervals of values, which do not fit into a terminal."""
 
     def is_rank(number: SpaceNumber) -> bool:
         return number.name == "effective rank"
@@ -215,7 +215,7 @@ def _nearness(result: SpaceResult) -> Group:
 
 
 def _ratio(result: SpaceResult) -> Group | None:
-    """Histogram of the ratio; None where no ratio is defined."""
+    """Histogram of the ratio; None if no ratio is defined."""
     ratio = result.distribution("ratio")
     if not any(spread.total for spread in (ratio.after, ratio.before) if spread):
         return None
@@ -238,7 +238,7 @@ def _ratio(result: SpaceResult) -> Group | None:
 
 
 def outside(distribution: Distribution) -> str:
-    """Shares of the values that a histogram does not draw."""
+    """Shares of the values outside a histogram."""
     models = [("after", distribution.after), *([("before", distribution.before)] if distribution.before else [])]
     shares = [f"{name} {', '.join(outliers)}" for name, spread in models if (outliers := _outside(spread))]
     return f"Not drawn: {'; '.join(shares)}." if shares else ""
@@ -273,7 +273,7 @@ def _map(space_map: SpaceMap) -> Group:
 
 
 def _long(result: SpaceResult) -> Table:
-    """The numbers for other programs, unrounded."""
+    """The unrounded numbers for other programs."""
 
     def three(head: str) -> list[Column]:
         """A value and the ends of its interval."""

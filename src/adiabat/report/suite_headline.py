@@ -1,4 +1,4 @@
-"""The headline of a suite, its reservations, and the sentences of its tables: never more than its comparisons allow."""
+"""The headline of a suite, its reservations and sentences, within what its comparisons allow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class Mark:
     """The mark beside a value in the table of models and tasks.
 
     Attributes:
-        even: Whether it is another that is not measurably worse; False where the task's models are compared with the baseline.
-        verdict: Against the baseline; of a comparison with the best, only ``worse``. None where there is neither.
+        even: Whether it is not measurably worse than the best; False if the task's models are compared with the baseline.
+        verdict: Verdict against the baseline; in a comparison with the best, only ``worse``. None for neither.
     """
 
     best: bool
@@ -75,7 +75,7 @@ def level(score: Score) -> str:
 
 
 def headline(view: Overview) -> str:
-    """Which model is best on how many tasks, or better than the baseline."""
+    """Number of tasks on which each model is best, or better than the baseline."""
     result = view.result
     contested = [task for task in result.tasks if view.rankings[task.name].best]
     if not result.tasks:
@@ -92,7 +92,7 @@ def headline(view: Overview) -> str:
 
 
 def _one_task(view: Overview, task: SuiteTask) -> str:
-    """The only contest of the suite, with its figures."""
+    """The only comparison of the suite, with its figures."""
     ranking = view.rankings[task.name]
     beside_baseline = ranking.against is not None and ranking.against == view.result.baseline
     first = [ranking.against or ""] if beside_baseline else ranking.best
@@ -121,7 +121,7 @@ def _against_baseline(model: str, verdicts: dict[Verdict, int]) -> str:
 
 
 def _without_baseline(view: Overview, tasks: Sequence[str]) -> str:
-    """The best on tasks that the baseline did not do."""
+    """The best models on tasks that the baseline did not run."""
     baseline = named(view.result.baseline or "")
     if not tasks:
         return ""
@@ -141,7 +141,7 @@ def _winners(view: Overview, tasks: Sequence[str]) -> str:
 
 
 def _wins(view: Overview, tasks: Sequence[str], *, total: str = "") -> str:
-    """On how many of some tasks each model is best, the most first; `total` states how many tasks there are."""
+    """The number of tasks on which each model is best, highest first; `total` states the number of tasks."""
     best = {model.name: [task for task in tasks if model.name in view.rankings[task].best] for model in view.result.models}
     ranked = sorted(filter(best.__getitem__, best), key=lambda model: -len(best[model]))
     counts = [(named(model), len(best[model]), _clearly(view, best[model])) for model in ranked]
@@ -156,7 +156,7 @@ def _clearly(view: Overview, tasks: Sequence[str]) -> str:
 
 
 def tone(result: SuiteResult) -> Tone:
-    """Whether the suite has one answer for all tasks."""
+    """Whether one model is best on all tasks."""
     verdicts = [standing.verdicts for standing in result.analysis.models if standing.verdicts is not None]
     if len(verdicts) == 1:
         better, worse = verdicts[0]["better"] > 0, verdicts[0]["worse"] > 0
@@ -166,7 +166,7 @@ def tone(result: SuiteResult) -> Tone:
 
 
 def reservations(result: SuiteResult) -> list[str]:
-    """What the headline leaves out and an honest reader should know."""
+    """Reservations that an honest reader should know."""
     comparisons, tasks = counted(len(result.pairings), "comparison"), len(result.tasks)
     family = f"all {comparisons}" if len(result.pairings) > 1 else "the one comparison"
     undecided = sum(pairing.verdict == "no evidence" for pairing in result.pairings)
@@ -211,7 +211,7 @@ def references(result: SuiteResult) -> str:
 
 
 def beside(view: Overview, task: str) -> str:
-    """The model that those of a task are compared with, for the head of its column."""
+    """The reference model of a task, for the head of its column."""
     against = view.rankings[task].against
     if not view.result.mixed:
         return ""
@@ -221,7 +221,7 @@ def beside(view: Overview, task: str) -> str:
 
 
 def about_runs(result: SuiteResult) -> str:
-    """Which values are means over seeds, and which variation the intervals hold."""
+    """Which values are means over seeds, and which variation the intervals cover."""
     several = [f"{named(model.name)} ({runs_of(model)})" for model in result.models if model.runs]
     if not several:
         return "Every model is one run: intervals cover variation between units, not between training seeds."
@@ -230,12 +230,12 @@ def about_runs(result: SuiteResult) -> str:
 
 
 def runs_of(model: SuiteModel) -> int:
-    """How many runs the values of a model are means of."""
+    """Number of runs of a model."""
     return 1 + len(model.runs)
 
 
 def measure(view: Overview, task: SuiteTask) -> str:
-    """The measure that carries the verdict of a task, with its similarity where models share one."""
+    """The main measure of a task, with its similarity if models share one."""
     similarities = {score.similarity for score in view.on(task.name)}
     return ", ".join(filter(None, [task.measure, *similarities])) if len(similarities) == 1 else task.measure
 

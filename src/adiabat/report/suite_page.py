@@ -19,7 +19,8 @@ from adiabat.results.evaluation_result import Verdict
 from adiabat.results.suite_result import Fact, KindMean, Score, SuiteModel, SuiteResult, SuiteTask, by_kind
 
 MOST_ROWS = 80
-"""Rows of the terminal up to which every model is shown on every task; of more, only the best and those not measurably worse."""
+"""Maximum number of models for which the terminal shows every model on every task; beyond it, only the best and those not measurably
+worse."""
 
 
 _INTERVALS = (
@@ -258,7 +259,7 @@ def _against(result: SuiteResult) -> str:
 
 
 def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings without the measures of retrieval that no task takes, each having its own, and without what tasks leave empty."""
+    """Settings without those that no task uses."""
     tasks = [{key: value for key, value in task.items() if value not in ({}, [])} for task in settings.get("tasks", ())]
     if not tasks:
         return dict(settings)
@@ -289,7 +290,7 @@ def _long(view: Overview) -> Table:
 
 
 def _figures(view: Overview, score: Score) -> dict[str, Any]:
-    """The cells of a score, and of its comparison where it is the main one."""
+    """The cells of a score, and of its comparison for the main measure."""
     main = view.scores.get((score.task, score.model)) is score
     row = {**asdict(score), "main": main, **_ends("", score.interval)}
     if not main:
@@ -311,7 +312,7 @@ def _ends(prefix: str, interval: tuple[float, float] | None) -> dict[str, float]
 
 
 def _lines(view: Overview) -> tuple[list[str], list[str]]:
-    """Sentences around a table for a note or a paper: what its marks mean, and reservations with all notes."""
+    """Sentences around an exported table: the meaning of its marks, reservations, and all notes."""
     result = view.result
     notes = gathered([(model.name, model.notes) for model in result.models], everyone="all models")
     notes += gathered([(task.name, task.notes) for task in result.tasks], everyone="all tasks")
@@ -320,7 +321,7 @@ def _lines(view: Overview) -> tuple[list[str], list[str]]:
 
 
 def _markdown(view: Overview) -> str:
-    """Models by tasks, for a note or an issue."""
+    """Models by tasks, in Markdown."""
     marks, notes = _lines(view)
     table = _matrix(view, with_rank=True).to_markdown().rstrip("\n")
     sentences = [markdown(words.references(view.result)), f"{markdown('; '.join(marks))}."]
@@ -329,7 +330,7 @@ def _markdown(view: Overview) -> str:
 
 
 def _latex(view: Overview) -> str:
-    """Models by tasks, for a paper."""
+    """Models by tasks, in LaTeX."""
     marks, notes = _lines(view)
     comments = [view.result.title, words.headline(view), words.references(view.result), *marks, *notes]
     return "".join(f"% {latex(cut(comment, limit=1000))}\n" for comment in comments) + _matrix(view, with_rank=True).to_latex()

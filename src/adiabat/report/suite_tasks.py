@@ -20,16 +20,16 @@ from adiabat.results.evaluation_result import Change
 from adiabat.results.suite_result import Score, SuiteGrid, SuiteTask, UnitRow, equal_values
 
 TEXT_LENGTH = 240
-"""Characters of a unit's text that the page shows; of each where they are two."""
+"""Maximum characters of a unit's text on the page; of each text for pairs."""
 
 
 def first_click(lower_is_better: bool) -> str:
-    """Order of the first click: the best on top."""
+    """Sort order of the first click: best on top."""
     return "ascending" if lower_is_better else "descending"
 
 
 def direction(lower_is_better: bool) -> str:
-    """The direction of a measure, where it is not the usual one."""
+    """The direction of a measure, if it is unusual."""
     return "lower is better" if lower_is_better else ""
 
 
@@ -58,7 +58,7 @@ def task_section(view: Overview, task: SuiteTask, position: int) -> Group:
 
 
 def _forest(view: Overview, task: SuiteTask, position: int) -> Figure | None:
-    """Differences to the model that a task compares with; right is better."""
+    """Differences to the reference model of a task; right is better."""
     pairings = [view.pairings[task.name, model.name] for model in view.result.models if (task.name, model.name) in view.pairings]
     rows = [
         ForestRow(short(pairing.model), change.difference, change.difference_interval, pairing.verdict)
@@ -83,7 +83,7 @@ def _level(score: Score) -> Cell:
 
 
 def _compared(view: Overview, task: SuiteTask) -> Table:
-    """Values of the main measure, and each model beside the one that it is compared with."""
+    """Values of the main measure, and each model beside its reference."""
     scores, ranking = view.on(task.name), view.rankings[task.name]
     has_one_similarity = len({score.similarity for score in scores}) == 1
     lead = "baseline" if ranking.against == view.result.baseline else "best"
@@ -133,7 +133,7 @@ def _gained(change: Change) -> Cell:
 
 
 def _grids(grids: Sequence[SuiteGrid], *, against: str | None) -> list[Group]:
-    """Heat maps of a language grid: values of each model, and its differences to the model that it is compared with."""
+    """Heat maps of a language grid: values of each model, and its differences to its reference."""
     by_comparison: dict[tuple[str, str], list[SuiteGrid]] = {}
     for grid in grids:
         by_comparison.setdefault((grid.grid.comparison, grid.grid.similarity), []).append(grid)
@@ -186,7 +186,7 @@ def _grid(grids: Sequence[SuiteGrid], title: str, against: str | None) -> Group:
 
 
 def _units(view: Overview, task: SuiteTask, units: Sequence[UnitRow], position: int) -> Table:
-    """Units on which models differ most, side by side, the best in bold where values are not all alike."""
+    """Units on which models differ most, side by side, the best in bold unless all are equal."""
     models = [score.model for score in view.on(task.name)]
 
     def text(row: UnitRow) -> Cell:
@@ -217,7 +217,7 @@ def _units(view: Overview, task: SuiteTask, units: Sequence[UnitRow], position: 
 
 
 def _all_measures(view: Overview, task: SuiteTask) -> Table | None:
-    """All measures and facts; None where there are no more than the main one."""
+    """All measures and facts; None if there are no more than the main one."""
     scores = [score for score in view.result.scores if score.task == task.name]
     facts = [fact for fact in view.result.facts if fact.task == task.name]
     rows: list[tuple[Any, ...]] = [
@@ -248,7 +248,7 @@ def _all_measures(view: Overview, task: SuiteTask) -> Table | None:
 
 
 def _of_unit_length(scores: Sequence[Score]) -> list[str]:
-    """Models that others rank by dot product or distance beside the cosine, but they do not: by all of them they rank alike."""
+    """Models whose further measures rank by dot product or distance exactly as by cosine."""
     by_model: dict[str, set[str]] = {}
     for score in scores:
         by_model.setdefault(score.model, set()).add(score.similarity)

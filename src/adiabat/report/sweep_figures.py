@@ -14,22 +14,22 @@ from adiabat.report.sweep_tables import compared_in
 from adiabat.results.sweep_result import Case, Method, PairCounts, Setting, SweepResult, SweepRun, is_number, key_of
 
 DRIFTS = ("overlap loss", "margins", "turn")
-"""Measures of drift that come first."""
+"""Measures of drift shown first."""
 
 MOST_COMBINATIONS = 6
-"""Combinations of the other settings up to which each has its own curve."""
+"""Maximum number of combinations of the other settings with separate curves."""
 
 MOST_METHODS = 8
-"""Methods that can be told apart in one figure."""
+"""Maximum number of methods distinguishable in one figure."""
 
 MOST_TICKS = 8
-"""Values of a setting up to which each has a number below the axis."""
+"""Maximum number of values with a tick label."""
 
 _LOG_FROM = 20
-"""Ratio of the largest to the least positive value from which an axis is logarithmic."""
+"""Ratio of the largest to the smallest positive value from which an axis is logarithmic."""
 
 _NORMAL = 1.96
-"""Standard errors to either side of a mean that make a 95 % interval."""
+"""Standard errors on either side of a mean in a 95 % interval."""
 
 # Mid-tones, to be seen on light and dark pages alike; markers tell curves apart without colour.
 _GREEN, _ROSE, _OCHRE, _TEAL = "#1b8a5a", "#c2568f", "#a67c00", "#2a8f9c"
@@ -57,7 +57,7 @@ class Drawing(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A value of a run; `open` without evidence of a change, `interval` at 95 %."""
+    """A value of a run; `open` if there is no evidence of a change, `interval` at 95 %."""
 
     x: float
     y: float
@@ -71,7 +71,7 @@ Measure = Callable[[float, SweepRun], Point | None]
 
 
 class Combination(NamedTuple):
-    """Values of the other settings, with their cases from left to right, each behind its position on the axis."""
+    """Values of the other settings, with their cases from left to right and their positions on the axis."""
 
     label: str
     cases: list[tuple[float, Case]]
@@ -87,10 +87,10 @@ class Series:
     """A numeric setting that figures are drawn against.
 
     Attributes:
-        combinations: Of the other settings; at most `MOST_COMBINATIONS`.
-        of: How many combinations there are.
-        tied: Labels of settings that vary with it, so that they make no curves of their own.
-        alone: How many cases are on no curve, for no other has the same other settings.
+        combinations: Combinations of the other settings; at most `MOST_COMBINATIONS`.
+        of: Number of all combinations.
+        tied: Labels of settings that vary with it, and so make no separate curves.
+        alone: Number of cases on no curve, because no other case has the same other settings.
     """
 
     setting: Setting
@@ -101,7 +101,7 @@ class Series:
 
     @property
     def failed(self) -> list[float]:
-        """Positions at which a run of any combination failed."""
+        """Positions at which any run failed."""
         return sorted({x for combination in self.combinations for x in combination.failed})
 
     def panel(self, lines: Sequence[charts.Line], title: str, up: str = "", *, failed: Sequence[float], log: str = "") -> charts.Panel:
@@ -127,7 +127,7 @@ def _title(text: str) -> str:
 
 
 def series_of(result: SweepResult) -> list[Series]:
-    """Settings that figures are drawn against."""
+    """Settings for which figures are drawn."""
     numeric = [index for index, setting in enumerate(result.analysis.settings) if setting.numeric and len(setting.numbers) > 1]
     return [series for index in numeric if (series := _series(result, index)) is not None]
 
@@ -158,7 +158,7 @@ def _is_tied(cases: Sequence[Case], first: int, second: int) -> bool:
 
 
 def scale_of(setting: Setting) -> str:
-    """``log`` for learning rates and positive values that span more than an order of magnitude; ``symlog`` with a 0 among them."""
+    """``log`` for learning rates and positive values that span more than an order of magnitude; ``symlog`` if they include 0."""
     values = setting.numbers
     positive = [value for value in values if value > 0]
     if not positive or min(values) < 0:
@@ -257,7 +257,7 @@ def _pair_drawings(result: SweepResult, series: Series, slug: str) -> Iterator[D
 
 
 def _pair_panel(result: SweepResult, series: Series, combination: Combination, compared: PairCounts) -> charts.Panel:
-    """Language pairs improved and worsened, by the paired test and by the source's z-test."""
+    """Language pairs improved and worsened, by the paired test and by the z-test of Vasilyev et al. 2024."""
 
     def count_of(name: str) -> Measure:
         def point(x: float, run: SweepRun) -> Point | None:
@@ -316,7 +316,7 @@ def _curve(
     target: bool = False,
     faint: bool = False,
 ) -> list[charts.Line]:
-    """Runs of one line from left to right with their means over seeds, which leave a gap where no run has a value."""
+    """Runs of one line from left to right with their means over seeds; a position without a value leaves a gap."""
     points = [point for x, case in cases for run in result.runs_of(case) if (point := measure(x, run)) is not None]
     heights = {x: [point.y for point in points if point.x == x] for x, _ in cases}
     means = [(x, fmean(values) if values else None) for x, values in heights.items()]
@@ -332,7 +332,7 @@ def _lines(
     target: bool = False,
     faint: bool = False,
 ) -> list[charts.Line]:
-    """The line of means, and a marker for each run: hollow without evidence; with its interval where it is alone at its position."""
+    """The line of means, and a marker for each run: hollow without evidence, with its interval if it is alone at its position."""
     colour, marker = style
     shown = cut_name(label, limit=34) + (" (target)" if target else "")
     several = len({(point.x, point.seed) for point in points}) > len({point.x for point in points})
@@ -348,7 +348,7 @@ def _lines(
 
 
 def trade(result: SweepResult) -> Drawing | None:
-    """Changes of the other tasks and drift against the gain of the targets; None where no two cases have a gain, or nothing beside it."""
+    """Changes of the other tasks and drift against the gain of the targets; None if no two cases have a gain and another change."""
     view = result.analysis
     methods = sorted(view.methods, key=lambda method: -len(method.cases))[:MOST_METHODS]
     cases = [view.cases[position] for method in methods for position in method.cases]

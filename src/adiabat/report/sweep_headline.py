@@ -14,7 +14,7 @@ from adiabat.results.sweep_result import Case, CaseChange, Setting, SweepAnalysi
 _VERDICTS: tuple[Verdict, ...] = ("better", "no evidence", "worse")
 
 REASON_LENGTH = 160
-"""Characters of a reason that a sentence shows."""
+"""Maximum characters of a failure's reason in a sentence."""
 
 
 def case_label(view: SweepAnalysis, case: Case) -> str:
@@ -94,7 +94,7 @@ def sides(improved: float | None, worsened: float | None) -> str:
 
 
 def headline(result: SweepResult) -> str:
-    """How the runs ended, up to which setting no other task got worse, and the best of those settings."""
+    """How the runs ended, the settings without harm, and the best of them."""
     if not result.runs_of():
         return _ended(result)
     if ranking := _train_ranking(result):
@@ -137,13 +137,13 @@ def _ended(result: SweepResult) -> str:
 
 
 def _is_crossed(view: SweepAnalysis, rate: Setting) -> bool:
-    """Whether every combination of the other settings is tried at every rate; else these may explain the harm at a rate."""
+    """Whether every combination of the other settings was tried at every rate; otherwise these could explain the harm at a rate."""
     others = [index for index, setting in enumerate(view.settings) if setting is not rate]
     return len(view.cases) == len(view.grouped(view.cases, others)) * len(rate.values)
 
 
 def _harm_by_rate(view: SweepAnalysis, rate: Setting) -> str:
-    """The largest rate at which no other task got worse, whatever the other settings and the seed."""
+    """The largest rate at which no other task got worse, for all other settings and seeds."""
     cases = {value: [case for case in view.cases if case.values[view.settings.index(rate)] == value] for value in rate.numbers}
     rates = list(cases)
 
@@ -190,7 +190,7 @@ def _harm_by_setting(cases: Sequence[Case]) -> str:
 
 
 def _best(result: SweepResult) -> str:
-    """What the best setting changes on targets and other tasks."""
+    """Changes by the best setting on targets and other tasks."""
     view, targets = result.analysis, [task for task in result.ordered if task in result.targets]
     target = "the target" if len(targets) == 1 else "the targets on average"
     without = " without such harm" * (bool(result.others) and not all(case.harmless for case in view.cases))
@@ -213,7 +213,7 @@ def _best(result: SweepResult) -> str:
 
 
 def _setting(view: SweepAnalysis, case: Case) -> str:
-    """A case by its rate alone where nothing else varies; other values bear their names."""
+    """A case by its rate alone if nothing else varies; otherwise with the names of its settings."""
     only_rate = view.rate is not None and case_head(view) == view.rate.label
     return cut_name(case_cell(view, case) if only_rate else case_label(view, case), limit=200)
 

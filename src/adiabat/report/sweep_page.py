@@ -28,13 +28,13 @@ from adiabat.report.tables import Cell, Column, Section, Table
 from adiabat.results.sweep_result import Case, Cost, DriftLimit, SweepResult, SweepRun
 
 OPEN_ROWS = 12
-"""Runs up to which their table is open when the page is loaded."""
+"""Maximum number of runs for which their table is open at first."""
 
 MOST_TASKS = 4
-"""Tasks side by side in the terminal; more of them are on the page."""
+"""Maximum number of tasks side by side in the terminal; the page shows all."""
 
 MOST_ROWS = 60
-"""Settings in the terminal; more of them are on the page."""
+"""Maximum number of settings in the terminal; the page shows all."""
 
 _TERMS = [
     (
@@ -169,7 +169,7 @@ def _trade(result: SweepResult) -> Group | None:
 
 
 def equal_gain_table(result: SweepResult) -> Table | None:
-    """Methods beside each other at one gain, if they share one."""
+    """Methods compared at one gain that they share; None if there is none."""
     equal = result.analysis.equal_gain
     if equal is None:
         return None
@@ -235,7 +235,7 @@ def _drift(result: SweepResult) -> Group | None:
 
 
 def drift_limit_table(result: SweepResult) -> Table | None:
-    """Limits on drift beside the labels, if there are any."""
+    """Drift limits beside labelled damage, if there are any."""
     limits = result.analysis.drift_limits
 
     def rate(value: float | None) -> str:
@@ -305,7 +305,7 @@ def _runs(result: SweepResult) -> Group | None:
 
 
 def terminal(result: SweepResult) -> list[Table]:
-    """The ranking of trained variants, or settings by tasks and language pairs, then runs that failed."""
+    """The ranking of trained variants, or settings by tasks and language pairs, then failed runs."""
     view = result.analysis
     failures = [Column("failed", lambda run: run.name, "name"), Column("reason", lambda run: cut_name(run.reason, limit=300), "name")]
     failed = [Table(columns=failures, rows=rows[:MOST_ROWS])] if (rows := result.runs_of(status="failed")) else []

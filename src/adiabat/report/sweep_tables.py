@@ -19,10 +19,10 @@ Measured = tuple[str, str]
 """A measure and its similarity."""
 
 TEXT_LENGTH = 200
-"""Characters of a text that a cell holds."""
+"""Maximum characters of a cell."""
 
 SENTENCE_LENGTH = 1000
-"""Characters of a sentence beside a table."""
+"""Maximum characters of a sentence beside a table."""
 
 
 def _column(group: Group, name: str, below: str, cell: Callable[[Case], Cell], *, number: bool = True) -> Column:
@@ -74,7 +74,7 @@ def setting_columns(result: SweepResult) -> list[Column]:
 
 
 def _is_configured(result: SweepResult, name: str) -> bool:
-    """Whether the value of each run is that of the grid, or common to all: a rate may be scaled, and variants may set either."""
+    """Whether each run used the grid's value, or the common one: a rate may be scaled, and variants may set either."""
     values: set[float] = {getattr(run, name) for run in result.runs}
     configured = [next((value for key, value in run.varied.items() if key.rpartition(".")[2] == name), None) for run in result.runs]
     if not any(map(is_number, configured)):
@@ -94,7 +94,7 @@ def _setting_column(result: SweepResult, index: int) -> Column:
 
 
 def run_count(case: Case) -> str:
-    """How many runs of a case left a model."""
+    """Number of runs of a case that left a model."""
     return f"{len(case.runs) - case.failed} of {len(case.runs)}" if case.failed else str(len(case.runs))
 
 
@@ -129,7 +129,7 @@ def _pair_column(result: SweepResult, first: PairCounts) -> Column:
 
 
 def _mean_column(result: SweepResult, group: Group, name: str, text: Callable[[float], str], *, status: str | None = "done") -> Column:
-    """Means of a figure of the runs, by the name of its column."""
+    """Means of a figure over the runs, by the name of its column."""
     field = name.removesuffix(" taken").replace(" ", "_")
 
     def cell(case: Case) -> Cell:
@@ -145,7 +145,7 @@ def _failure(result: SweepResult, case: Case) -> Cell:
 
 
 def measure_columns(result: SweepResult) -> list[Column]:
-    """All measures of all tasks; empty where each task has one."""
+    """All measures of all tasks; empty if each task has only one."""
     measures = [(task, measured) for task in result.ordered for measured in measures_of(result, task)]
     if len(measures) <= len({task for task, _ in measures}):
         return []
@@ -180,7 +180,7 @@ def _drift_column(result: SweepResult, name: str, group: str | None) -> Column:
 
 
 def legend(result: SweepResult) -> list[str]:
-    """The marks of the main table, as far as it has them."""
+    """Explanation of the marks that occur in the main table."""
     runs = [len(case.runs) - case.failed for case in result.analysis.cases]
     marks = [f"{', '.join(f'{mark} {verdict}' for verdict, mark in VERDICT_MARKS.items())}, by the paired test"]
     if 1 in runs:
@@ -201,7 +201,7 @@ LAYER_TITLES = {
 
 
 def layer_tables(result: SweepResult) -> tuple[list[Table], str]:
-    """The most changed tensors of each case by each measure, and the prefix that is left out of their names."""
+    """The most changed tensors of each case by each measure, and the prefix omitted from their names."""
     view = result.analysis
     prefix = block_prefix([name for case in view.cases for tensors in case.layers.values() for name, _ in tensors])
 
@@ -221,7 +221,7 @@ def layer_tables(result: SweepResult) -> tuple[list[Table], str]:
 
 
 def block_prefix(names: Sequence[str]) -> str:
-    """The commonest prefix before the number of a block."""
+    """The most frequent prefix before the number of a block."""
     prefixes: Counter[str] = Counter()
     for name in dict.fromkeys(names):
         words = name.split(".")
@@ -276,7 +276,7 @@ def _setting_figures(result: SweepResult, case: Case) -> dict[str, Any]:
 
 
 def _changes_of(case: Case, measures: Sequence[tuple[str, Measured]], compared: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
-    """Percent columns stay empty where there is no percent."""
+    """Changes of a case; percent columns are empty if no percentage is defined."""
     figures: dict[str, Any] = {}
     for task, measured in measures:
         changed, name = case.change(task, measured), f"{task}: {' '.join(filter(None, measured))}"
@@ -303,5 +303,5 @@ def _run_figures(result: SweepResult, case: Case) -> dict[str, Any]:
 
 
 def _mean(values: Sequence[int | float]) -> int | float | None:
-    """The mean; of equal values the value itself, without rounding errors of a sum."""
+    """The mean; for equal values the value itself, without rounding errors of a sum."""
     return fmean(values) if len(set(values)) > 1 else next(iter(values), None)

@@ -17,16 +17,16 @@ from adiabat.report.format import EVEN, VERDICT_MARKS, bounds, cut_name, marked,
 from adiabat.results.evaluation_result import Verdict
 
 CELL_LENGTH = 1000
-"""Characters of a text that a cell of CSV holds."""
+"""Maximum characters of a CSV cell."""
 
 NAME_LENGTH = 200
-"""Characters of a name that a cell of Markdown or LaTeX holds."""
+"""Maximum characters of a name in a Markdown or LaTeX cell."""
 
 TERMINAL_NAME_LENGTH = 48
-"""Characters of a name that a cell of the terminal holds."""
+"""Maximum characters of a name in a terminal cell."""
 
 LEVEL, PAIRED = [f"[95{NO_BREAK}%]"], [f"[paired 95{NO_BREAK}%]"]
-"""Below the title of a column whose cells hold an interval."""
+"""Text below the title of a column of intervals."""
 
 ColumnKind = Literal["text", "name", "number", "code"]
 
@@ -36,12 +36,12 @@ class Cell:
     """A cell with more than a text.
 
     Attributes:
-        sub: Lines below the text, in smaller letters.
-        value: Sort key, and content in CSV; None is sorted last.
+        sub: Lines below the text, in smaller type.
+        value: Sort key, and content in CSV; None sorts last.
         tone: CSS class: a verdict, or ``best``, ``even``, ``muted``, ``bad``.
         badge: Whether the text is drawn as a badge in the colour of its tone.
-        sign: Mark behind the text, of CSS class `sign_tone`.
-        tag: Word in a frame behind the text.
+        sign: Mark after the text, of CSS class `sign_tone`.
+        tag: Framed word after the text.
     """
 
     text: str
@@ -56,7 +56,7 @@ class Cell:
 
 
 def value_cell(value: float | None, ends: tuple[float, float] | None = None, text: Callable[[float], str] = score) -> Cell:
-    """A value with its interval; a dash where there is none."""
+    """A value with its interval; a dash for None."""
     return Cell(DASH if value is None else text(value), [bounds(ends, text)], value=value)
 
 
@@ -66,21 +66,21 @@ def pair_cell(pair: tuple[str, str], value: float | None = None, *, bold: bool =
 
 
 def verdict_cell(verdict: Verdict | None) -> Cell:
-    """A badge; a dash where there is no verdict."""
+    """A badge; a dash without a verdict."""
     return Cell(DASH) if verdict is None else Cell(marked(verdict), tone=verdict.replace(" ", "-"), badge=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, and how a cell is made of a row.
+    """A column, and its function from row to cell.
 
     Attributes:
-        of: Row to cell; a text, number, truth value or None stands for a cell.
+        of: Row to cell; a text, number, truth value or None may stand for a cell.
         kind: ``name`` and ``text`` read left to right or right to left, ``number`` is aligned right, ``code`` is monospaced.
         sub: Lines below the title.
-        first: Order of the first click; "" where the column is sorted as text.
-        full: The whole title, where `head` is cut.
-        group: Title over this column and those beside it with the same group.
+        first: Sort order of the first click; "" sorts as text.
+        full: The whole title, if `head` is truncated.
+        group: Common title above neighbouring columns with the same group.
     """
 
     head: str
@@ -101,7 +101,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A section of a page with its anchor; `lead` stands between title and content, and `folded` shows the title alone."""
+    """A section of a page with its anchor; `lead` is below the title, and `folded` shows only the title."""
 
     id: str = ""
     title: str = ""
@@ -111,13 +111,13 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table(Section):
-    """Rows, which are anything that the columns read, under columns, with a caption below.
+    """Rows of any type that the columns can read, with a caption below.
 
     Attributes:
         sortable: Whether a click on a head sorts.
-        look: ``stack`` (a row becomes a card on a telephone), ``matrix`` (first column and heads stay in sight) or "".
+        look: ``stack`` (rows become cards on a phone), ``matrix`` (first column and heads stay in sight) or "".
         row_class: Row to CSS class.
-        filtered: Label of a box that leaves the rows with a text; "" without box.
+        filtered: Label of a filter box for rows; "" without a box.
     """
 
     kind: ClassVar[str] = "table"
@@ -130,7 +130,7 @@ class Table(Section):
     filtered: str = ""
 
     def groups(self) -> list[tuple[str, int]]:
-        """Titles over several columns, each with their number; empty where no column has one."""
+        """Titles over several columns, each with the number of columns; empty if no column has one."""
         groups = [(name, len(list(columns))) for name, columns in groupby(self.columns, key=lambda column: column.group)]
         return groups if any(name for name, _ in groups) else []
 
@@ -139,7 +139,7 @@ class Table(Section):
         return [(self.row_class(row), [column.cell(row) for column in self.columns]) for row in self.rows]
 
     def to_csv(self) -> str:
-        """Values with all their digits; names stay text in a spreadsheet, whatever they begin with."""
+        """Values with all their digits; names stay text in a spreadsheet, whatever they start with."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([csv_cell(column.head) for column in self.columns])
@@ -147,14 +147,14 @@ class Table(Section):
         return file.getvalue()
 
     def to_markdown(self) -> str:
-        """A table of Markdown with the heads of the columns."""
+        """The table in Markdown."""
         heads = ["<br>".join(map(markdown, (column.head, *column.sub))) for column in self.columns]
         rules = ["---:" if column.kind == "number" else "---" for column in self.columns]
         lines = [[_marked_down(cell) for cell in cells] for _, cells in self.cells()]
         return "".join(f"| {' | '.join(line)} |\n" for line in [heads, rules, *lines])
 
     def to_latex(self) -> str:
-        """A plain ``tabular`` that needs no package."""
+        """The table as a plain ``tabular`` that needs no package."""
         depth = max((len(column.sub) for column in self.columns), default=0)
         heads = [[column.head, *column.sub, *[""] * (depth - len(column.sub))] for column in self.columns]
         lines = [rf"\begin{{tabular}}{{{''.join('r' if column.kind == 'number' else 'l' for column in self.columns)}}}", r"\hline"]
@@ -166,7 +166,7 @@ class Table(Section):
         return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
 
     def to_terminal(self) -> TerminalTable:
-        """A table of rich; square brackets in a text are no styling."""
+        """The table for rich; square brackets in a text are not markup."""
         table = TerminalTable(
             title=Text(cut_name(self.title, limit=200)) if self.title else None,
             caption=Text("\n".join(self.caption)) if self.caption else None,
@@ -196,7 +196,7 @@ STYLES = {
     "bad": "bold red",
     "muted": "dim",
 }
-"""CSS class to style of the terminal."""
+"""CSS class to terminal style."""
 
 
 def _in_terminal(cell: Cell, is_name: bool) -> Text:
@@ -207,11 +207,11 @@ def _in_terminal(cell: Cell, is_name: bool) -> Text:
 
 
 _FORMULA = re.compile(r"^[=+\-@\t\r\n|%]")
-"""What a spreadsheet takes for the start of a formula."""
+"""Characters that a spreadsheet takes for the start of a formula."""
 
 
 def csv_cell(value: object) -> str:
-    """A value as its cell holds it: ``yes`` or ``no``, nothing for None, and a formula behind an apostrophe."""
+    """The text of a value in a cell: ``yes`` or ``no``, nothing for None, and formulas behind an apostrophe."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -235,13 +235,13 @@ _LATEX = {
 
 
 def markdown(text: str) -> str:
-    """Text of one line as Markdown that shows it as it is."""
+    """One line of text, escaped for Markdown."""
     flat = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_{}\[\]#|~!$])", r"\\\1", flat)
 
 
 def latex(text: str) -> str:
-    """Text of one line as LaTeX that sets it as it is."""
+    """One line of text, escaped for LaTeX."""
     # Two of "-" or "," would be set as a dash, or as a quote.
     return "".join(
         _LATEX.get(letter, letter) + "{}" * (letter in "-," and letter == after) for letter, after in zip(text, f"{text} "[1:], strict=True)
@@ -249,11 +249,11 @@ def latex(text: str) -> str:
 
 
 _UNRULY = re.compile("[^\\S \xa0]|[\u202a-\u202e\u2066-\u2069]")
-"""White space that ends a line, and marks that turn the direction of all that follows."""
+"""White space that ends a line, and marks that change the direction of the following text."""
 
 
 def _line(text: str) -> str:
-    """A text in one line; a number keeps the space that must not break."""
+    """A text in one line; non-breaking spaces in numbers stay."""
     return cut_name(text, limit=NAME_LENGTH) if len(text) > NAME_LENGTH or _UNRULY.search(text) else text
 
 

@@ -17,7 +17,7 @@ from adiabat.results.evaluation_result import LayerChange, Result, TrainingRecor
 LAYERS_SHOWN = 15
 
 MOST_POINTS = 300
-"""Points of the training loss that a curve draws; more are averaged in runs of equal length."""
+"""Maximum points of the training-loss curve; more are averaged in groups of equal size."""
 
 _ARROW = "\N{RIGHTWARDS ARROW}"
 
@@ -63,7 +63,7 @@ def page_of(
 
 
 def terminal(result: Result) -> list[Table]:
-    """Losses, errors and further figures of the validation, at the start and of the weights that are the result."""
+    """Losses, errors and further figures of the validation, at the start and for the resulting weights."""
     record = run_of(result)
     figures: list[tuple[str, Sequence[tuple[int, Any]], Any]] = [
         ("loss", record.validation_loss, texts.number),
@@ -83,7 +83,7 @@ def notes(result: Result) -> list[str]:
 
 
 def training_of(record: TrainingRecord, *, measured: bool) -> Group:
-    """Curves and facts of a run, with its sentence where the page is of an evaluation, whose headline says nothing of the run."""
+    """Curves and facts of a run, with a summary sentence on the page of an evaluation, whose headline does not cover the run."""
     period = period_of(record)
     charts = training_curves(record)
     share = 100 * record.trainable / record.parameters if record.parameters else 0.0
@@ -117,7 +117,7 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
 
 
 def training_curves(record: TrainingRecord) -> list[Chart]:
-    """Training and validation loss, then validation errors, with the epoch marked whose weights were kept."""
+    """Training and validation loss, then validation errors; the epoch whose weights were kept is marked."""
     by_epoch = record.epochs > 0 and record.steps > 0
     period = period_of(record)
     label = "start kept" if record.best_epoch == 0 else f"kept: {period} {record.best_epoch}"
@@ -137,7 +137,7 @@ def training_curves(record: TrainingRecord) -> list[Chart]:
 
 
 def _thinned(record: TrainingRecord) -> list[tuple[float, float | None]]:
-    """At most `MOST_POINTS` points of the training loss, by epoch where there are epochs: means over runs of neighbours."""
+    """At most `MOST_POINTS` points of the training loss, by epoch if there are epochs: means of neighbouring steps."""
     points = np.array(record.loss, dtype=np.float64)
     means = [run.mean(axis=0) for run in np.array_split(points, min(len(points), MOST_POINTS))]
     steps_per_epoch = record.steps / record.epochs if record.epochs > 0 and record.steps > 0 else 1.0
@@ -145,7 +145,7 @@ def _thinned(record: TrainingRecord) -> list[tuple[float, float | None]]:
 
 
 def _operations(record: TrainingRecord) -> str:
-    """FLOP planned and spent, and those counted one by one; "" in records without them."""
+    """Planned and spent FLOP, and FLOP counted one by one; "" in records without them."""
     if not record.flops:
         return ""
     planned = f", {record.planned:.3g} planned" if record.planned else ""
@@ -154,7 +154,7 @@ def _operations(record: TrainingRecord) -> str:
 
 
 def layers_of(layers: Sequence[LayerChange]) -> Group | None:
-    """The parameter tensors that changed most, folded; None where none changed."""
+    """The parameter tensors that changed most, folded; None if none changed."""
     changed = sum(layer.relative != 0 for layer in layers)
     if not changed:
         return None
@@ -200,12 +200,12 @@ def _layers(layers: Sequence[LayerChange], title: str) -> Table:
 
 
 def period_of(record: TrainingRecord) -> str:
-    """What a run is counted in between two validations."""
+    """Unit of a run's length between two validations."""
     return "epoch" if record.passes is None else "validation"
 
 
 def training_sentence(record: TrainingRecord) -> str:
-    """What a training run reached on its validation set."""
+    """Results of a training run on its validation set."""
     ran = length(record)
     if record.best_epoch == 0:
         return f"{record.kind.capitalize()} did not improve on the start in {ran}; the starting weights were kept."
@@ -222,7 +222,7 @@ def training_sentence(record: TrainingRecord) -> str:
 
 
 def length(record: TrainingRecord) -> str:
-    """How long a run was."""
+    """Length of a run."""
     steps = counted(record.steps, "step")
     return (
         f"{counted(record.epochs, 'epoch')} ({steps})" if record.passes is None else f"{steps} ({record.passes:.2g} passes over its pairs)"
@@ -230,12 +230,12 @@ def length(record: TrainingRecord) -> str:
 
 
 def of_pairs(record: TrainingRecord) -> str:
-    """What the validation errors are counted over, behind their count."""
+    """Unit of the validation errors, after their count."""
     return f" of {integer(record.validation_pairs)} {record.unit}" if record.validation_pairs else ""
 
 
 def result_weights(record: TrainingRecord) -> str:
-    """Which weights are the result."""
+    """Choice of the resulting weights."""
     if record.passes is None:
         return f"epoch {record.best_epoch}"
     return "the last weights" if record.best_epoch == record.epochs else f"the weights of validation {record.best_epoch}"

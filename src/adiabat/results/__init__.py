@@ -1,1 +1,1 @@
-"""Records of jobs, as result.json keeps them."""
+"""Records of results, stored as result.json."""

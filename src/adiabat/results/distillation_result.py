@@ -1,4 +1,4 @@
-"""What a distillation leaves behind beside its model."""
+"""The result of a distillation."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,11 +12,11 @@ class DistillResult(Record):
 
     Attributes:
         tokens: Rows of the table.
-        added: Words and phrases among them that the teacher does not have as tokens.
-        dims: Numbers in each.
-        kept: Share of the variance of the teacher's token vectors that is left.
-        counted: Texts in which tokens were counted; 0 where their rank stands for that.
-        size: Of the table on disk, in bytes.
+        added: Number of added words and phrases that the teacher does not have as tokens.
+        dims: Dimensions of a row.
+        kept: Share of the variance of the teacher's token vectors that remains.
+        counted: Number of texts in which tokens were counted; 0 if token ranks were used instead.
+        size: Size of the table on disk, in bytes.
     """
 
     teacher: str

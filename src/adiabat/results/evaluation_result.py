@@ -1,4 +1,4 @@
-"""What a measurement leaves behind: plain data that goes into ``result.json`` and comes back from it.
+"""The result of an evaluation: plain data for ``result.json``, and back.
 
 Plots and pages are made from these records, never from live models.
 """
@@ -10,10 +10,10 @@ from typing import Any, Literal
 from adiabat.results.record import Record
 
 Verdict = Literal["better", "worse", "no evidence"]
-"""What the paired 95 % interval and the p-value allow to say: wholly on the good side of zero, wholly on the bad side, or neither."""
+"""Verdict by the paired 95 % interval and the p-value: better, worse, or no evidence."""
 
 Test = Literal["sign flips", "bootstrap"]
-"""Where a p-value comes from: random exchanges of the two models' scores of a unit, or the tails of the resampled difference."""
+"""Source of a p-value: random exchanges of the two models' scores of a unit, or the tails of the resampled difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Change:
 
     Attributes:
         measure: ``PND`` (mean over queries), ``PND pooled``, a name of the ir-measures grammar such as ``nDCG@10``, or another task's.
-        similarity: What compared the texts, as `adiabat.stats.samples.Sample.similarity` has it: ``cosine``, ``dot``, ``distance``,
-            ``manhattan``, ``bm25``; "" where nothing was compared.
+        similarity: How texts were compared, as in `adiabat.stats.samples.Sample.similarity`: ``cosine``, ``dot``, ``distance``,
+            ``manhattan``, ``bm25``; "" if nothing was compared.
         lower_is_better: True for the PND pair.
         after: Value of the model under test.
         after_interval: 95 % BCa interval of `after` alone, over units, and over seeds where there are several runs. Like the others it is
@@ -104,16 +104,16 @@ class GridComparison:
 
 @dataclass(frozen=True, slots=True)
 class TrainedOn:
-    """How much of a data set the job of a model trained or validated on.
+    """The part of a data set that a model's job trained or validated on.
 
     Attributes:
-        queries: Of the data set; for a language grid, premises.
-        trained_queries: Of them, whose text the job trained or validated on.
-        relevant: Relevant documents, counted once for each query.
-        trained_relevant: Of them, which answered a query that the job trained or validated on; None where that is not known, since the
-            job knows texts and the store ids alone, or the other way round.
-        answered: Queries with such a document; None likewise.
-        unknown: Why the job may have trained on more; "" where it has not.
+        queries: Number of queries; for a language grid, of premises.
+        trained_queries: Number of them whose text the job trained or validated on.
+        relevant: Number of relevant documents, counted once for each query.
+        trained_relevant: Number of them that answered a query of training or validation; None if unknown, because the job has texts and the
+            store only ids, or vice versa.
+        answered: Number of queries with such a document; None likewise.
+        unknown: Why the job may have trained on more; "" if it did not.
         is_proof: Whether few enough queries were trained on for a verdict.
     """
 
@@ -128,7 +128,7 @@ class TrainedOn:
 
     @property
     def said(self) -> str:
-        """The counts in a sentence, without a full stop."""
+        """The counts in a phrase."""
         if self.unknown and not self.trained_queries and not self.trained_relevant:
             return f"whether {self.model} was trained on these {self.queries:,} queries is unknown: {self.unknown}"
         if self.trained_relevant is None:
@@ -142,11 +142,11 @@ class TrainedOn:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """The main measure on the queries that no job of the models trained or validated on, and none of whose relevant documents either.
+    """The main measure on queries that no job of the models trained or validated on, without any such relevant documents.
 
     Attributes:
-        queries: How many, at least two and not all.
-        change: On them alone.
+        queries: Number of these queries, at least two and not all.
+        change: The change on these queries.
     """
 
     queries: int
@@ -155,14 +155,14 @@ class Unseen:
 
 @dataclass(frozen=True, slots=True)
 class DatasetResult:
-    """Everything measured on one data set.
+    """All measurements on one data set.
 
     Attributes:
-        role: ``target`` for what was tuned on or is to be improved, ``retain`` for what must not get worse.
+        role: ``target`` for data to be improved, ``retain`` for data that must not get worse.
         kind: ``ranking`` (whole store ranked), ``pairs`` (listed candidates) or ``grid`` (languages).
-        pairs: (positive, negative) pairs compared.
-        main: `Change.measure` that carries the verdict of the data set.
-        notes: Plain sentences: what was left out, or needs saying.
+        pairs: Number of (positive, negative) pairs compared.
+        main: `Change.measure` of the data set's verdict.
+        notes: Notes in sentences.
         ladder: PND against the first negative that each query lists, against the second, ...: a curve from hard to easy, where the data is
             so ordered. Only for listed candidates, of which every query has one positive and equally many negatives.
         trained: Of each model that is of a job. Where one of them is no proof, no change of the data set has a verdict.
@@ -185,7 +185,7 @@ class DatasetResult:
     unseen: Unseen | None = None
 
     def main_change(self) -> Change:
-        """The change that carries the verdict: `main`, by the main similarity, which comes first."""
+        """The change that decides the verdict: `main`, by the main similarity, which comes first."""
         return next(change for change in self.changes if change.measure == self.main)
 
 
@@ -194,10 +194,10 @@ class Hit:
     """One retrieved document.
 
     Attributes:
-        text: Or "" where the store keeps none.
-        score: More is closer.
+        text: Its text; "" if the store keeps no texts.
+        score: Higher is closer.
         relevant: Whether it is a known positive.
-        similarity: What the score is: ``cosine``, ``dot`` or ``distance`` (minus the Euclidean distance); "" where it was not kept.
+        similarity: Similarity of the score: ``cosine``, ``dot`` or ``distance`` (minus the Euclidean distance); "" if it was not recorded.
     """
 
     doc_id: str
@@ -219,7 +219,7 @@ class ChangedQuery:
 
 @dataclass(frozen=True, slots=True)
 class LayerChange:
-    """How much one parameter tensor moved (Vasilyev et al. 2024).
+    """Change of one parameter tensor (Vasilyev et al. 2024).
 
     Attributes:
         relative: ``||after - before|| / ||before||``, Frobenius norm; None where the tensor was zero before.
@@ -235,12 +235,12 @@ class LayerChange:
 
 @dataclass(frozen=True, slots=True)
 class TrainedFile:
-    """The file of hashes of what a run trained or validated on: queries, then documents, then ids, 16 bytes each.
+    """The file with hashes of the texts that a run trained or validated on: queries, then documents, then ids, 16 bytes each.
 
     Attributes:
-        queries: How many distinct texts of queries.
-        documents: How many distinct texts of relevant documents.
-        doc_ids: How many distinct ids of relevant documents whose texts were not known.
+        queries: Number of distinct query texts.
+        documents: Number of distinct texts of relevant documents.
+        doc_ids: Number of distinct ids of relevant documents without known texts.
         unknown: Why there may be others that are not in the file; "" where there are none.
     """
 
@@ -253,30 +253,29 @@ class TrainedFile:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRecord:
-    """What a run that updated weights did.
+    """Record of a training run.
 
     Attributes:
-        settings: The resolved configuration, as it stands in ``config.toml``.
+        settings: The resolved configuration, as in ``config.toml``.
         trained_on: One line: data set, split, counts.
-        parameters: All parameters of the query tower, or of both.
-        epochs: Validations after the start, each at the end of an epoch.
-        best_epoch: The epoch whose weights were kept, 0 for the start (nothing improved).
-        stop_reason: Why it ended, in words.
-        seconds: Time spent in training steps and validation, over all resumed parts.
+        parameters: Number of parameters of the query tower, or of both towers.
+        epochs: Number of validations after the start, each at the end of an epoch.
+        best_epoch: Epoch of the saved weights; 0 for the start, if nothing improved.
+        stop_reason: Why the run ended, in words.
+        seconds: Duration of training steps and validation, over all resumed parts.
         loss: (step, training loss) points.
         validation_loss: (epoch, loss) points, epoch 0 first.
         validation_errors: (epoch, number of errors) points, epoch 0 first.
-        validation_pairs: How many validation pairs, or queries, the errors are counted over.
-        notes: Plain sentences: what was left out or replaced, or needs saying.
+        validation_pairs: Number of validation pairs, or queries, behind the errors.
+        notes: Notes in sentences.
         kind: ``tuning`` of a query tower against stored documents, or ``training`` of both towers.
-        unit: What the validation errors are counted in: ``pairs`` in the wrong order, or ``queries`` whose first document is wrong.
-        passes: How often the run went over its pairs; None where it did not go by them.
+        unit: Unit of the validation errors: ``pairs`` in the wrong order, or ``queries`` whose top document is wrong.
+        passes: Number of passes over the pairs; None if the run does not count them.
         measures: Further figures of the validation, such as ``RR``: name to (epoch, value) points.
         flops: Operations spent, by parameters and tokens (Ziarko et al. 2024).
-        operations: The same counted one by one: attention, padding, and what was computed a second time among them; 0 where nobody
-            counted.
-        planned: Operations by parameters and tokens that the run was to take: its budget, or what all its steps would have taken.
-        texts: What stands in ``trained.bin`` beside this record; None in records of before it was kept.
+        operations: Operations counted one by one, including attention, padding and recomputation; 0 if not counted.
+        planned: Operations by parameters and tokens that were planned: the budget, or the operations of all steps.
+        texts: Content of ``trained.bin`` beside this record; None in records from before it existed.
     """
 
     settings: dict[str, Any]
@@ -309,9 +308,9 @@ class Result(Record):
     """The whole of a ``result.json``.
 
     Attributes:
-        model: One line naming the model under test.
-        baseline: One line naming what it is compared with, or None.
-        training: Of the job the model came from, where it did.
+        model: One line that names the model under test.
+        baseline: One line that names the baseline, or None.
+        training: Record of the job that trained the model, if any.
         datasets: Target first, then the retention sets.
     """
 
@@ -323,7 +322,7 @@ class Result(Record):
     kind: Literal["evaluation", "training"] = "evaluation"
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each data set and measure; of a training run without any, a row for each validation."""
+        """A row for each data set and measure; for a training run without data sets, a row for each validation."""
         if self.datasets:
             return [
                 {"dataset": dataset.name, "role": dataset.role, "kind": dataset.kind, "queries": dataset.queries, **asdict(change)}

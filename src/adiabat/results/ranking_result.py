@@ -11,8 +11,8 @@ class Level:
     """A value of the main measure.
 
     Attributes:
-        score: Mean over seeds and queries, and over tasks where it is of several.
-        interval: 95 % interval of it, over queries and runs.
+        score: Mean over seeds and queries, and over tasks if there are several.
+        interval: 95 % interval of the score, over queries and runs.
     """
 
     score: float
@@ -24,8 +24,8 @@ class Contrast:
     """A difference of two levels.
 
     Attributes:
-        interval: Simultaneous 95 % interval: all differences of its kind in this ranking lie in theirs, 19 times of 20.
-        verdict: Whether it lies beside zero.
+        interval: Simultaneous 95 % interval: all differences of its kind in this ranking lie in theirs with 95 % probability.
+        verdict: Whether the interval excludes zero.
     """
 
     difference: float
@@ -35,13 +35,13 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast a model encodes documents.
+    """Encoding speed of a model.
 
     Attributes:
         texts_per_second: Median over rounds.
-        slowest: Of the rounds, texts per second.
-        fastest: Likewise.
-        texts: In each round.
+        slowest: Texts per second in the slowest round.
+        fastest: Texts per second in the fastest round.
+        texts: Number of texts per round.
     """
 
     texts_per_second: float
@@ -53,14 +53,14 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A model before it is trained.
+    """A model before training.
 
     Attributes:
-        case: Whose start it is; "" where all runs start from it.
+        case: The case that starts from it; "" if all runs do.
         overall: Mean over tasks, equally weighted.
         measures: All measures, means over queries and tasks.
-        parameters: Of both towers, each once.
-        speed: Of encoding; None where it was not measured.
+        parameters: Number of parameters of both towers; shared ones count once.
+        speed: Encoding speed; None if it was not measured.
     """
 
     model: str
@@ -74,20 +74,20 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one variant or combination of settings, a case, came off.
+    """Results of one case: a variant or combination of settings.
 
     Attributes:
-        name: Of the case: its variant and values.
+        name: Name of the case: its variant and values.
         overall: Mean over seeds and tasks, tasks equally weighted.
         best_share: Share of the resamples in which no other case is higher; ties are shared.
         to_best: Difference to the case ranked first; None for that one.
         gain: Difference to its own start.
         runs: One value for each seed, in order.
         measures: All measures, means over seeds, queries and tasks.
-        parameters: Of both towers, each once, adapters among them.
-        passes: How often a run went over its pairs.
-        step_seconds: Median time of an optimiser step; None where runs were too short to tell.
-        speed: Of encoding, before training; None where it was not measured.
+        parameters: Number of parameters of both towers, including adapters; shared ones count once.
+        passes: Number of passes of a run over its pairs.
+        step_seconds: Median time of an optimizer step; None if runs were too short to measure it.
+        speed: Encoding speed before training; None if it was not measured.
     """
 
     name: str

@@ -10,14 +10,14 @@ import numpy as np
 from adiabat.results.record import Record
 
 HEADROOM = 0.1
-"""Share by which drift may raise the noise that is there anyway."""
+"""Share by which drift may increase the noise that exists anyway."""
 
 
 def limits_of(noise: Mapping[str, float]) -> dict[str, float]:
-    """How much drift raises the noise by no more than `HEADROOM`, where the two are independent: ``noise sqrt((1 + h)^2 - 1)``.
+    """Drift that increases independent noise by `HEADROOM`: ``noise sqrt((1 + h)^2 - 1)``.
 
     Args:
-        noise: Measure of drift to its mean over the probes, written otherwise.
+        noise: Measure of drift to its mean over probes with changed punctuation.
 
     Returns:
         Measure to limit.
@@ -28,12 +28,12 @@ def limits_of(noise: Mapping[str, float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far what a tuned tower finds for probe texts is from what the untuned one finds.
+    """Drift of a tuned tower: distance of its results on probe texts from those of the untuned tower.
 
     Attributes:
         means: Measure to its mean over probes; `adiabat.adiabatic.drift` has the formulas.
         errors: Measure to the standard error of that mean.
-        groups: Group of probes, such as a language, to the means of its probes.
+        groups: Group of probes, such as a language, to its means.
     """
 
     probes: int
@@ -48,9 +48,9 @@ class RateTrial:
 
     Attributes:
         rate: Its learning rate, before any scaling with the batch size.
-        steps: After which the drift was looked at, ascending.
+        steps: Steps after which drift was measured, ascending.
         drift: Measure to its mean over the probes at each of these steps.
-        left_at: Step at which the drift was beyond the limit, or the loss no number any more; None where it stayed inside.
+        left_at: Step at which drift exceeded the limit, or the loss became non-finite; None if neither happened.
     """
 
     rate: float
@@ -64,7 +64,7 @@ class RateTrial:
 
     @property
     def name(self) -> str:
-        """Unique in the search."""
+        """Name, unique in the search."""
         return f"rate {self.rate:g}, seed {self.seed}"
 
 
@@ -73,10 +73,10 @@ class SafeRate(Record):
     """The whole ``result.json`` of a search for the largest safe rate.
 
     Attributes:
-        noise: Measure to what `adiabat.adiabatic.drift` found; empty where the limit was given as a number.
-        steps: For which a rate must stay inside.
-        rates: All of the search, ascending.
-        rate: The largest that stayed inside with every seed; None where none did.
+        noise: Measure to the drift of the untuned tower on probes with changed punctuation; empty if the limit was given as a number.
+        steps: Number of steps for which a rate must stay within the limit.
+        rates: All rates of the search, ascending.
+        rate: The largest rate within the limit for every seed; None if there is none.
     """
 
     ROWS: ClassVar[str] = "trials"
@@ -93,23 +93,24 @@ class SafeRate(Record):
     kind: Literal["rate-search"] = "rate-search"
 
     def lasts(self) -> float | None:
-        """After how many steps the largest safe rate would leave the band, if drift went on as it did.
+        """Step at which the largest safe rate would exceed the limit if drift continued to grow.
 
         Returns:
-            Of its runs, the earliest; None where no rate is safe, or the looks are too few to tell.
+            The earliest step among its runs; None if no rate is safe, or if there are too few measurements.
         """
         expected = [expected_leave(trial.steps, trial.drift[self.measure], self.limit) for trial in self.trials if trial.rate == self.rate]
         return min((steps for steps in expected if steps is not None), default=None)
 
 
 def expected_leave(steps: Sequence[int], drift: Sequence[float], limit: float) -> float | None:
-    """When drift reaches a limit, if it goes on growing as a power of the steps.
+    """Step at which drift reaches a limit if it continues to grow as a power of the steps.
 
-    ``d = c t^b`` by least squares of ``ln d`` on ``ln t`` over the later half of the looks, solved for ``d = limit``: Adam's steps are of
-    one length, so that weights move in proportion to their number at first, and with its root where their directions are independent.
+    ``d = c t^b`` by least squares of ``ln d`` on ``ln t`` over the later half of the measurements, solved for ``d = limit``: Adam's steps
+    have constant length, so weights move in proportion to their number at first, and with its square root once their directions are
+    independent.
 
     Returns:
-        Steps; infinite where drift does not grow, None with fewer than three looks in the later half, or where one of them found no drift.
+        Steps; infinite if drift does not grow, None with fewer than three measurements in the later half, or if one of them is 0.
     """
     half = len(steps) // 2
     later, drifts = np.array(steps[half:], dtype=np.float64), np.array(drift[half:], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""``result.json``: what every job records, its one reader and its one writer."""
+"""``result.json``: the base record of every job, with one reader and one writer."""
 
 import json
 import math
@@ -36,21 +36,21 @@ _CLASSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What every ``result.json`` holds.
+    """Fields that every ``result.json`` has.
 
     Attributes:
-        kind: Of job; it decides the class.
-        title: One line for the head of the report.
-        command: The command line that made it.
+        kind: Kind of job, which decides the class.
+        title: Title of the report.
+        command: Command line that made the record.
         created: ISO 8601, UTC.
         seconds: Duration, over all runs and resumed parts.
-        seed: Of every random choice in it; runs of a sweep have seeds of their own.
-        versions: Package name to version, ``python`` and ``device`` among them.
+        seed: Seed of all random choices; runs of a sweep have their own seeds.
+        versions: Package name to version, including ``python`` and ``device``.
         settings: The resolved configuration.
         inputs: Input files and stores by role, such as ``target`` or ``retain 1``, with the SHA-256 of stored vectors.
-        notes: Sentences that a reader must know.
+        notes: Notes for the reader.
         format: Version of this layout.
-        folder: Where it was written or read; None where it was not. It is no part of ``result.json``.
+        folder: Directory where it was written or read; None if neither. It is not part of ``result.json``.
     """
 
     ROWS: ClassVar[str] = ""
@@ -106,13 +106,13 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 def write_result(record: Record, folder: Path, *, beside: Mapping[str, Callable[[], str | bytes]] | None = None) -> None:
     """Write ``result.json`` with a checksum, and the files made from it: all or none.
 
-    Characters that are no text (lone surrogates, controls) are stored as U+FFFD.
+    Characters that are not valid text (lone surrogates, controls) are stored as U+FFFD.
 
     Args:
-        beside: Path inside of `folder` to what renders the file.
+        beside: Path inside `folder` to the function that renders the file.
 
     Raises:
-        DataError: If a number is not finite, or the disk refuses a file.
+        DataError: If a number is not finite, or the file system refuses a file.
     """
     plain = record.to_json()
     if faults := _not_finite(plain):
@@ -131,7 +131,7 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
     """Read a record that `write_result` wrote; its ``kind`` decides the class.
 
     Args:
-        path: Of ``result.json``.
+        path: Path of ``result.json``.
         expected: Class that the record must have.
 
     Raises:
@@ -188,7 +188,7 @@ def _clean(plain: Any) -> Any:
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
-    """Make a DataFrame with a row for each mapping; keys of nested ones are joined by dots."""
+    """Make a DataFrame with a row for each mapping; keys of nested mappings are joined by dots."""
     try:
         import pandas
     except ImportError as error:

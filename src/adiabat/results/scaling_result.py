@@ -1,4 +1,4 @@
-"""What a scaling experiment leaves behind: a row for each run, and the whole for ``result.json`` (Ziarko et al. 2024)."""
+"""The result of a scaling experiment, with a row for each run, or of a plan (Ziarko et al. 2024)."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -9,7 +9,7 @@ from adiabat.scaling_laws.frontier import Crossing, Profile
 from adiabat.scaling_laws.laws import Kind, Method, Option, Way
 
 LossOf = Literal["validation", "training"]
-"""Which loss of a run: on pairs that were held out, when it is over, or the mean over its last steps."""
+"""Loss of a run: on held-out pairs at its end, or the mean over its last steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +18,12 @@ class ScalingRun:
 
     Attributes:
         parameters: ``N_F``, ``N_B`` and ``N_U`` of a tower.
-        status: ``done``, or ``failed`` where it ended without a model.
-        passes: How often it went over its pairs; 0 where that is not known.
-        loss: Mean over its last steps, in nats; None of one that failed, here and below.
-        validation_loss: On pairs held out, of the weights that were kept, in nats.
-        validation: Further figures of that validation: ``P@1`` and ``RR``.
-        memory: Most that was held at a time, in bytes (`adiabat.models.device.peak_memory`); 0 where it was not measured.
+        status: ``done``, or ``failed`` if it left no model.
+        passes: Number of passes over its pairs; 0 if unknown.
+        loss: Mean over its last steps, in nats; None for a failed run, as below.
+        validation_loss: Loss on held-out pairs of the saved weights, in nats.
+        validation: Further validation measures: ``P@1`` and ``RR``.
+        memory: Peak memory in bytes (`adiabat.models.device.peak_memory`); 0 if not measured.
     """
 
     name: str
@@ -50,26 +50,26 @@ class ScalingRun:
 
     @property
     def option(self) -> Option:
-        """What was trained, with what that costs."""
+        """Name of model and method, with the trained parameters."""
         return Option(self.way, self.parameters)
 
     def loss_of(self, kind: LossOf) -> float | None:
         """Its loss.
 
         Returns:
-            In nats; None of a run that failed.
+            In nats; None for a failed run.
         """
         return self.validation_loss if kind == "validation" else self.loss
 
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """A run beside what a law says of it.
+    """A run with the predictions of a law.
 
     Attributes:
-        fitted: By the law fitted to all runs of its kind.
-        held_out: By the law fitted without the largest model of its kind; None where too few runs are left for that.
-        largest: Whether it is of that model.
+        fitted: Prediction of the law fitted to all runs of its kind.
+        held_out: Prediction of the law fitted without the largest model of its kind; None if too few runs remain for that.
+        largest: Whether the run is of that model.
     """
 
     run: str
@@ -84,11 +84,11 @@ class LineRecord:
     """A straight line through logarithms.
 
     Attributes:
-        slope: Of the logarithm.
-        intercept: Of the logarithm.
-        low: The intervals' lower ends of slope and intercept; None where there are none.
-        high: Their upper ends.
-        at: Where it runs through, rising.
+        slope: Slope of the logarithm.
+        intercept: Intercept of the logarithm.
+        low: Lower ends of the intervals of slope and intercept; None without intervals.
+        high: Upper ends of these intervals.
+        at: Positions at which the line is drawn, ascending.
     """
 
     slope: float
@@ -101,11 +101,11 @@ class LineRecord:
 
 @dataclass(frozen=True, slots=True)
 class Coefficient:
-    """Of a law.
+    """Coefficient of a law.
 
     Attributes:
-        name: In the source's letters.
-        value: As the source writes it.
+        name: Name in the notation of the source.
+        value: Value in the notation of the source.
         low: Lower end of the 95 % interval.
         high: Upper end.
     """
@@ -121,15 +121,15 @@ class LawRecord:
     """A law fitted to the runs of one family and method.
 
     Attributes:
-        formula: In the source's letters.
-        coefficients: In the order of the formula.
+        formula: Formula in the notation of the source.
+        coefficients: Coefficients in the order of the formula.
         noise: Standard deviation of the logarithm of a run's loss about the law.
-        model_error: ``exp(mean |ln(predicted / loss)|) - 1`` on the largest model, of the law fitted without it; None where too few
-            runs are left for that.
-        budget_error: The same on the largest budget, of the law fitted without it.
-        left_open: Coefficients that the runs do not determine, and why.
-        passed_over: Formulas of laws that come closer to runs held out, and fall below 0 where they are asked.
-        predicted: Of every run.
+        model_error: ``exp(mean |ln(predicted / loss)|) - 1`` on the largest model, for the law fitted without it; None if too few runs
+            remain for that.
+        budget_error: The same on the largest budget, for the law fitted without it.
+        left_open: Coefficients that the runs do not determine, with the reason.
+        passed_over: Formulas of laws with smaller held-out errors that predict negative losses for the options.
+        predicted: Predictions for every run.
     """
 
     formula: str
@@ -144,16 +144,16 @@ class LawRecord:
 
 @dataclass(frozen=True, slots=True)
 class KindRecord:
-    """What the runs of one family and method say.
+    """Results of the runs of one family and method.
 
     Attributes:
         kind: Family and method.
-        runs: How many have a loss.
-        law: None where there are too few runs for any.
-        why_not: What is missing for a law; "" where there is one.
-        frontier: Least loss by budget; None of one budget.
+        runs: Number of runs with a loss.
+        law: None if there are too few runs for any.
+        why_not: What is missing for a law; "" if there is one.
+        frontier: Lowest loss by budget; None with a single budget.
         profiles: Losses by size at each budget that has three sizes.
-        sizes: Optimal size by budget; None where fewer than two profiles have an optimum.
+        sizes: Optimal size by budget; None if fewer than two profiles have an optimum.
     """
 
     kind: Kind
@@ -167,13 +167,13 @@ class KindRecord:
 
 @dataclass(frozen=True, slots=True)
 class CrossingRecord:
-    """Where one method of a family overtakes another.
+    """Budget at which one method of a family overtakes another.
 
     Attributes:
-        family: Of models.
-        before: Method that is ahead at smaller budgets.
-        after: Method that is ahead at larger ones.
-        found: Where their frontiers cross.
+        family: Family of models.
+        before: Method that is better at smaller budgets.
+        after: Method that is better at larger budgets.
+        found: Crossing of their frontiers.
     """
 
     family: str
@@ -188,10 +188,10 @@ class Correlation:
 
     Attributes:
         task: Its name; "mean of all" for the mean over tasks.
-        family: Of the models; None for those of all families together.
-        runs: How many have the score.
-        value: In [-1, 1]; None where too few differ.
-        interval: Of runs drawn again, 95 %; None likewise.
+        family: Family of the models; None for all families together.
+        runs: Number of runs with the score.
+        value: In [-1, 1]; None if too few values differ.
+        interval: 95 % interval over resampled runs; None likewise.
     """
 
     task: str
@@ -206,11 +206,11 @@ class Choice:
     """A model and method at a budget.
 
     Attributes:
-        loss: Predicted, in nats; None where nothing predicts it.
-        law: Its 95 % interval, of the law; None where there is none.
-        run: The same, of one run, which has noise of its own.
-        memory: Most that a run of it held, in bytes; None where none was made here.
-        wins: Share of laws fitted to runs drawn again by which it is the best of all; None where there are none.
+        loss: Predicted loss in nats; None without a prediction.
+        law: 95 % interval of the law; None without one.
+        run: 95 % interval of a single run, including its noise.
+        memory: Peak memory of its runs, in bytes; None without runs.
+        wins: Share of resampled laws by which it is the best of all options; None without laws.
     """
 
     way: Way
@@ -225,16 +225,16 @@ class Choice:
 
     @property
     def option(self) -> Option:
-        """What it is."""
+        """Name of the option."""
         return Option(self.way, self.parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a value is what it is.
+    """Reason for a recommended value.
 
     Attributes:
-        source: Where that comes from.
+        source: Origin of the reason.
     """
 
     what: str
@@ -245,12 +245,12 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A run that would narrow the answer.
+    """A run that would make the recommendation more certain.
 
     Attributes:
-        budget: In FLOP.
-        seed: Above 0 where there is such a run already.
-        gain: By how much of itself the variance of the difference of best and runner-up is expected to fall.
+        budget: Budget in FLOP.
+        seed: Above 0 if the run exists with other seeds.
+        gain: Expected relative reduction of the variance of the difference between the best and the runner-up.
     """
 
     run: str
@@ -261,26 +261,26 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to train for a budget.
+    """Recommendation for a budget.
 
     Attributes:
-        budget: In FLOP; of the best, where time was asked for.
-        budget_seconds: Time that was asked for; None where a budget was.
-        data_tokens: That there are; None sets no limit.
-        memory: That there is, in bytes; None sets no limit.
-        best: Of all that were asked; None where nothing tells which.
-        runner_up: The best of another kind; None where only one has a law.
-        sure: Share of laws fitted to runs drawn again by which the best's kind stays ahead; None where there is no other.
-        candidates: All, the least predicted loss first.
-        excluded: Why some models and methods are no candidates, to their names.
-        additions: Runs that would narrow the answer most for what they cost.
-        beyond: How many times the largest budget of the runs the best's tokens take; None without runs.
-        settings: Of the training run that carries it out, as `adiabat train` is told; empty where nothing tells which.
-        scarce: Whether tokens decide rather than the budget, which pays for all of them, whatever the model; of a plan without runs.
-        passes: That its tokens are over the data of the runs; None where that is not known.
-        seconds: That the best takes on this machine; None where it was not measured.
-        measured_memory: That it takes on this machine, in bytes; None likewise.
-        unsound: Kinds of which some laws fitted to runs drawn again fall below 0 there, to the share of these laws.
+        budget: Budget in FLOP; for a time limit, that of the best option.
+        budget_seconds: Requested time; None for a budget in FLOP.
+        data_tokens: Available tokens; None sets no limit.
+        memory: Available memory in bytes; None sets no limit.
+        best: Best of all options; None if nothing decides between them.
+        runner_up: Best option of another kind; None if only one kind has a law.
+        sure: Share of resampled laws by which the best's kind stays ahead; None without another kind.
+        candidates: All options, lowest predicted loss first.
+        excluded: Reasons for rejecting models and methods, with their names.
+        additions: Runs that would reduce the uncertainty most for their cost.
+        beyond: Budget of the best as a multiple of the largest budget of the runs; None without runs.
+        settings: Settings of `adiabat train` for the recommended run; empty if there is none.
+        scarce: Whether the tokens decide rather than the budget, which pays for all of them with any model; for a plan without runs.
+        passes: Number of passes of its tokens over the data of the runs; None if unknown.
+        seconds: Duration of the best run on this machine; None if not measured.
+        measured_memory: Memory of the best run on this machine, in bytes; None likewise.
+        unsound: Kinds with resampled laws that predict negative losses for the options, to the share of these laws.
     """
 
     budget: float
@@ -308,12 +308,12 @@ class ScalingResult(Record):
     """The whole ``result.json`` of a scaling experiment, or of a plan made from its runs.
 
     Attributes:
-        loss: Which loss of the runs everything is about.
-        left_out: Name of a run that no law was fitted to, to why.
-        kinds: What the runs of each family and method say.
-        downstream: Correlation of losses and scores, by task.
-        advice: What to train; None of a scaling experiment.
-        crossings: Where a family's methods change places, near to the budgets of its runs.
+        loss: Which loss of the runs is analysed.
+        left_out: Name of each run without a usable loss, with the reason.
+        kinds: Results of each family and method.
+        downstream: Correlations of losses and scores, by task.
+        advice: Recommendation; None for a scaling experiment.
+        crossings: Crossings of a family's methods near the budgets of its runs.
     """
 
     ROWS: ClassVar[str] = "runs"

@@ -1,4 +1,4 @@
-"""What an analysis of embedding spaces leaves behind: plain data for ``result.json``, of which tables and pages are made."""
+"""The result of an analysis of embedding spaces: plain data for ``result.json``, tables and pages."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 from adiabat.results.record import Record
 
 Whose = Literal["both", "queries", "documents"]
-"""Which tower's vectors a number is about."""
+"""Tower whose vectors a number describes."""
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-"""Levels that `Distribution` tells."""
+"""Levels of `Distribution.quantiles`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +18,12 @@ class SpaceNumber:
 
     Attributes:
         name: Such as ``uniformity``; unique together with `of`.
-        of: Whose vectors it is about.
-        formula: In one line, in words and symbols.
-        after: Of the model under test; None where it is not defined, such as the rank of vectors that are all the same.
-        after_interval: 95 % bootstrap interval; None where the number is no mean over a sample.
-        before: Of the baseline; None where there is none, or it is not defined.
-        difference_interval: Paired: the same resamples before and after.
+        of: Tower whose vectors it describes.
+        formula: Formula in one line, in words and symbols.
+        after: Value of the model under test; None if it is not defined, such as the rank of identical vectors.
+        after_interval: 95 % bootstrap interval; None if the number is not a mean over a sample.
+        before: Value of the baseline; None if there is none, or if it is not defined.
+        difference_interval: Paired interval, from the same resamples before and after.
     """
 
     name: str
@@ -39,20 +39,20 @@ class SpaceNumber:
 
     @property
     def changed(self) -> bool:
-        """Whether the paired interval leaves out zero."""
+        """Whether the paired interval excludes zero."""
         return self.difference_interval is not None and not self.difference_interval[0] <= 0 <= self.difference_interval[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How values of one model are spread.
+    """Distribution of one model's values.
 
     Attributes:
-        counts: Values in each bin, one fewer than edges.
-        below: Values under the first edge.
-        above: Values over the last edge.
-        quantiles: At the levels of `QUANTILES`; empty where there are no values.
-        left_out: Values that are not defined.
+        counts: Number of values in each bin; one fewer than edges.
+        below: Number of values below the first edge.
+        above: Number of values above the last edge.
+        quantiles: Values at the levels of `QUANTILES`; empty without values.
+        left_out: Number of undefined values.
     """
 
     counts: list[int]
@@ -63,19 +63,19 @@ class Histogram:
 
     @property
     def total(self) -> int:
-        """Values in all, those left out apart."""
+        """Number of all defined values."""
         return sum(self.counts) + self.below + self.above
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How values are spread, before and after in the same bins.
+    """Distribution of values before and after, in the same bins.
 
     Attributes:
         name: ``nearest``, ``positive`` or ``ratio``.
-        edges: Of the bins, ascending.
-        after: Of the model under test.
-        before: Of the baseline, or None.
+        edges: Edges of the bins, ascending.
+        after: Distribution of the model under test.
+        before: Distribution of the baseline, or None.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class MapPanel:
-    """Places of one model's vectors in the plane.
+    """Coordinates of one model's vectors in the plane.
 
     Attributes:
         queries: (x, y) of each query.
@@ -99,12 +99,12 @@ class MapPanel:
 
 @dataclass(frozen=True, slots=True)
 class SpaceMap:
-    """Maps of both towers by t-SNE, begun from the same places.
+    """Maps of both towers by t-SNE, from the same initial positions.
 
     Attributes:
-        perplexity: About how many neighbours of a point count.
-        after: Of the model under test.
-        before: Of the baseline, or None.
+        perplexity: Perplexity of t-SNE, roughly the number of neighbours considered per point.
+        after: Map of the model under test.
+        before: Map of the baseline, or None.
     """
 
     perplexity: float
@@ -114,16 +114,16 @@ class SpaceMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceResult(Record):
-    """The whole of the ``result.json`` of an analysis.
+    """The whole ``result.json`` of an analysis of embedding spaces.
 
     Attributes:
-        baseline: Name of what it is compared with, or None.
-        looked_at: Of them, in the sample.
-        distinct: Different positives among those of the sample: queries that share one are drawn together.
-        sampled: Of them, in the sample.
-        pairs: Of queries, drawn for the ratio.
-        distributions: Of cosines and ratios.
-        map: None where it was not asked for.
+        baseline: Name of the baseline, or None.
+        looked_at: Number of queries in the sample.
+        distinct: Number of different positives in the sample; queries that share one are drawn together.
+        sampled: Number of documents in the sample.
+        pairs: Number of pairs of queries drawn for the ratio.
+        distributions: Distributions of cosines and ratios.
+        map: None unless requested.
     """
 
     ROWS: ClassVar[str] = "numbers"

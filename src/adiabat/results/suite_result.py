@@ -1,4 +1,4 @@
-"""What an evaluation of several models on a suite of tasks leaves behind: plain data for ``result.json``, of which pages are made."""
+"""The result of several models on a suite of tasks: plain data for ``result.json`` and pages."""
 
 import math
 from collections.abc import Iterable
@@ -21,11 +21,11 @@ Kind = Literal[
     "clustering",
     "mteb",
 ]
-"""What is asked of a model; the names are those of a suite's TOML file."""
+"""Kinds of tasks, by their names in a suite's TOML file."""
 
 
 CLOSENESS = 1e-12
-"""Values that differ by no more than this, or than this share of them, are one value in two orders of addition."""
+"""Absolute and relative tolerance within which two values count as equal, since sums depend on their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class SuiteTask:
     """A task that models were measured on.
 
     Attributes:
-        unit: What the units are, in the singular, such as ``query``.
-        documents: How many the queries are compared with; 0 where there is no corpus.
-        measure: That carries the verdict.
-        similarity: That it is by; "" where nothing is compared.
-        notes: What was left out, or needs saying; true of every model.
+        unit: Name of a unit in the singular, such as ``query``.
+        documents: Number of documents that queries are compared with; 0 without a corpus.
+        measure: Measure that decides the verdict.
+        similarity: Similarity of that measure; "" if nothing is compared.
+        notes: Notes that apply to every model.
     """
 
     name: str
@@ -57,9 +57,9 @@ class SuiteModel:
     """A model that was measured.
 
     Attributes:
-        runs: Further models of other seeds, of which values are means; empty where there is one.
-        parameters: Of both towers, each once; None where it has none (BM25).
-        width: Of its vectors; None likewise.
+        runs: Further models with other seeds, over which values are averaged; empty for a single run.
+        parameters: Number of parameters of both towers; shared ones count once. None for BM25.
+        width: Width of its vectors; None for BM25.
     """
 
     name: str
@@ -77,8 +77,8 @@ class Score:
     """One measure of one model on one task.
 
     Attributes:
-        interval: 95 % interval, over units, and over seeds where there are several runs; None where fewer than two units were measured.
-        is_proof: False where the model was trained on more than a tenth of the task's units: it is then neither ranked nor compared.
+        interval: 95 % interval, over units, and over seeds if there are several runs; None if fewer than two units were measured.
+        is_proof: False if the model was trained on more than a tenth of the task's units: it is then neither ranked nor compared.
     """
 
     task: str
@@ -98,7 +98,7 @@ class Pairing:
     Attributes:
         model: Name; `Change.after` is its value.
         against: Name of the other; `Change.before` is its value.
-        change: With intervals; its verdict is that of this comparison alone.
+        change: Change with intervals; its verdict is that of this comparison alone.
         significant: Whether it holds after Benjamini-Hochberg over all pairings of the suite.
     """
 
@@ -110,7 +110,7 @@ class Pairing:
 
     @property
     def verdict(self) -> Verdict:
-        """The finding after the correction."""
+        """The verdict after the correction."""
         if not self.significant or not self.change.difference:
             return "no evidence"
         return "better" if (self.change.difference < 0) == self.change.lower_is_better else "worse"
@@ -118,10 +118,10 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class SuiteGrid:
-    """A language grid of one model, compared with another where there are several.
+    """A language grid of one model, compared with another if there are several.
 
     Attributes:
-        against: Name of the other model, whose values are `GridComparison.before`; None where there is none.
+        against: Name of the other model, whose values are `GridComparison.before`; None without one.
     """
 
     task: str
@@ -135,10 +135,10 @@ class SuiteGrid:
 
 @dataclass(frozen=True, slots=True)
 class UnitRow:
-    """One unit of a task, for looking at what models do on it.
+    """One unit of a task, with the values of models.
 
     Attributes:
-        text: Of the query, or of the pair; "" where it is not known.
+        text: Text of the query, or of the pair; "" if unknown.
         values: Name of a model to its value of the main measure.
     """
 
@@ -150,7 +150,7 @@ class UnitRow:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A figure of one model on one task that is no measure, such as how many words it did not know."""
+    """A figure of one model on one task that is not a measure, such as the number of unknown words."""
 
     model: str
     task: str
@@ -163,11 +163,11 @@ class TaskRanking:
     """The order of the models on one task.
 
     Attributes:
-        against: Model that the others are compared with; None where one model alone did the task.
-        ranks: 1 for the best; equal values share the mean of their ranks. Models that were trained on the units are left out, and so is a
-            model on its own.
-        best: Models with the best value, more than one where they are equal but for rounding; `against` first.
-        not_worse: The best, and models that are not measurably worse where all are compared with the best.
+        against: Model that the others are compared with; None if only one model did the task.
+        ranks: 1 for the best; equal values share the mean of their ranks. Models trained on the units are left out, and so is a single
+            model.
+        best: Models with the best value, several if they are equal up to rounding; `against` first.
+        not_worse: The best models and those not measurably worse, if all are compared with the best.
         clear: Whether one model is measurably above every other.
     """
 
@@ -184,12 +184,12 @@ class ModelStanding:
     """One model over all tasks.
 
     Attributes:
-        tasks: How many it did, those on its own among them.
-        best: On how many it has the best value.
-        clear: On how many of those it is measurably above every other.
-        not_worse: Of the tasks whose models are compared with the best, on how many it is that or not measurably worse; None where it did
-            none of them because there is a baseline.
-        verdicts: Against the baseline, counted; None for the baseline itself, and where there is none.
+        tasks: Number of tasks that it did, including those that only it did.
+        best: Number of tasks on which it has the best value.
+        clear: Number of those on which it is measurably above every other model.
+        not_worse: Among tasks whose models are compared with the best, the number on which it is the best or not measurably worse; None if
+            it did none of these because there is a baseline.
+        verdicts: Counts of verdicts against the baseline; None for the baseline itself, and without one.
         mean_rank: None for a model that did not do every task that several models did.
     """
 
@@ -204,7 +204,7 @@ class ModelStanding:
 
 @dataclass(frozen=True, slots=True)
 class KindMean:
-    """Plain means over the tasks of one kind, where all have one measure."""
+    """Plain means over the tasks of one kind, if all have the same measure."""
 
     kind: Kind
     measure: str
@@ -215,7 +215,7 @@ class KindMean:
 
 @dataclass(frozen=True, slots=True)
 class SuiteAnalysis:
-    """What the scores and comparisons say over all tasks: the order on each, each model's counts, and means by kind."""
+    """Analysis over all tasks: the order on each, counts of each model, and means by kind."""
 
     tasks: list[TaskRanking] = field(default_factory=list)
     models: list[ModelStanding] = field(default_factory=list)
@@ -227,14 +227,14 @@ class SuiteResult(Record):
     """The whole of the ``result.json`` of a suite.
 
     Attributes:
-        scores: All measures of all models on all tasks, the main one of each first; a model that cannot do a task, as BM25 cannot judge
-            pairs of sentences, has none of it.
-        pairings: Every model with `baseline`, or with the best of each task, on its main measure.
-        baseline: Name of the model that all were compared with; None where it was the best of each task.
-        resamples: Of the bootstrap, and sign flips.
-        grids: Of the tasks that are grids.
+        scores: All measures of all models on all tasks, the main one of each first; without tasks that a model cannot do, such as sentence
+            pairs for BM25.
+        pairings: Every model compared with `baseline`, or with the best of each task, on its main measure.
+        baseline: Name of the baseline; None if models are compared with the best of each task.
+        resamples: Number of bootstrap resamples and of sign flips.
+        grids: Grids of the tasks that have them.
         units: Those on which models differ most, per task.
-        facts: What else is known of single models on a task.
+        facts: Further figures of single models on a task.
         analysis: Orders, counts and means over all tasks.
     """
 
@@ -254,7 +254,7 @@ class SuiteResult(Record):
 
     @property
     def beside_best(self) -> list[str]:
-        """Tasks whose models are compared with the best of them: all where there is no baseline, else those that it did not do."""
+        """Tasks whose models are compared with the best: all without a baseline, otherwise those that the baseline did not do."""
         return [ranking.task for ranking in self.analysis.tasks if ranking.against not in (None, self.baseline)]
 
     @property
@@ -263,10 +263,10 @@ class SuiteResult(Record):
         return any(ranking.against == self.baseline is not None for ranking in self.analysis.tasks) and bool(self.beside_best)
 
     def main_score(self, task: str, model: str) -> Score | None:
-        """A model's value of the measure that carries the verdict of a task.
+        """A model's value of a task's main measure.
 
         Returns:
-            The score; None where the model cannot do the task.
+            The score; None if the model cannot do the task.
         """
         # BM25 ranks by its own similarity, so the measure alone tells; of several similarities the main one comes first.
         measure = next(outcome.measure for outcome in self.tasks if outcome.name == task)
@@ -274,12 +274,12 @@ class SuiteResult(Record):
 
 
 def equal_values(first: float, second: float) -> bool:
-    """Whether two values of a measure are the same but for rounding: units that are alike are not always added up in one order."""
+    """Whether two values are equal up to rounding, since equal units are not always summed in the same order."""
     return math.isclose(first, second, rel_tol=CLOSENESS, abs_tol=CLOSENESS)
 
 
 def by_kind(tasks: Iterable[SuiteTask]) -> list[tuple[Kind, list[SuiteTask]]]:
-    """Tasks side by side with others of their kind."""
+    """Tasks in the order of their kinds."""
     kinds: dict[Kind, list[SuiteTask]] = {}
     for task in tasks:
         kinds.setdefault(task.kind, []).append(task)

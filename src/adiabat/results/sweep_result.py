@@ -1,4 +1,4 @@
-"""The result of a sweep: plain data for ``result.json``, of which its page, figures and tables are made (Vasilyev et al. 2024)."""
+"""The result of a sweep: plain data for ``result.json``, its page, figures and tables (Vasilyev et al. 2024)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,19 +12,19 @@ from adiabat.results.record import Record
 from adiabat.results.suite_result import Kind
 
 Value = str | float | int | bool | list[str] | None
-"""Of a setting."""
+"""Value of a setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """One tuned tower beside the untuned one, on one task.
+    """One trained model compared with the untrained one, on one task.
 
     Attributes:
         task: Name, unique in the sweep.
-        unit: What the units are, in the singular, such as ``query``.
-        changes: One for each measure and similarity; the first carries the verdict.
+        unit: Name of a unit in the singular, such as ``query``.
+        changes: Changes for each measure and similarity; the first decides the verdict.
         grids: Tables of a grid, with counts of language pairs improved and worsened.
-        notes: What was left out, or needs saying.
+        notes: Notes in sentences.
     """
 
     task: str
@@ -38,7 +38,7 @@ class TaskOutcome:
 
     @property
     def main(self) -> Change:
-        """The change that carries the verdict."""
+        """The change that decides the verdict."""
         return self.changes[0]
 
 
@@ -47,19 +47,19 @@ class SweepRun:
     """One run of a sweep.
 
     Attributes:
-        name: Unique in the sweep; also that of its folder.
-        variant: Name of the overlay that it has; "" where there is none.
-        varied: Dotted setting to its value, of those that the grid varies.
-        learning_rate: As taken, after any scaling with the batch size.
-        status: ``done``, or ``failed`` where it ended without a model.
-        best_epoch: Whose weights were kept; 0 is the start.
+        name: Name, unique in the sweep; also that of its folder.
+        variant: Name of its variant; "" without variants.
+        varied: Dotted setting to value, for settings that the grid varies.
+        learning_rate: Learning rate, after any scaling with the batch size.
+        status: ``done``, or ``failed`` if it left no model.
+        best_epoch: Epoch of the saved weights; 0 is the start.
         validation_loss: (epoch, loss) points, epoch 0 first.
         validation_errors: (epoch, errors) points, epoch 0 first.
-        validation_pairs: That the errors are counted over.
-        parameters: Of both towers, each once.
-        passes: How often the run went over its pairs; 0 where that is not known.
-        step_seconds: Median time of an optimiser step; None where the run was too short to tell.
-        drift: From the untuned tower on the probes; None where there are none.
+        validation_pairs: Number of pairs behind the errors.
+        parameters: Number of parameters of both towers; shared ones count once.
+        passes: Number of passes over the pairs; 0 if unknown.
+        step_seconds: Median time of an optimizer step; None if the run was too short to measure it.
+        drift: Drift from the untuned tower on the probes; None without probes.
     """
 
     name: str
@@ -88,16 +88,16 @@ class SweepRun:
     device: str = ""
 
     def task(self, name: str) -> TaskOutcome | None:
-        """What it did on a task.
+        """Its outcome on a task.
 
         Returns:
-            None where it was not measured.
+            None if it was not measured.
         """
         return next((outcome for outcome in self.tasks if outcome.task == name), None)
 
 
 VARIANT = "variant"
-"""Name of the overlay of a run beside the settings that a grid varies."""
+"""Name of a run's variant among the settings that vary."""
 
 
 def is_number(value: Value) -> TypeGuard[int | float]:
@@ -106,18 +106,18 @@ def is_number(value: Value) -> TypeGuard[int | float]:
 
 
 def key_of(value: Value) -> tuple[bool, object]:
-    """A hashable key, which tells True from 1."""
+    """A hashable key that distinguishes True from 1."""
     return isinstance(value, bool), tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting that runs differ by.
+    """A setting that differs between runs.
 
     Attributes:
-        name: Dotted, or ``variant``.
-        label: For columns and axes.
-        values: Each once; numbers ascending, then None, where the setting has no effect; others in the order of the runs.
+        name: Dotted name, or ``variant``.
+        label: Label of columns and axes.
+        values: Distinct values; numbers ascending, then None, where the setting has no effect; others in the order of the runs.
     """
 
     name: str
@@ -131,21 +131,21 @@ class Setting:
 
     @property
     def numeric(self) -> bool:
-        """Whether its values are numbers, but for None."""
+        """Whether all of its values except None are numbers."""
         return bool(self.numbers) and all(is_number(value) or value is None for value in self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class CaseChange:
-    """What the measured runs of a case changed on a task by one measure; the first of a task is its main measure.
+    """Change of a case on a task by one measure; the first of a task is its main measure.
 
     Attributes:
-        percent: Whether values are improvements in percent; otherwise differences, since a baseline of 0 has no percent.
-        values: One of each run that has a comparison.
-        interval: Paired 95 % interval of a single run; the lowest and the highest value of several.
+        percent: Whether values are improvements in percent; otherwise they are differences, because the baseline is 0.
+        values: Values of the runs that have a comparison.
+        interval: Paired 95 % interval of a single run; the lowest and highest value of several runs.
         difference: Mean over runs.
         verdicts: Verdict to its number of runs.
-        runs: That were measured.
+        runs: Number of runs that were measured.
     """
 
     task: str
@@ -161,7 +161,7 @@ class CaseChange:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict that all runs share; None where they disagree, or have none."""
+        """The verdict that all runs share; None if they disagree, or have none."""
         return next(iter(self.verdicts)) if list(self.verdicts.values()) == [self.runs] else None
 
     @property
@@ -172,7 +172,7 @@ class CaseChange:
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """Language pairs of a grid that changed, as means over runs; None without the paired test, or without the source's z-test."""
+    """Language pairs of a grid that changed, as means over runs; None without the paired test, or without the z-test."""
 
     task: str
     comparison: str
@@ -191,7 +191,7 @@ class PairCounts:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All runs of one combination of settings, which differ by their seeds; figures are of the runs that left a model.
+    """All runs of one combination of settings, which differ in their seeds; figures cover the runs that left a model.
 
     Attributes:
         values: In the order of `SweepAnalysis.settings`.
@@ -200,8 +200,8 @@ class Case:
         pairs: By task and comparison of language grids.
         drift: Measure to its mean over runs.
         layers: Measure of change to the names and values of the most changed tensors, the largest first.
-        gain: Mean improvement in percent over runs and targets; None where a target has none.
-        worse: Tasks beside the targets that any run made worse.
+        gain: Mean improvement in percent over runs and targets; None if a target has none.
+        worse: Tasks beside the targets that got worse in any run.
         harmless: Whether every run has a verdict on each of these tasks, and none is worse.
     """
 
@@ -223,12 +223,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Cases with a gain that differ by their numeric settings alone.
+    """Cases with a gain that differ only in their numeric settings.
 
     Attributes:
         label: Their common values of the other settings.
         cases: Positions, in the order of their numbers.
-        line: Whether they differ by one number, so that values between neighbours can be interpolated.
+        line: Whether they differ in one number, so that values between neighbours can be interpolated.
     """
 
     label: str
@@ -238,11 +238,11 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Losses of one method at a gain that others reach too.
+    """Costs of one method at a gain that other methods reach too.
 
     Attributes:
-        changes: Task beside the targets to its improvement in percent; None where it has none.
-        drift: Of the probes; None without a measurement.
+        changes: Task beside the targets to its improvement in percent; None if it has none.
+        drift: Drift of the probes; None without a measurement.
         interpolated: Whether the gain lies between two cases.
         harmless: The largest gain above 0 of a harmless case; None without one.
     """
@@ -256,12 +256,12 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class EqualGain:
-    """Methods beside each other at one gain.
+    """Methods compared at one gain.
 
     Attributes:
-        gain: In percent.
-        costs: Of the methods that reach it, the least drift first.
-        without: Labels of the methods that do not.
+        gain: Gain in percent.
+        costs: Costs of the methods that reach it, lowest drift first.
+        without: Labels of the methods that do not reach it.
     """
 
     gain: float
@@ -271,16 +271,16 @@ class EqualGain:
 
 @dataclass(frozen=True, slots=True)
 class DriftLimit:
-    """A limit on drift beside the labelled truth, for a series of learning rates.
+    """A drift limit compared with labelled damage, for a series of learning rates.
 
     Attributes:
-        series: Values of the other settings; "" where there is one series.
-        safe: The largest rate up to which every drift is within the limit; None where the lowest is beyond it.
-        harmless: The largest rate up to which no task is measurably worse; None where one is at the lowest.
-        harmed: Tasks that are worse at the next rate; none where damage does not begin in the series.
-        bracket: Limits that would have been a hit: from the first, up to but without the second, None where nothing ends them.
-        agreement: ``hit`` where drift leaves the limit at the rate where damage begins, ``early`` at a lower one, ``late`` at a higher one;
-            ``untested`` where both happen beyond an end of the series.
+        series: Values of the other settings; "" if there is only one series.
+        safe: The largest rate up to which every drift is within the limit; None if the lowest rate exceeds it.
+        harmless: The largest rate up to which no task is measurably worse; None if one is at the lowest rate.
+        harmed: Tasks that are worse at the next rate; empty if damage does not begin in the series.
+        bracket: Limits that would have been a hit: from the first up to but excluding the second, None for no upper end.
+        agreement: ``hit`` if drift exceeds the limit at the rate where damage begins, ``early`` at a lower one, ``late`` at a higher one;
+            ``untested`` if both happen beyond an end of the series.
     """
 
     series: str
@@ -295,14 +295,14 @@ class DriftLimit:
 
 @dataclass(frozen=True, slots=True)
 class SweepAnalysis:
-    """What the runs of a sweep say together.
+    """Analysis over the runs of a sweep.
 
     Attributes:
-        settings: Those of the grid in their order, then the overlays.
+        settings: Settings of the grid in their order, then the variants.
         cases: In the order of their first runs.
         best: Position of the case with the largest gain among those that made no other task worse; None without such a case.
-        methods: Cases by the settings that are no numbers; empty without tasks beside the targets.
-        equal_gain: Methods beside each other at the gain that most of them reach; None where no two methods reach one.
+        methods: Cases grouped by their non-numeric settings; empty without tasks beside the targets.
+        equal_gain: Methods compared at the gain that most of them reach; None if no two methods share one.
         drift_limits: For each series of learning rates and measure of drift.
     """
 
@@ -346,13 +346,13 @@ class SweepResult(Record):
     """The whole ``result.json`` of a sweep.
 
     Attributes:
-        model: Where training starts; several are listed.
-        targets: Names of the tasks that tuning is for; the others must not get worse.
+        model: Initial model; several are listed.
+        targets: Names of the tasks that training should improve; the others must not get worse.
         varied: Dotted settings that the grid varies, in order.
-        noise: Measure of drift to how far the untuned tower drifts when only the writing of the probes changes (`adiabat.adiabatic.drift`);
-            empty where drift was not measured.
-        analysis: What the runs say together: means over seeds, harm, costs of gains, limits on drift.
-        ranking: Cases by their scores on retrieval tasks; None where there are fewer than two, or too many.
+        noise: Measure of drift to that of the untuned tower when only the final punctuation of the probes changes
+            (`adiabat.adiabatic.drift`); empty if drift was not measured.
+        analysis: Analysis over the runs: means over seeds, harm, costs of gains, drift limits.
+        ranking: Cases ranked by their scores on retrieval tasks; None if there are fewer than two, or too many.
     """
 
     ROWS: ClassVar[str] = "runs"

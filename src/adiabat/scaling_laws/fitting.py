@@ -13,14 +13,14 @@ from adiabat.core.errors import DataError
 from adiabat.scaling_laws.laws import Base, Centre, Column, Exponents, Law, Points, Powers, Weights, columns_of
 
 HUBER_DELTA = 1e-3
-"""Residuals of the logarithm beyond it count by their size, not by its square (Ziarko et al. 2024, appendix F)."""
+"""Residuals of the logarithm above this count linearly instead of quadratically (Ziarko et al. 2024, appendix F)."""
 
 LEAST_RATIO = 1.05
 """Ratio from which two shares of trained parameters count as distinct."""
 
 LEAST_SPREAD = 1.5
-"""Ratio of the most to the fewest tokens of a size that separates sizes from tokens: whole steps of one budget scatter them by a few
-percent."""
+"""Minimum ratio of the most to the fewest tokens of a size that separates sizes from tokens; whole steps of one budget scatter tokens by a
+few percent."""
 
 # Wider ones first: with the last one alone the loss is nearly a sum of absolute values, on whose kinks a quasi-Newton method stalls.
 _DELTAS = (3e-2, 5e-3, HUBER_DELTA)
@@ -92,7 +92,7 @@ def fit(law: Law, points: Points) -> Fitted:
 
 
 def missing(law: Law, points: Points) -> Iterator[str]:
-    """Phrases for what runs lack for a law to be fitted to them."""
+    """Phrases for what is missing to fit a law to runs."""
     if len(points) <= law.coefficients:
         yield f"at least {law.coefficients + 1} runs, got {len(points)}"
     yield from _too_similar(law, points)
@@ -147,7 +147,7 @@ def refits(fitted: Fitted, points: Points, *, count: int, seed: int, note: Calla
 
 
 def _one_thread() -> threadpool_limits:
-    """On such small matrices threads cost half of the speed, and more where cores are busy."""
+    """On such small matrices, threads halve the speed, and more on busy cores."""
     return threadpool_limits(limits=1)
 
 

@@ -16,9 +16,9 @@ class PassedParameters:
     """Parameters of a tower without its table of tokens, by their use in training.
 
     Attributes:
-        forward: ``N_F``: all that a token passes.
+        forward: ``N_F``: all parameters that a token passes.
         backward: ``N_B``: those that the gradient passes.
-        updated: ``N_U``: those whose gradient is computed.
+        updated: ``N_U``: those with a gradient of their own.
     """
 
     forward: int

@@ -134,7 +134,7 @@ class Profile:
 
     Attributes:
         coefficients: Of ``ln loss`` by ``ln N``: constant, linear, quadratic.
-        optimum: Size at which the parabola is least; None where it has no minimum, or has it outside of the sizes.
+        optimum: Size at the minimum of the parabola; None if it has no minimum, or if it lies outside the sizes.
     """
 
     budget: float

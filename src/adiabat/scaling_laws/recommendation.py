@@ -1,7 +1,7 @@
 """The model, tokens and method for a budget, from the laws of each family and method (Ziarko et al. 2024).
 
-The law of each kind predicts the loss of every known option at the tokens that the budget pays for. The least prediction is the
-recommendation; laws fitted to resampled runs tell how sure it is.
+The law of each kind predicts the loss of every known option at the tokens that the budget pays for. The lowest prediction is the
+recommendation; laws fitted to resampled runs show how certain it is.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ class KindFit:
         choice: Selection of that law; None likewise.
         frontier: Line of the least loss by budget; None of one budget.
         growth: Line of the best size by budget; None where fewer than two budgets have one.
-        why_not: What is missing for a law, "" where there is one.
+        why_not: What is missing for a law; "" if there is one.
     """
 
     kind: Kind
@@ -114,7 +114,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """What to train.
+    """A recommendation.
 
     Attributes:
         runner_up: The best of another kind; None where only one has a law.
@@ -145,9 +145,10 @@ def recommend(
 ) -> Recommendation:
     """The option with the least predicted loss at its budget.
 
-    `fits` are of the kinds, for these `budgets` (`fit_kinds`'s `asked`): what each option costs in FLOP, the same for all, or what each can
-    spend in the same time. `data_tokens` limits the tokens of every option. A DataError tells that no kind has a law, or that a law, or
-    all resampled ones, predict a negative loss at these budgets; a ConfigError, that no option is of a kind with a law.
+    `fits` are the laws of each family and method, fitted for `budgets` with `fit_kinds(asked=...)`. A budget is the cost of an option in
+    FLOP: equal for all options, or for a time limit what each can spend. `data_tokens` limits the tokens of every option. A DataError says
+    that no kind has a law, or that a law, or all resampled ones, predict a negative loss at these budgets; a ConfigError says that no
+    option belongs to a kind with a law.
     """
     laws = laws_of(fits)
     options = {kind: [option for option in budgets if option.way.kind == kind] for kind in laws}
@@ -220,7 +221,7 @@ def _sure(best: Kind, least: Mapping[Kind, Float[np.ndarray, " d"]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """A run that would narrow the recommendation.
+    """A run that would make the recommendation more certain.
 
     Attributes:
         gain: Expected relative fall of the variance of the difference between the best and the runner-up, beside the runs before it.
@@ -239,14 +240,15 @@ def narrowing(
     data_tokens: float | None = None,
     most: int = 3,
 ) -> list[NextRun]:
-    """The runs that narrow the recommendation most per operation, one after the other.
+    """The runs that reduce the uncertainty of the recommendation most per operation, one after the other.
 
     To first order a run lowers the variance of the difference in question by ``cov(difference, loss)^2 / (var(loss) + noise^2)``, and that
     of every other loss by its covariance likewise; all are logarithms, over the resampled laws. The correlation that so few draws show by
     chance is subtracted.
 
-    Of the `possible` options with budgets in FLOP, those of other kinds than the best's and the runner-up's say nothing, and are ignored.
-    None come back where there is no runner-up, no run says more than chance, or few resampled laws predict positive losses.
+    Among the `possible` options with budgets in FLOP, only those of the best's and the runner-up's kinds are used; others carry no
+    information. The result is empty if there is no runner-up, if no run helps beyond chance, or if few resampled laws predict positive
+    losses.
     """
     if found.runner_up is None:
         return []

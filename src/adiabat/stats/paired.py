@@ -151,12 +151,12 @@ class _Quantity:
     """One number with its resamples.
 
     Attributes:
-        value: On the data itself.
-        units: On each resample of the units.
-        runs: The same with other runs; `units` itself where runs do not differ.
-        draws: The same with the factor for how little is known of runs.
-        without: Jackknife values, of units with any weight.
-        groups: Of those.
+        value: Value on the data.
+        units: Values on each resample of the units.
+        runs: Values with resampled runs too; `units` itself if runs do not differ.
+        draws: The same with the factor for the uncertain deviation of runs.
+        without: Jackknife values of units with any weight.
+        groups: Groups of the jackknife values.
         run_freedom: Degrees of freedom of the spread of runs.
     """
 

@@ -216,7 +216,7 @@ def require_relevant_only(measures: Sequence[str]) -> None:
 
 
 def _counts_irrelevant(measure: "Measure") -> bool:
-    """Whether documents judged not relevant count otherwise than unjudged ones."""
+    """Whether documents judged not relevant count differently from unjudged ones."""
     gains = measure.params.get("gains", {})
     graded = any(gain != 0 for grade, gain in gains.items() if grade < 1)
     return measure.NAME in _IRRELEVANT_COUNT or bool(measure.params.get("judged_only")) or graded

@@ -267,7 +267,7 @@ def student_quantile(level: float, freedom: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RunEffect:
-    """How other runs would move the mean over the runs of a model, or a difference of two such means, in each resample.
+    """Effect of resampled runs on the mean over the runs of a model, or on a difference of two such means, in each resample.
 
     `shift` is without `RunResamples.widening`. `variance` is the part of the variance over unit resamples that comes from runs being better
     on other units.

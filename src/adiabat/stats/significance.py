@@ -1,8 +1,8 @@
 """Tests of a change: sign flips over units, rank exchanges, the two-proportion z-test, Benjamini-Hochberg; language grids cell by cell.
 
-Were two models alike, their scores of a unit could as well be exchanged. Exchanging them on random halves of the units shows how far apart
-the models would come by chance. It keeps what the pairs of one unit have in common, which the two-proportion test takes for independent
-(Fisher 1935).
+If two models were equivalent, their scores of a unit could be exchanged. Exchanging them on random halves of the units shows how far apart
+the models would be by chance. This preserves the dependence between the pairs of a unit, which the two-proportion test assumes to be
+independent (Fisher 1935).
 
 A cell of a language grid is better or worse where the sign-flip test over its units survives Benjamini-Hochberg over all cells of the
 comparison. Signs of whole units are flipped, the same in all cells: a unit is in every language, so cells are far from independent. A
