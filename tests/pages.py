@@ -22,7 +22,13 @@ def without_pages(patch: pytest.MonkeyPatch, kinds: frozenset[str] = frozenset({
 
 @pytest.fixture(scope="module", autouse=True)
 def no_page() -> Iterator[None]:
-    """For a folder whose `conftest` imports it: pages have tests of their own, and take longer than its jobs."""
+    """For a folder whose `conftest` imports it, or a file: pages have tests of their own, and take longer than its jobs."""
     with pytest.MonkeyPatch.context() as patch:
-        without_pages(patch)
+        without_pages(patch, EVERY)
         yield
+
+
+@pytest.fixture
+def real_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that looks at a page, in a file without them."""
+    monkeypatch.setattr(pages, "files", real_files)

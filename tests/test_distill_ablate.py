@@ -9,6 +9,7 @@ import pytest
 from adiabat.results.record import read_result
 from adiabat.results.suite_result import SuiteResult
 from tests.commands import Said, run_in_process
+from tests.pages import no_page as no_page
 from tests.tiny import save_tiny
 
 Verb = Callable[..., Said]

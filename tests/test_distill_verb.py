@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from adiabat.core.files import read_json
 from tests.commands import Said, run_in_process
+from tests.pages import no_page as no_page
 from tests.tiny import save_tiny
 
 Verb = Callable[..., Said]

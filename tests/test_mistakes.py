@@ -27,6 +27,7 @@ from tests.commands import (
     tune,
     write_world,
 )
+from tests.pages import no_page as no_page
 from tests.tiny import save_tiny
 
 

@@ -12,7 +12,8 @@ from adiabat.results.rate_search_result import SafeRate
 from adiabat.results.record import read_result
 from tests.adiabatic.problem import write_problem
 from tests.commands import Said, run_in_process
-from tests.pages import without_pages
+from tests.pages import no_page as no_page
+from tests.pages import real_pages as real_pages
 from tests.tiny import save_tiny
 
 Verb = Callable[..., Said]
@@ -24,7 +25,6 @@ SHORT = ("--set", "rate_search.count=3", "--set", "rate_search.steps=4", "--set"
 def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Verb:
     """A verb with a small search in the test's directory."""
     monkeypatch.chdir(tmp_path)
-    without_pages(monkeypatch)
     write_problem(tmp_path)
     Path("probes.txt").write_text("".join(f"probe {number}\n" for number in range(20)), encoding="utf-8")
     save_tiny(tmp_path / "model")
@@ -39,6 +39,7 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     return run
 
 
+@pytest.mark.usefixtures("real_pages")
 def test_the_verb_leaves_a_page_and_prints_what_it_found(verb: Verb) -> None:
     said = verb(*SHORT)
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err

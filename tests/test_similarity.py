@@ -30,6 +30,7 @@ from adiabat.report.evaluation_headline import caveats
 from adiabat.results.record import read_result
 from adiabat.store.vector_store import Store
 from tests.commands import Said, lines, run_in_process
+from tests.pages import no_page as no_page
 from tests.settings_by_name import by_name
 from tests.tiny import edit, save_tiny
 

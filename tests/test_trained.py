@@ -18,6 +18,8 @@ from adiabat.models.model_names import trained_by
 from adiabat.results.evaluation_result import TrainedOn
 from adiabat.results.record import read_result, write_result
 from tests.commands import DOCUMENTS, PAIRS, Run, evaluate, lines, run_in_process, tune, write_world
+from tests.pages import no_page as no_page
+from tests.pages import real_pages as real_pages
 
 QUICK = EvaluateSettings.model_validate({"measure": {"resamples": 100}})
 OTHERS = [{"query": f"other {number}", "pos": [f"d{number}"]} for number in range(20)]
@@ -52,6 +54,7 @@ def counted(found: TrainedOn) -> tuple[int, int, int, int | None, int | None]:
     return found.queries, found.trained_queries, found.relevant, found.trained_relevant, found.answered
 
 
+@pytest.mark.usefixtures("real_pages")
 def test_queries_that_a_job_was_trained_on_get_no_verdict_on_terminal_page_and_in_the_result(here: Path, command: Run) -> None:
     said = command(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))
     result = read_result(here / "new" / "result.json")

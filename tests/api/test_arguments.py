@@ -25,6 +25,7 @@ from adiabat.data.records import text_id
 from adiabat.distillation import student
 from adiabat.results.record import read_result
 from tests.commands import write_world
+from tests.pages import no_page as no_page
 
 ROWS = [{"_id": "a", "text": "one", "year": 1}, {"_id": "b", "text": "two", "year": None}]
 

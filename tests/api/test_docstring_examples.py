@@ -14,6 +14,7 @@ from adiabat.config.section import Section
 from adiabat.core.errors import AdiabatError
 from adiabat.models import model_names
 from tests.commands import one_thread
+from tests.pages import no_page as no_page
 from tests.tiny import save_tiny
 
 SUITE = """

@@ -24,6 +24,7 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.saving import save
 from adiabat.store.vector_store import Store
 from tests.commands import one_thread
+from tests.pages import no_page as no_page
 from tests.tiny import tiny_dual
 
 WORDS = ("red", "blue", "green", "old", "new", "cat", "dog", "house", "tree", "river")
