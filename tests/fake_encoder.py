@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from adiabat.data.records import Document, Side
-from adiabat.models.fingerprint import Fingerprint
+from adiabat.data.records import Document, Fingerprint, Side
 from adiabat.store.build import BuildResult, build_store
 
 

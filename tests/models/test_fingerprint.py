@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from adiabat.core.errors import StoreError
+from adiabat.data.records import Fingerprint
 from adiabat.models.embedding_head import EncoderSettings, Projection
 from adiabat.models.encoder import Encoder
-from adiabat.models.fingerprint import Fingerprint
 from tests.tiny import tiny_encoder
 
 SETTINGS = EncoderSettings(max_tokens=64)

@@ -11,8 +11,7 @@ import pytest
 
 from adiabat.core.errors import InUseError, StoreError
 from adiabat.core.files import sole_writer
-from adiabat.data.records import Document, Side
-from adiabat.models.fingerprint import Fingerprint
+from adiabat.data.records import Document, Fingerprint, Side
 from adiabat.store import append as append_module
 from adiabat.store.append import append_documents, finish_append
 from adiabat.store.corpus_files import IdIndex

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.dual_training import TrainRunSection, TrainSection, TrainTables
-from adiabat.config.needs import Need, without_effect
+from adiabat.config.faults import Need, without_effect
 from adiabat.config.reader import TRAIN_TABLES
 from adiabat.config.section import Bytes, Seconds, Section, SeedNumbers, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection

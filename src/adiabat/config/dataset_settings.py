@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.dual_training_data import TrainColumnsSection
-from adiabat.config.needs import Need
+from adiabat.config.faults import Need
 from adiabat.config.section import Amount, Fraction, Section, SeedNumber, Text, Texts, each_once
 from adiabat.config.shared import DataSection, EmbedDataSection, EncoderSection, ExamplesSection, RankingEncoderSection, RunSection
 

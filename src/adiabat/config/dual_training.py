@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, StreamSection, TrainDataSection
-from adiabat.config.needs import ABSENT, Need, without_effect
+from adiabat.config.faults import ABSENT, Need, without_effect
 from adiabat.config.section import Amount, Fraction, OptimizerName, Seconds, Section, Text, Texts, by_kind
 from adiabat.config.shared import EncoderSection, StepsRunSection
 from adiabat.config.training_choices import (

@@ -13,8 +13,7 @@ import tomli_w
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from adiabat.config.former_keys import former_phrase
-from adiabat.config.needs import PlacedError
+from adiabat.config.faults import PlacedError, former_phrase
 from adiabat.config.section import Choice, MisfitError, Section, by_kind, nest, overlaid, sections_in
 from adiabat.core.errors import ConfigError, several
 

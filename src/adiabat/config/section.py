@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from adiabat.config.needs import Need, PlacedError, Unmet
+from adiabat.config.faults import Need, PlacedError, Unmet
 
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[tuple[Text, ...], Field(strict=False)]

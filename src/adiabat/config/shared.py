@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from adiabat.config.needs import ABSENT, Need
+from adiabat.config.faults import ABSENT, Need
 from adiabat.config.reader import shown
 from adiabat.config.section import DropSameId, Section, SeedNumber, Text, Texts, each_once
 from adiabat.core.errors import ConfigError

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from adiabat.config.needs import Need
+from adiabat.config.faults import Need
 from adiabat.config.reader import shown
 from adiabat.config.section import DropSameId, Section, Text, Texts
 from adiabat.config.shared import ColumnsSection, DataSection, EncoderSection, RankingEncoderSection, RankingMeasureSection, RunSection

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from adiabat.config.needs import Need
+from adiabat.config.faults import Need
 from adiabat.config.section import Amount, Choice, Fraction, ScheduleName, Section, Text
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt
 
-from adiabat.config.needs import Need
+from adiabat.config.faults import Need
 from adiabat.config.section import MOST_VALUES, Amount, OptimizerName, Section, SpacedValues, Text, Texts, positive_or
 from adiabat.config.shared import DataSection, HeldOutSection, RankingEncoderSection, StepsRunSection
 from adiabat.config.training_choices import (

@@ -6,8 +6,10 @@ Dimensions, one letter each, the same everywhere (lower case in shape annotation
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
+
+from adiabat.core.errors import StoreError
 
 Side = Literal["query", "document"]
 """Tower of a text."""
@@ -120,3 +122,53 @@ def invented_id(number: int, text: str) -> str:
 def grid_id(pair: int, language: str) -> str:
     """Document id of the hypothesis of sentence pair `pair` (its position in the file, from 0) in `language`."""
     return f"{pair}:{language}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Everything that decides the vectors of one tower.
+
+    Attributes:
+        backbone: Model family (``model_type`` of the configuration), and options with which a directory changes its configuration.
+        weights: SHA-256 over the names and bytes of backbone and projection.
+        tokenizer: SHA-256 of the tokenizer's definition.
+        prompt: Text prepended to every text of the side.
+        max_tokens: Maximum tokens of a text, including special tokens.
+        width: Width of a vector (E).
+    """
+
+    backbone: str
+    weights: str
+    tokenizer: str
+    pooling: str
+    normalize: bool
+    prompt: str
+    max_tokens: int
+    width: int
+
+    def differences(self, other: "Fingerprint") -> list[str]:
+        """A phrase for each field that differs, such as ``prompt "passage: " in the store, "" in the encoder``."""
+        return [
+            f"{field.name} {_phrase(getattr(self, field.name))} in the store, {_phrase(getattr(other, field.name))} in the encoder"
+            for field in fields(self)
+            if getattr(self, field.name) != getattr(other, field.name)
+        ]
+
+    def to_json(self) -> dict[str, str | bool | int]:
+        """Plain data for a manifest."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: dict[str, str | bool | int]) -> "Fingerprint":
+        """The inverse of `to_json`."""
+        names = {field.name for field in fields(cls)}
+        if set(record) != names:
+            raise StoreError(f"fingerprint must hold {', '.join(sorted(names))}, got {', '.join(sorted(record))}; rebuild the store")
+        return cls(**record)  # type: ignore[arg-type]
+
+
+def _phrase(value: str | bool | int) -> str:
+    """A value for a message: texts in quotes, hashes cut to twelve digits."""
+    if isinstance(value, str):
+        return f'"{value[:12]}..."' if len(value) == 64 else f'"{value}"'
+    return str(value)

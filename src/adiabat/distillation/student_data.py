@@ -22,11 +22,10 @@ from adiabat.core.provenance import read_array, require_seal, write_array
 from adiabat.core.text import shown
 from adiabat.data.corpora import read_corpus
 from adiabat.data.parallel import Translation
-from adiabat.data.records import Document, Side, text_id
+from adiabat.data.records import Document, Fingerprint, Side, text_id
 from adiabat.data.text_hashes import held_out_queries
 from adiabat.datasets.writer import RECORD, DatasetWriter, HashSet, create_dataset
 from adiabat.dual_encoder.dataset_cache import contents_of
-from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store

@@ -15,11 +15,10 @@ from torch.optim import Optimizer
 from adiabat.config.dual_training import TrainSection, TrainSettings
 from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import ConfigError, ModelError, several
-from adiabat.data.records import SIDES
+from adiabat.data.records import SIDES, Fingerprint
 from adiabat.models.adapters import train_part
 from adiabat.models.backbone import require_pad_token
 from adiabat.models.encoder import Encoder
-from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.freezing import freeze
 from adiabat.models.st_files import first_line
 from adiabat.models.towers import DualEncoder, build_towers, freeze_tower, merged_tower

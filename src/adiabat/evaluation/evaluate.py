@@ -13,7 +13,7 @@ from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS
 from adiabat.data.examples import read_examples
 from adiabat.data.language_grids import require_every_label
-from adiabat.data.records import ExampleSet, LanguageGridSet
+from adiabat.data.records import ExampleSet, Fingerprint, LanguageGridSet
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.language_grid_tasks import score_nli_grid
 from adiabat.evaluation.retrieval import score_retrieval
@@ -27,7 +27,6 @@ from adiabat.evaluation.systems import (
     store_inputs,
 )
 from adiabat.models.device import device_name
-from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Result, TrainedOn, Unseen
 from adiabat.stats.paired import paired_changes

@@ -19,12 +19,11 @@ from adiabat.core.files import is_store, sole_writer
 from adiabat.core.progress import Watch
 from adiabat.data.corpora import Blank, read_corpus
 from adiabat.data.lines import OF_DOCUMENTS
-from adiabat.data.records import Document, text_id
+from adiabat.data.records import Document, Fingerprint, text_id
 from adiabat.data.table_rows import is_beir_examples
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.score_files import folder_names
 from adiabat.evaluation.systems import BM25System, System
-from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
 from adiabat.results.suite_result import SuiteModel
 from adiabat.store.analysers import analyser_of

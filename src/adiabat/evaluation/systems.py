@@ -13,9 +13,8 @@ from adiabat.config.section import DropSameId
 from adiabat.core.errors import ConfigError, StoreError
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import IN_WORDS
-from adiabat.data.records import Document, is_own_document, text_id
+from adiabat.data.records import Document, Fingerprint, is_own_document, text_id
 from adiabat.models.embedding_head import Similarity
-from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
 from adiabat.store.bm25 import BM25Index
 from adiabat.store.scoring import SIMILARITIES

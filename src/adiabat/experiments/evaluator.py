@@ -15,13 +15,13 @@ from adiabat.config.shared import EncoderSection, RankingMeasureSection
 from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, write_json
 from adiabat.core.progress import Watch
+from adiabat.data.records import Fingerprint
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.evaluate import without_grid_verdicts, without_verdicts
 from adiabat.evaluation.measured_models import MeasuredModel
 from adiabat.evaluation.score_files import SCORES, SUFFIX, folder_names, read_record, read_scores, run_folder_name
 from adiabat.evaluation.suite import Scoring
 from adiabat.models.embedding_head import Similarity
-from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
 from adiabat.results.rate_search_result import Drift
 from adiabat.results.sweep_result import TaskOutcome

@@ -12,9 +12,8 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64, UInt8, UInt64
 
-from adiabat.data.records import Side
+from adiabat.data.records import Fingerprint, Side
 from adiabat.models.embedding_head import Similarity
-from adiabat.models.fingerprint import Fingerprint
 from adiabat.store.bm25 import BM25Index
 from adiabat.store.scoring import PAIR_CHUNK, FixedPoint, exact_pairs
 from adiabat.store.search import Hits, search

@@ -20,7 +20,7 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS
 from adiabat.data.corpora import read_corpus
-from adiabat.data.records import ExampleSet, Side
+from adiabat.data.records import ExampleSet, Fingerprint, Side
 from adiabat.mining.candidates import CandidateSource, DenseSource, FusedSource, LexicalSource, Vectors
 from adiabat.mining.mined_file import STATE_FILE, MinedRows, bare_path, ending_of, refuse_existing, row_of, summary_lines
 from adiabat.mining.miner import Miner
@@ -34,7 +34,6 @@ from adiabat.mining.mining_queries import (
     rows_in_store,
     written_corpus,
 )
-from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.towers import DualEncoder
 from adiabat.store.bm25 import BM25Index, build_bm25
 from adiabat.store.vector_store import Store

@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adiabat.core.errors import ModelError
-from adiabat.data.records import Side
+from adiabat.data.records import Fingerprint, Side
 from adiabat.models.bulk import Progress, TokenSource, default_budget, distinct_texts, embed_bags, embed_blocks
 from adiabat.models.device import Precision, settled_precision
 from adiabat.models.embedding_head import EncoderSettings, Projection, pool
-from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.static import StaticBackbone, StaticTokenizer
 from adiabat.models.tokens import TokenBatch, cut_texts, pad
 

@@ -12,12 +12,11 @@ from torch import Tensor
 
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.core.text import cut
-from adiabat.data.records import Side
+from adiabat.data.records import Fingerprint, Side
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import Projection, Similarity, new_projection, projection_of, similarity_stated
 from adiabat.models.encoder import Encoder
-from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.static import StaticBackbone, require_saveable
 
 

@@ -12,8 +12,7 @@ import numpy as np
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import MANIFEST_FILE, read_json, sole_writer, write_text
 from adiabat.core.provenance import Digest, DigestedFile, require
-from adiabat.data.records import Document
-from adiabat.models.fingerprint import Fingerprint
+from adiabat.data.records import Document, Fingerprint
 from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, Progress, Staging
 from adiabat.store.corpus_files import ID_BATCH, TEXT_BATCH, IdIndex, StringColumn, StringColumnWriter, digest_documents, hash_ids
 from adiabat.store.manifest import (

@@ -13,8 +13,7 @@ from jaxtyping import Float, Int64
 from adiabat.core.errors import AdiabatError, StoreError, several
 from adiabat.core.files import is_store, read_json, sole_writer, write_json
 from adiabat.core.provenance import Digest, now, require
-from adiabat.data.records import Document, Side
-from adiabat.models.fingerprint import Fingerprint
+from adiabat.data.records import Document, Fingerprint, Side
 from adiabat.store.corpus_files import StringColumn, digest_documents, duplicate_texts, write_corpus
 from adiabat.store.manifest import (
     DISK_FULL,

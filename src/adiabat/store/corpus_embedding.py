@@ -13,10 +13,9 @@ from adiabat.config.shared import EmbedSettings, StoreSection
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import Watch
 from adiabat.data.corpora import read_corpus
-from adiabat.data.records import Side
+from adiabat.data.records import Fingerprint, Side
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision, emulation_note
-from adiabat.models.fingerprint import Fingerprint
 from adiabat.models.model_names import Model, is_model, load
 from adiabat.models.towers import DualEncoder
 from adiabat.store.append import append_documents, finish_append

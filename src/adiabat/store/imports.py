@@ -11,8 +11,7 @@ import numpy as np
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, read_json, sole_writer, write_json
 from adiabat.core.provenance import now
-from adiabat.data.records import Document
-from adiabat.models.fingerprint import Fingerprint
+from adiabat.data.records import Document, Fingerprint
 from adiabat.store.build import DocumentEncoder, begin, finish, to_dtype, unusable_rows
 from adiabat.store.corpus_files import ID_BATCH, CorpusFiles, IdIndex, StringColumn, StringColumnWriter, invalid_unicode, write_corpus
 from adiabat.store.manifest import (

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from adiabat.core.errors import DataError, StoreError
 from adiabat.core.files import MANIFEST_FILE, read_json, reading, write_json
 from adiabat.core.provenance import Digest
-from adiabat.models.fingerprint import Fingerprint
+from adiabat.data.records import Fingerprint
 
 FORMAT = "adiabat-store"
 VERSION = 2

@@ -12,8 +12,8 @@ from jaxtyping import Float, Float32, Int64, Integer
 from adiabat.core.errors import StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, reading
 from adiabat.core.provenance import require
+from adiabat.data.records import Fingerprint
 from adiabat.data.text_hashes import hash_texts
-from adiabat.models.fingerprint import Fingerprint
 from adiabat.store.corpus_files import IdIndex, StringColumn, first_rows
 from adiabat.store.manifest import (
     APPENDING,
