@@ -132,7 +132,7 @@ def test_a_search_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_t
     assert read_result(Path("out/result.json"), SafeRate).rate is None
     said = verb(*SHORT, *tight, "--set", "tune.learning_rate=safe", "--out", "job", name="tune")
     assert said.code == 2
-    assert "one rate of the search must stay within the band" in said.err
+    assert "one rate of the search must stay within the limit" in said.err
 
 
 def test_the_function_gives_what_the_verb_writes(verb: Verb) -> None:

@@ -1,4 +1,4 @@
-"""The largest safe rate: found by runs that end where they leave the band, and the same as whole runs of every rate would find."""
+"""The largest safe rate: found by runs that end where they exceed the limit, and the same as whole runs of every rate would find."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ from tests.jobs import log_of, weights_of
 from tests.runs.before import forget
 
 RATES = {"low": 3e-5, "high": 3e-2, "count": 4, "steps": 9, "checks": 3}
-"""Rates a factor of ten apart, with three looks at each."""
+"""Rates a factor of ten apart, with three checks at each."""
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def timeless(trials: list[RateTrial]) -> list[RateTrial]:
 
 @pytest.fixture(scope="module")
 def whole(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> dict[float, list[float]]:
-    """Rate to its drift at every look, by ordinary jobs that nothing ends early."""
+    """Rate to its drift at every check, by ordinary jobs that nothing ends early."""
     found = {}
     for rate in searched(problem).rate_search.values():
         out = tmp_path_factory.mktemp("whole") / "job"
@@ -85,7 +85,7 @@ def test_the_answer_is_that_of_whole_runs_at_every_rate(problem: Problem, whole:
         assert found.limit == most
         assert [one.rate for one in found.trials] == rates[: place - 1 : -1] if place else rates[::-1]
         for one in found.trials:
-            beyond = [look for look, drift in enumerate(whole[one.rate]) if drift > most]
+            beyond = [check for check, drift in enumerate(whole[one.rate]) if drift > most]
             assert one.left_at == (3 * (beyond[0] + 1) if beyond else None)
             assert one.steps == [3, 6, 9][: len(one.steps)]
             assert one.drift[TURN] == whole[one.rate][: len(one.steps)]
@@ -104,7 +104,7 @@ def test_no_rate_is_safe_where_the_lowest_leaves_too(problem: Problem, tmp_path:
     assert found.rate is None
     assert [one.left_at for one in found.trials] == [3] * 4
     assert found.lasts() is None
-    assert found.notes == ["even the lowest rate of the search leaves the band; lower rate_search.low"]
+    assert found.notes == ["even the lowest rate of the search exceeds the limit; lower rate_search.low"]
 
 
 def test_a_rate_is_safe_if_it_is_with_every_seed(problem: Problem, whole: dict[float, list[float]], tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_rate_is_safe_if_it_is_with_every_seed(problem: Problem, whole: dict[f
     most = (max(whole[rates[1]]) + max(whole[rates[2]])) / 2
     found = search(problem, tmp_path / "out", searched(problem, most=most, rate_search={"seeds": 3}))
     assert found.rate == rates[1]
-    # What left the band with one seed needs no second.
+    # What exceeded the limit with one seed needs no second.
     assert [(one.rate, one.seed) for one in found.trials] == [(rates[3], 0), (rates[2], 0), (rates[1], 0), (rates[1], 1), (rates[1], 2)]
     assert len({tuple(one.drift[TURN]) for one in found.trials if one.rate == rates[1]}) == 3
 
@@ -161,15 +161,15 @@ def test_a_search_may_grow_and_nothing_else_may_change(problem: Problem, tmp_pat
     assert grown.trials[:3] == first.trials
 
 
-@pytest.mark.parametrize("looks", [3, 9])
-def test_a_run_that_diverges_has_left_the_band(problem: Problem, tmp_path: Path, looks: int) -> None:
-    """With a look at every step it is the vectors of the probes that are no numbers, with one at every third the loss before."""
+@pytest.mark.parametrize("checks", [3, 9])
+def test_a_run_that_diverges_exceeds_the_limit(problem: Problem, tmp_path: Path, checks: int) -> None:
+    """With a check at every step it is the vectors of the probes that are no numbers, with one at every third the loss before."""
     found = search(
-        problem, tmp_path / "out", searched(problem, most=3.0, rate_search={"low": 3e-4, "high": 1e30, "count": 2, "checks": looks})
+        problem, tmp_path / "out", searched(problem, most=3.0, rate_search={"low": 3e-4, "high": 1e30, "count": 2, "checks": checks})
     )
     assert found.rate == 3e-4
     assert found.trials[0].left_at is not None
-    assert ("vectors of the probes must be finite" if looks == 9 else "must be a finite number") in found.trials[0].reason
+    assert ("vectors of the probes must be finite" if checks == 9 else "must be a finite number") in found.trials[0].reason
 
 
 def change_row(path: Path, number: int, **changes: Any) -> None:
@@ -189,7 +189,7 @@ def test_a_seed_that_left_has_left_whoever_asks_for_it(problem: Problem, tmp_pat
 
 
 @pytest.mark.parametrize("drift", [{}, {"overlap loss": [0.1]}, {"turn": []}])
-def test_a_row_that_lacks_what_was_looked_at_is_told(problem: Problem, tmp_path: Path, drift: dict[str, list[float]]) -> None:
+def test_a_row_that_lacks_what_was_checked_is_told(problem: Problem, tmp_path: Path, drift: dict[str, list[float]]) -> None:
     settings = searched(problem, most=3.0)
     search(problem, tmp_path / "out", settings)
     change_row(tmp_path / "out" / "trials.parquet", 0, drift=drift)
@@ -197,7 +197,7 @@ def test_a_row_that_lacks_what_was_looked_at_is_told(problem: Problem, tmp_path:
         search(problem, tmp_path / "out", settings, resume=True)
 
 
-def test_a_rate_that_stayed_inside_stays_the_answer_on_another_grid(problem: Problem, tmp_path: Path) -> None:
+def test_a_rate_that_stayed_within_stays_the_answer_on_another_grid(problem: Problem, tmp_path: Path) -> None:
     assert search(problem, tmp_path / "out", searched(problem, most=3.0)).rate == 3e-2
     again = search(problem, tmp_path / "out", searched(problem, most=3.0, rate_search={"low": 1e-4, "high": 1e-3, "count": 2}), resume=True)
     assert again.rate == 3e-2
@@ -279,7 +279,7 @@ def test_a_job_that_was_cut_short_in_its_search_goes_on(problem: Problem, tmp_pa
 
 def test_a_job_without_any_safe_rate_says_what_to_do(problem: Problem, tmp_path: Path) -> None:
     with pytest.raises(
-        JobError, match=r"one rate of the search must stay within the band .* got none: the lowest, 3e-05, leaves it; lower"
+        JobError, match=r"one rate of the search must stay within the limit .* got none: the lowest, 3e-05, leaves it; lower"
     ):
         run(problem, tmp_path / "job", searched(problem, most=1e-9))
 

@@ -13,12 +13,12 @@ RATES = (1e-8, 2.15e-8, 4.64e-8, 1e-7, 2.15e-7, 4.64e-7, 1e-6, 2.15e-6, 4.64e-6,
 
 
 def make_trial(
-    rate: float, *, seed: int = 0, steps: int = 1000, looks: int = 20, limit: float = LIMIT, factor: float = 1.0, power: float = 0.8
+    rate: float, *, seed: int = 0, steps: int = 1000, checks: int = 20, limit: float = LIMIT, factor: float = 1.0, power: float = 0.8
 ) -> RateTrial:
-    """A run whose drift is ``factor 2000 rate t^power``, to the first look beyond the limit."""
+    """A run whose drift is ``factor 2000 rate t^power``, to the first check beyond the limit."""
     at: list[int] = []
     drift: list[float] = []
-    for step in range(steps // looks, steps + 1, steps // looks):
+    for step in range(steps // checks, steps + 1, steps // checks):
         at.append(step)
         drift.append(factor * 2000 * rate * step**power)
         if drift[-1] > limit:
@@ -36,10 +36,10 @@ def trial_of(
     return RateTrial(rate, seed, steps, every, left_at, reason, 12.5, "cpu")
 
 
-def make_diverged(rate: float, *, looked: int = 0, left_at: int = 3, seed: int = 0) -> RateTrial:
-    """A run whose loss was no number any more, after as many looks."""
-    steps = [50 * (place + 1) for place in range(looked)]
-    return trial_of(rate, steps, [0.01] * looked, left_at=left_at, reason="the loss must be a finite number, got nan", seed=seed)
+def make_diverged(rate: float, *, checked: int = 0, left_at: int = 3, seed: int = 0) -> RateTrial:
+    """A run whose loss was no number any more, after as many checks."""
+    steps = [50 * (place + 1) for place in range(checked)]
+    return trial_of(rate, steps, [0.01] * checked, left_at=left_at, reason="the loss must be a finite number, got nan", seed=seed)
 
 
 def make_safe_rate(trials: list[RateTrial], rate: float | None, **parts: Any) -> SafeRate:
@@ -66,31 +66,31 @@ def make_safe_rate(trials: list[RateTrial], rate: float | None, **parts: Any) ->
 
 
 def full_search(**parts: Any) -> SafeRate:
-    """Down the search from 1e-5 to 4.64e-8, the first rate that stays inside."""
+    """Down the search from 1e-5 to 4.64e-8, the first rate that stays within the limit."""
     return make_safe_rate([make_trial(rate) for rate in reversed(RATES) if rate >= 4.64e-8], 4.64e-8, **parts)
 
 
 def seeds_search() -> SafeRate:
-    """Two seeds: 1e-7 stays inside with the first alone, 4.64e-8 with both."""
+    """Two seeds: 1e-7 stays within with the first alone, 4.64e-8 with both."""
     factors = {(2.15e-7, 0): 1.0, (1e-7, 0): 0.88, (1e-7, 1): 1.1, (4.64e-8, 0): 1.0, (4.64e-8, 1): 1.3}
     return make_safe_rate([make_trial(rate, seed=seed, factor=factor) for (rate, seed), factor in factors.items()], 4.64e-8)
 
 
 def top_search() -> SafeRate:
-    """One run, of the highest rate, which stays inside."""
-    note = "even the highest rate of the search stays within the band: larger ones may be safe too; raise rate_search.high"
+    """One run, of the highest rate, which stays within."""
+    note = "even the highest rate of the search stays within the limit: larger ones may be safe too; raise rate_search.high"
     return make_safe_rate([make_trial(1e-8)], 1e-8, rates=[1e-9, 1e-8], notes=[note])
 
 
 def unsafe_search() -> SafeRate:
-    """No rate stays inside; the limit was given."""
+    """No rate stays within; the limit was given."""
     trials = [make_trial(rate, limit=0.001) for rate in (1e-6, 1e-7, 1e-8)]
-    return make_safe_rate(trials, None, limit=0.001, noise={}, rates=[1e-8, 1e-7, 1e-6], notes=["even the lowest leaves the band"])
+    return make_safe_rate(trials, None, limit=0.001, noise={}, rates=[1e-8, 1e-7, 1e-6], notes=["even the lowest exceeds the limit"])
 
 
 def diverged_search() -> SafeRate:
-    """The highest rates ran away, one before its first look and one in its first step; drift of the lowest stays 0."""
-    trials = [make_diverged(1e-4, left_at=0), make_diverged(1e-5, left_at=3), make_diverged(1e-6, looked=2, left_at=120), make_trial(1e-7)]
+    """The highest rates ran away, one before its first check and one in its first step; drift of the lowest stays 0."""
+    trials = [make_diverged(1e-4, left_at=0), make_diverged(1e-5, left_at=3), make_diverged(1e-6, checked=2, left_at=120), make_trial(1e-7)]
     still = trial_of(1e-8, list(range(50, 1001, 50)), [0.0] * 20)
     return make_safe_rate([*trials, still], 1e-8, rates=[1e-8, 1e-7, 1e-6, 1e-5, 1e-4])
 

@@ -59,7 +59,7 @@ def test_the_head_line_says_the_verdict(search: str, sentence: str) -> None:
     assert words.tone(result) == ("bad" if search == "unsafe" else "good")
 
 
-def test_only_a_last_look_beyond_the_limit_is_a_band_that_was_left() -> None:
+def test_only_a_last_check_beyond_the_limit_exceeds_it() -> None:
     assert [words.ended(diverged_search(), trial) for trial in diverged_search().trials] == [*["diverged"] * 3, "left", "inside"]
 
 
@@ -77,18 +77,18 @@ def test_a_limit_of_noise_is_taken_apart_and_a_given_one_said_to_be_given() -> N
         # 0.01 (t / 1000): 0.0458 at 4,580.
         (
             one_run([1e-5 * step for step in STEPS]),
-            "1e-8 would leave the band after about 4,600 steps: an extrapolation, not a measurement.",
+            "1e-8 would exceed the limit after about 4,600 steps: an extrapolation, not a measurement.",
         ),
         (
             one_run([0.03 * (step / 1000) ** 0.02 for step in STEPS]),
-            "1e-8 stays inside for more than 100 times as many steps: an extrapolation",
+            "1e-8 stays within the limit for more than 100 times as many steps: an extrapolation",
         ),
-        (one_run([LIMIT * step / 1001 for step in STEPS]), "1e-8 is about to leave the band: an extrapolation"),
-        (one_run([0.04 - 1e-6 * step for step in STEPS]), "Over the later half of the looks, drift at 1e-8 did not grow"),
-        (one_run([0.01, 0.02, 0.03], STEPS[:3]), "How long 1e-8 would stay inside is unknown"),
-        (one_run([0.0] * 10), "How long 1e-8 would stay inside is unknown"),
+        (one_run([LIMIT * step / 1001 for step in STEPS]), "1e-8 is about to exceed the limit: an extrapolation"),
+        (one_run([0.04 - 1e-6 * step for step in STEPS]), "Over the later half of the checks, drift at 1e-8 did not grow"),
+        (one_run([0.01, 0.02, 0.03], STEPS[:3]), "How long 1e-8 would stay within the limit is unknown"),
+        (one_run([0.0] * 10), "How long 1e-8 would stay within the limit is unknown"),
         # (0.0458 / (2000 * 4.64e-8 * 1.3)) ** 1.25 of the faster of two seeds.
-        (seeds_search(), "4.64e-8 (its earliest run) would leave the band after about 1,700 steps"),
+        (seeds_search(), "4.64e-8 (its earliest run) would exceed the limit after about 1,700 steps"),
     ],
 )
 def test_how_long_the_rate_lasts_is_said_to_be_extrapolated_or_unknown(result: SafeRate, said: str) -> None:
@@ -100,7 +100,7 @@ def test_one_seed_is_called_one_and_several_have_their_spread() -> None:
     assert words.about_seeds(full_search()) == "This is one seed; another may drift more or less."
     assert words.about_seeds(seeds_search()) == "With 2 seeds at 4.64e-8, drift at the end is 0.0233 to 0.0303."
     grown = make_safe_rate([make_trial(1e-7, factor=0.8), make_trial(1e-7, seed=1, factor=1.2)], 1e-7)
-    assert words.about_seeds(grown).endswith("; 1\N{NO-BREAK SPACE}run left the band (seed no longer requested).")
+    assert words.about_seeds(grown).endswith("; 1\N{NO-BREAK SPACE}run exceeded the limit (seed no longer requested).")
 
 
 # --- Tables ---
@@ -111,8 +111,8 @@ def test_the_terminal_shows_the_highest_rate_first_and_the_head_line_below() -> 
     rows = [line.split() for line in said.splitlines() if line.rstrip().endswith("12 s")]
     assert [row[0] for row in rows] == ["0.0001", "1e-5", "1e-6", "1e-7", "1e-8"]
     assert rows[0][2:7] == ["–", "–", "diverged", "after", "0"]
-    assert rows[3][2:7] == ["900", "0.0462", "left", "after", "900"]
-    assert rows[4][2:6] == ["1,000", "0", "stays", "inside"]
+    assert rows[3][2:7] == ["900", "0.0462", "exceeded", "after", "900"]
+    assert rows[4][2:6] == ["1,000", "0", "stays", "within"]
     assert "Up to 1e-8 the answers stay within noise" in said
     assert max(map(len, said.splitlines())) <= 80
 
@@ -120,7 +120,7 @@ def test_the_terminal_shows_the_highest_rate_first_and_the_head_line_below() -> 
 def test_the_csv_holds_every_run_unrounded() -> None:
     rows = list(csv.DictReader(io.StringIO(csv_of(diverged_search()))))
     assert [row["ended"] for row in rows] == ["diverged", "diverged", "diverged", "left", "inside"]
-    assert (rows[0]["last_look"], rows[0]["drift: overlap loss"], rows[0]["left_at"]) == ("", "", "0")
+    assert (rows[0]["last_check"], rows[0]["drift: overlap loss"], rows[0]["left_at"]) == ("", "", "0")
     left = diverged_search().trials[3]
     assert (rows[3]["drift: turn"], rows[3]["left_at"]) == (repr(left.drift["turn"][-1]), "900")
     assert (rows[4]["rate"], rows[4]["left_at"], rows[4]["drift: margins"]) == ("1e-08", "", "0.0")

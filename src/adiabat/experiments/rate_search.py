@@ -86,7 +86,7 @@ def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, w
     safe = RateSearch(context, settings, folder, watch).carry_out()
     if safe.rate is None:
         raise JobError(
-            f"one rate of the search must stay within the band (drift {safe.limit:.3g}), got none: the lowest, {safe.rates[0]:g}, leaves "
+            f"one rate of the search must stay within the limit (drift {safe.limit:.3g}), got none: the lowest, {safe.rates[0]:g}, leaves "
             "it; lower rate_search.low, take fewer rate_search.steps, or give a larger guard.limit, and start again"
         )
     tune = settings.tune.model_copy(update={"learning_rate": safe.rate})
@@ -115,7 +115,7 @@ class RateSearch:
 
         def fault(row: RateTrial) -> str:
             complete = measure in row.drift and all(len(values) == len(row.steps) for values in row.drift.values())
-            return "" if complete else f"{row.name} without a drift for each look"
+            return "" if complete else f"{row.name} without a drift for each check"
 
         def columns(row: RateTrial) -> dict[str, Any]:
             last = {f"drift: {name}": values[-1] if values else None for name, values in row.drift.items()}
@@ -146,7 +146,7 @@ class RateSearch:
         if (name := name_of(rate, seed)) not in self.rows:
             trial = self._make(rate, seed)
             self.rows.add(trial)
-            ended = f"stays inside for {trial.steps[-1]:,}" if trial.left_at is None else f"leaves the band by {trial.left_at:,}"
+            ended = f"stays within for {trial.steps[-1]:,}" if trial.left_at is None else f"exceeds the limit after {trial.left_at:,}"
             self.watch.note(f"{name}: {ended} of {self.settings.rate_search.steps:,} steps")
             self._clear(rate, seed)
         return self.rows[name].left_at is None
@@ -171,12 +171,12 @@ class RateSearch:
         except DivergedError as fault:
             reason = fault.what
         rows = [row for row in read_log(loop.log.path) if row["step"]]
-        looks = [row for row in rows if f"validation_{MEASURES[0]}" in row]
+        checks = [row for row in rows if f"validation_{MEASURES[0]}" in row]
         return RateTrial(
             rate=rate,
             seed=seed,
-            steps=[int(row["step"]) for row in looks],
-            drift={name: [float(row[f"validation_{name}"]) for row in looks] for name in MEASURES},
+            steps=[int(row["step"]) for row in checks],
+            drift={name: [float(row[f"validation_{name}"]) for row in checks] for name in MEASURES},
             left_at=loop.position.step if reason else None,
             reason=reason or "",
             seconds=loop.position.seconds,
@@ -212,10 +212,10 @@ class RateSearch:
         notes = [self.mined_note] if self.mined_note else []
         if rate == rates[-1]:
             notes.insert(
-                0, "even the highest rate of the search stays within the band: larger ones may be safe too; raise rate_search.high"
+                0, "even the highest rate of the search stays within the limit: larger ones may be safe too; raise rate_search.high"
             )
         elif rate is None:
-            notes.insert(0, "even the lowest rate of the search leaves the band; lower rate_search.low")
+            notes.insert(0, "even the lowest rate of the search exceeds the limit; lower rate_search.low")
         return SafeRate(
             title=f"The largest safe rate for tuning {inputs['model']} on {self.context.examples(self.settings.data)[0].name}",
             command=command,

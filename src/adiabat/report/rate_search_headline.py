@@ -33,8 +33,8 @@ def ended(result: SafeRate, trial: RateTrial) -> Ended:
 def ending(result: SafeRate, trial: RateTrial) -> str:
     """How a run ended, in words."""
     if trial.left_at is None:
-        return "stays inside"
-    return f"{ended(result, trial)} after {integer(trial.left_at)}"
+        return "stays within"
+    return f"{'diverged' if ended(result, trial) == 'diverged' else 'exceeded'} after {integer(trial.left_at)}"
 
 
 def drift_value(value: float) -> str:
@@ -128,21 +128,20 @@ def pace(result: SafeRate) -> str:
         return ""
     steps = result.lasts()
     if steps is None:
-        return f"How long {setting(result.rate)} would stay inside is unknown: it has too few looks, or some looks found no drift."
+        unknown = "would stay within the limit is unknown: it has too few checks, or some checks found no drift."
+        return f"How long {setting(result.rate)} {unknown}"
     if math.isinf(steps):
-        return (
-            f"Over the later half of the looks, drift at {setting(result.rate)} did not grow, so when it would leave the band is unknown."
-        )
-    grows = "If drift keeps growing by the same power of the steps as over the later half of the looks,"
+        return f"Over the later half of the checks, drift at {setting(result.rate)} did not grow, so no step is known to exceed the limit."
+    grows = "If drift keeps growing by the same power of the steps as over the later half of the checks,"
     earliest = " (its earliest run)" * (len(safe_runs(result)) > 1)
     return f"{grows} {setting(result.rate)}{earliest} {_leaves(steps, result.steps)}: an extrapolation, not a measurement."
 
 
 def _leaves(steps: float, made: int) -> str:
     if steps > FAR * made:
-        return f"stays inside for more than {FAR} times as many steps"
+        return f"stays within the limit for more than {FAR} times as many steps"
     rounded = int(float(f"{steps:.2g}"))
-    return f"would leave the band after about {integer(rounded)} steps" if rounded > made else "is about to leave the band"
+    return f"would exceed the limit after about {integer(rounded)} steps" if rounded > made else "is about to exceed the limit"
 
 
 def about_seeds(result: SafeRate) -> str:
@@ -154,5 +153,5 @@ def about_seeds(result: SafeRate) -> str:
         return "This is one seed; another may drift more or less."
     values = [value for trial in runs if (value := last(trial, result.measure)) is not None]
     left = sum(trial.left_at is not None for trial in runs)
-    beside = f"; {counted(left, 'run')} left the band (seed no longer requested)" * bool(left)
+    beside = f"; {counted(left, 'run')} exceeded the limit (seed no longer requested)" * bool(left)
     return f"With {len(runs)} seeds at {setting(runs[0].rate)}, drift at the end is {drift_range(values)}{beside}."

@@ -15,11 +15,14 @@ from adiabat.report.pages import Figure, Group, Page, Terms
 from adiabat.report.tables import Cell, Column, Table
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 
+_Mark = tuple[tuple[float, float], str]
+"""A point, and the colour of its run."""
+
 _TERMS = [
     (
         "Search",
-        "Rates are tried from the highest down. A run ends at the first look (measurement of drift) beyond the limit. The first rate that "
-        "stays inside to the last step with every seed is the answer; lower rates are assumed safe.",
+        "Rates are tried from the highest down. A run ends at the first check (measurement of drift) beyond the limit. The first rate that "
+        "stays within it to the last step with every seed is the answer; lower rates are assumed safe.",
     ),
     (
         "Limit",
@@ -90,7 +93,7 @@ def terminal(result: SafeRate) -> list[Table]:
         Column("seed", lambda trial: trial.seed, "number"),
         Column("steps", lambda trial: integer(trial.steps[-1]) if trial.steps else DASH, "number"),
         Column("drift", lambda trial: _drift(words.last(trial, result.measure)), "number"),
-        Column("band", lambda trial: words.ending(result, trial)),
+        Column("limit", lambda trial: words.ending(result, trial)),
         Column("time", lambda trial: duration(trial.seconds), "number"),
     ]
     caption = [limit, words.headline(result), *filter(None, [words.pace(result)])]
@@ -112,9 +115,9 @@ def _drift(value: float | None) -> str:
 
 def _runs(result: SafeRate) -> Group:
     def steps(trial: RateTrial) -> str:
-        return f"{integer(trial.steps[-1])}, {counted(len(trial.steps), 'look')}" if trial.steps else "no look"
+        return f"{integer(trial.steps[-1])}, {counted(len(trial.steps), 'check')}" if trial.steps else "no check"
 
-    def band(trial: RateTrial) -> Cell:
+    def limit(trial: RateTrial) -> Cell:
         diverged = words.ended(result, trial) == "diverged"
         return Cell(words.ending(result, trial), [trial.reason] if diverged else [], tone="bad" if diverged else "")
 
@@ -123,14 +126,13 @@ def _runs(result: SafeRate) -> Group:
 
     columns = [Column("rate", lambda trial: setting(trial.rate)), Column("seed", lambda trial: trial.seed, "number")]
     columns += [Column("steps", steps, "number"), *map(drift, _measures_of(result))]
-    columns += [Column("band", band), Column("time", lambda trial: duration(trial.seconds), "number")]
+    columns += [Column("limit", limit), Column("time", lambda trial: duration(trial.seconds), "number")]
     table = Table(columns=columns, rows=_ordered(result), row_class=lambda trial: "safe" if trial.rate == result.rate else "")
     shaded = "" if result.rate is None else " Shaded: the largest safe rate."
     return Group(
         id="runs",
         title="Runs",
-        lead=f"The highest rate first. Drift is from the last look; for a run that left the band, {result.measure} exceeds the "
-        f"limit.{shaded}",
+        lead=f"The highest rate first. Drift is from the last check; a run ends where {result.measure} exceeds the limit.{shaded}",
         sections=[table, _seeds(result)],
     )
 
@@ -152,7 +154,7 @@ def _seeds(result: SafeRate) -> Table | None:
         Column("rate", lambda row: setting(row[0])),
         Column("each run", each),
         Column("lowest to highest", spread, "number"),
-        Column("stay inside", lambda row: f"{sum(trial.left_at is None for trial in row[1])} of {len(row[1])}", "number"),
+        Column("stay within", lambda row: f"{sum(trial.left_at is None for trial in row[1])} of {len(row[1])}", "number"),
     ]
     lead = f"Drift at the end, {result.measure}."
     return Table(id="seeds", title="Rates with several seeds", lead=lead, columns=columns, rows=several) if several else None
@@ -181,16 +183,16 @@ def _measures(result: SafeRate) -> Group:
 def _charts(result: SafeRate) -> list[tuple[Chart, str, str]]:
     """Each chart with title and caption."""
     drift = (
-        "Each curve is a run; darker curves have higher rates. A run ends at the first look beyond the limit (dashed). Bold: "
+        "Each curve is a run; darker curves have higher rates. A run ends at the first check beyond the limit (dashed). Bold: "
         "the largest safe rate."
     )
     leave = (
-        "Steps after which each run was found beyond the limit; the bar below reaches down to the previous look, still inside. "
-        "A triangle is a run that stayed inside: its height is a lower bound."
+        "Steps after which each run was found beyond the limit; the bar below reaches down to the previous check, still within it. "
+        "A triangle is a run that stayed within it: its height is a lower bound."
     )
     return [
         (curves("drift", [_drift_panel(result)], height=4.6), "Drift against steps", drift),
-        (curves("steps", [_steps_panel(result)], height=3.6), "Steps inside the band against rate", leave),
+        (curves("steps", [_steps_panel(result)], height=3.6), "Steps within the limit against rate", leave),
     ]
 
 
@@ -198,7 +200,7 @@ def _drift_panel(result: SafeRate) -> Panel:
     """Drift by the limited measure, run by run; drift 0 is at the lower edge, a diverged run's end at the upper one."""
     every = [value for trial in result.trials for value in [*trial.drift[result.measure], result.limit] if value > 0]
     low, high = min(every, default=result.limit) / 1.7, max(every, default=result.limit) * 1.7
-    lines, marks = [], dict[str, list[tuple[float, float | None]]]()
+    lines, marks = [], dict[str, list[_Mark]]()
     for trial in _ordered(result):
         drift = trial.drift[result.measure]
         points = [(float(step), value or low) for step, value in zip(trial.steps, drift, strict=True)]
@@ -206,9 +208,10 @@ def _drift_panel(result: SafeRate) -> Panel:
         if ending == "diverged":
             points.append((max(float(trial.left_at or 0), 1.0), high))
         width = 2.6 if trial.rate == result.rate else 1.4
-        lines.append(Line(points, _label(result, trial), _colour(result, trial), ".", width=width))
-        marks.setdefault("drift 0" if ending == "inside" and drift[-1] == 0 else _ENDINGS[ending], []).append(points[-1])
-        marks.setdefault("drift 0", []).extend(point for point, value in zip(points, drift, strict=False) if value == 0)
+        colour = _colour(result, trial)
+        lines.append(Line(points, _label(result, trial), colour, ".", width=width))
+        marks.setdefault("drift 0" if ending == "inside" and drift[-1] == 0 else _ENDINGS[ending], []).append((points[-1], colour))
+        marks.setdefault("drift 0", []).extend((point, colour) for point, value in zip(points, drift, strict=False) if value == 0)
     limit = (result.limit, f"limit {words.limit(result)}", INK)
     lines += _marks(marks)
     y = f"drift, {cut_name(result.measure, limit=40)}"
@@ -219,10 +222,10 @@ def _steps_panel(result: SafeRate) -> Panel:
     """Steps until each run exceeded the limit, by its rate."""
     every = [float(step) for trial in result.trials for step in (*trial.steps, trial.left_at or 0) if step > 0]
     low = min([*every, result.steps / 2]) / 2
-    lines, marks = [], dict[str, list[tuple[float, float | None]]]()
+    lines, marks = [], dict[str, list[_Mark]]()
     for trial in _ordered(result):
         top = float(trial.steps[-1]) if trial.left_at is None else max(float(trial.left_at), low)
-        marks.setdefault(_ENDINGS[words.ended(result, trial)], []).append((trial.rate, top))
+        marks.setdefault(_ENDINGS[words.ended(result, trial)], []).append(((trial.rate, top), _colour(result, trial)))
         if trial.left_at is not None:
             inside = max((step for step in trial.steps if step < trial.left_at), default=0)
             lines.append(Line([(trial.rate, max(inside, low)), (trial.rate, top)], "", _colour(result, trial), "", width=1.2))
@@ -231,8 +234,8 @@ def _steps_panel(result: SafeRate) -> Panel:
     return Panel(lines, "learning rate", "optimiser steps", log="xy", across=[wanted], x_tick=setting, y_tick=_count, ticks=_ticks(result))
 
 
-_ENDINGS: dict[words.Ended, str] = {"inside": "inside to the end", "left": "left the band", "diverged": "diverged"}
-_SIGNS = {"inside to the end": "^", "left the band": "o", "diverged": "x", "drift 0": "v"}
+_ENDINGS: dict[words.Ended, str] = {"inside": "within to the end", "left": "exceeded the limit", "diverged": "diverged"}
+_SIGNS = {"within to the end": "^", "exceeded the limit": "o", "diverged": "x", "drift 0": "v"}
 
 
 def _marks(marks: dict[str, list[tuple[float, float | None]]]) -> list[Line]:
@@ -274,8 +277,8 @@ def _long(result: SafeRate) -> Table:
         row: dict[str, Any] = {
             "rate": trial.rate,
             "seed": trial.seed,
-            "looks": len(trial.steps),
-            "last_look": max(trial.steps, default=None),
+            "checks": len(trial.steps),
+            "last_check": max(trial.steps, default=None),
         }
         row |= {"ended": words.ended(result, trial), "left_at": trial.left_at}
         row |= {f"drift: {name}": words.last(trial, name) for name in _measures_of(result)}
