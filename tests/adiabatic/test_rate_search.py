@@ -205,7 +205,7 @@ def test_a_rate_that_stayed_within_stays_the_answer_on_another_grid(problem: Pro
 
 
 def test_a_search_needs_a_rate_to_find_and_steps_behind_the_warm_up(problem: Problem, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"tune.learning_rate must be safe where the rate is looked for, got 0.001"):
+    with pytest.raises(ConfigError, match=r"tune.learning_rate must be safe in a search for the rate, got 0.001"):
         search(problem, tmp_path / "out", searched(problem, rate=1e-3))
     with pytest.raises(ConfigError, match=r"tune.warmup_steps must be below rate_search.steps = 9, got 9: no run would reach its rate"):
         search(problem, tmp_path / "out", searched(problem, tune={"warmup_steps": 9}))
