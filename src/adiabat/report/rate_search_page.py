@@ -124,7 +124,7 @@ def _runs(result: SafeRate) -> Group:
     def drift(name: str) -> Column:
         return Column(cut_name(name, limit=40), lambda trial: _drift(words.last(trial, name)), "number")
 
-    columns = [Column("rate", lambda trial: setting(trial.rate)), Column("seed", lambda trial: trial.seed, "number")]
+    columns = [Column("rate", lambda trial: setting(trial.rate), "number"), Column("seed", lambda trial: trial.seed, "number")]
     columns += [Column("steps", steps, "number"), *map(drift, _measures_of(result))]
     columns += [Column("limit", limit), Column("time", lambda trial: duration(trial.seconds), "number")]
     table = Table(columns=columns, rows=_ordered(result), row_class=lambda trial: "safe" if trial.rate == result.rate else "")
@@ -183,7 +183,7 @@ def _measures(result: SafeRate) -> Group:
 def _charts(result: SafeRate) -> list[tuple[Chart, str, str]]:
     """Each chart with title and caption."""
     drift = (
-        "Each curve is a run; darker curves have higher rates. A run ends at the first check beyond the limit (dashed). Bold: "
+        "Each curve is a run, from blue (lowest rate) to red (highest). A run ends at the first check beyond the limit (dashed). Bold: "
         "the largest safe rate."
     )
     leave = (
