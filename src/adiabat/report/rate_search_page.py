@@ -238,10 +238,14 @@ _ENDINGS: dict[words.Ended, str] = {"inside": "within to the end", "left": "exce
 _SIGNS = {"within to the end": "^", "exceeded the limit": "o", "diverged": "x", "drift 0": "v"}
 
 
-def _marks(marks: dict[str, list[tuple[float, float | None]]]) -> list[Line]:
-    """Marks at the ends of runs, hollow for runs that exceeded the limit."""
-    hollow = {"left the band", "drift 0"}
-    return [Line(points, name, INK, _SIGNS[name], "", hollow=name in hollow) for name, points in marks.items() if points]
+def _marks(marks: dict[str, list[_Mark]]) -> list[Line]:
+    """Marks at the ends of runs in the colours of their curves, hollow for runs that exceeded the limit; the legend shows them in ink."""
+    hollow = {"exceeded the limit", "drift 0"}
+    lines = []
+    for name, ends in marks.items():
+        for label, (point, colour) in [*((name, (point, INK)) for point, _ in ends[:1]), *(("", end) for end in ends)]:
+            lines.append(Line([point], label, colour, _SIGNS[name], "", hollow=name in hollow))
+    return lines
 
 
 def _label(result: SafeRate, trial: RateTrial) -> str:

@@ -82,13 +82,15 @@ def _tick(value: float) -> str:
 
 
 _ISOFLOP = (
-    "Each curve is a budget, from blue (smallest) to red (largest). Sizes exclude the token embeddings; each size shows the least loss of its runs. "
-    "Dashed: the parabola through the logarithms. A large marker is its lowest point, if it lies within the sizes."
+    "Each curve is a budget, from blue (smallest) to red (largest). Sizes exclude the token embeddings; each size shows "
+    "the least loss of its runs. Dashed: the parabola through the logarithms. A large marker is its lowest point, if it lies within the sizes."
 )
 _OPTIMAL = "Lowest points of the parabolas, and the tokens that the budget affords there. Lines are least-squares fits to the logarithms."
 _FRONTIER = "The best run of each budget, and the least-squares line through the logarithms."
 _RANKS = "Each curve is a budget, from blue (smallest) to red (largest)."
-_FROZEN = "Each curve is a budget, from blue (smallest) to red (largest). Fewer trained parameters mean more frozen blocks; at 1 nothing is frozen."
+_FROZEN = (
+    "Each curve is a budget, blue (smallest) to red (largest). Fewer trained parameters mean more frozen blocks; at 1, none is frozen."
+)
 _PREDICTED = (
     "Hollow markers: runs of the largest model, predicted by the law fitted without them. Filled: all others, by the same law. If too "
     "few remain without the largest, all are filled and predicted by the law fitted to all."
