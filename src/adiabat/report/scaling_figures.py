@@ -82,8 +82,8 @@ def _tick(value: float) -> str:
 
 
 _ISOFLOP = (
-    "Each curve is a budget, from blue (smallest) to red (largest). Sizes exclude the token embeddings; each size shows "
-    "the least loss of its runs. Dashed: the parabola through the logarithms. A large marker is its lowest point, if it lies within the sizes."
+    "Each curve is a budget, from blue (smallest) to red (largest). Sizes exclude the token embeddings; each size shows the least loss "
+    "of its runs. Dashed: the parabola through the logarithms. A large marker is its lowest point, if it lies within the sizes."
 )
 _OPTIMAL = "Lowest points of the parabolas, and the tokens that the budget affords there. Lines are least-squares fits to the logarithms."
 _FRONTIER = "The best run of each budget, and the least-squares line through the logarithms."
