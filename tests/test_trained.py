@@ -60,7 +60,7 @@ def test_queries_that_a_job_was_trained_on_get_no_verdict_on_terminal_page_and_i
     result = read_result(here / "new" / "result.json")
     assert [counted(found) for found in result.datasets[0].trained] == [(20, 20, 20, 20, 20)]
     assert {change.verdict for change in result.datasets[0].changes} == {None}
-    sentence = "job was trained or validated on 20 of 20 queries and 20 of their 20 relevant documents"
+    sentence = "job was trained or validated on 20 of 20 queries and 20 of their 20 relevant documents, which answer 20 of the queries"
     page = (here / "new" / "report.html").read_text()
     assert sentence in said.err
     assert sentence in page

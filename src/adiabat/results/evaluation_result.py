@@ -134,7 +134,8 @@ class TrainedOn:
         if self.trained_relevant is None:
             documents = "; overlap with their relevant documents is unknown because one side has texts and the other ids"
         else:
-            documents = f" and {self.trained_relevant:,} of their {self.relevant:,} relevant documents (of {self.answered:,} queries)"
+            asked_for = f", which answer {self.answered:,} of the queries" if self.trained_relevant else ""
+            documents = f" and {self.trained_relevant:,} of their {self.relevant:,} relevant documents{asked_for}"
         more = f"; there may be more: {self.unknown}" if self.unknown else ""
         none = "" if self.is_proof else "; more than a tenth of the queries overlap, so there is no verdict"
         return f"{self.model} was trained or validated on {self.trained_queries:,} of {self.queries:,} queries{documents}{none}{more}"
