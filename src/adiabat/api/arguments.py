@@ -1,4 +1,4 @@
-"""What the public functions take: paths or what lies there, rows in memory, settings by keyword; a wrong type is one TypeError."""
+"""Arguments of the public functions: paths or objects, rows in memory, settings as keywords; a wrong type is one TypeError."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ from adiabat.data.records import text_id
 S = TypeVar("S", bound=Section)
 
 PathLike = str | os.PathLike[str]
-"""A path, or what a function of adiabat returned: stores, results and mined files say where they lie (`os.fspath`)."""
+"""A path, or the return value of a function of adiabat: stores, results and mined files know their path (`os.fspath`)."""
 
 
 class Frame(Protocol):
@@ -53,7 +53,7 @@ def wrong_type(argument: str, allowed: str, value: object) -> TypeError:
 
 
 def path_of(value: object, argument: str, *, allowed: str = "a path, or what adiabat returned for it") -> str:
-    """The path that an argument is, or at which it lies."""
+    """The path of an argument: itself, or where the object lies."""
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str):
         raise wrong_type(argument, allowed, value)
@@ -61,12 +61,12 @@ def path_of(value: object, argument: str, *, allowed: str = "a path, or what adi
 
 
 def optional_path(value: object, argument: str) -> Path | None:
-    """The same where the argument may be left out."""
+    """The path of an optional argument."""
     return None if value is None else Path(path_of(value, argument))
 
 
 def require_model(value: object, argument: str) -> None:
-    """Refuse an argument that is no model."""
+    """Refuse an argument that is not a model."""
     if isinstance(value, str | os.PathLike):
         return
     from adiabat.models.towers import DualEncoder
@@ -76,9 +76,9 @@ def require_model(value: object, argument: str) -> None:
 
 
 def data_of(value: Data, argument: str) -> str:
-    """Where data can be read; rows in memory are first written to the user's cache.
+    """A readable path for data; rows in memory are first written to the user's cache.
 
-    The file is named by its content: a run that is resumed with the same rows reads the same file.
+    The file is named by its content, so that a run resumed with the same rows reads the same file.
     """
     if isinstance(value, str | os.PathLike):
         return path_of(value, argument)
@@ -96,7 +96,7 @@ def data_of(value: Data, argument: str) -> str:
 
 @contextmanager
 def _caching(folder: Path) -> Iterator[None]:
-    """Make a folder of the cache; a fault of the disk there is one clear line."""
+    """Make a folder of the cache; a failure of the disk becomes one line."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -110,7 +110,7 @@ def _caching(folder: Path) -> Iterator[None]:
 
 
 def sources_of(value: Any, argument: str) -> list[str]:
-    """Where data can be read that may have several sources: one path, a list of paths, or rows in memory."""
+    """A readable path for data with one or several sources: a path, a list of paths, or rows in memory."""
     if isinstance(value, str | os.PathLike):
         return [path_of(value, argument)]
     if isinstance(value, list | tuple) and all(isinstance(entry, str | os.PathLike) for entry in value):
@@ -172,14 +172,14 @@ def _is_missing(value: Any) -> bool:
 
 
 def table_of(value: object, argument: str) -> dict[str, Any]:
-    """A copy of the section that a keyword argument holds, empty for None."""
+    """A copy of the section in a keyword argument; empty for None."""
     if not isinstance(value, Mapping | None):
         raise wrong_type(argument, "a dict of settings", value)
     return dict(value or {})
 
 
 def settings_table(settings: SettingsLike, kind: type[Section]) -> dict[str, Any]:
-    """The tables that settings in any form name, without defaults."""
+    """The tables of settings in any form, without defaults."""
     if settings is None:
         return {}
     if isinstance(settings, Mapping):
@@ -195,13 +195,13 @@ def settings_table(settings: SettingsLike, kind: type[Section]) -> dict[str, Any
 def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any], *, section: str, function: str) -> S:
     """Settings from an object, a file or dicts, with keyword arguments laid over them.
 
-    A keyword is a section (``run={"seed": 1}``) or a key of any section (``seed=1``). Of several such keys, those of `section` come first,
-    and of these the one that is nested least.
+    A keyword is a section (``run={"seed": 1}``) or a key of any section (``seed=1``). If several sections have the key, those of `section`
+    come first, then the least nested one.
 
     Args:
         kind: The settings class.
-        settings: What the keywords are laid over; None takes the defaults.
-        options: Keyword arguments; those that are None are left out.
+        settings: Base settings; None takes the defaults.
+        options: Keyword arguments; None values are left out.
         section: Section of the verb.
         function: Name of the public function, for messages.
 
@@ -253,7 +253,7 @@ def _is_section(kind: type[Section], name: str) -> bool:
 
 
 def _setting(value: Any) -> Any:
-    """A value as a TOML file would hold it."""
+    """A value in the form of a TOML file."""
     if isinstance(value, str):
         return value
     if isinstance(value, os.PathLike):
@@ -266,7 +266,7 @@ def _setting(value: Any) -> Any:
 
 
 def texts_with_ids(texts: Iterable[str], ids: Iterable[object] | None) -> list[dict[str, str]]:
-    """Rows of a corpus from texts and their ids; without ids, a text goes by its hash."""
+    """Rows of a corpus from texts and their ids; without ids, texts are named by their hash."""
     texts = list(texts)
     names = [text_id(text) for text in texts] if ids is None else [str(name) for name in ids]
     if len(names) != len(texts):

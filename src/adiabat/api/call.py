@@ -1,4 +1,4 @@
-"""What every public function has in common: who called it, and how its notes and its progress are shown, on stderr."""
+"""Common behaviour of public functions: the recorded command, and notes and progress on stderr."""
 
 import sys
 import time
@@ -27,8 +27,8 @@ class Call:
     """A call of a public function.
 
     Attributes:
-        command: For the record: the command line, or the function's name.
-        watch: Takes notes and progress.
+        command: Command to record: the command line, or the function's name.
+        watch: Receives notes and progress.
     """
 
     command: str
@@ -37,7 +37,7 @@ class Call:
 
 @contextmanager
 def command_line(command: str) -> Iterator[None]:
-    """Functions called meanwhile record this command line, and show their progress."""
+    """Functions called within the block record this command line, and show their progress."""
     token = _COMMAND_LINE.set(command)
     try:
         yield
@@ -69,15 +69,15 @@ def _has_reader() -> bool:
 PEOPLE = Console(stderr=True, highlight=False)
 
 LONGEST, TAIL = 4_000, 1_000
-"""Characters of a line, and how many of them are its end, which says what to do."""
+"""Maximum characters of a line, and how many of them are kept at its end, which has the advice."""
 
 SECONDS_PER_LINE = 60.0
-"""Between two lines of progress without a terminal, such as in a log file."""
+"""Seconds between lines of progress without a terminal, such as in a log file."""
 
 
 @contextmanager
 def shown_progress(console: Console = PEOPLE) -> Iterator[Watch]:
-    """Show notes as lines and progress as a bar; without a terminal or ipywidgets, progress is a line a minute."""
+    """Show notes as lines and progress as a bar; without a terminal or ipywidgets, progress is one line a minute."""
     if not (console.is_interactive or (console.is_jupyter and find_spec("ipywidgets"))):
         yield Watch(note=lambda sentence: say(sentence, console), progress=Lines(console))
         return
@@ -129,11 +129,11 @@ class Lines:
 
 
 def say(sentence: str, console: Console = PEOPLE) -> None:
-    """Print one line for people, unwrapped where there is no terminal."""
+    """Print one line, unwrapped without a terminal."""
     console.print(one_line(sentence), markup=False, emoji=False, soft_wrap=True)
 
 
 def one_line(sentence: str) -> str:
-    """Text that cannot move the cursor or turn words around: without line ends, and without control characters of a file that is quoted."""
+    """Text without line ends and control characters, which could move the cursor or reorder words."""
     flat = " ".join(printable(sentence).split())
     return flat if len(flat) <= LONGEST else f"{flat[: LONGEST - TAIL]}{ELLIPSIS}{flat[-TAIL:]}"

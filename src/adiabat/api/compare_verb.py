@@ -1,4 +1,4 @@
-"""`adiabat.compare`: two models compared from their scores."""
+"""`adiabat.compare`: compare two models by their scores."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ def compare(
 
     Args:
         first: Baseline: a folder of scores of one model, one file of them, or a TREC run.
-        second: The same of the model that is compared with it.
+        second: The same for the model to compare with the baseline.
         qrels: Judgements for TREC runs.
         out: Directory for ``result.json``, the page and tables; None writes nothing.
         settings: `CompareSettings`, a TOML file or nested dicts; ``adiabat settings compare`` lists them.

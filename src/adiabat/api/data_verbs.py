@@ -1,6 +1,7 @@
-"""`adiabat.mine`, `.inspect` and `.make`: hard negatives, what a data set holds, and known data sets from their published files.
+"""`adiabat.mine`, `.inspect` and `.make`: hard negatives, data profiles, and known data sets from their published files.
 
-Each imports its work when it is called: without a model, profiles and makers need no torch, which takes seconds to load.
+Each function imports its implementation when it is called: without a model, profiles and data sets do not need torch, which takes seconds
+to load.
 """
 
 from collections.abc import Mapping
@@ -40,13 +41,13 @@ def mine(
 
     Args:
         data: Queries with positives.
-        corpus: Where negatives come from; or a store that keeps its texts.
-        out: File of the examples with their negatives: ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``; statistics lie beside it.
-        model: Its query tower ranks, where ``source`` is ``dense`` or ``fused``.
+        corpus: Source of the negatives; a corpus, or a store that keeps its texts.
+        out: File of the examples with their negatives: ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``; statistics are written beside it.
+        model: Model whose query tower ranks candidates if ``source`` is ``dense`` or ``fused``.
         store: Vectors of the corpus by that model.
-        index: Directory in which the BM25 index is kept for other runs; None keeps none.
+        index: Directory in which the BM25 index is kept for other runs; None discards it.
         settings: `MineSettings`, a TOML file or nested dicts; ``adiabat settings mine`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: Whether to show progress; None shows it on a terminal and in notebooks.
         **options: Single settings, such as ``source="dense"`` or ``relative_margin=0.05``.
 
     Returns:
@@ -83,7 +84,7 @@ def inspect(
 
     Args:
         data: Examples, a corpus, a BEIR folder or a language grid; or rows in memory.
-        model: Counts tokens by its tokenizer; None counts words and characters.
+        model: Model whose tokenizer counts tokens; None counts words and characters.
         settings: `InspectSettings`, a TOML file or nested dicts; ``adiabat settings inspect`` lists them.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
         **options: Single settings, such as ``split="train"``.
@@ -119,7 +120,7 @@ MAKERS: Mapping[str, tuple[type[Section], str]] = {
     "xnli": (dataset_settings.XnliSettings, "xnli"),
     "arxiv-negatives": (dataset_settings.ArxivSettings, "arxiv"),
 }
-"""Data set to its settings and to the module of `adiabat.datasets` that makes it."""
+"""Name of a data set to its settings and its module in `adiabat.datasets`."""
 
 
 def make(

@@ -21,7 +21,7 @@ from adiabat.results.suite_result import SuiteResult
 def distill_static(
     teacher: Model, out: PathLike, *, settings: SettingsLike = None, progress: Progress = None, **options: Any
 ) -> DistillResult:
-    """Distill a teacher into a static model: one vector per token, so that a text takes a look-up and a mean.
+    """Distill a teacher into a static model: one vector per token, whose mean is the embedding of a text.
 
     An interrupted call resumes when it is repeated. Reference: van Dongen and Tulkens, model2vec.
 
@@ -63,12 +63,12 @@ def distill_fit(
     progress: Progress = None,
     **options: Any,
 ) -> Result:
-    """Train a student to reproduce its teachers' vectors of texts, by the cosine distance between both.
+    """Train a student to reproduce its teachers' vectors of texts, by cosine distance.
 
     Args:
         teachers: One model or several, whose vectors are averaged.
-        student: Where training starts.
-        out: Directory of the job, afterwards a model.
+        student: Model that training starts from.
+        out: Directory of the job, which becomes the trained model.
         texts: A corpus, or several.
         queries: Examples whose queries are trained on, or several such files.
         resume: Continue an interrupted job.
@@ -108,9 +108,9 @@ def distill_multilingual(
 
     Args:
         teachers: One model or several, whose vectors are averaged.
-        student: Where training starts.
-        out: Directory of the job, afterwards a model.
-        parallel: A table with a text for each language, or several; or two files of lines: ``"texts.en,texts.de"``.
+        student: Model that training starts from.
+        out: Directory of the job, which becomes the trained model.
+        parallel: A table with a column for each language, or several; or two files of lines: ``"texts.en,texts.de"``.
         resume: Continue an interrupted job.
         settings: `MultilingualSettings`, a TOML file or nested dicts; ``adiabat settings distill multilingual`` lists them.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
@@ -137,10 +137,10 @@ def distill_pair(query: Model, document: Model, out: PathLike, *, settings: Enco
     """Combine the query tower of one model with the document tower of another: a small student for an index of its teacher.
 
     Args:
-        query: Its query tower is taken, such as that of a static model fitted to the teacher.
-        document: Its document tower is taken; stores that it made serve the pair.
-        out: Directory of the pair, afterwards a model.
-        settings: Of loading, such as whose code may run.
+        query: Model of the query tower, such as a static model fitted to the teacher.
+        document: Model of the document tower; its stores can be searched with the pair.
+        out: Directory of the pair, which becomes a model.
+        settings: Settings of loading, such as `trust_remote_code`.
 
     Returns:
         The pair.
@@ -167,7 +167,7 @@ def distill_ablate(
     progress: Progress = None,
     **options: Any,
 ) -> SuiteResult:
-    """Distill a teacher as simply as possible, add one step after the other, and measure every model on a suite.
+    """Distill a teacher in the simplest way, add one step after the other, and measure every model on a suite.
 
     Reference: van Dongen and Tulkens, model2vec.
 
@@ -206,7 +206,7 @@ def distill_ablate(
 
 
 def _tables(teachers: Any, student: Any, out: Any, data: Mapping[str, Sequence[str]], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections of settings that arguments fill, laid over the same sections among the options."""
+    """The sections of settings that arguments set, laid over the same sections among the options."""
     distill = {
         "teachers": sources_of(teachers, "teachers"),
         "student": None if student is None else path_of(student, "student"),

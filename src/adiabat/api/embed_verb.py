@@ -44,9 +44,9 @@ def embed(
     An interrupted call resumes when it is repeated; a finished store is opened.
 
     Args:
-        model: Its document tower encodes.
+        model: Model whose document tower encodes.
         corpus: A BEIR folder, JSONL, CSV, TSV, Parquet, ``hf:NAME``, or examples whose documents are texts; or rows with ``_id`` and
-            ``text``, a DataFrame, a `datasets.Dataset`, or a list of texts, which go by their hash.
+            ``text``, a DataFrame, a `datasets.Dataset`, or a list of texts, which are named by their hash.
         out: Directory of the store.
         append: Add the corpus to the store at `out`.
         settings: `EmbedSettings`, a TOML file or nested dicts; ``adiabat settings embed`` lists them.
@@ -88,9 +88,9 @@ def import_vectors(
         vectors: An array [n, width] of floats; or a ``.npy``, Parquet or faiss file; or a DataFrame or `datasets.Dataset` with a column
             ``vector`` and one of ids. A DataFrame of numbers alone is an array whose index holds the ids.
         out: Directory of the store.
-        ids: One for each vector; or a file of them. None takes those in `vectors`.
-        texts: One for each id, in their order; or a corpus with ids. None makes a store without texts.
-        model: Whose document tower made the vectors.
+        ids: One id for each vector; or a file of them. None takes those in `vectors`.
+        texts: One text for each id, in the same order; or a corpus with ids. None makes a store without texts.
+        model: Model whose document tower made the vectors.
         settings: `EmbedSettings`, a TOML file or nested dicts.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
         **options: Single settings, such as ``dtype="float32"``.
@@ -99,7 +99,7 @@ def import_vectors(
         The store.
 
     Raises:
-        AdiabatError: If vectors, ids and texts do not fit together, or the vectors are not of the model.
+        AdiabatError: If vectors, ids and texts do not fit together, or the vectors are not the model's.
 
     Example:
         >>> import numpy as np
@@ -136,7 +136,7 @@ def import_vectors(
 
 
 def _ids_in(vector_file: str) -> list[str] | None:
-    """The ids that a file of vectors holds, None where it holds none."""
+    """The ids in a file of vectors; None if it has none."""
     ids: list[str] = []
     for block, _ in open_vectors(Path(vector_file), block_rows=4_096).blocks:
         if block is None:
@@ -146,7 +146,7 @@ def _ids_in(vector_file: str) -> list[str] | None:
 
 
 def _vector_file(vectors: Any, folder: Path) -> str:
-    """The file of vectors; those in memory are written to one."""
+    """The file of vectors; vectors in memory are written to one."""
     if isinstance(vectors, str | os.PathLike):
         return path_of(vectors, "vectors")
     if is_dataset(vectors) or (is_pandas(vectors) and set(VECTOR_NAMES) & set(vectors.columns)):

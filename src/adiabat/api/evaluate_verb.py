@@ -1,4 +1,4 @@
-"""`adiabat.evaluate`, `.evaluate_suite` and `.space`: a model beside a baseline, any number on tasks, and the geometry of a space."""
+"""`adiabat.evaluate`, `.evaluate_suite` and `.space`: a model against a baseline, several models on tasks, and embedding spaces."""
 
 import os
 from collections.abc import Sequence
@@ -57,14 +57,14 @@ def evaluate(
         baseline: Model to compare with.
         baseline_stores: Document vectors of the baseline, if its document tower differs: of the target, then of the retention sets.
         retain: Store and data of each retention set.
-        split: Of the target; None takes ``data.split`` of the settings, else ``test``.
+        split: Split of the target; None takes ``data.split`` of the settings, or ``test``.
         out: Directory for ``result.json``, ``report.html`` and, in ``scores``, the scores of each query; None writes nothing.
         settings: `EvaluateSettings`, a TOML file or nested dicts; ``adiabat settings evaluate`` lists them.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
         **options: Single settings, such as ``measures=["nDCG@10"]``, ``negatives="store"`` or ``device="cuda"``.
 
     Returns:
-        The result; of a job, with the record of its tuning.
+        The result; for a job, with the record of its training.
 
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
@@ -122,7 +122,7 @@ def evaluate(
 
 
 def _training_record(model: Model) -> TrainingRecord | None:
-    """What the job did that a model came from; None where nothing of it is left but the model."""
+    """The record of the job that a model comes from; None if only the model remains."""
     if isinstance(model, DualEncoder) or not is_job(Path(model)):
         return None
     written = Job(Path(model)).result
@@ -132,9 +132,9 @@ def _training_record(model: Model) -> TrainingRecord | None:
 def evaluate_suite(
     models: Sequence[PathLike], suite: SettingsLike, out: PathLike, *, progress: Progress = None, **options: Any
 ) -> SuiteResult:
-    """Measure any number of models on a suite of tasks: which are best, by how much, and how sure that is.
+    """Measure any number of models on a suite of tasks: which are best, by how much, and how certain that is.
 
-    Scores of each query are saved in `out` at once: the same call resumes after an interruption, and adds models or tasks to those
+    Scores of each query are saved in `out` immediately: the same call resumes after an interruption, and adds models or tasks to those
     measured before.
 
     Args:
@@ -185,7 +185,7 @@ def space(
     progress: Progress = None,
     **options: Any,
 ) -> SpaceResult:
-    """Measure an embedding space: how far the towers lie apart, and how evenly each spreads (Moiseev et al. 2023).
+    """Measure an embedding space: the distance between the towers, and the uniformity of each (Moiseev et al. 2023).
 
     Args:
         model: Model under test.
@@ -249,7 +249,7 @@ def _addressed(queries: str, store: Store, settings: SpaceSettings) -> Addressed
 
 
 def _before(baseline: Model, store: Store, others: list[Store], settings: SpaceSettings) -> System:
-    """The baseline with documents of its own."""
+    """The baseline with its own documents."""
     towers = load(baseline, settings=settings.encoder, device=settings.run.device)
     system = baseline_system(towers, towers.fingerprint("document"), store, others)
     refuse_unused_stores(others, [system.store])

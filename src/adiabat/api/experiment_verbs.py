@@ -1,6 +1,6 @@
 """`adiabat.sweep`, `.scaling`, `.plan` and `.safe_rate`: experiments of many runs.
 
-Each imports its experiment when it is called: a plan needs no torch, which takes seconds to load.
+Each function imports its implementation when it is called: a plan does not need torch, which takes seconds to load.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,8 +29,8 @@ def sweep(
 ) -> SweepResult:
     """Tune or train with every combination of settings, measure each model on the same tasks, and rank them.
 
-    Variants may be settings that go together, and in a sweep over ``train`` data sets or models. Each run is an ordinary job in
-    ``OUT/runs``; a run that diverges, lacks memory or cannot pay for a step leaves a row that says so.
+    Variants may be settings that belong together, and in a sweep over ``train`` also data sets or models. Each run is an ordinary job in
+    ``OUT/runs``; a run that diverges, runs out of memory or cannot afford a step leaves a row with the reason.
 
     Args:
         settings: `TuneSweepSettings` or `TrainSweepSettings`, a TOML file or nested dicts; ``adiabat settings sweep tune`` and
@@ -73,7 +73,7 @@ def sweep(
 
 
 def _verb(settings: SettingsLike, options: Mapping[str, Any]) -> Any:
-    """The verb that keywords or settings name; otherwise that of a settings object's type."""
+    """The verb of keywords or settings; otherwise that of a settings object's type."""
     for section in (options, options.get("sweep"), settings_table(settings, SweepSettings).get("sweep")):
         if isinstance(section, Mapping) and section.get("verb") is not None:
             return section["verb"]
@@ -127,7 +127,7 @@ def plan(
     progress: Progress = None,
     **options: Any,
 ) -> ScalingResult:
-    """Choose model, method, tokens and rate for a training budget, with reasons and intervals (Ziarko et al. 2024).
+    """Recommend model, method, tokens and learning rate for a training budget, with reasons and intervals (Ziarko et al. 2024).
 
     Args:
         runs: Result or directory of a scaling experiment, or its ``runs.parquet``; None uses published figures.
@@ -138,10 +138,10 @@ def plan(
             ``data_tokens=1e9``.
 
     Returns:
-        The advice, with the laws that it rests on.
+        The advice, with the laws behind it.
 
     Raises:
-        AdiabatError: If settings or directory are unusable, or the runs do not suffice.
+        AdiabatError: If settings or directory are unusable, or there are too few runs.
 
     Example:
         >>> advice = adiabat.plan(budget=1e17).advice
@@ -178,12 +178,12 @@ def safe_rate(
     progress: Progress = None,
     **options: Any,
 ) -> SafeRate:
-    """Find the largest learning rate at which the answers to unlabelled probe texts drift no more than noise.
+    """Find the largest learning rate at which the drift of results on unlabelled probe texts stays within noise.
 
     Args:
-        model: Where tuning starts.
+        model: Model that tuning starts from.
         store: Document vectors of that model.
-        data: Queries with positives and perhaps negatives that are to be tuned on.
+        data: Tuning data: queries with positives and optionally negatives.
         out: Directory of the search.
         resume: Continue an interrupted search; rates and seeds may have been added.
         settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings safe-rate`` lists them. Their learning rate
@@ -231,7 +231,7 @@ def safe_rate(
 
 
 def replaced_notes(settings: SettingsLike) -> Iterator[str]:
-    """Said of settings that were written for tuning, which a search replaces."""
+    """Note on tuning settings that a search ignores."""
     tune = settings_table(settings, TuneSettings).get("tune")
     rate = tune.get("learning_rate", "safe") if isinstance(tune, Mapping) else "safe"
     if rate != "safe":

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 SHOWN_CHARACTERS = 120
-"""Of a document, in `SearchResult.summary`."""
+"""Maximum characters of a document in `SearchResult.summary`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult(Sequence[Hit]):
-    """Documents found for a query, best first: a sequence of the hits of the first model.
+    """Search results of a query, best first: a sequence of the first model's hits.
 
     Attributes:
-        query: The text.
+        query: The query text.
         hits: Name of each model to its hits.
 
     Example:
@@ -88,14 +88,14 @@ def search(
     Args:
         store: Document vectors.
         query: One text.
-        model: Its query tower encodes the query.
-        compare: Further models whose results are shown beside them.
-        k: Hits of each model, > 0.
+        model: Model whose query tower encodes the query.
+        compare: Further models whose results are shown too.
+        k: Number of hits for each model, > 0.
         settings: `SearchSettings`, a TOML file or nested dicts; ``adiabat settings search`` lists them.
         **options: Single settings, such as ``device="cuda"`` or ``similarity="dot"``.
 
     Returns:
-        Hits, best first, by the similarity that the model states. A static model that knows no token of the query has no hits.
+        Hits, best first, by the model's similarity. A static model without any known token of the query has no hits.
 
     Raises:
         AdiabatError: If store, query, model or settings are unusable, or the store is of another model.
@@ -129,7 +129,7 @@ def search(
 
 
 def _free_name(name: str, names_in_use: Collection[str]) -> str:
-    """The name, numbered from 2 where a model before has it."""
+    """The name, with a number from 2 on if it is taken."""
     names = chain([name], (f"{name} ({number})" for number in count(2)))
     return next(candidate for candidate in names if candidate not in names_in_use)
 
@@ -151,7 +151,7 @@ def _lines(name: str, hits: Sequence[Hit]) -> Iterator[str]:
 
 
 def _require_text(query: str) -> None:
-    """Refuse what a tokenizer could not read: nothing, or bytes of a command line that are no UTF-8."""
+    """Refuse queries that a tokenizer cannot read: empty ones, or bytes of a command line that are not UTF-8."""
     if not query.strip():
         raise DataError("QUERY must not be empty; give a text to search for")
     try:

@@ -1,4 +1,4 @@
-"""`adiabat.train` and `adiabat.estimate`: both towers trained, and the cost of a run."""
+"""`adiabat.train` and `adiabat.estimate`: train both towers, and estimate the cost of a run."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,10 +29,10 @@ def train(
     Under ``torchrun`` or ``accelerate launch`` every process takes a share of each batch, and the main process writes.
 
     Args:
-        model: Where training starts: any backbone; ``job.model`` of the settings.
-        data: Queries with positives and, where the data has them, negatives: a file, a BEIR folder, or rows such as
-            ``{"query": ..., "positive": ...}``; ``job.data`` of the settings.
-        out: Directory of the job, afterwards a model; ``job.out`` of the settings.
+        model: Model that training starts from: any backbone; ``job.model`` of the settings.
+        data: Queries with positives and optionally negatives: a file, a BEIR folder, or rows such as ``{"query": ..., "positive": ...}``;
+            ``job.data`` of the settings.
+        out: Directory of the job, which becomes the trained model; ``job.out`` of the settings.
         resume: Continue an interrupted job.
         settings: `TrainSettings`, a TOML file or nested dicts; ``adiabat settings train`` lists them.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
@@ -94,7 +94,7 @@ def estimate(
 
 
 def check_train(settings: TrainSettings, *, resume: bool = False, dry_run: bool = False) -> None:
-    """Refuse a run that cannot begin or resume, or whose cost cannot be estimated."""
+    """Refuse a run that cannot start or resume, or whose cost cannot be estimated."""
     if dry_run:
         require_estimable(settings)
     else:

@@ -1,4 +1,4 @@
-"""`adiabat.tune`: a query tower tuned against stored vectors; and the demo, which does that with a model and data of the package."""
+"""`adiabat.tune`: tune a query tower against stored vectors; and the demo, which does so with a packaged model and data."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,15 +27,15 @@ def tune(
     progress: Progress = None,
     **options: Any,
 ) -> Result:
-    """Tune a query tower against stored document vectors, which stay as they are (Vasilyev et al. 2024).
+    """Tune a query tower against stored document vectors, which never change (Vasilyev et al. 2024).
 
     Args:
-        model: Where tuning starts.
+        model: Model that tuning starts from.
         store: Document vectors of that model.
-        data: Queries with positives and, where the data has them, negatives, as document ids or texts: a file, a BEIR folder, or rows
-            such as ``{"query": ..., "pos": [...], "neg": [...]}``.
-        out: Directory of the job; afterwards a model.
-        resume: Continue an interrupted job, or one that ended, to another end.
+        data: Queries with positives and optionally negatives, as document ids or texts: a file, a BEIR folder, or rows such as ``{"query":
+            ..., "pos": [...], "neg": [...]}``.
+        out: Directory of the job, which becomes the tuned model.
+        resume: Continue an interrupted job, or extend a finished one.
         settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings tune`` lists them.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
         **options: Single settings, such as ``negatives="hardest"``, ``learning_rate=2e-6``, ``batch_size=14``, ``max_epochs=20``,
@@ -87,8 +87,8 @@ def tune(
 MODEL = "demo"
 
 LEARNING_RATE = 2e-6
-"""Far above the regime's 5e-8, which is for 35,000 steps: the demo takes 300. LOG.md has the runs that chose it: the field tuned on gains
-clearly, and the retention sets hold."""
+"""Learning rate of the demo, far above the default of 5e-8, which is meant for 35,000 steps instead of 300. LOG.md has the runs behind it:
+the tuned field gains clearly, and the retention sets do not get worse."""
 
 
 def demo_files() -> dict[str, Path]:
@@ -111,7 +111,7 @@ def demo_files() -> dict[str, Path]:
 
 
 def run_demo(out: Path, *, progress: Progress = None) -> Result:
-    """Embed, tune, evaluate; steps that an interrupted demo finished are not repeated."""
+    """Embed, tune, evaluate; finished steps of an interrupted demo are not repeated."""
     from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_RETAIN, DEMO_TEST, DEMO_TRAIN, DEMO_VALIDATION
 
     corpora = dict.fromkeys([DEMO_CORPUS, *(corpus for corpus, _ in DEMO_RETAIN.values())])

@@ -39,17 +39,17 @@ PANELS: Mapping[str, Mapping[str, str]] = {
 """Panels of ``adiabat --help``: each verb with the module of its function."""
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""Of the command-line parser, in the copy of it that typer uses; it has `format_message`, and a context once the verb is known."""
+"""Base class of the parser's errors, in typer's copy of the parser; it has `format_message`, and a context once the verb is known."""
 
 SURROUNDINGS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
-"""System errors that the user can repair: a full disk, a missing permission, an impossible path."""
+"""System errors that the user can fix: a full disk, a missing permission, an impossible path."""
 
 _CONTINUES = "finished parts are kept; run the same command again to continue"
 _STARTS_AGAIN = "nothing was saved; run the same command again to start over"
 AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite", "distill"), _CONTINUES)
 AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "sweep", "scaling", "safe-rate"), "run the same command with --resume to continue")
-"""What an interruption leaves of a verb's work, unless the verb itself said so; other verbs save nothing."""
+"""Advice after an interruption, unless the verb gives its own; other verbs save nothing."""
 
 LOWER_MEMORY = {
     "embed": "encoder.max_tokens",
@@ -63,7 +63,7 @@ LOWER_MEMORY = {
     "space": "space.queries, space.documents, space.resamples or encoder.max_tokens",
     "evaluate": "measure.depth or encoder.max_tokens",
 }
-"""Settings that decide how much memory a verb takes."""
+"""Settings that control a verb's memory."""
 
 
 def _version(requested: bool) -> bool:
@@ -87,7 +87,7 @@ def _root(
 
 
 def app_of(verb: str) -> typer.Typer:
-    """The command line with one verb, whose module alone is loaded; with every verb for a word that is none."""
+    """The command line with one verb, loading only its module; with all verbs for an unknown word."""
     app = typer.Typer(
         name="adiabat",
         cls=_Verbs,
@@ -113,8 +113,8 @@ def app_of(verb: str) -> typer.Typer:
 def main() -> None:
     """Run a verb.
 
-    Exit codes: 0; 2 for a mistake of the user, reported in one line; 130 after Ctrl-C; 1 for a defect, for too little memory, and, in
-    silence, where the reader of the output is gone.
+    Exit codes: 0; 2 for a user error, reported in one line; 130 after Ctrl-C; 1 for a defect, for too little memory, and silently if the
+    reader of the output is gone.
     """
     words = sys.argv[1:]
     verb = next((word for word in words if word not in ("--debug", "--verify")), "")

@@ -1,4 +1,4 @@
-"""What verbs have in common: shared options, their settings, and answers on stdout and stderr, errors and warnings in one line each."""
+"""Common parts of verbs: shared options, settings, output on stdout and stderr, and one-line errors and warnings."""
 
 import json
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def option(name: str, metavar: str | None, text: str) -> Any:
-    """An option that may be left out; settings and the text say what it is then."""
+    """An optional option; its default is that of the setting."""
     return typer.Option(name, metavar=metavar, help=text, show_default=False)
 
 
@@ -56,7 +56,7 @@ def settings_of(
     """Settings from the file, then ``--set``, then the verb's own options.
 
     Args:
-        texts: Setting to the text or texts of its option; None where it was not given.
+        texts: Setting to the text or texts of its option; None if the option is not given.
         numbers: Setting to the number of its option, read as TOML.
     """
     texts = {"run.device": device, "data.split": split, **texts}
@@ -65,19 +65,19 @@ def settings_of(
 
 
 def short_for(texts: Mapping[str, Path | str | list[str] | None], numbers: Mapping[str, str | None] = NOTHING) -> list[str]:
-    """The ``--set`` assignments that options stand for."""
+    """The ``--set`` assignments equivalent to options."""
     written = {key: inline(value if isinstance(value, list) else str(value)) for key, value in texts.items() if value not in (None, [])}
     raw = {key: value for key, value in numbers.items() if value is not None}
     return [f"{key}={value}" for key, value in {**raw, **written}.items()]
 
 
 def answer(result: str | dict[str, Any]) -> None:
-    """Print the answer for programs, on stdout."""
+    """Print machine-readable output on stdout."""
     print(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, indent=2))
 
 
 def show(record: "Record", *, as_json: bool, location: Path | str | None) -> None:
-    """Print the table and the notes of a record on stderr; its location, or with ``--json`` all of it, on stdout."""
+    """Print the table and the notes of a record on stderr, and its location, or with ``--json`` all of it, on stdout."""
     from adiabat.report.pages import notes, terminal_tables
 
     PEOPLE.print(*terminal_tables(record))
@@ -88,18 +88,18 @@ def show(record: "Record", *, as_json: bool, location: Path | str | None) -> Non
 
 
 def rank() -> int:
-    """Number of this process among those of a launcher; 0 for the main one."""
+    """Rank of this process among those of a launcher; 0 for the main one."""
     return _number("RANK")
 
 
 def local_rank() -> int:
-    """Number of this process among those of its machine."""
+    """Rank of this process on its machine."""
     return _number("LOCAL_RANK")
 
 
 @contextmanager
 def told_once() -> Iterator[None]:
-    """Let one process of each machine report an error that all of them meet."""
+    """Let one process of each machine report an error that occurs in all."""
     try:
         yield
     except AdiabatError:
@@ -133,7 +133,7 @@ def _show_warning(
 
 
 def fold_retain(arguments: Sequence[str]) -> list[str]:
-    """Make ``--retain STORE DATA`` one value, with NUL between: typer has no repeatable option of two values.
+    """Join ``--retain STORE DATA`` into one value with NUL between, because typer has no repeatable option of two values.
 
     ``--verify``, which every verb takes, moves before the verb.
     """

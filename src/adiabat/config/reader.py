@@ -1,4 +1,4 @@
-"""Reading settings from a TOML file and from ``--set key=value``, with every fault told at once."""
+"""Reading settings from a TOML file and from ``--set key=value``, reporting all faults at once."""
 
 import codecs
 import difflib
@@ -18,7 +18,7 @@ from adiabat.config.section import Choice, MisfitError, Section, by_kind, nest, 
 from adiabat.core.errors import ConfigError, several
 
 ADVISED = 10
-"""Unknown keys of which the nearest known one is looked for: as many as a message spells out."""
+"""Maximum number of unknown keys with a suggestion; a message lists no more."""
 
 S = TypeVar("S", bound=Section)
 
@@ -36,7 +36,7 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
 
 
 def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None, *, kind: type[Section] | None = None) -> dict[str, Any]:
-    """Lay ``key=value`` assignments over nested tables; a value is read as TOML, and as text where it is none."""
+    """Lay ``key=value`` assignments over nested tables; values are parsed as TOML, or else taken as text."""
     values: list[tuple[str, Any]] = []
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -61,7 +61,7 @@ def checked(kind: type[S], table: Mapping[str, Any]) -> S:
 
 
 def keys_of(kind: type[Section], prefix: str = "") -> Iterator[str]:
-    """Every key that settings know, dotted; a list of tables is one, and so is a table with a short form."""
+    """Every dotted key that settings know; a list of tables is one key, and so is a table with a short form."""
     for name in kind.model_fields:
         tables = kind.tables_at(name)
         if not tables or has_short_form(kind, name):
@@ -87,7 +87,7 @@ def _lists_of_tables(kind: type[Section], prefix: str = "") -> Iterator[tuple[st
 
 @dataclass(slots=True)
 class _Place:
-    """Where a fault is: the tables that may hold the setting, narrowed by the file's `kind`, and all kinds that the file may say."""
+    """Location of a fault: the tables that may hold the setting, narrowed by the file's `kind`, and all possible kinds."""
 
     names: list[str]
     owners: tuple[type[Section], ...]
@@ -109,7 +109,7 @@ class _Place:
 
 
 def _place(kind: type[Section], loc: Sequence[str | int]) -> _Place:
-    """Follow a place of pydantic's, which has the kind of a table behind its name, and the number of a table in a list."""
+    """Follow a location of pydantic's, which names the kind of a table after its key, and the position of a table in a list."""
     setting = _Place([], (), ())
     tables: tuple[type[Section], ...] = (kind,)
     for key in loc:
@@ -125,7 +125,7 @@ def _place(kind: type[Section], loc: Sequence[str | int]) -> _Place:
 
 
 def fault_phrases(fault: Any, kind: type[Section], table: Any = None, *, advised: int = ADVISED) -> list[str]:
-    """One fault of pydantic's in our own form; `table` is what was checked, to say which table of a list is meant."""
+    """A pydantic error in our wording; `table` is the input, to identify the table in a list."""
     setting, value = _place(kind, fault["loc"]), fault["input"]
     key, entry = setting.key, _entry(fault["loc"], table)
     match fault["type"]:
@@ -150,7 +150,7 @@ def fault_phrases(fault: Any, kind: type[Section], table: Any = None, *, advised
 
 
 def _unknown(setting: _Place, value: Any, kind: type[Section], loc: Sequence[str | int], *, advised: int) -> list[str]:
-    """The faults of a key that its table does not know, but perhaps the same table of another kind."""
+    """The faults of a key that its table does not know; the same table of another kind may know it."""
     name, others = setting.names[-1], by_kind(setting.alternatives)
     if len(others) > 1 and (homes := [word for word, table in others.items() if name in table.model_fields]):
         words = [word for word, table in others.items() if table in setting.owners]
@@ -167,7 +167,7 @@ def _unknown(setting: _Place, value: Any, kind: type[Section], loc: Sequence[str
 
 
 def _entry(path: Sequence[str | int], table: Any) -> str:
-    """Which table of a list a path leads through: its number from 1, with its path or name; "" where it leads through none."""
+    """The table of a list on a path: its number from 1, with its path or name; "" without a list."""
     for key in path:
         if isinstance(key, int) and isinstance(table, list | tuple) and isinstance(table[key], Mapping):
             label = next((f" ({table[key][name]})" for name in ("path", "name") if table[key].get(name)), "")
@@ -200,9 +200,9 @@ def _read_text(path: Path) -> str:
 
 
 def _toml_value(text: str) -> Any:
-    """A value as TOML reads it; a bare word is text, so that ``--set data.split=train`` needs no quotes.
+    """A value parsed as TOML; a bare word is text, so that ``--set data.split=train`` needs no quotes.
 
-    A blank at the end of such text is kept: prompts end in one.
+    A trailing blank of such text is kept, because prompts end in one.
     """
     try:
         table = tomllib.loads(f"value = {text.strip()}")
@@ -242,7 +242,7 @@ def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def inline(value: Any) -> str:
-    """A value of TOML, on one line."""
+    """A value in TOML, on one line."""
     if isinstance(value, Section):
         value = value.model_dump(exclude_none=True)
     if isinstance(value, Mapping):
@@ -270,29 +270,29 @@ WANTED = {
     "less_than": "< {lt:.15g}",
     "less_than_equal": "<= {le:.15g}",
 }
-"""What pydantic's kinds of faults ask for, in words."""
+"""Wording of pydantic's error types."""
 
 
 LONGEST_VALUE = 80
 
 
 MOST_KEYS, NEAREST_KEYS = 10, 3
-"""Keys of a table that are all told, and how many are where there are more."""
+"""Maximum number of a table's keys in a message, and the number shown if there are more."""
 
 
 SHORTEST_BEGINNING = 3
-"""Letters that are taken for the beginning of a key."""
+"""Minimum letters of an abbreviated key."""
 
 
 def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:
-    """The fault of a value, with the default of its setting."""
+    """The phrase for a wrong value, with the default of its setting."""
     constraint = WANTED.get(fault["type"], "").format(**fault.get("ctx", {})) or str(fault["msg"])
     advice = "" if default is None else f"; the default is {shown(default)}"
     return f"{key} must be {constraint}, got {shown(fault['input'])}{advice}"
 
 
 def unknown_phrases(key: str, value: object, known: Sequence[str], *, advised: int = ADVISED) -> list[str]:
-    """The faults of an unknown key; an unknown table counts as each of its keys."""
+    """The phrases for an unknown key; an unknown table counts as each of its keys."""
     keys = _leaves(key, value)
     return [_unknown_phrase(leaf, known) if index < advised else f"unknown key {leaf}" for index, leaf in enumerate(keys)]
 
@@ -320,19 +320,19 @@ def _unknown_phrase(key: str, known: Sequence[str]) -> str:
 
 
 def unknown_kind_phrase(key: str, value: object, kinds: Sequence[str]) -> str:
-    """The fault of a table that may be of several kinds and says none, or another."""
+    """The phrase for a table without a valid `kind`."""
     near = difflib.get_close_matches(str(value), kinds, n=1)
     advice = f"did you mean {near[0]}?" if near else "write one of them"
     return f"{key} must be one of {', '.join(kinds)}, got {'none' if value is None else shown(value)}; {advice}"
 
 
 def _is_short_for(name: str, known: str) -> bool:
-    """Whether it has the first letters of the words, as ``lr``, or is how they begin, as ``temp``."""
+    """Whether a key is the initials of a known one, such as ``lr``, or its beginning, such as ``temp``."""
     return name == "".join(word[0] for word in known.split("_")) or (len(name) >= SHORTEST_BEGINNING and known.startswith(name))
 
 
 def _listing(name: str, siblings: Mapping[str, str]) -> str:
-    """The keys of a table, or those of many that are the most alike."""
+    """The keys of a table, or the most similar ones if there are many."""
     if len(siblings) <= MOST_KEYS:
         return f"the keys here are {', '.join(siblings.values())}"
     nearest = difflib.get_close_matches(name, siblings, n=NEAREST_KEYS, cutoff=0.0)
@@ -340,12 +340,12 @@ def _listing(name: str, siblings: Mapping[str, str]) -> str:
 
 
 def single_table_phrase(key: str) -> str:
-    """The fault of a table that stands where a list of tables should."""
+    """The phrase for a single table where a list of tables is expected."""
     return f"{key} must be a list of tables, got the single table [{key}]; double its brackets: [[{key}]]"
 
 
 def shown(value: object) -> str:
-    """A value much as TOML would have it."""
+    """A value as in TOML, truncated."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""What a section of settings is, and the kinds of value that several sections have."""
+"""The base class of settings tables, and types of values that several tables use."""
 
 import math
 import re
@@ -22,12 +22,12 @@ from adiabat.config.faults import Need, PlacedError, Unmet
 
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[tuple[Text, ...], Field(strict=False)]
-"""A list in TOML, which `Section` is too strict to take for a tuple."""
+"""A list in TOML; strict validation would refuse it for a tuple."""
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[int, Field(ge=0)]
 
 SeedNumber = Annotated[int, Field(ge=0, le=2**32 - 1)]
-"""What every generator takes."""
+"""Seed accepted by all random generators."""
 DropSameId = Literal["auto", True, False]
 """Whether the document with the query's id is left out of its ranking; ``auto``: if it has the query's text too."""
 OptimizerName = Literal["adamw", "adamax", "adamax-no-momentum", "adadelta", "adafactor", "sgd"]
@@ -38,7 +38,7 @@ ScalingRule = Literal["none", "linear", "sqrt"]
 
 
 def positive_or(word: str) -> Callable[[object], float | str]:
-    """Make a check of a setting that is a number > 0, or one word."""
+    """Make a validator of a setting that is a number > 0, or one word."""
 
     def check(value: object) -> float | str:
         if value == word:
@@ -51,11 +51,11 @@ def positive_or(word: str) -> Callable[[object], float | str]:
 
 
 class MisfitError(ValueError):
-    """A value is of no kind that the setting takes; the text says what it takes."""
+    """A value has none of the types of its setting; the text describes them."""
 
 
 def each_once(kind: str) -> AfterValidator:
-    """A check of lists in which nothing may stand twice."""
+    """A validator of lists without repeated values."""
 
     def check(values: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(set(values)) < len(values):
@@ -72,15 +72,15 @@ def _not_empty(values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 SeedNumbers = Annotated[tuple[SeedNumber, ...], Field(strict=False), AfterValidator(_not_empty), each_once("seed")]
-"""Some, each once."""
+"""A nonempty list of distinct seeds."""
 
 
 class Section(BaseModel):
-    """A table of settings; unknown keys are refused, values are taken as they are, and no setting changes after it was read."""
+    """A table of settings: unknown keys are refused, values are not converted, and settings are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
     bare: ClassVar[str] = ""
-    """Setting that a value in place of the table stands for; "" takes no such value."""
+    """Setting that a plain value stands for in place of the table; "" accepts no plain value."""
 
     @model_validator(mode="before")
     @classmethod
@@ -89,7 +89,7 @@ class Section(BaseModel):
 
     @classmethod
     def long_form(cls, name: str, value: Any, *, fill: bool = True) -> Any:
-        """The table that a setting's short form stands for; `fill` lays a table without `kind` over the default.
+        """The table for a setting's short form; `fill` lays a table without `kind` over the default.
 
         Short forms are a word for a table of that kind, a value for a table with its main setting, and true or false for an optional
         table with its defaults or without it.
@@ -119,13 +119,13 @@ class Section(BaseModel):
 
     @classmethod
     def tables_at(cls, name: str) -> tuple[type["Section"], ...]:
-        """The tables that a setting may be; none where it is a value or a list."""
+        """The tables that a setting accepts; empty for a value or a list."""
         field = cls.model_fields.get(name)
         return () if field is None or get_origin(field.annotation) is tuple else sections_in(field.annotation)
 
     @classmethod
     def is_optional(cls, name: str) -> bool:
-        """Whether a setting may be None, as a table that is switched off."""
+        """Whether a setting may be None, as a table that is off."""
         return type(None) in get_args(cls.model_fields[name].annotation)
 
     def needs(self) -> Iterator[Need]:
@@ -166,7 +166,7 @@ class Section(BaseModel):
 
 
 class Choice(Section):
-    """One of several tables that a setting may be, which `kind` tells apart."""
+    """One of several alternative tables, distinguished by `kind`."""
 
     kind: str
 
@@ -177,19 +177,19 @@ class Choice(Section):
 
 
 def sections_in(annotation: Any) -> tuple[type[Section], ...]:
-    """Every table that a type mentions, each once, in the order of the type."""
+    """Every table that a type mentions, each once, in order."""
     if isinstance(annotation, type) and get_origin(annotation) is None:
         return (annotation,) if issubclass(annotation, Section) else ()
     return tuple(dict.fromkeys(kind for argument in get_args(annotation) for kind in sections_in(argument)))
 
 
 def by_kind(tables: Sequence[type[Section]]) -> dict[str, type[Section]]:
-    """Tables by the words of their `kind`; empty where they have none."""
+    """Tables by the values of their `kind`; empty if they have none."""
     return {word: table for table in tables if "kind" in table.model_fields for word in get_args(table.model_fields["kind"].annotation)}
 
 
 def value_at(settings: Section, key: str) -> Any:
-    """A setting by its dotted key; None where its table is left out or of a kind without it."""
+    """A setting by its dotted key; None if its table is absent or of a kind without it."""
     setting: Any = settings
     for name in key.split("."):
         setting = getattr(setting, name, None)
@@ -197,14 +197,14 @@ def value_at(settings: Section, key: str) -> Any:
 
 
 def nest(names: Sequence[str], value: Any) -> dict[str, Any]:
-    """Tables inside of each other, with a value in the innermost one."""
+    """Nested tables with a value in the innermost one."""
     for name in reversed(names):
         value = {name: value}
     return dict(value)
 
 
 def overlaid(kind: type[Section] | None, below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay settings over others: tables merge, unless the upper one has another `kind`; that one, as any value, replaces the lower one."""
+    """Lay settings over others: tables merge, but a table of another `kind`, or any other value, replaces the lower one."""
     table = dict(below)
     for name, value in above.items():
         tables = kind.tables_at(name) if kind else ()
@@ -231,7 +231,7 @@ def overlaid(kind: type[Section] | None, below: Mapping[str, Any], above: Mappin
 
 
 def switches(kind: type[Section], table: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings whose optional tables without keys are true or false, in whichever way they were written; also in lists of values."""
+    """Settings with optional tables without keys as true or false, however they were written; also in lists of values."""
 
     def switch(value: Any) -> Any:
         return True if value == {} else False if value is None else value
@@ -248,16 +248,16 @@ def switches(kind: type[Section], table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 MOST_VALUES = 1_000
-"""Largest number of values in a range, each of which is a run."""
+"""Maximum number of values in a range; each value is a run."""
 
 
 class SpacedValues(Section):
-    """Evenly spaced values of three digits, both ends among them."""
+    """Evenly spaced values of three digits, including both ends."""
 
     low: PositiveFloat
     high: PositiveFloat
     count: Annotated[int, Field(ge=2, le=MOST_VALUES)] = 8
-    """Number of values, both ends among them."""
+    """Number of values, including both ends."""
 
     @property
     def is_linear(self) -> bool:
@@ -282,7 +282,7 @@ class RangeValues(SpacedValues):
     """Values between two ends, in place of a list: ``{ low = 1e-8, high = 1e-5, count = 8 }``."""
 
     scale: Literal["log", "linear"] = "log"
-    """Whether the logarithms of the values, or the values themselves, are evenly spaced."""
+    """Whether the values are evenly spaced on a logarithmic or a linear scale."""
 
     @property
     def is_linear(self) -> bool:
@@ -298,7 +298,7 @@ SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 
 
 def in_units(units: Mapping[str, int], kind: type[int] | type[float], wanted: str) -> Callable[[object], object]:
-    """Make a check of a setting that may be text, a number and its unit."""
+    """Make a validator of a setting that may be text with a number and a unit."""
     written = re.compile(rf"\s*([0-9]*\.?[0-9]+)\s*({'|'.join(units)})\s*")
 
     def check(setting: object) -> object:
@@ -318,10 +318,10 @@ Bytes = Annotated[
     Field(gt=0),
     BeforeValidator(in_units(BYTES, int, 'an amount with a unit, such as "24GiB" or "80GB"')),
 ]
-"""Such as ``"24GiB"``."""
+"""Bytes, or text such as ``"24GiB"``."""
 
 Seconds = Annotated[
     PositiveFloat,
     BeforeValidator(in_units(SECONDS, float, 'a number of seconds, or text with a unit, such as "90min", "8h" or "7d"')),
 ]
-"""Such as ``28800`` or ``"8h"``."""
+"""Seconds, or text such as ``"8h"``."""

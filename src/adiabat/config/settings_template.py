@@ -1,4 +1,4 @@
-"""The settings of a verb as a TOML file: each key with its default, what it may be, and what it does."""
+"""The settings of a verb as a TOML file: each key with its default, allowed values and description."""
 
 import re
 import textwrap
@@ -11,15 +11,15 @@ from adiabat.config.reader import has_short_form, inline
 from adiabat.config.section import Choice, Section, by_kind, sections_in
 
 WIDTH = 120
-"""Characters of a line."""
+"""Maximum characters of a line."""
 
 _BOUNDS: Mapping[str, str] = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
-"""How pydantic names them."""
+"""pydantic's names of bounds."""
 
 _HEAD = "# Keys show their defaults. None means that the key is left out of the file."
 
 _OWN_NAME = re.compile(r"^`\[+[\w.]+\]+`: (.)")
-"""How the description of a table begins, which stands below its name here."""
+"""Prefix of a table's description, which the template omits because it stands below the table's name."""
 
 
 def template(kind: type[Section]) -> str:
@@ -28,7 +28,7 @@ def template(kind: type[Section]) -> str:
 
 
 def _keys(kind: type[Section], usual: Section | None = None) -> Iterator[str]:
-    """The settings of a table that are no tables, with the values that `usual` has."""
+    """The settings of a table that are not tables, with the values of `usual`."""
     for name, field in kind.model_fields.items():
         if not sections_in(field.annotation):
             yield from ["", *_comment(" ".join(sentence for sentence in (field.description, _takes(field)) if sentence))]
@@ -36,7 +36,7 @@ def _keys(kind: type[Section], usual: Section | None = None) -> Iterator[str]:
 
 
 def _tables(kind: type[Section], prefix: str, given: Section | None = None) -> Iterator[str]:
-    """The tables inside of a table, with all that they hold, and with the values that `given` has."""
+    """The tables inside a table, with all their content and the values of `given`."""
     for name, field in kind.model_fields.items():
         tables = kind.tables_at(name)
         for section in () if tables else sections_in(field.annotation):
@@ -73,7 +73,7 @@ def _short_form(kind: type[Section], name: str, field: FieldInfo, tables: tuple[
 
 
 def _other_kind(kind: type[Section], usual: type[Section]) -> Iterator[str]:
-    """What a table of another kind knows beside or in place of the usual one, as plain comments."""
+    """Differences of a table of another kind from the usual one, as plain comments."""
     same = {
         name
         for name, field in kind.model_fields.items()
@@ -104,7 +104,7 @@ def _assigned(name: str, value: Any) -> str:
 
 
 def _takes(field: FieldInfo) -> str:
-    """What a setting may be, where its kind says it."""
+    """Allowed values of a setting, as far as its type states them."""
     choices = _words(field.annotation)
     words = ", ".join(map(inline, choices)) if len(choices) > 1 or not _is_choice(field.annotation) else ""
     limits = [(sign, getattr(constraint, name, None)) for constraint in field.metadata for name, sign in _BOUNDS.items()]
@@ -114,7 +114,7 @@ def _takes(field: FieldInfo) -> str:
 
 
 def _is_choice(annotation: Any) -> bool:
-    """Whether nothing but words, or nothing, is taken."""
+    """Whether only fixed words, or None, are allowed."""
     kinds = get_args(annotation)
     return get_origin(annotation) is Literal or (bool(kinds) and all(kind is type(None) or _is_choice(kind) for kind in kinds))
 

@@ -31,10 +31,10 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
     "SIF": {"pooling": "mean", "weighting": "sif", "normalize": False},
     "normalisation": {"pooling": "mean", "weighting": "sif", "normalize": True},
 }
-"""Of van Dongen and Tulkens, model2vec, each of which adds one thing to the one before."""
+"""Steps of model2vec (van Dongen and Tulkens), each of which adds one thing to the one before."""
 
 PASSED = "passed"
-"""Folder of the teacher's vectors, until all that is made of them is."""
+"""Folder of the teacher's vectors, kept until all models made from them exist."""
 
 RULES = Rules(
     free=frozenset(("ablate.out", *FREE_RUN)),
@@ -43,11 +43,11 @@ RULES = Rules(
 )
 
 COUNTED, FITTED, PAIRED = "counts", "fit", "pairs"
-"""Steps beyond it: frequencies counted in a corpus, regression to the teacher, and a softmax over pairs with a tower for each side."""
+"""Further steps: frequencies counted in a corpus, regression to the teacher, and a softmax over pairs with a tower for each side."""
 
 
 Steps = Mapping[str, tuple[Path, Callable[[], object]]]
-"""Name of each model to its folder, and what makes it, or goes on where that was cut short."""
+"""Name of each model to its folder, and the function that makes or resumes it."""
 
 
 def distill_ablate(
@@ -92,7 +92,7 @@ def distill_ablate(
 
 
 def _suite(teacher: str, settings: AblateSettings, steps: Steps) -> SuiteSettings:
-    """The tasks, on the teacher, the steps and what the suite itself lists."""
+    """The tasks of the suite, on the teacher, the steps and the suite's own models."""
     given = read_settings(SuiteSettings, suite_file(str(settings.ablate.suite)))
     listed = [{"name": TEACHER, "model": teacher, "encoder": settings.encoder.model_dump(exclude_unset=True)}]
     listed += [{"name": name, "model": str(out)} for name, (out, _) in steps.items()]
@@ -104,7 +104,7 @@ def _suite(teacher: str, settings: AblateSettings, steps: Steps) -> SuiteSetting
 
 
 def _steps(teacher: str, settings: AblateSettings, models: Path, passed: Path, command: str, watch: Watch) -> Steps:
-    """What is made, in order: each stands on the one before."""
+    """The models in order; each is made from the one before."""
     section, student = settings.ablate, models
 
     def distill(out: Path, static: DistillStaticSettings) -> None:
@@ -133,7 +133,7 @@ def _steps(teacher: str, settings: AblateSettings, models: Path, passed: Path, c
 
 
 def _static(settings: AblateSettings, section: Mapping[str, Any]) -> DistillStaticSettings:
-    """What all steps share, and what one has of its own."""
+    """The common settings of all steps, with those of one step laid over."""
     usual = settings.static.model_dump(exclude_unset=True)
     sif = settings.static.weighting.model_dump(exclude={"corpus"})
     weighting = sif if section["weighting"] == "sif" else section["weighting"]

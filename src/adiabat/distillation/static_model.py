@@ -1,4 +1,4 @@
-"""A static model from a teacher: one vector per token, and a text the mean of its tokens' (van Dongen and Tulkens, model2vec)."""
+"""A static model from a teacher: a vector per token, and the mean of tokens as a text's embedding (van Dongen and Tulkens, model2vec)."""
 
 import hashlib
 import json
@@ -40,19 +40,19 @@ Weights = Float[np.ndarray, " v"]
 
 
 def by_rank(rows: int) -> Weights:
-    """Model2Vec's first weights ("Basic"), of Zipf's law: ``ln(1 + r)`` of the token of rank ``r`` from 0."""
+    """Model2Vec's first weighting ("Basic"), by Zipf's law: ``ln(1 + r)`` for the token of rank ``r`` from 0."""
     return np.log1p(np.arange(rows, dtype=np.float64))
 
 
 def by_count(counts: Int[np.ndarray, " v"]) -> Weights:
-    """`by_rank`, of the ranks that tokens have in a corpus."""
+    """`by_rank`, with the ranks of tokens in a corpus."""
     weights = np.empty(len(counts))
     weights[np.argsort(-counts, kind="stable")] = by_rank(len(counts))
     return weights
 
 
 def zipf(rows: int) -> Weights:
-    """How often tokens are expected by Zipf's law, which takes a token's share to fall as its rank rises; model2vec takes the same.
+    """Expected token frequencies by Zipf's law, as in model2vec: a token's share falls with its rank.
 
     ``p_r = (1 / (r + 2)) / sum_s 1 / (s + 2)`` for ranks from 0.
     """
@@ -62,19 +62,19 @@ def zipf(rows: int) -> Weights:
 
 
 def counted(counts: Int[np.ndarray, " v"]) -> Weights:
-    """How often tokens are expected by their number in a corpus, where each is thought to stand once more, so that none has share 0."""
+    """Expected token frequencies from counts in a corpus, with one added to each so that none is 0."""
     smoothed = counts.astype(np.float64) + 1.0
     shares: Weights = smoothed / smoothed.sum()
     return shares
 
 
 def sif(shares: Weights, coefficient: float) -> Weights:
-    """Smooth inverse frequency, ``a / (a + p)``, of Arora et al. 2017: the smaller the coefficient, the less frequent tokens count."""
+    """Smooth inverse frequency, ``a / (a + p)``, of Arora et al. 2017: a smaller coefficient gives frequent tokens less weight."""
     return coefficient / (coefficient + shares)
 
 
 def inverse_documents(containing: Int[np.ndarray, " v"], documents: int) -> Weights:
-    """Inverse document frequency as scikit-learn smooths it, ``ln((1 + n) / (1 + df)) + 1``: what TF-IDF makes of a mean over tokens.
+    """Inverse document frequency as smoothed by scikit-learn, ``ln((1 + n) / (1 + df)) + 1``, for a TF-IDF mean over tokens.
 
     van Dongen and Tulkens, model2vec, found it worse than SIF.
     """
@@ -82,15 +82,15 @@ def inverse_documents(containing: Int[np.ndarray, " v"], documents: int) -> Weig
 
 
 Texts = Callable[[], Iterable[str]]
-"""Gives the texts of a corpus, as they come."""
+"""Yields the texts of a corpus."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distilled:
     """A static model in the making.
 
-    `kept` is the share of the variance of the teacher's token vectors that is left, `counted` the number of texts in which tokens were
-    counted: 0 where their rank stands for that.
+    `kept` is the share of the variance of the teacher's token vectors that remains, `counted` the number of texts in which tokens were
+    counted, 0 if token ranks were used instead.
     """
 
     vocabulary: Vocabulary
@@ -110,9 +110,9 @@ def distill(
     seed: int = 0,
     watch: Watch = SILENT,
 ) -> Distilled:
-    """Pass every token of a vocabulary through a teacher, and keep what tells them apart.
+    """Pass every token of a vocabulary through a teacher, reduce the vectors, and weight them.
 
-    Tokens are counted in `texts`; None goes by their rank. The teacher's vectors are kept in `folder`, so that what was cut short goes on.
+    Tokens are counted in `texts`; None uses their ranks. The teacher's vectors are saved in `folder`, so that an interrupted call resumes.
     """
     # Before anything long: neither too many directions nor a corpus without texts must come to light after it.
     vocabulary, dims = rows_and_dims(teacher, section, words)
@@ -130,7 +130,7 @@ def distill(
 
 
 def rows_and_dims(teacher: Encoder, section: StaticSection, words: Sequence[Word]) -> tuple[Vocabulary, int]:
-    """The rows of a static model, and how many numbers each is to have."""
+    """The rows of a static model, and their number of dimensions."""
     if not isinstance(teacher.tokenizer, PreTrainedTokenizerFast):
         raise ModelError(f"a teacher must have a fast tokenizer, got a {type(teacher.tokenizer).__name__}; take another model")
     vocabulary = vocabulary_of(teacher.tokenizer, words=words, without=section.without)
@@ -160,11 +160,11 @@ def _weights(vocabulary: Vocabulary, section: StaticSection, texts: Texts | None
 
 
 LONGEST = 1_000_000
-"""Tokens of a text; model2vec says so of models that have no limit."""
+"""Token limit in the tokenizer's file; model2vec writes it for models without a limit."""
 
 
 def save_static(distilled: Distilled, section: StaticSection, folder: Path, *, teacher: str) -> None:
-    """Write the files of a model that both libraries load, and give the same embeddings with; it is none yet without `list_modules`."""
+    """Write the files of a model that both libraries load with equal embeddings; `list_modules` completes it."""
     write_together(
         {
             folder / WEIGHTS: save(_tensors(distilled, section)),
@@ -176,7 +176,7 @@ def save_static(distilled: Distilled, section: StaticSection, folder: Path, *, t
 
 
 def list_modules(section: StaticSection, folder: Path) -> None:
-    """Write what makes a directory a model, after all that belongs to it."""
+    """Write the list of modules, which completes a model directory, after all other files."""
     modules = [{"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"}]
     if section.normalize:
         make_folder(folder / "1_Normalize")
@@ -185,7 +185,7 @@ def list_modules(section: StaticSection, folder: Path) -> None:
 
 
 def _tensors(distilled: Distilled, section: StaticSection) -> dict[str, np.ndarray]:
-    """Weights are multiplied into the rows; of whole numbers they stand beside them, with the scale of each row."""
+    """Weights are multiplied into the rows; for int8 they are stored separately, with the scale of each row."""
     if section.dtype != "int8":
         return {"embeddings": _narrowed(distilled.vectors * distilled.weights[:, None], section.dtype)}
     scales = np.abs(distilled.vectors).max(axis=1) / 127.0
@@ -219,12 +219,12 @@ def _config(distilled: Distilled, section: StaticSection, teacher: str) -> dict[
 
 
 def is_distilled(folder: Path) -> bool:
-    """Whether a directory holds a whole static model of model2vec's layout."""
+    """Whether a directory holds a complete static model in model2vec's layout."""
     return (folder / "modules.json").is_file() and is_model2vec(folder)
 
 
 PASSED = ".passed"
-"""Folder of a teacher's vectors, beside the model while it is made."""
+"""Folder of a teacher's vectors, beside the model while it is being made."""
 
 
 def distill_static(
@@ -292,7 +292,7 @@ def distill_static(
 
 @contextmanager
 def _directory(folder: Path) -> Iterator[None]:
-    """A directory that is there meanwhile, and afterwards if anything lies in it."""
+    """A directory that exists within the block, and is kept afterwards only if it is not empty."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
@@ -329,7 +329,7 @@ def distill_pair(query: Model, document: Model, out: str | Path, *, settings: En
 
 
 def inputs_of(teacher: str, settings: DistillStaticSettings) -> dict[str, dict[str, str]]:
-    """Digests of the teacher, vocabulary and corpus that a static model would be made of."""
+    """Digests of the teacher, vocabulary and corpus of a static model."""
     section = settings.static
     words = _words(section)
     tower = load(teacher, settings=settings.encoder, device=settings.run.device).document

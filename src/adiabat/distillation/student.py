@@ -1,4 +1,4 @@
-"""A student that comes close to its teachers: from texts or translations to lessons, targets and a training job (Reimers 2021)."""
+"""Training of a student towards its teachers: from texts or translations to training data, targets and a training job (Reimers 2021)."""
 
 import hashlib
 import json
@@ -36,17 +36,17 @@ from adiabat.runs.run_config import Job
 from adiabat.store.vector_store import Store
 
 SAMPLE = 8_192
-"""Texts that a layer is fitted to: four times as many brought a student no nearer."""
+"""Number of texts to fit a layer to: four times as many brought a student no nearer."""
 
 STRENGTHS = tuple(np.logspace(-4, 4, 17).tolist())
-"""Of the ridge penalty, from next to none to all."""
+"""Ridge penalties to try, from almost none to almost total."""
 
 
 def fitted_layer(rows: Float[np.ndarray, "n d"], towards: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "d e"]:
-    """The linear map from a student's vectors to its teachers' that predicts texts left out best.
+    """The linear map from a student's vectors to its teachers' that best predicts texts left out.
 
-    A ridge regression without intercept, in closed form. What it shrinks towards are zeros, or, where both widths are one, the vectors as
-    they are: a student that starts in its teachers' space should stay there, and few texts say nothing about most directions.
+    A ridge regression without intercept, in closed form. It shrinks towards zero, or for equal widths towards the identity: a student that
+    starts in its teachers' space should stay there, and few texts determine few directions.
     """
     (count, width), wide = rows.shape, towards.shape[1]
     origins = [np.eye(width)] if width == wide else []
@@ -62,7 +62,7 @@ def fitted_layer(rows: Float[np.ndarray, "n d"], towards: Float[np.ndarray, "n e
 
 
 def write_layer(student: DualEncoder, targets: Store, lessons: Lessons, folder: Path, *, watch: Watch = SILENT) -> Path:
-    """Fit a layer to texts of the teachers that are not held out, once."""
+    """Fit a layer to texts of the teachers that are not held out; a finished layer is reused."""
     made_of = targets.manifest.sha256 + json.dumps(student.fingerprint("query").to_json())
     path = folder / f"layer-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.npy"
     cached_matrix(path, lambda: _layer(student, targets, lessons, watch))
@@ -86,12 +86,12 @@ def _layer(student: DualEncoder, targets: Store, lessons: Lessons, watch: Watch)
 
 
 OWN_TEXTS = "texts"
-"""What the user's texts are called among lessons."""
+"""Name of the user's texts in the training data."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Material:
-    """What a student is to learn; `own` names the teachers' own texts, and passages have at most so many sentences."""
+    """Training data of a student; `own` names the teachers' own texts, and `passages` limits the sentences of a passage."""
 
     check: Callable[[], object]
     read: Callable[[], Iterable[Translation]]
@@ -101,7 +101,7 @@ class _Material:
 
 
 def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
-    """Bring a student's vectors of the user's own texts close to those of its teachers."""
+    """Train a student's vectors of unlabelled texts towards those of its teachers."""
     data = settings.data
     if not (data.texts or data.queries):
         raise ConfigError("data.texts must be given, got none; write it into the file, or add --texts or --queries")
@@ -115,7 +115,7 @@ def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch
 
 
 def multilingual(settings: MultilingualSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
-    """Bring a student's vectors of texts, and of their translations, close to its teachers' vectors of the texts."""
+    """Train a student's vectors of texts and their translations towards its teachers' vectors of the texts."""
     data = settings.data
     if not data.parallel:
         raise ConfigError("data.parallel must be given, got none; write it into the file, or add --parallel")
@@ -127,7 +127,7 @@ def multilingual(settings: MultilingualSettings, *, resume: bool = False, comman
 
 
 def _check(readers: Iterable[tuple[Callable[[Any], object], Iterable[Any]]]) -> None:
-    """Open each source and look at its first row; each is closed before the next, since there may be more than a process may open."""
+    """Check the first row of each source; each is closed before the next, since there may be more than a process may open."""
     for reader, sources in readers:
         for source in sources:
             reader(source)
@@ -197,7 +197,7 @@ def _trained(settings: TeachSettings, material: _Material, *, resume: bool, comm
 
 
 def _out_of(settings: TeachSettings) -> Path:
-    """The directory of the job, where enough is said for one."""
+    """The directory of the job, after checking the required settings."""
     section = settings.distill
     required = {"distill.teachers": section.teachers, "distill.student": section.student, "distill.out": section.out}
     if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
@@ -208,7 +208,7 @@ def _out_of(settings: TeachSettings) -> Path:
 
 
 def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) -> Width:
-    """Which of the ways to the teachers' vectors a student takes, none of them ``auto``."""
+    """How the widths of student and teachers are matched, with ``auto`` resolved."""
     if not student.shared:
         raise ModelError(f"{student.name}: a student must have one tower for both sides, got two; take another model")
     teacher_width, student_width = sum(teacher.width for teacher in teachers), student.width
@@ -228,7 +228,7 @@ def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) 
 
 
 def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -> None:
-    """Refuse vectors of unit length where those that they are to be equal to have others."""
+    """Refuse a student with unit-length vectors if its targets have other lengths."""
     tower = teacher.query if side == "query" else teacher.document
     if student.query.settings.unit_length and not tower.settings.unit_length:
         raise ConfigError(
@@ -238,7 +238,7 @@ def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -
 
 
 def _tables(settings: TeachSettings, lessons: Lessons, targets: Path, layer: Path | None = None, *, static: bool = False) -> dict[str, Any]:
-    """What a training job is told beside the settings that it shares with a distillation."""
+    """Settings of the training job beyond those that it shares with a distillation."""
     section, files = settings.distill, [str(lessons.path(name)) for name in sorted(lessons.counts)]
     several_files = len(files) > 1
     return {

@@ -1,4 +1,4 @@
-"""Training data of a student, on disk: texts, and the teachers' vectors that it is to come close to (Reimers 2021)."""
+"""Training data of a student on disk: texts, and the teachers' vectors as targets (Reimers 2021)."""
 
 import hashlib
 import warnings
@@ -31,17 +31,17 @@ from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
 
 VALIDATION = "validation"
-"""File of what is held out."""
+"""File of the held-out examples."""
 
 WATCHED = 10_000
 
 _BLOCK = 8_192
-"""Vectors that are read at a time."""
+"""Number of vectors read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """Rows of each file that is trained on, in a folder that has the teachers' texts as a corpus too, and what is held out."""
+    """Numbers of rows in each training file and the held-out file; the folder also has the teachers' texts as a corpus."""
 
     folder: Path
     counts: Mapping[str, int]
@@ -53,7 +53,7 @@ class Lessons:
 
 @dataclass(slots=True)
 class _Neighbours:
-    """Sentences of one language that follow one another, until there are enough for a passage of the length whose turn it is."""
+    """Joins consecutive sentences of one language into passages of varying length."""
 
     most: int
     waiting: deque[Translation] = field(default_factory=deque)
@@ -68,7 +68,7 @@ class _Neighbours:
         return self.end()
 
     def end(self) -> Translation | None:
-        """The passage so far; the next sentence is no neighbour of it."""
+        """The passage so far; the next sentence does not continue it."""
         waiting = [self.waiting.popleft() for _ in range(len(self.waiting))]
         if len(waiting) < 2:
             return None
@@ -77,7 +77,7 @@ class _Neighbours:
 
 
 class _Writer:
-    """Puts each lesson into the file of its language, and what it teaches in the teacher's own language once into that of this one."""
+    """Writes each text into the file of its language, and each distinct teacher's text once into that of the teacher's language."""
 
     def __init__(self, output: DatasetWriter, own_language: str, held_out: set[int]) -> None:
         self.output, self.own, self.held_out = output, own_language, held_out
@@ -112,10 +112,10 @@ def write_lessons(
     least: int = 1,
     watch: Watch = SILENT,
 ) -> Lessons:
-    """Write texts and translations as examples, or find them written by an earlier call.
+    """Write texts and translations as examples, or reuse those of an earlier call.
 
-    What a text's vector by the teachers is does not depend on the language of the student's, so that a text is held out with all its
-    translations, and with every passage that it would stand in.
+    The target of a text does not depend on the language of the student's text, so a text is held out with all its translations and every
+    passage that contains it.
     """
     inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": contents_of(sources)}
     if (folder / RECORD).exists():
@@ -127,7 +127,7 @@ def write_lessons(
 
 
 class _Told(Section):
-    """What lessons were made from, as ``made.json`` keeps it."""
+    """Provenance of the training data, as stored in ``made.json``."""
 
     settings: dict[str, Any]
     files: dict[str, str]
@@ -145,20 +145,20 @@ def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
 
 
 def _others(before: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[str]:
-    """Settings and files that are not what they were."""
+    """Settings and files that have changed."""
     for kind, prefix in (("settings", "data."), ("files", "")):
         was, now = before[kind], inputs[kind]
         yield from (f"{prefix}{name}" for name in sorted({*was, *now}) if was.get(name) != now.get(name))
 
 
 def _trimmed(read: Callable[[], Iterable[Translation]]) -> Iterator[Translation]:
-    """Texts without white space around them: as a corpus gives them back, so that their ids stay theirs."""
+    """Texts with surrounding white space removed, as a corpus returns them, so that their ids stay equal."""
     for translation in read():
         yield replace(translation, source=translation.source.strip(), text=translation.text.strip())
 
 
 def _held_out(read: Callable[[], Iterable[Translation]], settings: StudentDataSection, least: int, watch: Watch) -> set[int]:
-    """Hashes of the teachers' texts that are held out."""
+    """Hashes of the teachers' texts to hold out."""
     fraction, limit = settings.validation_fraction, settings.max_validation
     known, distinct = HashSet(), list[int]()
 
@@ -204,7 +204,7 @@ Directions = Float[np.ndarray, "e k"]
 
 @dataclass(frozen=True, slots=True)
 class _Targets:
-    """What a store of targets is built with: vectors of one side, whatever side is asked for."""
+    """Encoder for building a store of targets: it embeds one side, whichever side is requested."""
 
     width: int
     identity: Fingerprint
@@ -233,10 +233,10 @@ def _of_teacher(model: DualEncoder, side: Side) -> _Targets:
 
 
 def _joined(stores: Sequence[Store], directions: Directions | None, made_of: str, first: Fingerprint) -> _Targets:
-    """Vectors of several stores as one: unit length each, side by side, times the directions that are kept.
+    """Concatenated unit-length vectors of several stores, projected onto the kept directions.
 
-    The fingerprint is that of the first teacher, with a digest of what the vectors follow from (`made_of`) in the place of its weights: not
-    of their bits, which differ from machine to machine.
+    The fingerprint is that of the first teacher, with a digest of the vectors' sources (`made_of`) instead of its weights: the bits of the
+    vectors differ between machines.
     """
 
     def vectors(texts: Sequence[str]) -> Float[np.ndarray, "n e"]:
@@ -248,21 +248,21 @@ def _joined(stores: Sequence[Store], directions: Directions | None, made_of: str
 
 
 def joined_rows(stores: Sequence[Store], ids: Sequence[str]) -> Float[np.ndarray, "n e"]:
-    """Vectors of texts by several teachers, side by side."""
+    """Concatenated vectors of texts by several teachers."""
     units = [unit(store.gather(store.rows(ids)).astype(np.float32)) for store in stores]
     return np.concatenate(units, axis=1) / np.float32(np.sqrt(len(units)))
 
 
 def unit(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n e"]:
-    """Rows of length 1; one of zeros stays."""
+    """Scale rows to length 1; a zero row stays."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1)
 
 
 def main_directions(rows: Callable[[], Iterator[Float[np.ndarray, "n e"]]], width: int) -> tuple[Directions, float]:
-    """The directions in which vectors are largest, so that products between them change least.
+    """The directions in which vectors are largest; projecting onto them changes products between vectors least.
 
-    Vectors are not centred: a student's cosines are taken from the origin, and so are the teachers'.
+    Vectors are not centred, because cosines of student and teachers are measured from the origin.
     """
     moments: Float[np.ndarray, "e e"] | None = None
     for block in rows():
@@ -278,9 +278,9 @@ def main_directions(rows: Callable[[], Iterator[Float[np.ndarray, "n e"]]], widt
 def build_targets(
     teachers: Sequence[DualEncoder], corpus: Path, folder: Path, *, side: Side, width: int | None = None, watch: Watch = SILENT
 ) -> Store:
-    """Embed the teachers' texts, once for each teacher, and make of their vectors what a student is to come close to.
+    """Embed the teachers' texts, once for each teacher, and combine the vectors into targets.
 
-    What was cut short goes on; what is finished is not computed again. Vectors are cut to `width` numbers; None keeps all.
+    An interrupted call resumes, and finished parts are reused. Vectors are reduced to `width` dimensions; None keeps all.
     """
     if width is not None:
         require_texts(sum(1 for _ in islice(read_corpus(corpus), width)), width)
@@ -324,13 +324,13 @@ def _store_of(encoder: _Targets, corpus: Path, target: Path, name: str, watch: W
 
 
 def require_texts(count: int, width: int, *, left_out: str = "") -> None:
-    """Refuse texts too few to tell a student's directions apart."""
+    """Refuse too few texts to determine a student's directions."""
     if count < width:
         raise DataError(f"teachers must have at least {width} texts, as many as the student's numbers, got {count}{left_out}; add texts")
 
 
 def cached_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
-    """One that an earlier call kept, so that what goes on elsewhere goes on with the same."""
+    """An array saved by an earlier call if there is one, so that a job resumed elsewhere uses the same values."""
     if path.exists():
         try:
             return read_array(path, remedy="it is rebuilt")

@@ -1,4 +1,4 @@
-"""Tokens of a static model, with words that are added, and their vectors by the teacher (van Dongen and Tulkens, model2vec)."""
+"""Tokens of a static model, including added words, and their vectors by the teacher (van Dongen and Tulkens, model2vec)."""
 
 import hashlib
 import json
@@ -31,21 +31,21 @@ from adiabat.store.analysers import SPACELESS
 from adiabat.store.text_vectors import EmbeddingCache
 
 TokenPooling = Literal["mean", "token", "first", "last"]
-"""``mean``: over the token and the special tokens around it; ``token``: over the token's own states; ``first`` and ``last``: the state of
-the first or last of all."""
+"""``mean``: over the token and the special tokens around it; ``token``: over the token's own states; ``first`` and ``last``: the first or
+last state."""
 
 POOLINGS: Mapping[TokenPooling, Pooling] = {"mean": "mean", "token": "mean", "first": "cls", "last": "last"}
 
 PRECISION: Precision = "fp32"
-"""Of the passes: they are made once, and a table has what they give."""
+"""Precision of the passes, whose results the table stores."""
 
 TOKEN_BLOCK = 8_192
-"""Tokens that pass between two notes on the disk of how far it is."""
+"""Number of tokens between two records of progress on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """What passes through the teacher for each row of a table."""
+    """Token sequences that pass through the teacher, one for each row of a table."""
 
     token_ids: Sequence[Sequence[int]]
     before: int
@@ -60,7 +60,7 @@ def token_vectors(
     folder: Path | None = None,
     watch: Watch = SILENT,
 ) -> Float[np.ndarray, "v e"]:
-    """Pass sequences through a teacher, projections included, and without prompts or unit length; `folder` keeps vectors as they come."""
+    """Pass sequences through a teacher with its projections, without prompts or normalisation; `folder` saves the vectors."""
     settings = replace(teacher.settings, pooling=POOLINGS[pooling], normalize=False)
     bare = teacher.with_settings(settings)
     skipped, closing = (sequences.before, sequences.after) if pooling == "token" else (0, 0)
@@ -89,8 +89,8 @@ def _require_finite(vectors: Float[np.ndarray, "b e"], sequences: Sequences, row
 
 
 Reduction = Literal["pca", "randomized", "ica"]
-"""``pca``: by the eigenvectors of the covariance, exact; ``randomized``: by a random projection, for thousands of numbers per token;
-``ica``: independent directions in place of uncorrelated ones, which van Dongen and Tulkens, model2vec found worse."""
+"""``pca``: eigenvectors of the covariance, exact; ``randomized``: a random projection, for thousands of dimensions; ``ica``: independent
+instead of uncorrelated directions, which van Dongen and Tulkens (model2vec) found worse."""
 
 Table = Float[np.ndarray, "v e"]
 
@@ -98,7 +98,7 @@ Table = Float[np.ndarray, "v e"]
 def reduced(
     table: Table, dims: int, *, how: Reduction = "pca", seed: int = 0, watch: Watch = SILENT
 ) -> tuple[Float[np.ndarray, "v k"], float]:
-    """Project token vectors, centred, onto a few directions."""
+    """Centre token vectors, and project them onto a few directions."""
     require_dims(dims, *table.shape)
     exact = table.astype(np.float64)
     if not np.ptp(exact, axis=0).any():
@@ -115,7 +115,7 @@ def reduced(
 
 
 def require_dims(dims: int, rows: int, width: int) -> None:
-    """Refuse more directions than there can be."""
+    """Refuse more directions than the vectors can have."""
     if dims > width:
         raise ConfigError(f"static.reduction.dims must be at most {width}, the width of the teacher, got {dims}; lower it, or leave it out")
     if dims >= rows:
@@ -132,19 +132,19 @@ def _independent(table: Float[np.ndarray, "v e"], dims: int, seed: int, watch: W
 
 
 def _kept(table: Float[np.ndarray, "v e"], scores: Float[np.ndarray, "v k"]) -> float:
-    """Share of the variance that a linear function of the projections gives back."""
+    """Share of the variance that a linear function of the projections explains."""
     centred = table - table.mean(axis=0)
     basis, _ = np.linalg.qr(scores - scores.mean(axis=0))
     return float(((basis.T @ centred) ** 2).sum() / (centred**2).sum())
 
 
 UNUSED = r"\[unused\d+\]"
-"""Tokens that BERT keeps free, which stand in no text."""
+"""Pattern of tokens that BERT reserves, which never occur in texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word or phrase that is added."""
+    """An added word or phrase."""
 
     text: str
     place: str
@@ -152,7 +152,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """Rows of a static model: the tokenizer puts nothing around a text, `sequences` pass through the teacher, `known` are its tokens."""
+    """Rows of a static model: `tokenizer` adds no special tokens, `sequences` pass through the teacher, `known` are its tokens."""
 
     tokens: list[str]
     tokenizer: Tokenizer
@@ -162,10 +162,10 @@ class Vocabulary:
 
 
 def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] = (), without: str | None = UNUSED) -> Vocabulary:
-    """The tokens of a teacher, but for those that begin with a match of `without`, and words that are added to them.
+    """The tokens of a teacher, except those that begin with a match of `without`, and added words.
 
-    Added tokens of the teacher that have no part in a text, such as the mask, are left out. A word that the tokenizer takes for one piece
-    becomes a token; one that it splits, such as a phrase, is looked for in texts before they are split, though not inside of other words.
+    Special tokens of the teacher that never occur in texts, such as the mask, are left out. An added word that the tokenizer treats as one
+    piece becomes a token; one that it splits, such as a phrase, is matched in texts before they are split, but not inside other words.
     """
     with _quietly():
         pruned = TokenizerModel.from_transformers_tokenizer(tokenizer).prune_added_tokens()
@@ -179,14 +179,14 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] =
 
 
 def _opening(tokenizer: PreTrainedTokenizerFast, model: TokenizerModel) -> list[int]:
-    """What stands before a token though the tokenizer puts nothing there: the first state of a decoder hardly depends on its token."""
+    """Token placed before each token if the tokenizer adds none: the first state of a decoder hardly depends on its token."""
     begin = tokenizer.bos_token_id
     return [] if begin is None or model.bos_ids else [begin]
 
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without warnings that the library takes a padding token from the teacher, which no text of a static model has."""
+    """Silence warnings about the teacher's padding token, which no text of a static model contains."""
     logger = logging.getLogger("skeletoken")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -197,7 +197,7 @@ def _quietly() -> Iterator[None]:
 
 
 def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
-    """Without what is put around texts, without the teacher's limit, and without some tokens."""
+    """The tokenizer without special tokens around texts, without the teacher's limit, and without some tokens."""
     bare: Any = model.deep_copy()
     bare.truncation = None
     if bare.adds_prefix_space is not None:
@@ -224,7 +224,7 @@ def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
 
 
 def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[TokenizerModel, dict[str, Word], list[Word]]:
-    """The tokenizer with words; the word of each new token; and words that are tokens already."""
+    """The tokenizer with added words; the word of each new token; and words that are tokens already."""
     tokens, pieces, phrases = set(model.sorted_vocabulary), dict[str, Word](), dict[str, Word]()
     known, faults = dict[str, Word](), list[str]()
     for word in words:
@@ -250,7 +250,7 @@ def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[Tokenizer
 
 
 def _has_borders(phrase: str) -> bool:
-    """Whether its ends are told from letters beside it: a phrase is no part of longer words, where its script puts blanks between words."""
+    """Whether a phrase must end at word boundaries: in scripts with spaces between words, it is no part of longer words."""
     return all(end.isalnum() and not SPACELESS.match(end) for end in (phrase[0], phrase[-1]))
 
 
@@ -260,14 +260,14 @@ def _normalized(model: TokenizerModel, text: str) -> str:
 
 
 def _require_known(teacher: Tokenizer, words: Iterable[Word], unknown: int | None) -> None:
-    """Refuse words of which the teacher knows no piece: they would all have one vector."""
+    """Refuse words without any token of the teacher, which would all have the same vector."""
     texts = {word.place: (word.text, teacher.encode(word.text, add_special_tokens=False).ids) for word in words}
     if strange := [f"{location}: {text!r}" for location, (text, ids) in texts.items() if set(ids) <= {unknown}]:
         raise DataError(f"the teacher must know a piece of each word, got {several(strange)}; remove these lines, or take another teacher")
 
 
 def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str, Word], opening: list[int]) -> Sequences:
-    """What passes through the teacher, in its own ids: a token between special tokens, a word as the teacher takes the text."""
+    """Sequence for the teacher, in its own ids: a token between special tokens, or a word tokenised as text."""
     before, after, teacher_ids = list(model.bos_ids or []), list(model.eos_ids or []), model.vocabulary
     ids, teacher = dict(model.model_delta.token_mapping), model.to_tokenizer()
     teacher.no_padding()
@@ -286,7 +286,7 @@ def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str,
 
 
 def read_words(path: Path) -> list[Word]:
-    """Read words."""
+    """Read the file of added words."""
     require_plain(path)
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
@@ -303,12 +303,12 @@ def read_words(path: Path) -> list[Word]:
 
 
 TEXT_BLOCK = 4_096
-"""Texts that are split at a time."""
+"""Number of texts tokenised at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenCounts:
-    """Of each row of a vocabulary."""
+    """Number of occurrences of each row of a vocabulary."""
 
     times: Int[np.ndarray, " v"]
     containing: Int[np.ndarray, " v"]
@@ -316,7 +316,7 @@ class TokenCounts:
 
 
 def count_tokens(tokenizer: Tokenizer, texts: Iterable[str], *, watch: Watch = SILENT) -> TokenCounts:
-    """Count tokens."""
+    """Count the tokens of texts."""
     rows = tokenizer.get_vocab_size()
     times, containing = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
     remaining, count = iter(texts), 0

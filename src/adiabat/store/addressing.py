@@ -18,10 +18,10 @@ from adiabat.data.text_hashes import in_blocks
 from adiabat.store.vector_store import Store
 
 MAX_NEGATIVE_COLUMNS = 50
-"""Negatives per query up to which each position in the list has its own measure: as many points as a curve shows."""
+"""Maximum number of negatives per query for separate measures by position in the list."""
 
 SHOWN_CHARACTERS = 60
-"""Of a document in a message."""
+"""Maximum characters of a document in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class AddressedSet:
     Attributes:
         name: Of the data set.
         positives: Rows of relevant documents, at least one per query, each once.
-        grades: Relevance of each of them, in step with `positives`.
-        negatives: Rows of irrelevant documents, each once and none of them a positive of the query.
-        notes: Sentences on dropped documents and merged queries.
-        answers: Positives of all entries with a query's text; None where every text has one entry. See `known`.
+        grades: Relevance of each of them, parallel to `positives`.
+        negatives: Rows of irrelevant documents, each once, none of them a positive of the query.
+        notes: Notes on dropped documents and merged queries.
+        answers: Positives of all entries with a query's text; None if every text has one entry. See `known`.
         is_judged: As in `ExampleSet`.
-        negative_columns: Rows of the listed negatives in their order, where every query has one positive and equally many negatives, at
-            least two: then negative d of one query can be compared with negative d of another. None elsewhere.
+        negative_columns: Rows of the listed negatives in their order, if every query has one positive and equally many negatives, at least
+            two, so that the d-th negatives of queries are comparable; None otherwise.
     """
 
     name: str
@@ -79,10 +79,10 @@ class Addresses(Protocol):
 
     @property
     def path(self) -> Path:
-        """For messages."""
+        """Name for messages."""
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
-        """One row per id, -1 for an unknown one."""
+        """Row of each id; -1 for an unknown id."""
 
     def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
         """The row of each known text."""
@@ -98,7 +98,7 @@ def address(
     stays a negative.
 
     Args:
-        missing: Whether a document that the store lacks is an error, or is dropped with a note.
+        missing: Whether a document missing from the store is an error, or dropped with a note.
         merge_equal: Whether entries of equal query text become one query.
     """
     entries = list(dict.fromkeys(chain.from_iterable((*example.positives, *example.negatives) for example in examples.examples)))
@@ -201,7 +201,7 @@ def _absent(examples: ExampleSet, row_of: Mapping[str, int]) -> list[str]:
 
 
 def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: Sequence[str]) -> AddressedSet:
-    """Rows of positives and negatives per query, without missing documents, and without queries that have no positive."""
+    """Rows of positives and negatives per query, without missing documents, and without queries that lost all positives."""
     ids, queries, positives, grades, negatives = [], [], [], [], []
     for example in examples.examples:
         graded = _graded([row_of[entry] for entry in example.positives], example.grades or (1,) * len(example.positives))
@@ -223,7 +223,7 @@ def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: Sequence[str]
 
 
 def _negative_columns(examples: ExampleSet, row_of: Mapping[str, int]) -> Int[np.ndarray, "q d"] | None:
-    """Rows of the listed negatives, where all queries have one positive and list as many."""
+    """Rows of the listed negatives, if all queries have one positive and list equally many."""
     sizes = {(len(example.positives), len(example.negatives)) for example in examples.examples}
     positives, negatives = next(iter(sizes))
     if examples.is_judged or len(sizes) > 1 or positives != 1 or not 2 <= negatives <= MAX_NEGATIVE_COLUMNS:

@@ -1,11 +1,11 @@
-"""From a text to the words that BM25 matches: whole, or cut to their stems.
+"""From a text to the words that BM25 matches: whole words, or stems.
 
 A word is a run of letters, digits, underscores and combining marks, after Unicode's NFKC and case folding. In scripts without spaces (Han,
-kana, Thai, Lao, Burmese, Khmer) the words of a document are all characters and all pairs of neighbours. Those of a query are its pairs, or
-its characters where the documents hold none of the pairs, as for a single character.
+kana, Thai, Lao, Burmese, Khmer) the words of a document are all characters and all pairs of neighbours. The words of a query are its pairs,
+or its characters if the documents have none of the pairs, as for a single character.
 
-With the stems of a language, stop words are dropped first, as far as bm25s lists them, and the others are cut by its Snowball algorithm.
-English has Porter's first algorithm and the 33 stop words of Lucene, as in Anserini and so in the published figures of BM25 on BEIR.
+With stemming, the stop words in bm25s's list for the language are dropped first, and the others are stemmed by its Snowball algorithm.
+English uses Porter's first algorithm and the 33 stop words of Lucene, as in Anserini and so in the published BM25 results on BEIR.
 """
 
 import re
@@ -44,7 +44,7 @@ def words(text: str, known: Container[str] | None = None) -> list[str]:
     """The words of a text in order, repeats included, by the rule of the module's first lines.
 
     Args:
-        known: The words of all documents, where the text is a query; None where it is a document.
+        known: The words of all documents if the text is a query; None for a document.
     """
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
@@ -76,7 +76,7 @@ def _spaceless(run: str, known: Container[str] | None) -> list[str]:
 
 
 def analyser_of(stemmer: str | None) -> Analyser:
-    """The analyser of a language, such as ``english``, whose words are cut to their stems; None leaves words whole."""
+    """The analyser of a language, such as ``english``, which stems words; None keeps whole words."""
     if stemmer is None:
         return words
     algorithms = _snowball()
@@ -95,7 +95,7 @@ def analyser_of(stemmer: str | None) -> Analyser:
 
 
 def stop_words(language: str) -> frozenset[str]:
-    """Words that are dropped before stems are taken; none where bm25s lists none."""
+    """Words that are dropped before stemming; none if bm25s lists none."""
     from bm25s import stopwords
 
     listed: Iterable[str] = getattr(stopwords, f"STOPWORDS_{_STOP_WORD_LISTS.get(language, language.upper())}", ())

@@ -37,7 +37,7 @@ from adiabat.store.manifest import (
 from adiabat.store.vector_store import Store
 
 MERGED = "merged"
-"""Inside the staging folder: the files that replace the store's own."""
+"""Folder of the files that replace the store's own, inside the staging folder."""
 
 
 def append_documents(
@@ -78,7 +78,7 @@ def append_documents(
 
 
 def finish_append(path: str | os.PathLike[str]) -> bool:
-    """Complete an append that was interrupted within its commit; True if there was one."""
+    """Complete an append that was interrupted during its commit; True if there was one."""
     folder = Path(path)
     if not (folder / APPENDING / COMMIT_FILE).exists():
         return False
@@ -103,7 +103,7 @@ def _open_appendable(folder: Path, fingerprint: Fingerprint) -> Store:
 
 
 def _stage(folder: Path, fingerprint: Fingerprint, dtype: StoreDtype, chunk_size: int) -> Staging:
-    """Begin or resume in the staging folder, without what an interrupted commit left there."""
+    """Start or resume in the staging folder, removing leftovers of an interrupted commit."""
     folder.mkdir(exist_ok=True)
     # A merge that did not reach its commit; and, where no state is left, what a finished commit had no time to remove.
     shutil.rmtree(folder / MERGED, ignore_errors=True)
@@ -115,7 +115,7 @@ def _stage(folder: Path, fingerprint: Fingerprint, dtype: StoreDtype, chunk_size
 
 
 def _new_documents(documents: Iterator[Document], store: Store, source: str) -> Iterator[Document]:
-    """Documents whose ids are not in the store; others are refused, all at once."""
+    """Documents whose ids are not in the store; known ids are refused, all at once."""
     present = Faults()
     while block := list(islice(documents, ID_BATCH)):
         stored = store.rows([document.doc_id for document in block]) >= 0
@@ -128,7 +128,7 @@ def _new_documents(documents: Iterator[Document], store: Store, source: str) -> 
 
 
 def _merge(store: Store, staging: Staging, source: str) -> None:
-    """Write the longer ids, texts, hashes, index and manifest into the staging folder."""
+    """Write the extended ids, texts, hashes, index and manifest into the staging folder."""
     merged = staging.folder / MERGED
     merged.mkdir()
     folders = store.path, staging.folder, merged
@@ -171,7 +171,7 @@ def _merge_hashes(store: Path, staging: Path, merged: Path) -> Digest:
 
 
 def _redo(folder: Path) -> None:
-    """Carry out a commit from its beginning; every step gives the same result when it is repeated."""
+    """Run a commit from its beginning; every step can be repeated with the same result."""
     staging = folder / APPENDING
     if (staging / MERGED / MANIFEST_FILE).exists():
         # The store's own manifest is replaced last: until then it counts the old documents.
@@ -188,7 +188,7 @@ def _redo(folder: Path) -> None:
 
 
 def _undamaged(folder: Path, old: Manifest) -> Manifest:
-    """The manifest of the longer store, once every file that it replaces is compared with its digest; else the append is undone."""
+    """The manifest of the extended store, after checking the digest of every file; if one differs, the append is undone."""
     staging, remedy = folder / APPENDING, "append again: the store is unchanged"
     try:
         manifest = Manifest.read(staging / MERGED)

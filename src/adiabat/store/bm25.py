@@ -1,6 +1,6 @@
 """A BM25 index on disk, in the files of bm25s: built from a stream of texts, opened memory-mapped, with exact ties.
 
-`adiabat.store.analysers` defines a word. The index records whether words were cut to their stems, and treats queries alike.
+`adiabat.store.analysers` defines a word. The index records whether words were stemmed, and treats queries alike.
 
 ``score(q, d) = sum over words w of q of idf(w) tf / (k1 (1 - b + b |d| / mean |d|) + tf)``,
 ``idf(w) = ln(1 + (N - df + 0.5) / (df + 0.5))``: bm25s's method ``lucene``, which leaves out the factor ``k1 + 1`` that changes no order.
@@ -31,7 +31,7 @@ from adiabat.store.search import Hits
 LEXICAL_FILE = "lexical.json"
 FORMAT = "adiabat-lexical"
 VERSION = 3
-"""Of the files and of the definition of a word. Version 2 held no single characters of scripts without spaces."""
+"""Version of the files and of the definition of a word. Version 2 lacked single characters of scripts without spaces."""
 
 DATA_FILE, ROW_FILE, START_FILE = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
 VOCABULARY_FILE, PARAMETER_FILE = "vocab.index.json", "params.index.json"
@@ -41,7 +41,7 @@ SPOOL_FILE = "postings.tmp"
 SPOOL = np.dtype([("word", "<i4"), ("row", "<i4"), ("count", "<i4")])
 DOCUMENTS_PER_BLOCK = 1024
 POSTINGS_PER_BLOCK = 1 << 21
-"""Sorted at once while the index is filled; some 150 MB of working memory."""
+"""Number of postings sorted at a time; needs some 150 MB of working memory."""
 
 BM25Progress = Callable[[int], None]
 """Called with the number of documents read."""
@@ -49,7 +49,7 @@ BM25Progress = Callable[[int], None]
 
 @dataclass(slots=True)
 class _Spool:
-    """The first pass over the corpus: vocabulary, lengths and frequencies; the postings lie in a file, by document."""
+    """The first pass over the corpus: vocabulary, lengths and frequencies; the postings are written to a file, by document."""
 
     path: Path
     analyse: Analyser
@@ -106,8 +106,8 @@ def build_bm25(
     Args:
         k1: Saturation of word counts, above 0.
         b: Share of the normalisation by document length, from 0 to 1.
-        stemmer: Language whose words are cut to their stems; see `analyser_of`.
-        corpus: Digest of the corpus, for whoever opens the index.
+        stemmer: Language of the stemmer; see `analyser_of`.
+        corpus: Digest of the corpus, for later checks.
     """
     # Other numbers would score a document below zero, or NaN, and so never find it.
     faults = [] if 0 < k1 < math.inf else [f"k1 must be above 0 and finite, got {k1}; take 0.9, as Anserini does"]
@@ -207,7 +207,7 @@ class BM25Index:
     """A finished index; its postings stay on disk."""
 
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
-        """Open the files; `BM25Index.open` is the way in."""
+        """Use the files; open an index with `BM25Index.open`."""
         self.path = folder
         with reading(folder, remedy=REMEDY, error=StoreError):
             require({name: Digest(**digest) for name, digest in record["files"].items()}, folder, remedy=REMEDY, error=StoreError)
@@ -229,18 +229,18 @@ class BM25Index:
 
     @classmethod
     def at_hand(cls, folder: Path) -> "BM25Index | None":
-        """Open an index that an earlier use left; None where there is none, or one of another version."""
+        """Open the index of an earlier run; None if there is none, or of another version."""
         if not (folder / LEXICAL_FILE).exists() or _version(folder) != VERSION:
             return None
         return cls.open(folder)
 
     @property
     def parameters(self) -> tuple[float, float]:
-        """The numbers k1 and b of its build."""
+        """The parameters k1 and b of the index."""
         return self._weights.k1, self._weights.b
 
     def search(self, queries: Sequence[str], k: int) -> Hits:
-        """The best documents of each query, of equals the lower row first; -1 and minus infinity after the last that shares a word."""
+        """The best documents of each query; of equal scores, the lower row first; -1 and minus infinity pad the rest."""
         if k < 1:
             raise StoreError(f"k must be at least 1, got {k}; ask for the number of documents wanted")
         shape = (len(queries), min(k, self.count))
@@ -274,7 +274,7 @@ class BM25Index:
         _release_pages(self._index.scores["data"], self._index.scores["indices"])
 
     def _query_words(self, query: str) -> list[int]:
-        """Numbers of the words of a query that documents hold."""
+        """Numbers of the query's words that occur in documents."""
         numbers: list[int] = self._index.get_tokens_ids(self._analyse(query, self._index.vocab_dict))
         return numbers
 
@@ -298,7 +298,7 @@ def _version(folder: Path) -> object:
 
 
 def _best(scores: Float32[np.ndarray, " n"], k: int) -> Int64[np.ndarray, " best"]:
-    """Rows of the k highest scores above zero, best first, of equals the lower row."""
+    """Rows of the k highest scores above zero, best first; of equal scores, the lower row first."""
     rows = np.flatnonzero(scores > 0)
     # All that tie with the k-th stay until rows decide among them.
     if len(rows) > k:

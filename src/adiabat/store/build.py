@@ -1,4 +1,4 @@
-"""Building a store from a corpus, in a folder beside the store: it can be resumed at any moment, and ends in one rename."""
+"""Building a store from a corpus, in a folder beside it: the build can be resumed at any point, and ends in one rename."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ from adiabat.store.manifest import (
 from adiabat.store.vector_store import Store
 
 CHUNK_SIZE = 2048
-"""Documents between two commits: enough to sort by length within, few enough to lose little."""
+"""Documents per commit: enough to sort by length, few enough to lose little."""
 
 Progress = Callable[[int, int], None]
 """Called with (documents encoded, documents in all)."""
@@ -42,11 +42,11 @@ Progress = Callable[[int, int], None]
 
 @runtime_checkable
 class DocumentEncoder(Protocol):
-    """What building a store asks of an encoder."""
+    """Interface that building a store needs of an encoder."""
 
     @property
     def width(self) -> int:
-        """Numbers per vector (E)."""
+        """Width of a vector (E)."""
 
     def fingerprint(self, side: Side) -> Fingerprint:
         """Fingerprint of everything that decides the vectors of one side."""
@@ -57,7 +57,7 @@ class DocumentEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BuildState:
-    """What ``state.json`` says of a build.
+    """State of a build, as in ``state.json``.
 
     Attributes:
         chunk_size: Documents between two commits.
@@ -65,7 +65,7 @@ class BuildState:
         count: Documents of the corpus.
         files: Digest of each file of the corpus, by name.
         encoded: Documents whose vectors are on disk.
-        sha256: Over these vectors, header left out.
+        sha256: SHA-256 of these vectors, without header.
     """
 
     fingerprint: Fingerprint
@@ -88,33 +88,32 @@ class BuildState:
         return replace(state, fingerprint=Fingerprint.from_json(record["fingerprint"]), files=files)
 
     def write(self, folder: Path) -> None:
-        """Put the state into `folder`, whole or not at all."""
+        """Write the state into `folder` atomically."""
         files = {name: digest._asdict() for name, digest in self.files.items()}
         write_json({**asdict(self), "files": files}, folder / STATE_FILE)
 
 
 def differences(former: BuildState | Manifest, fingerprint: Fingerprint, dtype: StoreDtype) -> list[str]:
-    """Phrases that name each difference between what was built, by a known encoder, and what is requested."""
+    """Phrases for each difference between the encoder of a build and the requested one."""
     assert former.fingerprint is not None
     dtypes = [] if former.dtype == dtype else [f"dtype {former.dtype} in the store, {dtype} requested"]
     return former.fingerprint.differences(fingerprint) + dtypes
 
 
 class Staging:
-    """A folder in which a store, or an addition to one, is made.
+    """A folder in which a store, or an addition to one, is built.
 
     Its state first holds the settings, then that the corpus is written, then how many rows are encoded. Each is on disk before the state
-    says so, so a killed process loses at most one chunk. All digests are of the bytes that were computed, not of those that the disk gives
-    back.
+    records it, so a killed process loses at most one chunk. All digests are of the computed bytes, not of those read back from disk.
     """
 
     def __init__(self, folder: Path, state: BuildState, remedy: str) -> None:
-        """Take over a prepared folder; `Staging.prepare` is the way in."""
+        """Use a prepared folder; `Staging.prepare` creates it."""
         self.folder, self.state, self._remedy = folder, state, remedy
 
     @classmethod
     def prepare(cls, folder: Path, fingerprint: Fingerprint, dtype: StoreDtype, *, chunk_size: int, remedy: str) -> "Staging":
-        """Begin in an empty folder, or resume in one that an interrupted build left."""
+        """Start in an empty folder, or resume in that of an interrupted build."""
         if (folder / STATE_FILE).exists():
             # A resumed build keeps the chunk size of its beginning: other chunks would change the last bits of vectors.
             state = BuildState.read(folder, remedy)
@@ -130,7 +129,7 @@ class Staging:
         return cls(folder, state, remedy)
 
     def write_corpus(self, documents: Iterable[Document], *, source: str) -> None:
-        """Write ids and texts, or check that they are those written before."""
+        """Write ids and texts, or check that they equal those written before."""
         if self.state.corpus is not None:
             if digest_documents(documents) != self.state.corpus:
                 raise StoreError(f"{self.folder} holds an interrupted build of another corpus than {source}; {self._remedy}")
@@ -145,7 +144,7 @@ class Staging:
         self._commit(replace(self.state, corpus=corpus.sha256, count=corpus.count, files=corpus.files))
 
     def encode(self, encoder: DocumentEncoder, on_progress: Progress | None, *, store: Store | None = None) -> int:
-        """Encode the rest: each distinct text once, for the last bits of a vector depend on what is encoded beside it."""
+        """Encode the remaining documents: each distinct text once, because the last bits of a vector depend on its batch."""
         state = self.state
         report = on_progress or (lambda count, total: None)
         report(state.encoded, state.count)
@@ -169,7 +168,7 @@ class Staging:
         store: Store | None,
         duplicates: tuple[Int64[np.ndarray, " d"], Int64[np.ndarray, " d"]],
     ) -> Float[np.ndarray, "n e"]:
-        """Vectors of the next documents, as they are to be stored: encoded, or copied from an earlier row of equal text."""
+        """Vectors of the next documents, in the stored dtype: encoded, or copied from an earlier row with the same text."""
         offset = 0 if store is None else store.count
         start = offset + vectors.rows
         inside = slice(*np.searchsorted(duplicates[0], [start, start + len(texts)]))
@@ -187,7 +186,7 @@ class Staging:
         return block
 
     def _encoded(self, encoder: DocumentEncoder, texts: list[str], rows: Int64[np.ndarray, " n"]) -> Float[np.ndarray, "n e"]:
-        """Vectors of texts in the store's dtype; unusable ones are refused by their ids."""
+        """Vectors of texts in the store's dtype; unusable ones are reported with their ids."""
         vectors = encoder.encode(texts, side="document")
         if vectors.shape != (len(texts), encoder.width):
             raise StoreError(f"encoder must give {len(texts)} vectors of width {encoder.width}, got shape {vectors.shape}")
@@ -211,13 +210,13 @@ class Staging:
 
 
 def to_dtype(vectors: Float[np.ndarray, "n e"], dtype: StoreDtype) -> Float[np.ndarray, "n e"]:
-    """Vectors in the store's dtype; a number too large for it becomes infinite, which `unusable_rows` reports."""
+    """Vectors in the store's dtype; a number beyond its range becomes infinite, which `unusable_rows` reports."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         return vectors.astype(dtype, copy=False)
 
 
 def unusable_rows(vectors: Float[np.ndarray, "n e"]) -> tuple[np.ndarray, list[str]]:
-    """Rows that no similarity can be computed with, and the fault of each."""
+    """Rows for which no similarity can be computed, with the fault of each."""
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.sqrt(np.einsum("ne,ne->n", vectors, vectors, dtype=np.float64))
         rows = np.flatnonzero(~((lengths >= SHORTEST) & (lengths <= LONGEST)))  # NaN is neither.
@@ -233,7 +232,7 @@ def _fault(vector: Float[np.ndarray, " e"], length: float) -> str:
 
 
 def _chunks(column: StringColumn, start: int, size: int) -> Iterator[list[str]]:
-    """Chunks of one size from a row on, whatever the batches of the file."""
+    """Chunks of one size from a row on, independent of the batches of the file."""
     waiting: list[str] = []
     for batch in column.slices(start):
         waiting += batch
@@ -246,12 +245,12 @@ def _chunks(column: StringColumn, start: int, size: int) -> Iterator[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """What a call of `build_store` did.
+    """Outcome of `build_store`.
 
     Attributes:
-        encoded: Documents that this call encoded.
-        resumed: Documents that an earlier, interrupted call had encoded.
-        note: One line for people, "" for none.
+        encoded: Number of documents that this call encoded.
+        resumed: Number of documents that an earlier, interrupted call had encoded.
+        note: A note for the user; "" for none.
     """
 
     store: Store
@@ -274,8 +273,8 @@ def build_store(
 ) -> BuildResult:
     """Encode a corpus into a store.
 
-    An interrupted call leaves ``<out>.building``. The same call resumes from its last whole chunk, and writes the bytes of a call that ran
-    through. A finished store of the same encoder and corpus is returned as it is; any other content of `out` is refused.
+    An interrupted call leaves ``<out>.building``. The same call resumes from its last whole chunk, and writes the same bytes as an
+    uninterrupted call. A finished store of the same encoder and corpus is returned unchanged; any other content of `out` is refused.
     """
     target, fingerprint = Path(out), encoder.fingerprint("document")
     if is_store(target):
@@ -345,7 +344,7 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
 
 
 def _clear_traces(target: Path, manifest: Manifest) -> None:
-    """Remove the files that only building needed; once the store is in place, for until then a call may resume from them."""
+    """Remove the files that only building needed, once the store is in place; until then, a call may resume from them."""
     for name in {TEXT_FILE, HASH_FILE, STATE_FILE} - set(manifest.files):
         (target / name).unlink(missing_ok=True)
 
@@ -358,7 +357,7 @@ def _finished(
     keep_texts: bool,
     source: str,
 ) -> BuildResult:
-    """The store at the target, if it has the encoder, texts and corpus of this call."""
+    """The store at the target, if its encoder, texts and corpus are those of this call."""
     store = Store.open(target)
     if store.fingerprint is None:
         raise StoreError(f"{target} holds imported vectors whose encoder is unknown; choose another --out")

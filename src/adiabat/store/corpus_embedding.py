@@ -1,4 +1,4 @@
-"""The documents of a corpus embedded into a store, or stored with vectors that were computed elsewhere."""
+"""Building a store from a corpus, or from imported vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from adiabat.store.vector_store import Store
 
 @dataclass(slots=True)
 class _DocumentTower:
-    """The document tower in the precision of the store; counts the texts that it encodes and those that fill the token limit."""
+    """The document tower in the precision of the store; counts encoded texts, and those that reach the token limit."""
 
     model: DualEncoder
     precision: Precision
@@ -49,7 +49,7 @@ class _DocumentTower:
         return vectors
 
     def note_truncated(self, watch: Watch) -> None:
-        """Documents that fill the token limit are counted: their ends may be missing from their vectors."""
+        """Number of documents that reach the token limit, and may be truncated."""
         if self.full:
             limit = self.model.document.settings.limit("document")
             watch.note(f"{self.full:,} of {self.encoded:,} distinct documents reach the limit of {limit} tokens: longer ones are cut")
@@ -99,7 +99,7 @@ def store_vectors(
     model: Model | None,
     source: str,
 ) -> Store:
-    """Make a store of vectors from elsewhere; with a corpus and a model, some documents are encoded to check the vectors."""
+    """Make a store of imported vectors; with a corpus and a model, some documents are encoded to check the vectors."""
     if corpus is not None:
         _refuse_model(corpus)
     _refuse_idle(settings.store, {"keep_texts": True}, "import, which keeps the texts it checks vectors with")

@@ -1,4 +1,4 @@
-"""The files of a corpus: ids, texts, an index of the ids, and hashes of the texts, by which equal texts are found."""
+"""The files of a corpus: ids, texts, an index of the ids, and hashes of the texts, which identify equal texts."""
 
 import hashlib
 import mmap
@@ -44,9 +44,9 @@ class CorpusFiles:
     """A corpus on disk.
 
     Attributes:
-        sha256: Over ids and texts in order.
-        count: Documents.
-        files: Digest of each file by its name: of the bytes written, whatever the disk gives back.
+        sha256: SHA-256 over ids and texts in order.
+        count: Number of documents.
+        files: Digest of each file by its name: of the bytes written, independent of errors of the disk.
     """
 
     sha256: str
@@ -87,14 +87,14 @@ def write_corpus(documents: Iterable[Document], folder: Path, *, source: str) ->
 
 
 def duplicate_texts(path: Path, *, after: Path | None, offset: int) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
-    """Documents of a corpus whose text stands before them, in the corpus or in the store that it is to follow.
+    """Documents of a corpus whose text occurs earlier in the corpus, or in the store that it extends.
 
-    Memory is 16 bytes a text of the corpus, and as much again while they are sorted.
+    Memory is 16 bytes per text of the corpus, and twice that during sorting.
 
     Args:
         path: Hashes of the texts of the corpus.
         after: Hashes of the texts of the store; None for none.
-        offset: Documents of the store, which come before those of the corpus.
+        offset: Number of documents of the store, which precede those of the corpus.
 
     Returns:
         Their rows, ascending, and for each the first row with its text.
@@ -114,7 +114,7 @@ def duplicate_texts(path: Path, *, after: Path | None, offset: int) -> tuple[Int
 
 
 def first_rows(path: Path, hashes: Hashes) -> Int64[np.ndarray, " n"]:
-    """The first row of each text, by its hash; -1 for a text that is not there."""
+    """The first row of each text, by its hash; -1 for an unknown text."""
     distinct, inverse = np.unique(hashes, return_inverse=True)
     rows = np.full(len(distinct), -1, dtype=np.int64)
     start = 0
@@ -133,15 +133,15 @@ ID_BATCH = 1024
 
 
 TEXT_BATCH = 64
-"""Rows per Arrow batch: what must be read to get at one. Texts are long."""
+"""Rows per Arrow batch; reading one row reads its batch, and texts are long."""
 
 
 LOOKUP_SLICE = 16384
-"""Ids looked up before the touched pages of the index are released."""
+"""Number of lookups after which touched pages of the index are released."""
 
 
 def hash_ids(doc_ids: Sequence[str]) -> UInt64[np.ndarray, " n"]:
-    """64 bits per id; two ids may share them, so every match is verified against the id itself."""
+    """64 bits per id; different ids may share them, so every match is verified against the id itself."""
     # Python's own hash of a text differs from process to process.
     digests = b"".join(hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8).digest() for doc_id in doc_ids)
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
@@ -164,7 +164,7 @@ class StringColumn:
         return self._count
 
     def take(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
-        """The strings at `rows`, in that order; each batch concerned is read once."""
+        """The strings at `rows`, in that order; each batch is read once."""
         numbers = np.asarray(rows, dtype=np.int64)
         if not len(numbers):
             return []
@@ -227,12 +227,12 @@ class StringColumnWriter:
 
     @property
     def digest(self) -> Digest:
-        """Of the whole file, once the context is left."""
+        """Digest of the whole file, available after the context ends."""
         return self._sink.digest
 
 
 class IdIndex:
-    """From id to row by a sorted file of 64-bit hashes; every answer is verified against the id itself."""
+    """From id to row by a sorted file of 64-bit hashes; every match is verified against the id itself."""
 
     def __init__(self, path: Path, ids: StringColumn) -> None:
         """Map the file."""
@@ -286,7 +286,7 @@ class IdIndex:
 
 
 def repeated_rows(hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " some"]:
-    """Rows whose hash another row has, ascending."""
+    """Rows whose hash occurs more than once, ascending."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     equal = ordered[1:] == ordered[:-1]
@@ -302,5 +302,5 @@ def refuse_duplicates(hashes: UInt64[np.ndarray, " n"], ids: StringColumn, sourc
 
 
 def invalid_unicode(strings: Iterable[str]) -> list[int]:
-    """Indices of strings that are not valid Unicode (half a surrogate pair), which neither Arrow nor a tokenizer takes."""
+    """Indices of strings that are not valid Unicode (half a surrogate pair), which Arrow and tokenizers refuse."""
     return [index for index, string in enumerate(strings) if not string.isascii() and _SURROGATE.search(string)]

@@ -31,9 +31,10 @@ from adiabat.store.vector_store import Store
 
 BLOCK_ROWS = 4096
 NEEDED_COSINE = 0.999
-"""Between an imported vector and the encoder's own: rounding to float16 or bfloat16 stays above it, another prompt or pooling does not."""
+"""Minimum cosine between an imported vector and the encoder's own: rounding to float16 or bfloat16 passes, another prompt or pooling does
+not."""
 LENGTH_TOLERANCE = 0.01
-"""Of an imported vector's length, relative to the encoder's: rounding stays within it, vectors that were not normalised do not."""
+"""Maximum relative difference in length between an imported vector and the encoder's: rounding passes, missing normalisation does not."""
 TEXT_FOLDER = "documents"
 INCOMING_FILE = "ids.incoming"
 
@@ -53,14 +54,14 @@ def import_vectors(
 ) -> Store:
     """Make a store of vectors from a numpy, Parquet or faiss file.
 
-    With texts and an encoder, `sample` random documents are encoded again. Where all agree with their vectors in direction and length, the
+    With texts and an encoder, `sample` random documents are encoded again. If all agree with their vectors in direction and length, the
     store takes the encoder's fingerprint. Otherwise its fingerprint stays unknown, and only the width of an encoder can be checked.
 
     Args:
         out: Directory of the store; must not exist or be empty.
         ids: One per vector: strings or whole numbers, or a file (text with one per line, ``.json``, ``.npy``, ``.arrow``,
             ``.parquet``); None takes those of the Parquet file or faiss index itself.
-        documents: Texts by id, in any order; texts of other ids are checked and left out. None for a store without texts.
+        documents: Texts by id, in any order; texts with other ids are checked and left out. None for a store without texts.
         source: Name of the corpus, for the manifest; None takes the file's.
     """
     target = Path(out)
@@ -96,7 +97,7 @@ def import_vectors(
 
 
 def _start_over(building: Path) -> None:
-    """Clear the files of a killed import; refuse a folder of anything else."""
+    """Remove the files of a killed import; refuse a folder with other content."""
     state = building / STATE_FILE
     if state.exists() and "import" in read_json(state, remedy=f"remove the folder {building}", error=StoreError):
         shutil.rmtree(building / TEXT_FOLDER, ignore_errors=True)
@@ -116,7 +117,7 @@ def _copy(
     dtype: StoreDtype,
     name: str,
 ) -> tuple[str, CorpusFiles]:
-    """Write vectors, ids and texts (empty ones, where none are known); the digest of the vectors, and the other files."""
+    """Write vectors, ids and texts (empty ones if unknown); returns the digest of the vectors, and the other files."""
     id_stream = None if ids is None else read_ids(ids)
     sha256, count = _copy_vectors(opened, building, id_stream, dtype, name)
     if not count:
@@ -133,7 +134,7 @@ def _copy(
 
 
 def _with_texts(ids: StringColumn, documents: Iterable[Document], folder: Path) -> Iterator[Document]:
-    """The documents of some ids, in their order; all documents go to the disk: they may come in any order, and not fit into memory."""
+    """The documents of some ids, in their order; all are written to disk first, since they may come in any order and exceed memory."""
     folder.mkdir()
     write_corpus(documents, folder, source="documents")
     texts, index = StringColumn(folder / TEXT_FILE), IdIndex(folder / INDEX_FILE, StringColumn(folder / ID_FILE))
@@ -180,7 +181,7 @@ def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str]
 
 
 def _verified(encoder: DocumentEncoder, building: Path, sample: int, seed: int) -> Fingerprint:
-    """The encoder's fingerprint, if its vectors of a sample of documents are those imported."""
+    """The encoder's fingerprint, if its vectors for a sample of documents equal the imported ones."""
     ids, texts = StringColumn(building / ID_FILE), StringColumn(building / TEXT_FILE)
     # Sorted, because the file is read through a memory map.
     rows = np.sort(np.random.default_rng(seed).choice(len(ids), size=min(sample, len(ids)), replace=False))

@@ -1,4 +1,4 @@
-"""What lies in a store's directory: file names, the manifest, the vector file, and writes that survive a crash."""
+"""The content of a store's directory: file names, the manifest, the vector file, and writes that survive a crash."""
 
 import errno
 import hashlib
@@ -32,13 +32,13 @@ BUILDING_SUFFIX = ".building"
 REBUILD = "rebuild the store, or copy it again from where it is whole"
 
 HEADER_BYTES = 128
-"""A fixed size, so that a header that counts more rows can overwrite the old one; a multiple of 64, as the npy format requires."""
+"""Fixed size, so that a header with more rows can overwrite the old one; a multiple of 64, as the npy format requires."""
 COPY_BYTES = 1 << 22
-"""Read at once while files are hashed or copied: 4 MiB."""
+"""Bytes read at a time while files are hashed or copied: 4 MiB."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 SHORTEST, LONGEST = 1e-15, 1e15
-"""Lengths of vectors whose squares and products neither vanish nor overflow in float32 (1e-38 to 3e38)."""
+"""Range of vector lengths whose squares and products neither vanish nor overflow in float32 (1e-38 to 3e38)."""
 
 StoreDtype = Literal["float16", "float32"]
 
@@ -48,14 +48,14 @@ class Manifest:
     """The contents of a finished store.
 
     Attributes:
-        fingerprint: Of the encoder, None for vectors imported without one.
-        width: Numbers per vector (E).
-        count: Documents.
-        sha256: Over the vectors' bytes, header left out.
+        fingerprint: Fingerprint of the encoder; None for vectors imported without one.
+        width: Width of a vector (E).
+        count: Number of documents.
+        sha256: SHA-256 of the vectors, without header.
         files: Digest of every other file of the store, by name.
-        corpus: SHA-256 over ids and texts in order; None where the texts are not known.
-        encoder: Name of the encoder, for people.
-        source: Name of the corpus, for people.
+        corpus: SHA-256 over ids and texts in order; None if the texts are unknown.
+        encoder: Name of the encoder, for messages.
+        source: Name of the corpus, for messages.
         created: ISO 8601, UTC.
     """
 
@@ -72,7 +72,7 @@ class Manifest:
 
     @property
     def has_texts(self) -> bool:
-        """Whether the texts lie beside the vectors."""
+        """Whether the store has texts."""
         return TEXT_FILE in self.files
 
     @property
@@ -82,7 +82,7 @@ class Manifest:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes that the vector file must have."""
+        """Expected size of the vector file in bytes."""
         return HEADER_BYTES + self.count * self.row_bytes
 
     @property
@@ -91,7 +91,7 @@ class Manifest:
         return {VECTOR_FILE: Digest(self.file_bytes, self.sha256, HEADER_BYTES), **self.files}
 
     def write(self, folder: Path) -> None:
-        """Put the manifest into `folder`, whole or not at all."""
+        """Write the manifest into `folder` atomically."""
         record: dict[str, Any] = {"format": FORMAT, "version": VERSION}
         record |= {name: getattr(self, name) for name in self.__dataclass_fields__}
         record["fingerprint"] = self.fingerprint.to_json() if self.fingerprint else None
@@ -153,7 +153,7 @@ def write_at(handle: int, content: bytes | memoryview, offset: int) -> None:
 
 
 def read_rows(handle: int, rows: Int[np.ndarray, " n"], dtype: StoreDtype, width: int) -> Float[np.ndarray, "n e"]:
-    """Read some vectors of an open vector file, as stored."""
+    """Read vectors of an open vector file, in the stored dtype."""
     vectors = np.empty((len(rows), width), dtype=np.dtype(dtype).newbyteorder("<"))
     row_bytes = width * vectors.itemsize
     for index, offset in enumerate((HEADER_BYTES + rows * row_bytes).tolist()):
@@ -163,10 +163,10 @@ def read_rows(handle: int, rows: Int[np.ndarray, " n"], dtype: StoreDtype, width
 
 
 class VectorFile:
-    """The vector file while it is written: rows are appended, and count once `commit` has returned."""
+    """The vector file being written: rows are appended, and count once `commit` has returned."""
 
     def __init__(self, path: Path, *, dtype: StoreDtype, width: int, rows: int = 0, sha256: str | None = None) -> None:
-        """Open or create the file and cut it to its first `rows` rows, of this SHA-256; None where the caller has compared them."""
+        """Open or create the file, and truncate it to its first `rows` rows, with this SHA-256; None if the caller has checked them."""
         self.rows = rows
         self._dtype, self._width = dtype, width
         self._row_bytes = width * np.dtype(dtype).itemsize
@@ -184,7 +184,7 @@ class VectorFile:
         os.ftruncate(self._handle, needed)
 
     def append(self, vectors: np.ndarray) -> None:
-        """Write rows at the end."""
+        """Append rows."""
         content = np.ascontiguousarray(vectors, dtype=np.dtype(self._dtype).newbyteorder("<"))
         # Beyond the rows that the header counts: a torn write is cut off when the build is resumed.
         write_at(self._handle, content.data, HEADER_BYTES + self.rows * self._row_bytes)
@@ -192,7 +192,7 @@ class VectorFile:
         self.rows += len(content)
 
     def commit(self) -> None:
-        """Let the header count the rows written so far, and wait until all is on disk."""
+        """Set the number of rows in the header, and flush everything to disk."""
         write_at(self._handle, npy_header(self._dtype, self.rows, self._width), 0)
         # A folder that is not finished is never opened as a store, so header and rows may reach the disk in any order.
         os.fsync(self._handle)
@@ -203,7 +203,7 @@ class VectorFile:
 
     @property
     def sha256(self) -> str:
-        """Over the rows that were compared or appended, as they were before they went to the disk."""
+        """SHA-256 of the rows that were checked or appended, as computed before writing."""
         return self._hash.hexdigest()
 
     def __enter__(self) -> "VectorFile":
@@ -214,7 +214,7 @@ class VectorFile:
 
 
 def hash_of_vectors(path: Path, size: int, so_far: "hashlib._Hash | None" = None) -> "hashlib._Hash":
-    """SHA-256 over the vectors of a file, header left out."""
+    """SHA-256 of the vectors of a file, without header."""
     digest = hashlib.sha256() if so_far is None else so_far.copy()
     with path.open("rb") as file:
         file.seek(HEADER_BYTES)
@@ -226,7 +226,7 @@ def hash_of_vectors(path: Path, size: int, so_far: "hashlib._Hash | None" = None
 
 @contextmanager
 def plain_disk_errors(folder: Path) -> Iterator[None]:
-    """Turn a full disk (or quota), or a file that grows beyond the limit of the process, into one clear line."""
+    """Report a full disk (or quota), or a file beyond the size limit of the process, in one line."""
     try:
         yield
     except (OSError, DataError) as fault:

@@ -1,4 +1,4 @@
-"""Similarity scores that do not depend on how they were computed.
+"""Similarity scores that are independent of how they are computed.
 
 A matrix product in floating point depends on the order of its additions, and so on block sizes, batch sizes and the machine: a document
 would not always tie with its own copy. Here integers define the score of a query and a row. Each vector is scaled by a power of two and
@@ -28,12 +28,12 @@ from adiabat.store.manifest import LONGEST, SHORTEST
 SIMILARITIES: tuple[Similarity, ...] = ("cosine", "distance", "dot")
 
 PAIR_CHUNK = 2048
-"""Pairs scored at once: bounds the memory of the gathered vectors."""
+"""Number of pairs scored at a time, which bounds the memory of the gathered vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedPoint:
-    """Vectors as integers times a power of two each.
+    """Vectors as integers, each times a power of two.
 
     Attributes:
         units: The integers, in float64.
@@ -58,7 +58,7 @@ class FixedPoint:
         return cls(units, exponents, np.einsum("ne,ne->n", units, units))
 
     def take(self, rows: Int64[np.ndarray, " p"]) -> "FixedPoint":
-        """Some of the vectors."""
+        """A selection of the vectors."""
         return FixedPoint(self.units[rows], self.exponents[rows], self.squares[rows])
 
 
@@ -123,7 +123,7 @@ def _scores(
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries of one search, in the forms that scoring needs."""
+    """Queries of one search, in the forms needed for scoring."""
 
     vectors: Float32[np.ndarray, "q e"]
     similarity: Similarity
@@ -134,7 +134,7 @@ class Queries:
         return FixedPoint.of(self.vectors)
 
     def exact_of(self, rows: Int64[np.ndarray, " p"]) -> FixedPoint:
-        """The integers of some queries; as in `Block.fixed_of`, many rows compute all."""
+        """The integers of some queries; as in `Block.fixed_of`, many rows compute and cache all."""
         many = 4 * len(rows) >= len(self.vectors) or "exact" in vars(self)
         return self.exact.take(rows) if many else FixedPoint.of(self.vectors[rows])
 
@@ -159,11 +159,11 @@ class Queries:
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive documents, in the forms that scoring needs.
+    """Consecutive documents, in the forms needed for scoring.
 
     Attributes:
-        start: Row of the first.
-        vectors: The stored ones, in float32.
+        start: Row of the first document.
+        vectors: Stored vectors, in float32.
         lengths: Euclidean norms, to float32 accuracy.
     """
 
@@ -186,12 +186,12 @@ class Block:
 
     @cached_property
     def divisors(self) -> Float32[np.ndarray, " b"]:
-        """Lengths, with 1 for zero vectors."""
+        """Lengths, with zero vectors set to 1."""
         lengths: Float32[np.ndarray, " b"] = self.lengths.numpy()
         return np.where(lengths == 0, np.float32(1), lengths)
 
     def approximate(self, queries: Queries) -> tuple[Float32[np.ndarray, "q b"], Float64[np.ndarray, " q"]]:
-        """Quick scores (for ``distance`` minus its square), and per query a bound on their distance from the exact ones."""
+        """Quick scores (minus the square for ``distance``), and for each query a bound on their distance from the exact ones."""
         width = self.vectors.shape[1]
         # A float32 product errs by at most E 2^-24 |q| |d|; norms and the integers' rounding add as much again. Twice that, for safety.
         relative = (2 * width + 64) * 2.0**-23
@@ -210,7 +210,7 @@ class Block:
         return scores, relative * (queries.lengths + longest) ** 2
 
     def at_least(self, queries: Queries, levels: Float32[np.ndarray, " q"]) -> Bool[np.ndarray, "q b"]:
-        """Documents that score at least a query's level (NaN for none), by quick scores, and by exact ones where these leave it open."""
+        """Documents that score at least a query's level (NaN for none), by quick scores, and by exact ones where these are undecided."""
         scores, error = self.approximate(queries)
         thresholds = levels.astype(np.float64)
         thresholds = -np.square(thresholds) if queries.similarity == "distance" else thresholds
@@ -261,7 +261,7 @@ def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: S
 
 @contextmanager
 def plain_arithmetic() -> Iterator[None]:
-    """Float32 products in float32: without autocast, and whatever precision the process chose for its training."""
+    """Float32 products in full float32, without autocast and regardless of the process's precision for training."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

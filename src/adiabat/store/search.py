@@ -1,4 +1,4 @@
-"""Exact search over a whole store, streamed in blocks: the nearest documents, how many score as high, and the scores of given rows."""
+"""Exact search over a whole store, streamed in blocks: nearest documents, counts of documents above a score, and scores of given rows."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,12 +21,12 @@ from adiabat.store.vector_store import Store
 
 BLOCK_ROWS = 4096
 TILE_SCORES = 1 << 20
-"""Scores in memory per block and tile of queries, whatever the number of queries."""
+"""Maximum scores in memory per block and tile of queries."""
 WAITING_PAIRS = 64
-"""Pairs that are collected, at the least, before they are sorted in."""
+"""Minimum number of pairs collected before they are merged."""
 SMALLEST_TILE = 64
 MAX_THREADS = 8
-"""Each has its own tile in memory."""
+"""Maximum number of queries per tile."""
 
 SearchProgress = Callable[[int, int], None]
 """Called with (rows searched, rows in all)."""
@@ -37,8 +37,8 @@ class Hits:
     """The nearest documents of each query, best first.
 
     Attributes:
-        rows: Of the store; of equal scores the lower row comes first; -1 where exclusions, or a query of zeros, leave fewer than k.
-        scores: More is closer; minus infinity beside a row of -1.
+        rows: Rows of the store; of equal scores, the lower row first; -1 if exclusions or a zero query leave fewer than k.
+        scores: Higher is closer; minus infinity for a row of -1.
     """
 
     rows: Int64[np.ndarray, "q k"]
@@ -60,8 +60,8 @@ def search(
     The result is exact (`adiabat.store.scoring` defines this) and does not depend on `block_rows` or on other queries.
 
     Args:
-        queries: One row per query, of any length; a query of zeros, which has no direction, finds nothing.
-        excluded: Per query, rows never returned; None for no exclusions.
+        queries: One row per query, of any length; a zero query, which has no direction, has no results.
+        excluded: Rows that are never returned, per query; None for no exclusions.
     """
     checked = checked_queries(queries, store.width, similarity)
     if k < 1:
@@ -96,8 +96,8 @@ def count_at_least(
     full store: every other document that ties with a positive, or scores higher.
 
     Args:
-        thresholds: Scores; plus infinity for none, where queries have unequally many.
-        excluded: Per query, rows never counted, each once; None for no exclusions.
+        thresholds: Scores; plus infinity pads queries with fewer thresholds.
+        excluded: Rows that are never counted, per query, each once; None for no exclusions.
     """
     checked = checked_queries(queries, store.width, similarity)
     if thresholds.shape[:1] != queries.shape[:1] or np.isnan(thresholds).any():
@@ -138,7 +138,7 @@ def score_rows(
 
 
 def _require_finite(store: Store, sizes: Float32[np.ndarray, " n"], rows: Integer[np.ndarray, " n"]) -> None:
-    """Refuse NaN and infinity, which would rank as the farthest document: no store is built with them, so a file is damaged."""
+    """Refuse NaN and infinity: no store is built with them, so the file is damaged, and they would rank last."""
     broken = rows[~np.isfinite(sizes)]
     if len(broken):
         ids = several((f'"{doc_id}"' for doc_id in store.doc_ids(broken)), of="documents")
@@ -156,7 +156,7 @@ def _tiles(queries: int, block_rows: int, count: int) -> list[slice]:
 
 @contextmanager
 def _at_once(tiles: int) -> Iterator[Callable[[Iterable[Callable[[], None]]], None]]:
-    """A function that runs a block's tiles, one per thread: no core then waits for the others after every operation."""
+    """A parallel map over a block's tiles, one per thread, so that no core waits for the others after every operation."""
     workers = min(_threads(), tiles)
     # Torch knows the caller's number of threads, and numpy does not.
     with _libraries().limit(limits=1 if workers > 1 else torch.get_num_threads(), user_api="blas"):
@@ -197,7 +197,7 @@ def _blocks(store: Store, block_rows: int, on_progress: SearchProgress | None) -
 
 @dataclass(frozen=True, slots=True)
 class _Exclusions:
-    """Pairs that must not be returned, by row."""
+    """Excluded pairs, by row."""
 
     rows: Int64[np.ndarray, " x"]
     queries: Int64[np.ndarray, " x"]
@@ -228,7 +228,7 @@ class _Exclusions:
 
 @dataclass
 class _Nearest:
-    """The best documents so far of some queries. New pairs wait until there are enough to sort them in together."""
+    """The best documents of some queries so far. New pairs are collected and merged in batches."""
 
     queries: Queries
     k: int
@@ -241,7 +241,7 @@ class _Nearest:
         self.best = Hits(np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32))
 
     def update(self, block: Block) -> None:
-        """Collect the documents of a block that can be among the best."""
+        """Collect the documents of a block that may be among the best."""
         approximate, error = block.approximate(self.queries)
         barred = self.exclusions.within(block)
         approximate[barred] = -np.inf
@@ -256,7 +256,7 @@ class _Nearest:
             self._sort_in()
 
     def _possible(self, approximate: Float32[np.ndarray, "q b"], error: Float64[np.ndarray, " q"]) -> Bool[np.ndarray, "q b"]:
-        """Pairs that can be among the k best: all but those surely below the k-th so far, or below the k-th of the block itself."""
+        """Pairs that may be among the k best: all except those clearly below the k-th so far, or below the k-th of the block itself."""
         # Rounding the floor to float32 is far within the bound on the error; comparing in float64 would widen every score.
         floor = (_domain(self.best.scores[:, -1], self.queries.similarity) - error).astype(np.float32)
         possible: Bool[np.ndarray, "q b"] = approximate >= floor[:, None]
@@ -289,7 +289,7 @@ class _Nearest:
 
 
 def _domain(scores: Float32[np.ndarray, "..."], similarity: Similarity) -> Float64[np.ndarray, "..."]:
-    """Scores on the scale of `Block.approximate`: minus the square, for a distance; no distance is above zero."""
+    """Scores on the scale of `Block.approximate`: minus the square for a distance; no distance is above zero."""
     wide = scores.astype(np.float64)
     if similarity == "distance":
         wide = np.where(wide > 0, np.inf, -np.square(wide))
@@ -299,7 +299,7 @@ def _domain(scores: Float32[np.ndarray, "..."], similarity: Similarity) -> Float
 def _count_block(
     queries: Queries, exclusions: _Exclusions, thresholds: Float[np.ndarray, "q p"], counts: Int64[np.ndarray, "q p"], block: Block
 ) -> None:
-    """Add to the counts: by the quick score where it is surely above or below, by the exact one in between."""
+    """Add to the counts: by the quick score if it is clearly above or below, otherwise by the exact one."""
     approximate, error = block.approximate(queries)
     # NaN is neither surely nor perhaps as high as any threshold.
     approximate[exclusions.within(block)] = np.nan
@@ -334,7 +334,7 @@ def hits_of(
     similarity: Similarity,
     characters: int | None = None,
 ) -> list[Hit]:
-    """The results of one query with ids and the beginnings of texts, best first; a text is "" where the store keeps none."""
+    """The results of a query with ids and the beginnings of texts, best first; a text is "" if the store keeps none."""
     rows = hits.rows[query][hits.rows[query] >= 0]
     texts = [text[:characters] for text in store.texts(rows)] if store.has_texts else [""] * len(rows)
     relevant: Bool[np.ndarray, " k"] = np.isin(rows, positives)

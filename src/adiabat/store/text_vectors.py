@@ -1,4 +1,4 @@
-"""Vectors of texts: embedded, kept in files that outlive the process, and texts of which a model knows nothing, refused or left out."""
+"""Vectors of texts: embedding, caches that outlive the process, and handling of texts without a vector."""
 
 import os
 import zlib
@@ -22,11 +22,11 @@ from adiabat.models.towers import DualEncoder
 from adiabat.store.addressing import SHOWN_CHARACTERS
 
 HEAD = 64
-"""Letters tried first: tokenising takes most of a static model's time, and nearly every text begins with a known token."""
+"""Letters to tokenise first: tokenisation takes most of a static model's time, and nearly every text begins with a known token."""
 
 DOCUMENTS_PER_BLOCK = 2048
 SHOWN_TEXTS, SHOWN_DOCUMENTS, SHOWN_DOCUMENT_CHARACTERS = 5, 3, 40
-"""What a message names."""
+"""Maximum number of texts named in a message."""
 
 
 def embed_texts(model: DualEncoder, texts: Sequence[str], *, side: Side, name: str, watch: Watch) -> Float32[np.ndarray, "n e"]:
@@ -46,12 +46,12 @@ def embed_texts(model: DualEncoder, texts: Sequence[str], *, side: Side, name: s
 
 
 def zero_rows(vectors: Float[np.ndarray, "n e"]) -> Bool[np.ndarray, " n"]:
-    """Which vectors have no direction, and so no cosine."""
+    """Which vectors are zero, and so have no cosine."""
     return np.asarray(~vectors.any(axis=1))
 
 
 def require_directions(vectors: Float[np.ndarray, "n e"], texts: Sequence[str], *, name: str) -> None:
-    """Refuse zero vectors where cosines are about to be taken."""
+    """Refuse zero vectors before cosines are computed."""
     zero = zero_rows(vectors)
     if zero.any():
         raise DataError(
@@ -61,13 +61,13 @@ def require_directions(vectors: Float[np.ndarray, "n e"], texts: Sequence[str], 
 
 
 def _named(texts: Sequence[str], mask: Bool[np.ndarray, " n"]) -> str:
-    """Some of the texts, each once."""
+    """Some of the distinct texts, shortened."""
     distinct = dict.fromkeys(texts[row] for row in np.flatnonzero(mask).tolist())
     return several((repr(cut(text, limit=SHOWN_CHARACTERS)) for text in distinct), of="texts", shown=SHOWN_TEXTS)
 
 
 def tokens_with_weight(encoder: Encoder) -> Bool[np.ndarray, " v"] | None:
-    """Which tokens of a static model have a row other than zero; None for a transformer, which knows every text."""
+    """Which tokens of a static model have a nonzero row; None for a transformer, which can embed every text."""
     if not isinstance(encoder.backbone, StaticBackbone):
         return None
     # The row of padding, which stands for a text without tokens, is zero too.
@@ -77,7 +77,7 @@ def tokens_with_weight(encoder: Encoder) -> Bool[np.ndarray, " v"] | None:
 def wordless(
     encoder: Encoder, texts: Sequence[str], *, side: Side, with_weight: Bool[np.ndarray, " v"] | None = None
 ) -> Bool[np.ndarray, " n"]:
-    """Which texts have no token that a static model gives weight to; a caller with many blocks reads `tokens_with_weight` once."""
+    """Which texts have no token with a nonzero row; callers with many blocks compute `tokens_with_weight` once."""
     weighted = tokens_with_weight(encoder) if with_weight is None else with_weight
     if weighted is None:
         return np.zeros(len(texts), dtype=np.bool_)
@@ -100,7 +100,7 @@ def known_documents(
     note: Callable[[str], None],
     setting: str = "data.blank",
 ) -> Iterator[Document]:
-    """Documents that get a vector with a direction; the others are refused at the end, or dropped with a note."""
+    """Documents with a nonzero vector; the others are refused at the end, or dropped with a note."""
     with_weight = tokens_with_weight(encoder)
     if with_weight is None:
         yield from documents
@@ -126,14 +126,14 @@ def known_documents(
 
 
 _KNOWN = 1 << 32
-"""Beyond a checksum of 32 bits, which may be 0."""
+"""Offset beyond a 32-bit checksum, which may be 0."""
 
 
 class EmbeddingCache:
-    """A row for each text or token, and which rows are known; float32, 4 bytes a number.
+    """A cache of vectors for texts or tokens, and which rows are known; float32, 4 bytes per value.
 
     Attributes:
-        vectors: All rows; those that are not known hold anything.
+        vectors: All rows; unknown rows have arbitrary content.
         known: Which rows hold a vector.
     """
 
@@ -141,14 +141,14 @@ class EmbeddingCache:
     known: Bool[np.ndarray, " n"]
 
     def __init__(self, rows: int, width: int) -> None:
-        """Nothing is known yet, and nothing written."""
+        """Start with all rows unknown and no file."""
         self.vectors = np.empty((rows, width), dtype=np.float32)
         self.known = np.zeros(rows, dtype=np.bool_)
         self._checksums = np.zeros(rows, dtype=np.uint64)
         self._flags: Path | None = None
 
     def keep_in(self, stem: Path, *, resume: bool) -> None:
-        """Keep vectors in files from here on."""
+        """Store vectors in files from here on."""
         path, self._flags = stem.with_suffix(".f32"), stem.with_suffix(".npy")
         goes_on = resume and self._flags.is_file() and path.is_file() and path.stat().st_size == self.vectors.nbytes
         try:
@@ -168,11 +168,11 @@ class EmbeddingCache:
             self._checksums[~self.known] = 0
 
     def put(self, rows: Int[np.ndarray, " some"], vectors: Float[np.ndarray, "some e"]) -> None:
-        """Fill some rows."""
+        """Set the vectors of some rows."""
         self.vectors[rows], self.known[rows] = vectors, True
 
     def save(self) -> None:
-        """Note on the disk which rows are known, where they are kept in files: what comes later is computed again after a kill."""
+        """Record on disk which rows are known, if vectors are stored in files; rows set later are computed again after a kill."""
         if self._flags is None:
             return
         new = np.flatnonzero(self.known & (self._checksums == 0))
@@ -186,12 +186,12 @@ class EmbeddingCache:
 
 
 def _checksums_of(vectors: Float[np.ndarray, "n e"], rows: Int[np.ndarray, " some"]) -> UInt64[np.ndarray, " some"]:
-    """A number above 0 for each row."""
+    """A nonzero checksum for each row."""
     return np.fromiter((zlib.crc32(vectors[row].data) | _KNOWN for row in rows.tolist()), dtype=np.uint64, count=len(rows))
 
 
 def _checksums_in(path: Path, rows: int) -> UInt64[np.ndarray, " n"]:
-    """The checksum of each row that a file says is known, 0 of others: of all, where it is damaged or of another number of rows."""
+    """The checksum of each known row in a file, 0 for others; all 0 if the file is damaged or has another number of rows."""
     try:
         checksums = read_array(path, remedy="")
     except DataError:

@@ -95,7 +95,7 @@ def _open_parquet(path: Path, block_rows: int) -> VectorSource:
 
 
 def _lengths(path: Path, column: Any) -> Int[np.ndarray, " n"]:
-    """Numbers per row; -1 for a row that is null."""
+    """Length of each row; -1 for null."""
     kind = column.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if not is_list or not pa.types.is_floating(kind.value_type):
@@ -105,7 +105,7 @@ def _lengths(path: Path, column: Any) -> Int[np.ndarray, " n"]:
 
 
 def _list_array(path: Path, column: Any, start: int, width: int) -> Float[np.ndarray, "b e"]:
-    """A column of lists as an array; no list may be null or of another length."""
+    """A column of lists as an array; lists must not be null and must have equal length."""
     lengths = _lengths(path, column)
     odd = np.flatnonzero(lengths != width)
     if len(odd):
@@ -145,7 +145,7 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
 
 
 def _faiss_labels(faiss: Any, index: Any) -> tuple[np.ndarray | None, Any]:
-    """The ids that an index holds, or None, and the index that reconstructs its vectors."""
+    """The ids in an index, or None, and the index that can reconstruct its vectors."""
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is not None:
         # Inverted lists hold arbitrary ids: a hash table finds each, also behind a transform or an id map.

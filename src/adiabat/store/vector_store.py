@@ -33,7 +33,7 @@ from adiabat.store.manifest import (
 )
 
 IDS_PER_BLOCK = 65_536
-"""Ids of two stores that are compared at once."""
+"""Number of ids of two stores compared at a time."""
 
 
 class Store:
@@ -86,32 +86,32 @@ class Store:
 
     @property
     def count(self) -> int:
-        """Documents."""
+        """Number of documents."""
         return self.manifest.count
 
     @property
     def width(self) -> int:
-        """Numbers per vector (E)."""
+        """Width of a vector (E)."""
         return self.manifest.width
 
     @property
     def dtype(self) -> StoreDtype:
-        """Of the stored vectors."""
+        """Number format of the stored vectors."""
         return self.manifest.dtype
 
     @property
     def fingerprint(self) -> Fingerprint | None:
-        """Of the encoder that made the vectors; None where they were imported without it."""
+        """Fingerprint of the encoder that made the vectors; None if they were imported without it."""
         return self.manifest.fingerprint
 
     @property
     def has_texts(self) -> bool:
-        """Whether `texts` can answer."""
+        """Whether the store has texts."""
         return self.manifest.has_texts
 
     @cached_property
     def vectors(self) -> np.memmap:
-        """All vectors as a read-only memory map, for looking at; what is touched of it counts as this process's memory."""
+        """All vectors as a read-only memory map, for inspection; touched pages count as memory of the process."""
         return np.memmap(self.path / VECTOR_FILE, dtype=self.dtype, mode="r", offset=HEADER_BYTES, shape=(self.count, self.width))
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
@@ -140,9 +140,9 @@ class Store:
             raise self._became_shorter() from error
 
     def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
-        """The first row of each text that is there, exactly as it was embedded; none where vectors were imported without texts.
+        """The first row of each known text, exactly as it was embedded; empty for vectors imported without texts.
 
-        Texts are found by their hashes, which are read once.
+        Texts are looked up by their hashes, which are read once.
         """
         if not texts or HASH_FILE not in self.manifest.files:
             return {}
@@ -191,7 +191,7 @@ class Store:
     def differences(self, fingerprint: Fingerprint) -> list[str]:
         """A phrase for each difference between the encoder of the stored vectors and the document side of another.
 
-        A store that was imported without an encoder can check its width only.
+        A store imported without an encoder can only check the width.
         """
         if self.fingerprint is not None:
             return self.fingerprint.differences(fingerprint)
@@ -201,7 +201,7 @@ class Store:
         """Refuse an encoder whose vectors cannot be compared with the stored ones, by a StoreError that names each difference.
 
         Args:
-            fingerprint: Of the document side of the encoder.
+            fingerprint: Fingerprint of the document side of the encoder.
             who: Its name, for the message.
         """
         differences = self.differences(fingerprint)
@@ -247,7 +247,7 @@ class Store:
 
 
 def refuse_swapped(store: str | Path, *others: object, order: str) -> None:
-    """Name the right order where another argument is the store; `Store.open` reports every other fault."""
+    """Report arguments in the wrong order if another argument is the store; `Store.open` reports every other fault."""
     if is_store(Path(store)):
         return
     for other in others:
