@@ -4,8 +4,12 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Read by the hub's client when it is first imported, so it must come before everything else.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -39,3 +43,19 @@ def _ctrl_c_is_heard() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _charts_are_not_laid_out() -> Iterator[None]:
+    """To make room for letters takes more than half of the time of a page; `test_charts` looks at charts as users see them."""
+    from adiabat.report.charts import Chart
+
+    def draw(chart: Chart) -> "Figure":
+        from matplotlib.figure import Figure
+
+        chart.plot(figure := Figure())
+        return figure
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Chart, "draw", draw)
+        yield

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Run, run_in_process
+from tests.laws_once import equal_laws_are_fitted_once as equal_laws_are_fitted_once
 from tests.pages import EVERY, without_pages
 from tests.tiny import save_tiny
 

@@ -14,6 +14,7 @@ from adiabat.results.scaling_result import ScalingResult
 from adiabat.runs.run_config import without_none
 from tests.commands import Said, run_in_process
 from tests.experiments.scaling.world import tables_of, write_world
+from tests.laws_once import equal_laws_are_fitted_once as equal_laws_are_fitted_once
 from tests.pages import EVERY, without_pages
 
 Verb = Callable[..., Said]

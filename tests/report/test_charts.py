@@ -23,6 +23,14 @@ CHARTS = {
     "bars": bars("a", [("layer.1", 2.0), ("layer.0", 1.0)], label="x"),
 }
 
+laid_out = Chart.draw
+
+
+@pytest.fixture(autouse=True)
+def _as_users_see_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Chart, "draw", laid_out)
+
+
 every_chart = pytest.mark.parametrize("chart", CHARTS.values(), ids=CHARTS)
 
 
