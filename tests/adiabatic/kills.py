@@ -52,8 +52,8 @@ def run(folder: Path, moment: str) -> None:
         vars(run_record)["save"] = lambda model, folder: die()
     problem = Problem(problem_model(), folder / "store", folder / "triplets.jsonl")
     settings = killable_settings(checkpoint_seconds=0.001)
-    arguments: Any = (problem.fresh, problem.store, str(problem.data), folder / moment)
-    adiabatic.tune(*arguments, settings=settings, model_name="tiny")
+    inputs: Any = (problem.fresh, problem.store, str(problem.data), "tiny")
+    adiabatic.tune(context.TuningContext(*inputs), folder / moment, settings=settings)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from adiabat.adiabatic.negatives import negative_chooser
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tune import tune
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.reader import checked
 from adiabat.config.section import overlaid
 from adiabat.config.tuning import TuneSection, TuneSettings
@@ -162,14 +163,6 @@ def run(
 ) -> Result:
     """Tune on a problem."""
     said = notes if notes is not None else []
-    return tune(
-        lambda: model or problem.fresh(),
-        problem.store,
-        str(problem.data),
-        out,
-        settings=settings or settings_of(),
-        model_name="tiny",
-        find_rate=rate_for_run,
-        resume=resume,
-        watch=Watch(note=said.append),
-    )
+    context = TuningContext(lambda: model or problem.fresh(), problem.store, str(problem.data), "tiny")
+    chosen = settings or settings_of()
+    return tune(context, out, settings=chosen, find_rate=rate_for_run, resume=resume, watch=Watch(note=said.append))

@@ -7,6 +7,7 @@ import pytest
 from safetensors import SafetensorError
 
 from adiabat.adiabatic.tune import tune
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, MissingDependencyError, ModelError, StoreError
 from adiabat.models.towers import DualEncoder
@@ -30,7 +31,8 @@ def refused(problem: Problem, out: Path, settings: TuneSettings, *, model: DualE
 
 def test_settings_and_directories_at_fault_are_refused_before_data_or_model_are_read(problem: Problem, tmp_path: Path) -> None:
     def begin(out: Path, settings: TuneSettings, *, resume: bool = False) -> None:
-        tune(never_load, tmp_path / "no store", "no data", out, settings=settings, model_name="tiny", resume=resume)
+        context = TuningContext(never_load, tmp_path / "no store", "no data", "tiny")
+        tune(context, out, settings=settings, resume=resume)
 
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
@@ -45,8 +47,9 @@ def test_settings_and_directories_at_fault_are_refused_before_data_or_model_are_
 
 def test_a_fault_in_the_data_is_said_before_the_model_is_loaded(problem: Problem, tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text('{"query": "a", "pos": ["gone"]}\n')
+    context = TuningContext(never_load, problem.store, str(tmp_path / "data.jsonl"), "tiny")
     with pytest.raises(DataError, match="'gone'"):
-        tune(never_load, problem.store, str(tmp_path / "data.jsonl"), tmp_path / "job", settings=settings_of(), model_name="tiny")
+        tune(context, tmp_path / "job", settings=settings_of())
     assert not (tmp_path / "job").exists()
 
 

@@ -47,16 +47,8 @@ def searched(problem: Problem, *, rate: Any = "safe", most: float | None = None,
 def search(problem: Problem, out: Path, settings: TuneSettings, *, resume: bool = False, notes: list[str] | None = None) -> SafeRate:
     """Look for the safe rate of a problem."""
     said = [] if notes is None else notes
-    return safe_rate(
-        problem.fresh,
-        problem.store,
-        str(problem.data),
-        out,
-        settings=settings,
-        model_name="tiny",
-        resume=resume,
-        watch=Watch(note=said.append),
-    )
+    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
+    return safe_rate(context, out, settings=settings, resume=resume, watch=Watch(note=said.append))
 
 
 def timeless(trials: list[RateTrial]) -> list[RateTrial]:

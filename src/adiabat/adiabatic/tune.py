@@ -25,7 +25,7 @@ from adiabat.models.embedding_head import STATED
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import FreezeReport, check_patterns
 from adiabat.models.model_names import with_starts
-from adiabat.models.towers import DualEncoder, merged_tower
+from adiabat.models.towers import merged_tower
 from adiabat.results.evaluation_result import LayerChange, Result
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job, read_description
@@ -45,13 +45,10 @@ RATE_SEARCH = "rate-search"
 
 
 def tune(
-    load_model: Callable[[], DualEncoder],
-    store_path: Path,
-    data_path: str,
+    context: TuningContext,
     out: Path,
     *,
     settings: TuneSettings,
-    model_name: str,
     find_rate: RateSearch | None = None,
     resume: bool = False,
     command: str = "",
@@ -63,7 +60,6 @@ def tune(
         find_rate: The rate search; None if the rate is a number.
     """
     check_settings(settings)
-    context = TuningContext(load_model, store_path, data_path, model_name)
     if note := require_ready(context.inputs, out, settings=settings, resume=resume):
         watch.note(note)
     # Its faults come before the model, which takes long to load.

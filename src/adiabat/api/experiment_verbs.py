@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of, settings_table
+from adiabat.api.arguments import Data, PathLike, SettingsLike, optional_path, path_of, require_model, settings_of, settings_table
 from adiabat.api.call import Progress, called
 from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.sweeps import SWEEPS, SweepSettings, sweep_kind
@@ -210,23 +210,14 @@ def safe_rate(
     chosen = settings_of(TuneSettings, settings, options, section="tune", function="safe_rate")
     require_model(model, "model")
     folder = Path(path_of(out, "out"))
+    from adiabat.api.tune_verb import context_of
     from adiabat.experiments.rate_search import safe_rate as find_safe_rate
-    from adiabat.models.model_names import load, name_of
 
     with called("safe_rate", progress) as call:
         for note in replaced_notes(settings):
             call.watch.note(note)
-        result = find_safe_rate(
-            lambda: load(model, settings=chosen.encoder),
-            Path(path_of(store, "store")),
-            data_of(data, "data"),
-            folder,
-            settings=chosen,
-            model_name=name_of(model),
-            resume=resume,
-            command=call.command,
-            watch=call.watch,
-        )
+        context = context_of(model, store, data, chosen)
+        result = find_safe_rate(context, folder, settings=chosen, resume=resume, command=call.command, watch=call.watch)
     return replace(result, folder=folder)
 
 

@@ -13,6 +13,7 @@ from adiabat.results.evaluation_result import Result
 from adiabat.runs.run_config import is_job
 
 if TYPE_CHECKING:
+    from adiabat.adiabatic.tuning_context import TuningContext
     from adiabat.models.model_names import Model
 
 
@@ -60,7 +61,6 @@ def tune(
         require_ready(inputs_of(model, path_of(store, "store"), source), folder, settings=chosen, resume=resume)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.adiabatic.tune import tune as run_tuning
-    from adiabat.models.model_names import load, name_of
 
     find_rate = None
     if chosen.tune.learning_rate == "safe":
@@ -69,19 +69,19 @@ def tune(
 
         find_rate = rate_for_run
     with called("tune", progress) as call:
-        result = run_tuning(
-            lambda: load(model, settings=chosen.encoder),
-            Path(path_of(store, "store")),
-            source,
-            folder,
-            settings=chosen,
-            model_name=name_of(model),
-            find_rate=find_rate,
-            resume=resume,
-            command=call.command,
-            watch=call.watch,
-        )
+        context = context_of(model, store, source, chosen)
+        result = run_tuning(context, folder, settings=chosen, find_rate=find_rate, resume=resume, command=call.command, watch=call.watch)
     return replace(result, folder=folder)
+
+
+def context_of(model: "Model", store: PathLike, data: Data, settings: TuneSettings) -> "TuningContext":
+    """What tuning, and the search for a safe rate, starts from."""
+    from adiabat.adiabatic.tuning_context import TuningContext
+    from adiabat.models.model_names import load, name_of
+
+    return TuningContext(
+        lambda: load(model, settings=settings.encoder), Path(path_of(store, "store")), data_of(data, "data"), name_of(model)
+    )
 
 
 MODEL = "demo"

@@ -120,7 +120,7 @@ class TranslationMixtureSection(MixtureSection):
     """Share of each language in a pass."""
     exhausted: Exhausted = "cycle"
     """When a language runs out within a pass: repeat it until the largest language has been read (cycle), stop the pass, or continue with
-    the     others (drop)."""
+    the others (drop)."""
 
 
 class MultilingualSettings(TeachSettings):

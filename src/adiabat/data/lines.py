@@ -83,11 +83,16 @@ def text_lines(path: Path, faults: Faults, cursor: Cursor) -> Iterator[tuple[int
             if line.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise DataError(f"{path} must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8")
             line = line.removeprefix(b"\xef\xbb\xbf")
-        try:
-            yield number, line.decode("utf-8"), True
-        except UnicodeDecodeError as error:
-            faults.add(f"{path}:{number} must be UTF-8, got byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line")
-            yield number, line.decode("utf-8", "replace"), False
+        yield number, *decoded(line, f"{path}:{number}", faults)
+
+
+def decoded(line: bytes, location: str, faults: Faults) -> tuple[str, bool]:
+    """The text of a line, and whether it is valid UTF-8."""
+    try:
+        return line.decode("utf-8"), True
+    except UnicodeDecodeError as error:
+        faults.add(f"{location} must be UTF-8, got byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line")
+        return line.decode("utf-8", "replace"), False
 
 
 def limited_lines(lines: BinaryIO | io.BufferedReader, path: Path, number: int = 0) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.lines import CODECS, limited_lines
+from adiabat.data.lines import CODECS, decoded, limited_lines
 from adiabat.data.table_rows import FileFaults, require_path
 
 _READ_BYTES = 1 << 20
@@ -76,15 +76,11 @@ def tab_rows(path: Path, width: int, faults: FileFaults, *, watch: Watch = SILEN
             if number % _PROGRESS_LINES == 0:
                 report()
             location = f"{path}:{number}"
-            try:
-                text = line.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                faults.add(f"{location} must be UTF-8, got byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line")
-                continue
-            fields = text.split("\t")
-            if len(fields) == width:
+            text, is_valid = decoded(line, location, faults)
+            fields = text.rstrip("\r\n").split("\t")
+            if is_valid and len(fields) == width:
                 yield location, fields
-            elif text.strip():
+            elif is_valid and text.strip():
                 faults.add(f"{location} must have {width} fields between tabs, got {len(fields)}")
 
 

@@ -6,7 +6,6 @@ steps; the first rate that stays within it to the end is the result. Rates a fac
 """
 
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +23,6 @@ from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.models.device import device_name, device_of
-from adiabat.models.towers import DualEncoder
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun, write_report
 from adiabat.runs.row_files import Rows
@@ -39,13 +37,10 @@ SEARCH = "search"
 
 
 def safe_rate(
-    load_model: Callable[[], DualEncoder],
-    store_path: Path,
-    data_path: str,
+    context: TuningContext,
     out: Path,
     *,
     settings: TuneSettings,
-    model_name: str,
     resume: bool = False,
     command: str = "",
     watch: Watch = SILENT,
@@ -58,7 +53,6 @@ def safe_rate(
     check_settings(settings)
     if settings.tune.learning_rate != "safe":
         raise ConfigError(f"tune.learning_rate must be safe in a search for the rate, got {settings.tune.learning_rate:g}; leave it out")
-    context = TuningContext(load_model, store_path, data_path, model_name)
     require_named(context.inputs, settings)
     begun = is_described(out, SEARCH)
     if note := require_begun(out, "search for a safe rate", begun=begun, resume=resume):

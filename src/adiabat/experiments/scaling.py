@@ -14,7 +14,6 @@ from typing import Any
 from adiabat.config.budgets import ScalingSettings
 from adiabat.config.reader import TRAIN_TABLES
 from adiabat.config.shared import EncoderSection
-from adiabat.config.tasks import SuiteSettings
 from adiabat.core.errors import ConfigError, JobError, is_out_of_memory, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import versions
@@ -26,7 +25,6 @@ from adiabat.dual_encoder.train import check, check_pairs, train
 from adiabat.dual_encoder.train_checks import FREE_MEMORY, FREE_SOURCES
 from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
 from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
-from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
 from adiabat.experiments.scaling_analysis import ROWS, evidence_of, fitted, result_of, rows_at
 from adiabat.experiments.scaling_variants import Planned, plan_runs, ways_of, without_freezing
 from adiabat.experiments.trials import ExperimentKind, Runner, run_trials, waiting
@@ -50,18 +48,6 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
     """Makes the runs of a scaling experiment."""
 
     settings: ScalingSettings
-
-    @property
-    def keep_models(self) -> bool:
-        """Whether trained models are kept after they are measured."""
-        return self.settings.scaling.keep_models
-
-    @cached_property
-    def tasks(self) -> list[LoadedTask]:
-        """The tasks, read and checked."""
-        if not self.settings.tasks:
-            return []
-        return load_tasks(SuiteSettings(tasks=self.settings.tasks, measure=self.settings.measure), self.watch)
 
     @cached_property
     def _counted(self) -> dict[Way, PassedParameters]:
@@ -185,7 +171,8 @@ def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, co
         lambda: SCALING.resumed(folder, description),
         rows_at,
         begun=begun,
-        executor=(settings.scaling.engine, "scaling.engine"),
+        section=settings.scaling,
+        kind=SCALING,
         place=device_of(settings.run.device),
         outcome=_outcome,
     ) as rows:

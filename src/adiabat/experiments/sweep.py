@@ -58,7 +58,8 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
         rows_at,
         begun=begun,
         prepare=runner.prepare,
-        executor=(settings.sweep.engine, "sweep.engine"),
+        section=settings.sweep,
+        kind=kind,
         place=runner.device,
         outcome=lambda row: f"{row.status} after {row.steps:,} steps",
     ) as rows:

@@ -12,13 +12,11 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from adiabat.config.sweeps import SweepSettings
-from adiabat.config.tasks import SuiteSettings
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import read_json, write_json
 from adiabat.core.provenance import versions
 from adiabat.evaluation.measured_models import CorpusStores
 from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
-from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
 from adiabat.experiments.evaluator import Evaluator, Start
 from adiabat.experiments.grid import SweepTrial, plan_runs
 from adiabat.experiments.trials import Runner
@@ -76,20 +74,10 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
 
     settings: SweepSettings
 
-    @property
-    def keep_models(self) -> bool:
-        """Whether models are kept after they are measured."""
-        return self.settings.sweep.keep_models
-
     @cached_property
     def trials(self) -> list[SweepTrial]:
         """All runs of the sweep."""
         return plan_runs(self.settings)
-
-    @cached_property
-    def tasks(self) -> list[LoadedTask]:
-        """The tasks that models are measured on, read and checked."""
-        return load_tasks(SuiteSettings(tasks=self.settings.tasks, measure=self.settings.measure), self.watch)
 
     @cached_property
     def counts(self) -> ScoreCounts:

@@ -11,10 +11,14 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from torch import device
 
+from adiabat.config.budgets import ScalingSection, ScalingSettings
+from adiabat.config.sweeps import SweepSection, SweepSettings
+from adiabat.config.tasks import SuiteSettings
 from adiabat.core.errors import AdiabatError, BudgetError, DivergedError, MissingDependencyError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch, once
 from adiabat.dual_encoder.tower_setup import Loader
 from adiabat.evaluation.score_files import run_folder_name
+from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import Job, Rules, description_of, flat_settings, is_described, is_job, require_same
@@ -121,11 +125,14 @@ class Runner(ABC, Generic[TrialT, RowT]):
     load: Loader
     command: str
     watch: Watch
+    settings: SweepSettings | ScalingSettings
 
-    @property
-    @abstractmethod
-    def keep_models(self) -> bool:
-        """Whether models are kept after they are measured."""
+    @cached_property
+    def tasks(self) -> list[LoadedTask]:
+        """The tasks that models are measured on, read and checked."""
+        if not self.settings.tasks:
+            return []
+        return load_tasks(SuiteSettings(tasks=self.settings.tasks, measure=self.settings.measure), self.watch)
 
     @abstractmethod
     def train(self, trial: TrialT, job: Job, *, resume: bool, watch: Watch) -> None:
@@ -144,7 +151,7 @@ class Runner(ABC, Generic[TrialT, RowT]):
         return row
 
     def job(self, trial: TrialT) -> Job:
-        """Device of a run."""
+        """The job of a run."""
         return Job(self.folder / RUNS / run_folder_name(trial.name))
 
     def make(self, trial: TrialT) -> RowT:
@@ -165,11 +172,11 @@ class Runner(ABC, Generic[TrialT, RowT]):
     def _note_once(self) -> Callable[[str], None]:
         return once(self.watch.note)
 
-    def tidy(self, trial: TrialT) -> None:
+    def tidy(self, trial: TrialT, *, keep_model: bool) -> None:
         """Remove files that a run does not need once its row is on disk."""
         job = self.job(trial)
         shutil.rmtree(job.prepared, ignore_errors=True)
-        job.tidy(keep_model=self.keep_models)
+        job.tidy(keep_model=keep_model)
 
 
 def _failure(fault: Exception) -> str | None:
@@ -198,7 +205,8 @@ def run_trials(
     *,
     begun: bool,
     prepare: Callable[[Sequence[TrialT]], None] = lambda waiting: None,
-    executor: tuple[Executor, str],
+    section: SweepSection | ScalingSection,
+    kind: ExperimentKind,
     place: device,
     outcome: Callable[[RowT], str],
 ) -> Iterator[list[RowT]]:
@@ -207,7 +215,7 @@ def run_trials(
     Args:
         describe: Returns the configuration of the experiment, or refuses a different one.
         prepare: Called before the first run with the runs to be made.
-        executor: Name of the executor, and of its setting.
+        section: Has the executor, and whether models are kept after they are measured.
         place: Device of the runs.
         outcome: Describes the outcome of a run.
     """
@@ -216,17 +224,17 @@ def run_trials(
         todo = {trial.name: trial for trial in waiting(runner, trials, rows)}
         if todo:
             prepare(list(todo.values()))
-            name, setting = executor
             apart = replace(runner, folder=runner.folder.resolve(), watch=SILENT)
-            made = map_trials(runner.make, apart, list(todo.values()), executor=name, setting=setting, on_gpu=place.type == "cuda")
+            setting, on_gpu = f"{kind.table}.engine", place.type == "cuda"
+            made = map_trials(runner.make, apart, list(todo.values()), executor=section.engine, setting=setting, on_gpu=on_gpu)
             for number, row in enumerate(made, 1):
                 rows.add(row)
-                runner.tidy(todo[row.name])
+                runner.tidy(todo[row.name], keep_model=section.keep_models)
                 runner.watch.note(f"{row.name}: run {number:,} of {len(todo):,}, {outcome(row)}")
         for trial in trials:
             # A process that was killed between row and tidying left its checkpoints.
             if runner.job(trial).checkpoints.is_dir():
-                runner.tidy(trial)
+                runner.tidy(trial, keep_model=section.keep_models)
             if (row := runner.refreshed(trial, rows[trial.name])) != rows[trial.name]:
                 rows.add(row)
         yield [rows[trial.name] for trial in trials]

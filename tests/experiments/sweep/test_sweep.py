@@ -15,6 +15,7 @@ from adiabat.core.errors import AdiabatError, ConfigError, DataError, Interrupti
 from adiabat.data.records import Document
 from adiabat.experiments import sweep as sweep_module
 from adiabat.experiments import sweep_trials as runner_module
+from adiabat.experiments import trials as trials_module
 from adiabat.experiments.sweep_trials import rows_at
 from adiabat.models.encoder import Encoder
 from adiabat.results.record import read_result
@@ -356,7 +357,7 @@ def test_targets_are_names_of_tasks_and_the_first_where_none_is_named(done: Done
 def test_what_can_be_seen_without_data_is_told_first(
     world: Path, tables: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner_module, "load_tasks", _stop)
+    monkeypatch.setattr(trials_module, "load_tasks", _stop)
     with pytest.raises(ConfigError, match=told):
         run(settings_of(world, **tables))
     assert not (world / "out").exists()
