@@ -88,7 +88,7 @@ def small(verb: Verb) -> None:
 def test_a_taught_student_is_a_model_for_other_verbs(verb: Verb, words: tuple[str, ...]) -> None:
     said = verb("distill", *words, *TAUGHT)
     assert (said.code, said.out) == (0, "taught\n"), said.err
-    assert "16 of the 24 numbers of the teachers' vectors are kept" in said.err.replace("\n", " ")
+    assert "16 of the 24 dimensions of the teachers' vectors are kept" in said.err.replace("\n", " ")
     assert verb("embed", "taught", "corpus.jsonl", "--out", "store").code == 0
     again = verb("distill", *words, *TAUGHT)
     assert again.code == 2

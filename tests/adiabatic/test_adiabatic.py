@@ -184,7 +184,7 @@ def test_a_start_without_errors_is_the_result_and_the_user_is_told(problem: Prob
     result = run(Problem(model, tmp_path / "store", tmp_path / "data.jsonl"), tmp_path / "job", model=model, notes=notes)
     assert result.training is not None
     assert (result.training.best_epoch, result.training.steps) == (0, 0)
-    assert any("the start makes no error in" in note and "nothing is trained" in note for note in notes)
+    assert any("the initial model makes no error in" in note and "nothing is trained" in note for note in notes)
     tuned = load(tmp_path / "job" / "model")
     assert weights_of(tuned.query) == weights_of(model.query)
 

@@ -271,7 +271,7 @@ def test_a_job_that_was_cut_short_in_its_search_goes_on(problem: Problem, tmp_pa
 
 def test_a_job_without_any_safe_rate_says_what_to_do(problem: Problem, tmp_path: Path) -> None:
     with pytest.raises(
-        JobError, match=r"one rate of the search must stay within the limit .* got none: the lowest, 3e-05, leaves it; lower"
+        JobError, match=r"one rate of the search must stay within the limit .* got none: the lowest, 3e-05, exceeds it; lower"
     ):
         run(problem, tmp_path / "job", searched(problem, most=1e-9))
 

@@ -193,7 +193,7 @@ def test_a_job_is_softened_once_it_has_ended(problem: Problem, tmp_path: Path, m
         assert torch.allclose(dict(left.named_parameters())[name], weights, atol=1e-6)
     record = read_result(tmp_path / "soft" / "result.json").training
     assert record is not None
-    assert f"; softened: {expected.share:.1%} of the way from the start is kept" in record.stop_reason
+    assert f"; softened: {expected.share:.1%} of the change was kept" in record.stop_reason
     whole = read_result(tmp_path / "free" / "result.json").training
     assert whole is not None
     assert {one.name for one in record.layers} == {one.name for one in whole.layers}

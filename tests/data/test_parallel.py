@@ -136,7 +136,7 @@ def test_files_of_different_length_are_told_with_both_lengths(tmp_path: Path) ->
         ([{"en": "one", "de": "eins"}, {"en": "two", "de": 2}], 'a.jsonl:2: "de" must be a text, got a number'),
         (
             [{"lang": "de", "en": "one", "gloss": "eins"}],
-            "a.jsonl:1: a row that says its language must have x or translation or target or text",
+            "a.jsonl:1: a row with a language must have x or translation or target or text",
         ),
         ([{"lang": None, "en": "one", "x": "eins"}], 'a.jsonl:1: "lang" must not be empty'),
     ],

@@ -35,7 +35,7 @@ def test_first_next_and_last_samples_make_the_three_files_of_one_pair_or_of_all(
     queries = {stem: [query for query, _, _ in triplets(tmp_path / "out", stem)] for stem in ("train", "dev", "test")}
     wanted = {"train": range(3), "dev": range(3, 5), "test": range(7, 11)}
     assert queries == {stem: [f"query {number}" for number in numbers] for stem, numbers in wanted.items()}
-    assert record["notes"] == ["2 of 11 samples left out: between the last to validate on and the first to measure on"]
+    assert record["notes"] == ["2 of 11 samples left out: between the validation and the test samples"]
     assert triplets(tmp_path / "out", "train")[1] == ("query 1", ["yes 1.a"], ["no 1.0"])
     assert triplets(tmp_path / "out", "dev")[0] == ("query 3", ["yes 3.a"], ["no 3.0"])
     assert triplets(tmp_path / "out", "test")[0] == ("query 7", ["yes 7.a", "yes 7.b"], ["no 7.0", "no 7.1", "no 7.2"])

@@ -109,7 +109,7 @@ def test_a_layer_is_fitted_to_texts_that_are_not_held_out_and_kept(width: int, t
 def test_a_layer_between_two_widths_needs_as_many_texts_as_the_student_has_numbers(tmp_path: Path) -> None:
     lessons, student = lessons_of(tmp_path / "lessons"), tiny_dual(width=96)
     targets = build_targets([tiny_dual()], lessons.folder, tmp_path, side="query")
-    said = "teachers must have at least 96 texts, as many as the student's numbers, got 75 beside those held out; add texts"
+    said = "teachers must have at least 96 texts, the width of the student, got 75 beside those held out; add texts"
     with pytest.raises(DataError, match=said):
         write_layer(student, targets, lessons, tmp_path)
     assert not list(tmp_path.glob("layer-*"))

@@ -106,7 +106,7 @@ def test_passages_end_at_gaps(tmp_path: Path) -> None:
 def test_as_many_texts_are_held_out_as_are_wanted(tmp_path: Path) -> None:
     few = ParallelDataSection(validation_fraction=0.5, max_validation=1)
     assert len(rows(written(tmp_path / "one", in_languages("de"), settings=few).path("validation"))) == 2
-    with pytest.raises(DataError, match="must leave 2 texts to tell apart on one side, and some on the other, got 1 of 60 held out"):
+    with pytest.raises(DataError, match="must leave 2 different texts for validation, and some for training, got 1 of 60 held out"):
         written(tmp_path / "two", in_languages("de"), settings=few, least=2)
 
 
@@ -142,7 +142,7 @@ def test_lessons_that_were_damaged_are_refused_by_name(tmp_path: Path, name: str
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(JobError, match=rf"{file} must be undamaged, got .*; remove the folder, so that it is made again"):
+    with pytest.raises(JobError, match=rf"{file} must be undamaged, got .*; remove the folder to make it again"):
         written(tmp_path / "new", in_languages("de"))
 
 
@@ -275,7 +275,7 @@ def test_a_text_that_a_teacher_gives_no_vector_is_named(tmp_path: Path) -> None:
     tower = tiny_dual(width=24).document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
     settings = checked(DistillStaticSettings, {"static": {"reduction": {"dims": 3}}})
     adiabat.distill_static(DualEncoder(tower, tower, "words"), tmp_path / "static", settings=settings)
-    said = r"a teacher must give every text a vector other than zero, .*static gives none to '日'; remove it, or take another teacher"
+    said = r"a teacher must give every text a nonzero vector, .*static gives none to '日'; remove it, or take another teacher"
     with pytest.raises(DataError, match=said):
         targets_of([load(tmp_path / "static")], path, tmp_path)
 
@@ -289,7 +289,7 @@ def test_stores_of_another_teacher_are_refused(tmp_path: Path, corpus: Path) -> 
 def test_fewer_texts_than_numbers_are_told(tmp_path: Path) -> None:
     path = tmp_path / "few.jsonl"
     path.write_text("".join(f'{{"_id": "{text_id(text)}", "text": "{text}"}}\n' for text in TEXTS[:5]))
-    with pytest.raises(DataError, match=r"teachers must have at least 8 texts, as many as the student's numbers, got 5; add texts"):
+    with pytest.raises(DataError, match=r"teachers must have at least 8 texts, the width of the student, got 5; add texts"):
         targets_of([tiny_dual()], path, tmp_path, width=8)
     assert [one.name for one in tmp_path.iterdir()] == ["few.jsonl"]
 

@@ -240,15 +240,15 @@ def logged(job: str) -> list[tuple[int, float]]:
         ({"data": {"languages": ["de", "xx"]}}, "languages must be of the parallel texts (de, fr), got xx; name others"),
         (
             {"distill": {"width": "pca", "student": "wide"}},
-            "distill.width must be projection or auto where the student has 48 numbers and its teachers have 32, got pca; change it",
+            "distill.width must be projection or auto where the student has 48 dimensions and its teachers have 32, got pca; change it",
         ),
         (
             {"distill": {"width": "none", "student": "small"}},
-            "distill.width must be pca or projection or auto where the student has 16 numbers and its teachers have 32, got none",
+            "distill.width must be pca or projection or auto where the student has 16 dimensions and its teachers have 32, got none",
         ),
         (
             {"distill": {"width": "pca"}},
-            "distill.width must be projection or none or auto where the student has 32 numbers and its teachers have 32, got pca",
+            "distill.width must be projection or none or auto where the student has 32 dimensions and its teachers have 32, got pca",
         ),
         (
             {"train": {"loss": {"negatives_per_query": 3}}},
@@ -271,7 +271,7 @@ def test_what_is_wrong_is_told_and_no_job_is_begun(tables: dict[str, Any], told:
     [
         ({"data": {"texts": ["corpus.jsonl", "gone.jsonl"]}}, "gone.jsonl"),
         ({"data": {"texts": ["parallel.jsonl"]}}, "parallel.jsonl"),
-        ({"data": {"max_validation": 1}}, "must leave 2 texts to tell apart on one side"),
+        ({"data": {"max_validation": 1}}, "must leave 2 different texts for validation"),
         ({"train": {"batch_size": 51}}, r"train.batch_size must be at most the \d+ pairs trained on, got 51"),
         ({"distill": {"teachers": ["teacher", "corpus.jsonl"]}}, "corpus.jsonl is a file; name a model"),
     ],

@@ -169,7 +169,7 @@ def test_the_record_says_what_was_read_and_drawn(tmp_path: Path) -> None:
     objective = objective_of(stream_settings(tmp_path, tmp_path / "again"))
     drawn = Counter(query.split()[2] for step in range(24) for query in queries(objective, step))
     for source in range(3):
-        assert f"{source}.jsonl {drawn[str(source)]} ({100 * drawn[str(source)] / 96:.1f} %, asked for 33.3 %), its end seen" in note
+        assert f"{source}.jsonl {drawn[str(source)]} ({100 * drawn[str(source)] / 96:.1f} %, asked for 33.3 %), its end reached" in note
     left = sum(row["left"] for row in shards[:-1])
     assert any(note.startswith(f"{left} of ") and note.endswith("pairs were in no batch of their shard") for note in record.notes)
 

@@ -169,7 +169,7 @@ def test_vectors_of_length_zero_are_left_out_and_counted(model: DualEncoder, sto
     vectors["query 3"] = [0.0] * 32
     found = analysed(System(model, store), examples_of(store))
     assert found.looked_at == COUNT - 1
-    assert any(note.startswith("1 of the queries drawn left out, whose vector") for note in found.notes)
+    assert any(note.startswith("1 of the queries drawn left out because their vector") for note in found.notes)
 
 
 def test_a_tower_that_gives_one_vector_is_described_with_a_note(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
@@ -193,7 +193,7 @@ def test_a_tower_that_gives_one_vector_is_described_with_a_note(model: DualEncod
         (
             None,
             COUNT,
-            "got 0 of 0 queries, after 30 of 30 drawn were left out for a vector of length 0, of theirs or of the positive",
+            "got 0 of 0 queries, after 30 of 30 drawn were left out because their vector, or their positive's, has length 0",
         ),
     ],
 )

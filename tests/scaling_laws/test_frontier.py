@@ -56,7 +56,7 @@ def test_a_frontier_holds_its_line_within_the_interval() -> None:
     # The best of a budget stays within its noise, however few runs of that budget there are.
     assert beyond[1] / beyond[0] < 1.1
     assert frontier(budget, loss).again == []
-    with pytest.raises(DataError, match="^runs of a frontier must have at least 2 budgets, got 1; sweep over more$"):
+    with pytest.raises(DataError, match="^runs of a frontier must have at least 2 budgets, got 1; run the scaling experiment with more$"):
         frontier(np.array([1e15, 1e15]), np.array([0.5, 0.6]))
 
 

@@ -329,7 +329,7 @@ def test_going_on_with_other_threads_or_processes_is_noted(tmp_path: Path, monke
         run(tmp_path, resume=resume, seen=seen)
         notes += seen.notes
     assert notes == [
-        "the run so far was on CPU, 2 threads and continues on CPU, 1 threads: the last digits will differ from an uninterrupted run"
+        "the run so far used CPU, 2 threads and continues on CPU, 1 threads: the last digits will differ from an uninterrupted run"
     ]
     loop = regression_loop(tmp_path)
     loop.processes = Processes(0, 2)

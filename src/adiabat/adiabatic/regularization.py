@@ -146,8 +146,8 @@ def _limit(noise: Mapping[str, float], measure: str) -> float:
     limit = limits_of(noise)[measure]
     if not limit > 0:
         raise ConfigError(
-            f"guard.limit must be a number, got noise, since {measure} is unchanged when probes end differently: the model does not "
-            "see how a text ends, or the store is too small for its order to change; run once without a limit, look at the drift, and "
+            f"guard.limit must be a number, got noise, since {measure} is unchanged when probes end differently: the model "
+            "ignores how a text ends, or the store is too small for its order to change; run once without a limit, look at the drift, and "
             "set a number"
         )
     return limit

@@ -154,7 +154,10 @@ class TuningRun:
         softened = soften(tower, self.context.model.query.to(tower.device), guard)
         share = f"{softened.share:.1%}" if softened.share < 1 else "all"
         drift = f"a drift ({guard.section.measure}) of {softened.drift:.3g}"
-        return softened.tower, f"softened: {share} of the way from the start is kept, with {drift}; loss and errors were measured before"
+        return (
+            softened.tower,
+            f"softened: {share} of the change was kept, with {drift}; loss and errors were measured before",
+        )
 
 
 def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:

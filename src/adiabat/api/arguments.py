@@ -52,7 +52,7 @@ def wrong_type(argument: str, allowed: str, value: object) -> TypeError:
     return TypeError(f"{argument} must be {allowed}, got {shown(value)} ({type(value).__name__})")
 
 
-def path_of(value: object, argument: str, *, allowed: str = "a path, or what adiabat returned for it") -> str:
+def path_of(value: object, argument: str, *, allowed: str = "a path, or a result of adiabat") -> str:
     """The path of an argument: itself, or where the object lies."""
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str):
@@ -72,7 +72,7 @@ def require_model(value: object, argument: str) -> None:
     from adiabat.models.towers import DualEncoder
 
     if not isinstance(value, DualEncoder):
-        raise wrong_type(argument, "a model: a hub name, a path, a finished job, or what adiabat.load returned", value)
+        raise wrong_type(argument, "a model: a hub name, a path, a finished job, or a loaded model", value)
 
 
 def data_of(value: Data, argument: str) -> str:

@@ -162,7 +162,7 @@ def evaluate_suite(
     for measures in [settings.measure.measures, *(getattr(task, "measures", None) or () for task in settings.tasks)]:
         require_relevant_only(measures)
     loader = partial(load_with, device=settings.run.device)
-    names = [path_of(model, "a model of models") for model in models]
+    names = [path_of(model, "an entry of models") for model in models]
     subjects = resolve_models(settings.models, names, settings.encoder, loader, trained_by)
     for model in dict.fromkeys(run.model for runs in subjects for run in runs if not run.is_bm25):
         require_name(model)

@@ -73,7 +73,7 @@ def plan(
     budget: Annotated[str | None, option("--budget", "FLOP", "Training budget in FLOPs (plan.budget).")] = None,
     seconds: Annotated[str | None, option("--budget-time", "TIME", "Training time, such as 8h, at the speed of --runs.")] = None,
     runs: Annotated[Path | None, option("--runs", "DIR", "Directory of a scaling experiment (plan.runs).")] = None,
-    models: Annotated[list[str] | None, option("--model", "MODEL", "Candidate where there are no runs; repeatable.")] = None,
+    models: Annotated[list[str] | None, option("--model", "MODEL", "Candidate model if there are no runs; repeatable.")] = None,
     data_tokens: Annotated[str | None, option("--data-tokens", "N", "Maximum training tokens (plan.data_tokens).")] = None,
     memory: Annotated[str | None, option("--memory", "AMOUNT", "Memory of the device, such as 24GiB.")] = None,
     out: Annotated[Path | None, option("--out", "DIR", "Directory for the page and train.toml (plan.out).")] = None,

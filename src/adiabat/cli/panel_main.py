@@ -42,7 +42,7 @@ def embed(
         Path | None, typer.Option("--import", metavar="FILE", help="Store these vectors (.npy, Parquet, faiss) instead of encoding.")
     ] = None,
     ids: Annotated[
-        Path | None, typer.Option("--ids", metavar="FILE", help="Document ids of --import, one per line, where that file has none.")
+        Path | None, typer.Option("--ids", metavar="FILE", help="Document ids of --import, one per line, if that file has none.")
     ] = None,
     config: Config = None,
     assignments: Assignments = None,

@@ -15,8 +15,8 @@ from adiabat.core.errors import ConfigError
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="Baseline: scores that an evaluation saved of one model, or a TREC run.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Model that is compared with A, likewise.")],
+    first: Annotated[Path, typer.Argument(metavar="A", help="Baseline: saved scores of one model, or a TREC run.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Model to compare with A: saved scores, or a TREC run.")],
     qrels: Annotated[Path | None, option("--qrels", "FILE", "Judgements for TREC runs.")] = None,
     out: Annotated[
         Path | None, option("--out", "DIR", "Directory for result.json, page and tables. Default: only the table is printed.")

@@ -194,7 +194,7 @@ def multilingual(
         list[str] | None,
         option("--parallel", "FILE", "Table with a text for each language, or two text files: FILE.en,FILE.de; repeatable."),
     ] = None,
-    source: Annotated[str | None, option("--source", "en", "Language that the teachers know. Default: en.")] = None,
+    source: Annotated[str | None, option("--source", "en", "Language of the teachers' texts. Default: en.")] = None,
     languages: Annotated[str | None, option("--languages", "de,fr", "Languages to learn. Default: all.")] = None,
     resume: Resume = False,
     config: Config = None,
@@ -218,9 +218,9 @@ def multilingual(
 
 @distill.command()
 def pair(
-    query: Annotated[str, typer.Argument(metavar="QUERY_MODEL", help="Model whose query tower is taken, such as a fitted static model.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY_MODEL", help="Model of the query tower, such as a fitted static model.")],
     document: Annotated[
-        str, typer.Argument(metavar="DOCUMENT_MODEL", help="Model whose document tower is taken; its stores serve the pair.")
+        str, typer.Argument(metavar="DOCUMENT_MODEL", help="Model of the document tower; its stores can be searched with the pair.")
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the pair, a MODEL.")],
 ) -> None:

@@ -111,7 +111,7 @@ def _groups(row: Row, source: ParallelSource) -> tuple[list[Mapping[str, Any]], 
     if language_column is not None and source.source in values:
         column = _first_of(TRANSLATION_COLUMNS, values)
         if column is None:
-            raise RowError(f"{row.location}: a row that says its language must have {' or '.join(TRANSLATION_COLUMNS)}, got none of them")
+            raise RowError(f"{row.location}: a row with a language must have {' or '.join(TRANSLATION_COLUMNS)}, got none of them")
         language = text_value(values[language_column], language_column, row.location)
         return [{source.source: values[source.source], language: values[column]}], {source.source, language_column, column}
     nested = {name: value for name, value in values.items() if isinstance(value, Mapping) and source.source in value}

@@ -83,7 +83,7 @@ def _write_triplets(source: Path, writer: DatasetWriter, section: MsmarcoSection
         split = split_of(number, total, section)
         skipped.count()
         if split is None:
-            skipped.skip("between the last to validate on and the first to measure on")
+            skipped.skip("between the validation and the test samples")
             continue
         is_new = queries.add(example.query)
         repeated += split != "train" and not is_new
@@ -233,7 +233,7 @@ class _Folder:
                     missing.discard(number)
         if not self._faults.count:  # A passage whose own line is at fault would be reported twice.
             for number in sorted(missing):
-                self._faults.add(f'{path} must hold every passage that is named, got none with the id "{number}"')
+                self._faults.add(f'{path} must hold every passage that queries name, got none with the id "{number}"')
         self._faults.raise_if_any()
         writer.note(f"{named:,} of {total:,} passages written: those that a query names")
 

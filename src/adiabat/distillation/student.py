@@ -177,7 +177,7 @@ def _trained(settings: TeachSettings, material: _Material, *, resume: bool, comm
         watch=watch,
     )
     if len(lessons.counts) > 1:
-        watch.note(f"texts to learn: {', '.join(f'{name} {count:,}' for name, count in sorted(lessons.counts.items()))}")
+        watch.note(f"training texts: {', '.join(f'{name} {count:,}' for name, count in sorted(lessons.counts.items()))}")
     check_batch_size("the texts", sum(lessons.counts.values()), settings.train.batch_size)
     teachers = [load_with(name, settings.teacher).to(device) for name in section.teachers]
     student = load_with(str(section.student), settings.encoder).to(device)
@@ -221,8 +221,8 @@ def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) 
     )
     if setting not in (*fitting, "auto"):
         raise ConfigError(
-            f"distill.width must be {' or '.join((*fitting, 'auto'))} where the student has {student_width} numbers and its teachers have "
-            f"{teacher_width}, got {setting}; change it"
+            f"distill.width must be {' or '.join((*fitting, 'auto'))} where the student has {student_width} dimensions and its "
+            f"teachers have {teacher_width}, got {setting}; change it"
         )
     return fitting[0] if setting == "auto" else setting
 

@@ -134,7 +134,7 @@ class _Told(Section):
 
 
 def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
-    remedy = "remove the folder, so that it is made again"
+    remedy = "remove the folder to make it again"
     require_seal(folder, remedy=remedy, error=JobError)
     record = read_json(folder / RECORD, remedy=remedy, error=JobError)
     if record["settings"] != inputs:
@@ -172,7 +172,7 @@ def _held_out(read: Callable[[], Iterable[Translation]], settings: StudentDataSe
 
     chosen = held_out_queries(texts(), fraction, limit)
     if not least <= len(chosen) < len(distinct):
-        requirement = "texts on both sides" if least == 1 else f"{least} texts to tell apart on one side, and some on the other"
+        requirement = "texts on both sides" if least == 1 else f"{least} different texts for validation, and some for training"
         raise DataError(
             f"data.validation_fraction = {fraction} and data.max_validation = {limit} must leave {requirement}, got "
             f"{len(chosen):,} of {len(distinct):,} held out; choose others, or add texts"
@@ -224,7 +224,7 @@ def _of_teacher(model: DualEncoder, side: Side) -> _Targets:
         rows = model.encode(texts, side=side)
         if blind := [text for text, row in zip(texts, rows, strict=True) if not row.any()]:
             raise DataError(
-                f"a teacher must give every text a vector other than zero, {model.name} gives none to {several(map(shown, blind))}; "
+                f"a teacher must give every text a nonzero vector, {model.name} gives none to {several(map(shown, blind))}; "
                 "remove it, or take another teacher"
             )
         return rows
@@ -326,7 +326,7 @@ def _store_of(encoder: _Targets, corpus: Path, target: Path, name: str, watch: W
 def require_texts(count: int, width: int, *, left_out: str = "") -> None:
     """Refuse too few texts to determine a student's directions."""
     if count < width:
-        raise DataError(f"teachers must have at least {width} texts, as many as the student's numbers, got {count}{left_out}; add texts")
+        raise DataError(f"teachers must have at least {width} texts, the width of the student, got {count}{left_out}; add texts")
 
 
 def cached_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
@@ -349,5 +349,5 @@ def _directions(stores: Sequence[Store], width: int, watch: Watch) -> Directions
             yield joined_rows(stores, stores[0].doc_ids(range(start, min(start + _BLOCK, count))))
 
     directions, share = main_directions(rows, width)
-    watch.note(f"{width} of the {len(directions)} numbers of the teachers' vectors are kept, with {share:.1%} of their squared lengths")
+    watch.note(f"{width} of the {len(directions)} dimensions of the teachers' vectors are kept, with {share:.1%} of their squared lengths")
     return directions

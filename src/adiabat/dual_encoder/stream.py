@@ -266,7 +266,7 @@ class Stream:
         sources = zip(self.paths, counts.tolist(), self._sources.weights.tolist(), ends, strict=True)
         each = [
             f"{cut_middle(path, limit=40)} {drawn:,} ({100 * drawn / max(1, counts.sum()):.1f} %, asked for {100 * share:.1f} %), "
-            f"its end seen {_several_times(times_ended)}"
+            f"its end reached {_several_times(times_ended)}"
             for path, drawn, share, times_ended in sources
         ]
         notes = [f"the stream was read in {(last.shard or 0) + 1:,} shards; pairs drawn of each source: {'; '.join(each)}"]

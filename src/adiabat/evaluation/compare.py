@@ -88,7 +88,7 @@ def _require_one_state(path: Path, records: Mapping[Path, Mapping[str, Any]]) ->
             groups = " and ".join(", ".join(names[:10]) for names in states.values())
             raise DataError(
                 f"{path} must hold scores of one state of the model, got those of {len(states)} in {folder}: {groups}; "
-                "remove what is older, or score all tasks again"
+                "remove the older ones, or score all tasks again"
             )
 
 

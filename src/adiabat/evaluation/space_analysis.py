@@ -131,7 +131,7 @@ def _embedded(
         queries &= (lengths_of(query, name="query vectors") > 0) & (lengths_of(positive, name="vectors of positives") > 0)
         documents &= lengths_of(document, name="document vectors") > 0
     notes = [
-        f"{count:,} of the {name} drawn left out, whose vector (or positive's) has length 0 and so no direction"
+        f"{count:,} of the {name} drawn left out because their vector, or their positive's, has length 0"
         for name, count in (("queries", int((~queries).sum())), ("documents", int((~documents).sum())))
         if count
     ]
@@ -154,7 +154,7 @@ def _drawn(total: int, limit: int, generator: np.random.Generator) -> Int[np.nda
 def _require_enough(sample: SpaceSample, examples: AddressedSet, *, requested: int) -> None:
     distinct, lost = len(np.unique(sample.positives)), requested - len(sample.queries)
     if distinct < MIN_POSITIVES:
-        reason = "were left out for a vector of length 0, of theirs or of the positive"
+        reason = "were left out because their vector, or their positive's, has length 0"
         left_out = f", after {lost:,} of {requested:,} drawn {reason}" if lost else ""
         raise DataError(
             f"{examples.name}: the sampled queries must have at least {MIN_POSITIVES} different positives, "

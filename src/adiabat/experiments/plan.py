@@ -87,14 +87,14 @@ def _require_comparable(evidence: Evidence, count: int) -> None:
     if len(sizes := sorted({row.batch_size for row in evidence.rows})) > 1:
         listing = " and ".join(f"{size:,}" for size in sizes)
         raise DataError(
-            f"--runs must hold runs of one batch size, got {listing}, whose losses do not compare; plan by those of one scaling experiment"
+            f"--runs must hold runs of one batch size, got {listing}, whose losses are not comparable; use those of one experiment"
         )
 
 
 def _affordable(section: PlanSection, rows: Sequence[ScalingRun]) -> tuple[dict[Option, float], dict[str, list[str]]]:
     """Budget of each option that fits into memory and makes enough steps, and rejected options as in `Advice`."""
     memory = _held(rows)
-    instead = "sweep with a smaller train.batch_size, or with memory.cached = true"
+    instead = "make runs with a smaller train.batch_size, or with memory.cached = true"
     small = within(memory, section.memory, takes="held {}", instead=instead)
     timed = budgets_of(small, rows, section)
     long_enough = enough(timed, rows, section)
@@ -251,7 +251,7 @@ def reasons_of(
 
 def _of_time(recommended: Recommendation, section: PlanSection) -> Iterator[Reason]:
     if section.budget_seconds is not None:
-        speed = f"{recommended.budget / section.budget_seconds:.3g} FLOP a second, as the fastest run of this model and method had them"
+        speed = f"{recommended.budget / section.budget_seconds:.3g} FLOP per second, the speed of the fastest run of this model and method"
         yield Reason("budget", flop(recommended.budget), f"the FLOPs of {duration(section.budget_seconds)} at {speed}", OWN)
 
 
@@ -266,10 +266,10 @@ def _of_method(recommended: Recommendation) -> Iterator[Reason]:
             f"{share(recommended.sure)} of laws fitted to resampled runs agree that it is ahead"
         )
     yield Reason("method", str(way.kind), ahead, OWN)
-    size = f"{best.option.size:,} parameters without the table of tokens"
+    size = f"{best.option.size:,} parameters without the token embeddings"
     yield Reason("model", f"{way.sized_name}, {size}", f"the lowest predicted loss of all candidates; {_wins(recommended)}", OWN)
     tried = {(one.option.way.rank, one.option.way.frozen) for one in recommended.candidates if one.option.way.kind == way.kind}
-    why = "the lowest predicted loss of the swept settings" if len(tried) > 1 else "no other was swept"
+    why = "the lowest predicted loss of the settings in the runs" if len(tried) > 1 else "the runs have no other"
     if way.rank is not None:
         yield Reason("rank", str(way.rank), f"{why}; 32 to 128 suit most cases", f"{OWN}; {PAPER}, section 4.6")
     if way.frozen:
@@ -293,12 +293,12 @@ def _of_tokens(recommended: Recommendation, section: PlanSection) -> Iterator[Re
     best = recommended.best
     why = f"all that the budget pays for, at {best.option.flops_per_token:.3g} FLOP a token"
     if section.data_tokens is not None and best.tokens >= section.data_tokens:
-        why = f"all there are; they take {best.flops:.3g} FLOP, and the rest of the budget is unspent"
+        why = f"all available tokens; they take {best.flops:.3g} FLOP, and the rest of the budget is unspent"
     yield Reason("tokens", f"{best.tokens:.3g}", why, "Kaplan et al. 2020: C = 2 (N_F + N_B + N_U) D")
 
 
 def _of_regime(run: ScalingRun, temperature: float | None) -> Iterator[Reason]:
-    yield Reason("batch", f"{run.batch_size} queries", "as in the runs: losses of other batch sizes do not compare", OWN)
+    yield Reason("batch", f"{run.batch_size} queries", "as in the runs: losses of other batch sizes are not comparable", OWN)
     rules = {"lora": "1e-3 for LoRA", "bias": "1e-2 for biases"}
     rule = rules.get(run.way.method, f"{PRETRAINING_SHARE:g} of the highest rate of a model's pre-training")
     yield Reason("rate", f"{run.learning_rate:g}", f"as in the runs; the paper takes {rule}", RULES)

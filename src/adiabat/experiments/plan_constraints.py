@@ -12,7 +12,7 @@ from adiabat.scaling_laws.laws import Option, Way
 from adiabat.scaling_laws.recommendation import points_at
 
 TOO_LARGE = "the memory is too small"
-UNTIMED = "no run on the usual device says how long it took"
+UNTIMED = "no run on the usual device recorded its duration"
 TOO_SHORT = "its tokens make too few steps"
 TOO_LONG = f"its tokens make more than {MOST_STEPS:,} steps"
 """Reason why an option is rejected."""
@@ -97,7 +97,7 @@ def with_steps(
         ceiling = max(option.flops_per_token * MOST_STEPS * _step(option.way, rows) for option in long_enough)
         raise ConfigError(
             f"{_name(section)} must be at most the cost of {MOST_STEPS:,} steps, {flop(ceiling)} in the runs, got "
-            f"{flop(max(budgets.values()))}; lower it, or sweep larger models or batches"
+            f"{flop(max(budgets.values()))}; lower it, or make runs with larger models or batches"
         )
     steps, least = section.least_steps, _least(budgets, rows, section)
     fewest = min(least.values())

@@ -155,7 +155,7 @@ def _require_a_step(choices: Sequence[Choice], budget: float) -> None:
         least = min(choice.option.flops_per_token for choice in choices) * A_STEP
         raise ConfigError(
             f"plan.budget must pay for a step of {BATCH_SIZE:,} pairs of texts of up to {MAX_TOKENS} tokens, {least:.3g} FLOP, "
-            f"got {budget:g}, which pays for {tokens:.3g} tokens; raise it, or sweep over smaller batches"
+            f"got {budget:g}, which pays for {tokens:.3g} tokens; raise it, or run a scaling experiment with smaller batches"
         )
 
 

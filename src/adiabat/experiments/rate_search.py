@@ -80,8 +80,8 @@ def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, w
     safe = RateSearch(context, settings, folder, watch).carry_out()
     if safe.rate is None:
         raise JobError(
-            f"one rate of the search must stay within the limit (drift {safe.limit:.3g}), got none: the lowest, {safe.rates[0]:g}, leaves "
-            "it; lower rate_search.low, take fewer rate_search.steps, or give a larger guard.limit, and start again"
+            f"one rate of the search must stay within the limit (drift {safe.limit:.3g}), got none: the lowest, {safe.rates[0]:g}, "
+            "exceeds it; lower rate_search.low, take fewer rate_search.steps, or give a larger guard.limit, and start again"
         )
     tune = settings.tune.model_copy(update={"learning_rate": safe.rate})
     assert settings.watched is not None

@@ -136,7 +136,7 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
         shutil.rmtree(stores, ignore_errors=True)
         values = {task: float(value_of(scores.samples[0])[0]) for task, scores in task_scores.items()}
         for task in (task for task, value in values.items() if not math.isfinite(value)):
-            self.watch.note(f"{run.name}: {task} has no score, its measure is not defined there")
+            self.watch.note(f"{run.name}: {task} has no score, because its measure is undefined for it")
         return {task: value for task, value in values.items() if math.isfinite(value)}
 
 

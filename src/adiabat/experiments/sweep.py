@@ -82,7 +82,7 @@ def _require_complete(settings: SweepSettings) -> None:
         required |= {f"job.{name}": getattr(settings.job, name) for name in ("model", "store", "data")}
     faults = [f"{name} must be given, got none" for name, value in required.items() if value is None]
     if not settings.tasks:
-        faults.append("tasks must be given, got none; list under [[tasks]] what models are measured on")
+        faults.append("tasks must be given, got none; list the tasks to measure models on under [[tasks]]")
     if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
         faults.append(f"adiabat sweep must run in one process, got {processes}; start it without a launcher")
     if faults:

@@ -238,7 +238,7 @@ def _starts(runner: SweepRunner, evidence: _Evidence) -> list[Start]:
 def _notes(rows: Sequence[SweepRun], evidence: _Evidence) -> list[str]:
     """Notes that the numbers need."""
     devices = sorted({row.device for row in rows})
-    notes = [f"runs were made on different devices, so that their times do not compare: {', '.join(devices)}"] if devices[1:] else []
+    notes = [f"runs were made on different devices, so their times are not comparable: {', '.join(devices)}"] if devices[1:] else []
     for case, runs in evidence.cases.items():
         for task in evidence.tasks:
             trained = evidence.stored[runs[0].name][task].trained

@@ -31,7 +31,7 @@ tags:
 
 # Query tower and document tower
 
-Vectors have {width} numbers and are compared by {similarity}. Documents and queries go through different weights:
+Vectors have {width} dimensions and are compared by {similarity}. Documents and queries go through different weights:
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -41,8 +41,8 @@ documents = model.encode_document(["a document"])
 queries = model.encode_query(["a question"])
 ```
 
-Plain `encode` takes the document tower, so that whoever adds documents to an index by it adds the right vectors. LangChain, LlamaIndex and
-Haystack call plain `encode`; ask them for the query tower where they embed queries:
+Plain `encode` uses the document tower, so that libraries that add documents to an index add the right vectors. LangChain, LlamaIndex and
+Haystack call plain `encode`; select the query tower where they embed queries:
 
 ```python
 HuggingFaceEmbeddings(model_name="PATH", query_encode_kwargs={arguments})  # langchain-huggingface

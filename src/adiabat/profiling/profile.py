@@ -265,7 +265,7 @@ class _Stream:
     def findings(self) -> Iterator[Finding]:
         """Remarks and faults of the reader, and ids that repeat."""
         for remark in self.stream.columns.remarks.interpretations():
-            yield Finding("values of a form of their own", "note", 1, remark)
+            yield Finding("values in an unusual form", "note", 1, remark)
         if self.fault:
             yield Finding("unreadable rows", "fault", 1, self.fault)
         repeated, similar = self.rows.ids.repeated().tolist(), self.rows.ids.repeated_but_for_case().tolist()

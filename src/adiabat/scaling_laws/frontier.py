@@ -81,7 +81,7 @@ def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, r
     runs would lack the best of a budget in one draw of three, as if its size had not been tried. Fewer than two budgets raise a DataError.
     """
     if (count := len(np.unique(budget))) < 2:
-        raise DataError(f"runs of a frontier must have at least 2 budgets, got {count}; sweep over more")
+        raise DataError(f"runs of a frontier must have at least 2 budgets, got {count}; run the scaling experiment with more")
     again = [line_through(*least_of_each(budget, noisy)) for noisy in _noisy_losses(loss, residuals, resamples, seed)]
     budgets, least = least_of_each(budget, loss)
     return Trend(line_through(budgets, least), again, budgets, least)

@@ -346,7 +346,7 @@ def flips_notes(cells: int, *, requested: int) -> list[str]:
         return []
     return [
         f"signs were flipped {flips:,} times in the cells of the grid, not measure.resamples = {requested:,}: "
-        f"so few could not tell a single changed pair of languages among {cells:,}"
+        f"fewer could not detect a single changed pair of languages among {cells:,}"
     ]
 
 

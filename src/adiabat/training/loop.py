@@ -169,8 +169,8 @@ class Loop:
         self._log_epoch(validation)
         if not validation.errors and self.limits.keep == "both":
             self.note(
-                f"the start makes no error in {validation.pairs:,} validation pairs, so no epoch can improve on it and nothing is trained; "
-                "validate on more pairs, or harder ones"
+                f"the initial model makes no error in {validation.pairs:,} validation pairs, so no epoch can improve on it and "
+                "nothing is trained; validate on more pairs, or harder ones"
             )
 
     def step(self) -> None:
@@ -337,7 +337,7 @@ class Loop:
         self.position = Position.from_record(dict(snapshot.record["position"]))
         before, now = snapshot.record.get("runs_on"), self._surroundings()
         if before not in (None, now):
-            self.note(f"the run so far was on {before} and continues on {now}: the last digits will differ from an uninterrupted run")
+            self.note(f"the run so far used {before} and continues on {now}: the last digits will differ from an uninterrupted run")
         restore_weights(self.objective.module, snapshot.tensors, prefix=WEIGHTS)
         restore_optimizer(self.optimizer, snapshot)
         self._best = {name: tensor.to(self.device) for name, tensor in snapshot.tensors.items() if name.startswith(BEST)}

@@ -100,7 +100,7 @@ def finished(job: Job, purpose: str) -> tuple[Result, TrainingRecord]:
     """The result of a finished job, with the record of its run."""
     result = read_result(job.result, Result)
     if result.training is None:
-        raise JobError(f"{job.result} must be the result of a {purpose} run, got another; remove {job.folder}, and it is rebuilt")
+        raise JobError(f"{job.result} must be the result of a {purpose} run, got another; remove {job.folder} to rebuild it")
     return result, result.training
 
 

@@ -33,7 +33,7 @@ from tests.tiny import save_tiny
         ),
         (
             lambda: [replace(one, batch_size=64) if one.way.method == "full" else one for one in rows_of()],
-            "--runs must hold runs of one batch size, got 32 and 64, whose losses do not compare; plan by those of one scaling experiment",
+            "--runs must hold runs of one batch size, got 32 and 64, whose losses are not comparable; use those of one experiment",
         ),
     ],
 )

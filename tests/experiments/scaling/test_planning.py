@@ -141,7 +141,7 @@ def test_few_tokens_are_told_and_leave_budget(runs: Path) -> None:
     assert advice.best is not None
     assert advice.best.tokens == 1e6
     assert advice.best.flops < BUDGET
-    assert next(one for one in advice.reasons if one.what == "tokens").why.startswith("all there are")
+    assert next(one for one in advice.reasons if one.what == "tokens").why.startswith("all available tokens")
 
 
 def test_time_in_place_of_a_budget_is_spent_at_the_speed_of_the_runs(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_time_in_place_of_a_budget_is_spent_at_the_speed_of_the_runs(tmp_path: P
     assert (advice.budget, advice.budget_seconds, advice.beyond) == (pytest.approx(2.56e15), 1280.0, pytest.approx(4.0))
     assert advice.settings["train"]["budget_flops"] == pytest.approx(2.56e15)
     why = next(one for one in advice.reasons if one.what == "budget").why
-    assert why.startswith("the FLOPs of 21\u00a0min 20\u00a0s at 2e+12 FLOP a second")
+    assert why.startswith("the FLOPs of 21\u00a0min 20\u00a0s at 2e+12 FLOP per second")
 
 
 def test_speeds_are_of_one_device_and_of_a_run_that_nothing_was_done_beside(tmp_path: Path) -> None:
