@@ -233,6 +233,19 @@ def test_vectors_are_compared_by_what_the_model_was_made_for(tasks: ModuleType) 
         np.testing.assert_allclose(wrapped.similarity(one, other), scores, rtol=1e-4)
         np.testing.assert_allclose(wrapped.similarity_pairwise(one, other), np.diag(scores), rtol=1e-4)
     assert MtebEncoder(model).compared_by == "cosine"
+
+
+def test_options_that_would_change_embeddings_are_refused(tasks: ModuleType) -> None:
+    metadata, batches = tasks.Notes().metadata, [{"text": tasks.WORDS[:2]}]
+    encoder = MtebEncoder(tiny_dual())
+    usual = {"task_metadata": metadata, "hf_split": "test", "hf_subset": "default", "batch_size": 2, "show_progress_bar": False}
+    assert encoder.encode(batches, **usual).shape[0] == 2
+    with pytest.raises(TypeError, match="precision"):
+        encoder.encode(batches, **usual, precision="int8")
+
+
+def test_a_similarity_that_adiabat_does_not_compute_is_refused() -> None:
+    model = tiny_dual()
     odd = DualEncoder(model.query, model.document, "m", {"similarity_fn_name": "manhattan"})
     with pytest.raises(ModelError, match="m: similarity_fn_name in config_sentence_transformers.json must be .*, got manhattan"):
         MtebEncoder(odd)

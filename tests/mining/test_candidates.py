@@ -101,6 +101,8 @@ def test_candidates_by_the_positives_are_those_of_their_texts_with_the_scores_of
             scores = lexical.index.scores(query, [TEXTS[row] for row in expected])
             assert found.hits.scores[place, rows >= 0].tolist() == scores.tolist()
             assert (found.hits.scores[place, rows < 0] == -np.inf).all()
+        with pytest.raises(ValueError, match=f"positives must be given where BM25 searches by {search_by}, got none"):
+            LexicalSource(lexical.index, search_by).find(QUERIES, 6)
     # Of one positive alone there is nothing to fuse: the order is that of BM25.
     alone = LexicalSource(lexical.index, "positive").find(QUERIES[:1], 6, lambda: positives[:1])
     assert alone.hits.rows.tolist() == lexical.index.search(positives[0], 6).rows.tolist()

@@ -54,10 +54,16 @@ class MtebEncoder:
         inputs: Iterable[Mapping[str, Any]],
         *,
         task_metadata: "TaskMetadata",
+        hf_split: str = "",
+        hf_subset: str = "",
         prompt_type: "PromptType | None" = None,
-        **_: Any,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
     ) -> Float32[np.ndarray, "n e"]:
         """Embed texts in float32, each distinct one once."""
+        # No prompt goes by split or subset, the encoder chooses its own batches, and `watch` shows the progress. The protocol's
+        # `precision` would quantise embeddings, so it is no argument here: as any other option that mteb adds, it is refused.
+        del hf_split, hf_subset, batch_size, show_progress_bar
         texts = [text for batch in inputs for text in batch["text"]]
         side: Side = "query" if prompt_type is None else prompt_type.value
         return embed_texts(self.model, texts, side=side, name=task_metadata.name, watch=self.watch)

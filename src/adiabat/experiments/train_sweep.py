@@ -14,7 +14,7 @@ import numpy as np
 from adiabat.config.dual_training import DigestsSection, TrainSettings
 from adiabat.config.sweeps import TrainSweepSettings
 from adiabat.config.tasks import TaskSection
-from adiabat.core.errors import AdiabatError, ConfigError, DataError, several
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, ModelError, several
 from adiabat.core.progress import Watch
 from adiabat.data.pair_sets import PairSet
 from adiabat.data.records import Document
@@ -94,8 +94,14 @@ class TrainSweepRunner(SweepRunner):
             if (key := _models_key(trial)) not in models:
                 built_from = _model_key(trial.trained)
                 if built_from not in known:
-                    known[built_from] = build(trial.trained, self.load).digest
+                    try:
+                        known[built_from] = build(trial.trained, self.load).digest
+                    except AdiabatError as fault:
+                        known[built_from] = ""
+                        faults.append(_named(trial, fault))
                 models[key] = known[built_from]
+        if faults:
+            raise ModelError(several(list(dict.fromkeys(faults))))
         return {"examples": examples, "models": models}
 
     def inputs(self) -> tuple[list[str], dict[str, Any]]:

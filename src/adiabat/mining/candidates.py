@@ -100,7 +100,7 @@ class LexicalSource:
     index: BM25Index
     search_by: Literal["query", "positive", "both"] = "query"
 
-    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> Candidates:
+    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts | None = None) -> Candidates:
         """Find `depth` candidates for each query, with BM25 scores of the query."""
 
         def score(pairs: Pairs) -> Float32[np.ndarray, " p"]:
@@ -112,6 +112,8 @@ class LexicalSource:
 
         if self.search_by == "query":
             return Candidates(self.index.search(queries, depth), score)
+        if positives is None:
+            raise ValueError(f"positives must be given where BM25 searches by {self.search_by}, got none")
         searches = [[*texts, query] if self.search_by == "both" else texts for texts, query in zip(positives(), queries, strict=True)]
         rows = _fused([self.index.search(texts, depth).rows for texts in searches], depth)
         return Candidates(Hits(rows, self.index.score_rows(queries, rows)), score)
@@ -129,7 +131,7 @@ class DenseSource:
         """Invert the rows of the store."""
         return cls(vectors, np.argsort(vectors.store_rows))
 
-    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> Candidates:
+    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts | None = None) -> Candidates:
         """Find `depth` candidates for each query."""
         del positives
         assert self.vectors.store is not None
@@ -146,7 +148,7 @@ class FusedSource:
     lexical: LexicalSource
     dense: DenseSource
 
-    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts = tuple) -> Candidates:
+    def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts | None = None) -> Candidates:
         """Find `depth` candidates for each query, among as many of each source."""
         lexical, dense = self.lexical.find(queries, depth, positives), self.dense.find(queries, depth)
         rows = _fused(list(zip(lexical.hits.rows, dense.hits.rows, strict=True)), depth)

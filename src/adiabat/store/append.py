@@ -13,7 +13,7 @@ from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import MANIFEST_FILE, read_json, sole_writer, write_text
 from adiabat.core.provenance import Digest, DigestedFile, require
 from adiabat.data.records import Document, Fingerprint
-from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, Progress, Staging
+from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, Progress, Staging, require_chunk_size
 from adiabat.store.corpus_files import ID_BATCH, TEXT_BATCH, IdIndex, StringColumn, StringColumnWriter, digest_documents, hash_ids
 from adiabat.store.manifest import (
     APPENDING,
@@ -54,6 +54,7 @@ def append_documents(
     Interrupted while encoding, the store is as it was, and the same call resumes. Interrupted within the commit, `Store.open` refuses the
     store until this function or `finish_append` has completed it.
     """
+    require_chunk_size(chunk_size)
     folder = Path(path)
     finish_append(folder)
     # Outside of the lock, because hashing the weights of a large model takes seconds.

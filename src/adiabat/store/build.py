@@ -259,6 +259,12 @@ class BuildResult:
     note: str = ""
 
 
+def require_chunk_size(chunk_size: int) -> None:
+    """Refuse chunks without documents."""
+    if chunk_size < 1:
+        raise StoreError(f"chunk_size must be at least 1, got {chunk_size}; leave it out for {CHUNK_SIZE:,}")
+
+
 def build_store(
     encoder: DocumentEncoder,
     documents: Callable[[], Iterator[Document]],
@@ -276,6 +282,7 @@ def build_store(
     An interrupted call leaves ``<out>.building``. The same call resumes from its last whole chunk, and writes the same bytes as an
     uninterrupted call. A finished store of the same encoder and corpus is returned unchanged; any other content of `out` is refused.
     """
+    require_chunk_size(chunk_size)
     target, fingerprint = Path(out), encoder.fingerprint("document")
     if is_store(target):
         return _finished(target, fingerprint, dtype, documents, keep_texts, source)

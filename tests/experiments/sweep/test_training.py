@@ -230,13 +230,14 @@ def test_data_that_do_not_suit_the_run_are_told_for_every_variant(tables: dict[s
 
 def test_a_model_that_cannot_be_loaded_or_trained_is_found_before_the_first_run(here: Path) -> None:
     def load(name: str, section: Any) -> Any:
-        if name == "nowhere":
-            raise ModelError("nowhere must be a model")
+        if name in ("nowhere", "lost"):
+            raise ModelError(f"{name} must be a model")
         return tiny(name, section)
 
     variants = [{"name": "small", "job": {"model": "small"}}, {"name": "gone", "job": {"model": "nowhere"}}]
-    with pytest.raises(ModelError, match="nowhere must be a model"):
-        sweep(load, settings_of("models", here, variants=variants))
+    lost = {"name": "astray", "job": {"model": "lost"}}
+    with pytest.raises(ModelError, match=r"^2 faults: gone: nowhere must be a model; astray: lost must be a model$"):
+        sweep(load, settings_of("models", here, variants=[*variants, lost]))
     frozen = [variants[0], {"name": "odd", "job": {"model": "tiny"}, "train": {"freeze": ["blocks[7]"]}}]
     with pytest.raises(ModelError, match="blocks"):
         sweep(load, settings_of("models", here, variants=frozen))
