@@ -60,8 +60,11 @@ def mine(
     """
     chosen = settings_of(MineSettings, settings, options, section="mine", function="mine")
     from adiabat.mining.mine import mine as mine_negatives
-    from adiabat.models.model_names import load_with
+    from adiabat.models.device import device_of
+    from adiabat.models.model_names import load_with, require_names
 
+    require_names(model, None if chosen.judge is None else chosen.judge.model)
+    device_of(chosen.run.device)
     with called("mine", progress) as call:
         return mine_negatives(
             data_of(data, "data"),

@@ -11,7 +11,7 @@ from adiabat.config.distillation import AblateSettings, DistillStaticSettings, F
 from adiabat.config.shared import EncoderSection
 from adiabat.distillation import static_model
 from adiabat.distillation import student as student_jobs
-from adiabat.models.model_names import Model
+from adiabat.models.model_names import Model, require_names
 from adiabat.models.towers import DualEncoder
 from adiabat.results.distillation_result import DistillResult
 from adiabat.results.evaluation_result import Result
@@ -85,8 +85,7 @@ def distill_fit(
         >>> student.training.steps
         2
     """
-    data = {"texts": sources_of(texts, "texts"), "queries": sources_of(queries, "queries")}
-    options |= _tables(teachers, student, out, data, options)
+    options |= _tables(teachers, student, out, {"texts": texts, "queries": queries}, options)
     chosen = settings_of(FitSettings, settings, options, section="train", function="distill_fit")
     with called("distill_fit", progress) as call:
         result = student_jobs.fit(chosen, resume=resume, command=call.command, watch=call.watch)
@@ -126,7 +125,7 @@ def distill_multilingual(
         >>> student.training.steps
         2
     """
-    options |= _tables(teachers, student, out, {"parallel": sources_of(parallel, "parallel")}, options)
+    options |= _tables(teachers, student, out, {"parallel": parallel}, options)
     chosen = settings_of(MultilingualSettings, settings, options, section="train", function="distill_multilingual")
     with called("distill_multilingual", progress) as call:
         result = student_jobs.multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
@@ -205,13 +204,16 @@ def distill_ablate(
     return replace(result, folder=Path(str(chosen.ablate.out)) / "suite")
 
 
-def _tables(teachers: Any, student: Any, out: Any, data: Mapping[str, Sequence[str]], options: Mapping[str, Any]) -> dict[str, Any]:
+def _tables(teachers: Any, student: Any, out: Any, sources: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The sections of settings that arguments set, laid over the same sections among the options."""
-    distill = {
+    distill: dict[str, Any] = {
         "teachers": sources_of(teachers, "teachers"),
         "student": None if student is None else path_of(student, "student"),
         "out": None if out is None else path_of(out, "out"),
     }
+    # Names are checked before rows in memory are written, which may be many.
+    require_names(*distill["teachers"], distill["student"])
+    data = {name: sources_of(value, name) for name, value in sources.items()}
     return {
         section: table
         for section, values in {"distill": distill, "data": data}.items()

@@ -20,7 +20,8 @@ from adiabat.evaluation.score_files import refuse_foreign_scores, replacing_scor
 from adiabat.evaluation.space_analysis import analyse_space, require_maps
 from adiabat.evaluation.suite import evaluate_suite as run_suite
 from adiabat.evaluation.systems import System, baseline_system, open_baseline_stores, refuse_unused_stores, store_inputs
-from adiabat.models.model_names import Model, load, load_with, name_of, require_name, trained_by
+from adiabat.models.device import device_of
+from adiabat.models.model_names import Model, load, load_with, name_of, require_names, trained_by
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result, TrainingRecord
 from adiabat.results.record import read_result
@@ -86,19 +87,21 @@ def evaluate(
     require_relevant_only(chosen.measure.measures)
     tuning = _training_record(model)
     refuse_swapped(path_of(store, "store"), model, data, order="MODEL STORE DATA")
+    require_names(model, baseline)
+    device_of(chosen.run.device)
     others = open_baseline_stores([path_of(entry, "baseline_stores") for entry in baseline_stores], baseline=baseline is not None)
-    sets = [(path_of(path, "store"), data_of(rows, "data")) for path, rows in [(store, data), *retain]]
-    stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
     splits = [split or chosen.data.split, *[None] * len(retain)]
-    datasets = [
-        read_dataset(
-            stores[path], rows, role="retain" if number else "target", split=splits[number], settings=chosen, baseline_stores=others
-        )
-        for number, (path, rows) in enumerate(sets)
-    ]
     with called("evaluate", progress) as call, claimed(optional_path(out, "out")) as folder:
         if folder:
             refuse_foreign_scores(folder)
+        sets = [(path_of(path, "store"), data_of(rows, "data")) for path, rows in [(store, data), *retain]]
+        stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
+        datasets = [
+            read_dataset(
+                stores[path], rows, role="retain" if number else "target", split=splits[number], settings=chosen, baseline_stores=others
+            )
+            for number, (path, rows) in enumerate(sets)
+        ]
         loaded = [load(entry, settings=chosen.encoder, device=chosen.run.device) for entry in models]
         scores: list[tuple[str, TaskScores]] = []
         result = evaluate_datasets(
@@ -164,8 +167,8 @@ def evaluate_suite(
     loader = partial(load_with, device=settings.run.device)
     names = [path_of(model, "an entry of models") for model in models]
     subjects = resolve_models(settings.models, names, settings.encoder, loader, trained_by)
-    for model in dict.fromkeys(run.model for runs in subjects for run in runs if not run.is_bm25):
-        require_name(model)
+    device_of(settings.run.device)
+    require_names(*dict.fromkeys(run.model for runs in subjects for run in runs if not run.is_bm25))
     with called("evaluate_suite", progress) as call, claimed(Path(path_of(out, "out")), kind="suite") as folder:
         assert folder is not None
         result = run_suite(subjects, settings, folder, command=call.command, watch=call.watch)
@@ -214,13 +217,15 @@ def space(
     if chosen.space.map:
         require_maps()
     refuse_swapped(path_of(store, "store"), model, queries, order="MODEL STORE QUERIES")
+    require_names(model, baseline)
+    device_of(chosen.run.device)
     others = open_baseline_stores(
         [] if baseline_store is None else [path_of(baseline_store, "baseline_store")], baseline=baseline is not None
     )
     opened = Store.open(store)
-    source = data_of(queries, "queries")
-    examples = _addressed(source, opened, chosen)
     with called("space", progress) as call, claimed(optional_path(out, "out"), kind="space") as folder:
+        source = data_of(queries, "queries")
+        examples = _addressed(source, opened, chosen)
         after = System(load(model, settings=chosen.encoder, device=chosen.run.device), opened)
         opened.require_encoder(after.model.fingerprint("document"), who=after.model.name)
         before = None if baseline is None else _before(baseline, opened, others, chosen)

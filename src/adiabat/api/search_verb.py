@@ -17,7 +17,7 @@ from adiabat.models.model_names import Model, load, name_of
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Hit
 from adiabat.results.record import frame_of
-from adiabat.store.search import hits_of
+from adiabat.store.search import hits_of, require_count
 from adiabat.store.search import search as search_store
 from adiabat.store.vector_store import Store, refuse_swapped
 
@@ -117,6 +117,7 @@ def search(
         raise wrong_type("query", "a text", query)
     if not hasattr(k, "__index__"):
         raise wrong_type("k", "a whole number", k)
+    require_count(k)
     _require_text(query)
     refuse_swapped(folder, query, order="STORE QUERY")
     opened = Store.open(folder)

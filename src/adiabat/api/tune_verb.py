@@ -77,8 +77,9 @@ def tune(
 def context_of(model: "Model", store: PathLike, data: Data, settings: TuneSettings) -> "TuningContext":
     """What tuning, and the search for a safe rate, starts from."""
     from adiabat.adiabatic.tuning_context import TuningContext
-    from adiabat.models.model_names import load, name_of
+    from adiabat.models.model_names import load, name_of, require_names
 
+    require_names(model)
     return TuningContext(
         lambda: load(model, settings=settings.encoder), Path(path_of(store, "store")), data_of(data, "data"), name_of(model)
     )

@@ -18,7 +18,7 @@ from adiabat.distillation.student import fit
 from adiabat.dual_encoder.dataset_cache import contents_of
 from adiabat.dual_encoder.train import train
 from adiabat.evaluation.task_kinds import load_tasks
-from adiabat.models.model_names import load_with
+from adiabat.models.model_names import load_with, require_names
 from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.run_config import FREE_RUN, Job, Rules, is_described, require_same
@@ -63,6 +63,7 @@ def distill_ablate(
     section = settings.ablate
     if missing := [f"ablate.{name} must be given, got none" for name in ("suite", "out") if getattr(section, name) is None]:
         raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
+    require_names(teacher)
     folder = Path(str(section.out))
     steps = _steps(teacher, settings, folder / "models", folder / PASSED, command, watch)
     suite = _suite(teacher, settings, steps)

@@ -27,7 +27,7 @@ from adiabat.distillation.student_data import VALIDATION, Lessons, build_targets
 from adiabat.dual_encoder.tower_setup import require_numbers
 from adiabat.dual_encoder.train import check, check_batch_size, train
 from adiabat.models.device import device_of
-from adiabat.models.model_names import load_with, require_name
+from adiabat.models.model_names import load_with, require_names
 from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
@@ -155,8 +155,7 @@ def _translations(sources: Iterable[ParallelSource], languages: tuple[str, ...])
 
 def _trained(settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch) -> Result:
     section = settings.distill
-    for name in filter(None, (*section.teachers, section.student)):
-        require_name(name)
+    require_names(*section.teachers, section.student)
     job = Job(_out_of(settings))
     folder, device = job.prepared / "lessons", device_of(settings.run.device)
     # Before anything is read, the settings are checked by as many files as there may be.

@@ -30,11 +30,12 @@ from adiabat.dual_encoder.train_checks import RULES, WORDS, as_begun, behind, re
 from adiabat.dual_encoder.train_record import TIMED_STEPS, Estimate, counts_of, notes_of, passed, result_of_run, trained_by_run
 from adiabat.models.device import device_name, device_of, emulation_note, peak_memory, reset_peak_memory
 from adiabat.models.freezing import check_patterns
+from adiabat.models.model_names import require_names
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job
-from adiabat.runs.run_log import JobLog
+from adiabat.runs.run_log import JobLog, require_tensorboard
 from adiabat.store.vector_store import Store
 from adiabat.training.checkpoint import Limits, Position
 from adiabat.training.distributed import Processes, on_main, processes
@@ -117,8 +118,12 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
 
 def check(settings: TrainSettings) -> None:
     """Checks that need neither data nor model."""
+    guide = settings.train.loss.guide
+    require_names(settings.job.model, settings.towers.document_model, None if guide is None or guide.model == "self" else guide.model)
     device_of(settings.run.device)
     check_patterns(settings.train.freeze)
+    if settings.run.tensorboard:
+        require_tensorboard()
 
 
 def prepared(
@@ -129,6 +134,9 @@ def prepared(
     Args:
         stream_folder: Folder of the shards of a resumed stream; None reads the first shard into memory.
     """
+    group.share(settings.train.batch_size)
+    if settings.batches.token_budget is not None and group.count > 1:
+        raise ConfigError("batches.token_budget must be left out for several processes, which share batches of one size; leave it out")
     store = None if settings.towers.vectors is None else Store.open(settings.towers.vectors)
     cache = cache_folder(settings.data.cache)
     training: PairSet | Stream
@@ -141,9 +149,6 @@ def prepared(
     else:
         training, validation = read_pairs(settings.job.data, settings.data, stored=settings.reads_ids, cache=cache, watch=watch)
         check_pairs(training, validation, settings)
-    group.share(settings.train.batch_size)
-    if settings.batches.token_budget is not None and group.count > 1:
-        raise ConfigError("batches.token_budget must be left out for several processes, which share batches of one size; leave it out")
     built = build(settings, load)
     if built.note:
         watch.note(built.note)

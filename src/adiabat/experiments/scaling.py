@@ -29,6 +29,7 @@ from adiabat.experiments.scaling_analysis import ROWS, evidence_of, fitted, resu
 from adiabat.experiments.scaling_variants import Planned, plan_runs, ways_of, without_freezing
 from adiabat.experiments.trials import ExperimentKind, Runner, run_trials, waiting
 from adiabat.models.device import device_name, device_of, peak_memory, reset_peak_memory
+from adiabat.models.model_names import require_names
 from adiabat.models.towers import DualEncoder
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.output_dir import write_report
@@ -205,6 +206,7 @@ def _check(settings: ScalingSettings) -> None:
     required = {"scaling.out": section.out, "scaling.budgets": section.budgets, "models": settings.models, "job.data": data}
     if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
         raise ConfigError(f"{several(missing)}; write it into the file, or add --out for the directory")
+    require_names(*(family.model for family in settings.models))
     require_relevant_only(settings.measure.measures)
     device_of(settings.run.device)
     store = settings.towers.vectors

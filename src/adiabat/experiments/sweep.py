@@ -18,6 +18,7 @@ from adiabat.experiments.train_sweep import TrainSweepRunner
 from adiabat.experiments.trials import ExperimentKind, is_begun, run_trials
 from adiabat.experiments.tune_sweep import TuneSweepRunner
 from adiabat.models.device import device_name, device_of
+from adiabat.models.model_names import require_names
 from adiabat.results.sweep_result import SweepResult, SweepRun
 from adiabat.runs.output_dir import write_report
 from adiabat.runs.run_config import FREE_RUNS, without_none
@@ -90,6 +91,7 @@ def _require_complete(settings: SweepSettings) -> None:
     require_relevant_only(settings.measure.measures)
     if isinstance(settings, TuneSweepSettings):
         refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order="MODEL STORE DATA")
+        require_names(settings.job.model)
         require_inputs([str(settings.job.data)], stores=[str(settings.job.store)])
 
 

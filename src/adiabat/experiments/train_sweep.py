@@ -59,7 +59,7 @@ class TrainSweepRunner(SweepRunner):
         for trial in self.trials:
             try:
                 check(trial.trained)
-            except ConfigError as fault:
+            except AdiabatError as fault:
                 faults.append(_named(trial, fault))
         if faults:
             raise ConfigError(several(list(dict.fromkeys(faults))))

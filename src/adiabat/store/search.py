@@ -45,6 +45,12 @@ class Hits:
     scores: Float32[np.ndarray, "q k"]
 
 
+def require_count(k: int) -> None:
+    """Refuse a search for no documents."""
+    if k < 1:
+        raise StoreError(f"k must be at least 1, got {k}; ask for the number of documents wanted")
+
+
 def search(
     store: Store,
     queries: Float[np.ndarray, "q e"],
@@ -64,8 +70,7 @@ def search(
         excluded: Rows that are never returned, per query; None for no exclusions.
     """
     checked = checked_queries(queries, store.width, similarity)
-    if k < 1:
-        raise StoreError(f"k must be at least 1, got {k}; ask for the number of documents wanted")
+    require_count(k)
     exclusions = _Exclusions.of(excluded, len(queries))
     tiles = [
         _Nearest(checked.take(tile), min(k, store.count), exclusions.take(tile)) for tile in _tiles(len(queries), block_rows, store.count)
