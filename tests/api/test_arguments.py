@@ -15,10 +15,14 @@ import pytest
 import adiabat
 from adiabat.api import arguments, experiment_verbs, search_verb
 from adiabat.api.arguments import data_of, path_of, settings_of, sources_of
+from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.distillation import FitSettings
+from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
+from adiabat.config.section import Section, nest, overlaid, value_at
 from adiabat.config.shared import EmbedSettings, EvaluateSettings
-from adiabat.config.sweeps import TrainSweepSettings
+from adiabat.config.sweeps import TrainSweepSettings, TuneSweepSettings
+from adiabat.config.tasks import SpaceSettings
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, ModelError, StoreError
 from adiabat.core.progress import Watch
@@ -139,6 +143,31 @@ def test_keywords_are_laid_over_a_file_over_dicts_and_over_settings(tmp_path: Pa
         settings = tune_settings(given, batch_size=7, tune={"max_epochs": 3})
         assert (settings.tune.batch_size, settings.tune.max_epochs) == (7, 3)
     assert table == {"tune": {"batch_size": 5, "max_epochs": 2}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "key", "table"),
+    [
+        (TuneSettings, "tune", "guard", {"limit": 0.1}),
+        (TuneSettings, "tune", "rehearsal", {"weight": 2.0}),
+        (TuneSweepSettings, "sweep", "probes", {"depth": 50}),
+        (MineSettings, "mine", "judge", {"model": "other"}),
+        (SpaceSettings, "space", "space.map", {"queries": 50}),
+        (TrainSettings, "train", "data.stream", {"shard_size": 99}),
+        (TrainSettings, "train", "train.loss.guide", {"model": "self"}),
+    ],
+)
+def test_none_keeps_an_optional_table_and_false_switches_it_off(kind: type[Section], section: str, key: str, table: dict[str, Any]) -> None:
+    more: dict[str, Any] = {"data": {"validation": "dev.jsonl"}, "train": {"steps": 9}} if kind is TrainSettings else {}
+    settings = overlaid(kind, more, nest(key.split("."), table))
+    name = key.rpartition(".")[2]
+
+    def chosen(value: Any) -> Any:
+        return value_at(settings_of(kind, settings, {name: value}, section=section, function=section), key)
+
+    assert chosen(None).model_dump(exclude_unset=True) == table
+    assert chosen(table) == chosen(None)
+    assert chosen(False) is None
 
 
 def test_wrong_settings_are_all_told_at_once() -> None:

@@ -48,7 +48,8 @@ def mine(
         index: Directory in which the BM25 index is kept for other runs; None discards it.
         settings: `MineSettings`, a TOML file or nested dicts; ``adiabat settings mine`` lists them.
         progress: Whether to show progress; None shows it on a terminal and in notebooks.
-        **options: Single settings, such as ``source="dense"`` or ``relative_margin=0.05``.
+        **options: Single settings, such as ``source="dense"`` or ``relative_margin=0.05``. Of the optional table ``judge``, None keeps
+            what `settings` say, False switches it off, and the name of a model or a dict switches it on.
 
     Returns:
         Files and counts; other functions take it in place of the mined file.
@@ -89,7 +90,7 @@ def inspect(
         data: Examples, a corpus, a BEIR folder or a language grid; or rows in memory.
         model: Model whose tokenizer counts tokens; None counts words and characters.
         settings: `InspectSettings`, a TOML file or nested dicts; ``adiabat settings inspect`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: Whether to show progress; None shows it on a terminal and in notebooks.
         **options: Single settings, such as ``split="train"``.
 
     Returns:
@@ -136,7 +137,7 @@ def make(
         source: The publisher's file or folder.
         out: A new directory.
         settings: Settings of the kind, a TOML file or nested dicts; ``adiabat settings data squad`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: Whether to show progress; None shows it on a terminal and in notebooks.
         **options: Single settings, such as ``seed=1``.
 
     Returns:

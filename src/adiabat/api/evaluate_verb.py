@@ -199,7 +199,8 @@ def space(
         out: Directory for ``result.json``, ``report.html``, ``table.csv`` and ``table.md``; None writes nothing.
         settings: `SpaceSettings`, a TOML file or nested dicts; ``adiabat settings space`` lists them.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
-        **options: Single settings, such as ``map=True`` or ``resamples=1000``.
+        **options: Single settings, such as ``map=True`` or ``resamples=1000``. Of the optional table ``map``, None keeps what `settings`
+            say, False switches it off, and True or a dict switches it on.
 
     Returns:
         The result.

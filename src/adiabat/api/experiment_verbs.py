@@ -38,7 +38,8 @@ def sweep(
         out: Directory of the sweep; None takes ``sweep.out``.
         resume: Continue an interrupted sweep; values, variants and seeds may have been added.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
-        **options: Single settings, such as ``seeds=[0, 1]`` or ``device="cuda"``.
+        **options: Single settings, such as ``seeds=[0, 1]`` or ``device="cuda"``. Of the optional tables ``guard``, ``rehearsal`` and
+            ``probes``, None keeps what `settings` say, False switches the table off, and True or a dict switches it on.
 
     Returns:
         The result: a row for each run, and the ranking.
@@ -189,8 +190,9 @@ def safe_rate(
         settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings safe-rate`` lists them. Their learning rate
             and ``guard = False`` are not used.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
-        **options: Single settings, such as ``rate_search={"low": 1e-7, "high": 1e-4}`` or ``device="cuda"``. ``guard=False`` is refused:
-            the search is for the largest rate within the guard's limit.
+        **options: Single settings, such as ``rate_search={"low": 1e-7, "high": 1e-4}`` or ``device="cuda"``. Of the optional
+            table ``rehearsal``, None keeps what `settings` say, False switches it off, and True or a dict switches it on. ``guard`` takes
+            no False: the search is for the largest rate within the guard's limit.
 
     Returns:
         The result, with a row for each trial.

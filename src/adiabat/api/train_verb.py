@@ -37,6 +37,8 @@ def train(
         settings: `TrainSettings`, a TOML file or nested dicts; ``adiabat settings train`` lists them.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
         **options: Single settings, such as ``batch_size=64``, ``steps=1000``, ``learning_rate=2e-5``, ``towers={"kind": "asymmetric"}``.
+            Of the optional tables ``guide`` and ``stream``, None keeps what `settings` say, False switches the table off, and a dict
+            switches it on, as do True for ``stream`` and the name of a model for ``guide``.
 
     Returns:
         The record of the run, which other functions take as the trained model; None in a process other than the main one.

@@ -40,7 +40,8 @@ def tune(
         settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings tune`` lists them.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
         **options: Single settings, such as ``negatives="hardest"``, ``learning_rate=2e-6``, ``batch_size=14``, ``max_epochs=20``,
-            ``validation="dev.jsonl"``, ``device="cuda"`` or ``seed=1``.
+            ``validation="dev.jsonl"``, ``device="cuda"`` or ``seed=1``. Of the optional tables ``guard`` and ``rehearsal``, None keeps
+            what `settings` say, False switches the table off, and True or a dict switches it on.
 
     Returns:
         The record of the run, which other functions take as the tuned model.
