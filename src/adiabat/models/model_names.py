@@ -115,7 +115,7 @@ def require_name(model: str) -> None:
     """
     path = Path(_directory(model))
     if path.is_file():
-        raise ModelError(f"MODEL must be a directory, a job, `demo` or a hub name, {model} is a file; name a model")
+        raise ModelError(f"MODEL must be a directory, a job, `demo` or a hub name, got {model}, a file; name a model")
     if path.is_dir():
         require_model(path)
     elif not HUB_NAME.fullmatch(model):
