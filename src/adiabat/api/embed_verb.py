@@ -23,7 +23,7 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Progress, called
 from adiabat.config.shared import EmbedSettings
-from adiabat.models.model_names import Model, require_names
+from adiabat.models.model_names import Model
 from adiabat.store.corpus_embedding import embed_corpus, store_vectors
 from adiabat.store.vector_sources import VECTOR_NAMES, open_vectors
 from adiabat.store.vector_store import Store
@@ -64,7 +64,6 @@ def embed(
     """
     chosen = settings_of(EmbedSettings, settings, options, section="store", function="embed")
     require_model(model, "model")
-    require_names(model)
     with called("embed", progress) as call:
         return embed_corpus(model, data_of(corpus, "corpus"), Path(path_of(out, "out")), chosen, call.watch, append=append)
 
@@ -112,7 +111,6 @@ def import_vectors(
     chosen = settings_of(EmbedSettings, settings, options, section="store", function="import_vectors")
     if model is not None:
         require_model(model, "model")
-        require_names(model)
     if ids is None and is_pandas(vectors) and not set(VECTOR_NAMES) & set(vectors.columns):
         ids = vectors.index
     names: Any = ids if ids is None or isinstance(ids, str | os.PathLike) else [str(name) for name in ids]

@@ -16,7 +16,7 @@ from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Fingerprint, Side
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision, emulation_note
-from adiabat.models.model_names import Model, is_model, load
+from adiabat.models.model_names import Model, is_model, load, require_names
 from adiabat.models.towers import DualEncoder
 from adiabat.store.append import append_documents, finish_append
 from adiabat.store.build import build_store
@@ -58,6 +58,7 @@ class _DocumentTower:
 def embed_corpus(model: Model, corpus: str, out: Path, settings: EmbedSettings, watch: Watch, *, append: bool = False) -> Store:
     """Encode a corpus into a new store, or add it to the store at `out`."""
     _refuse_model(corpus)
+    require_names(model)
     # Looks at the first row, so that a fault of the corpus comes before the model is loaded.
     documents = read_corpus(corpus, columns=settings.data.columns.given(), split=settings.data.split, blank=settings.data.blank)
     if append:
@@ -102,6 +103,7 @@ def store_vectors(
     """Make a store of imported vectors; with a corpus and a model, some documents are encoded to check the vectors."""
     if corpus is not None:
         _refuse_model(corpus)
+    require_names(model)
     _refuse_idle(settings.store, {"keep_texts": True}, "import, which keeps the texts it checks vectors with")
     columns = settings.data.columns.given()
     documents = None if corpus is None else read_corpus(corpus, columns=columns, split=settings.data.split, blank=settings.data.blank)
