@@ -1,7 +1,6 @@
 """What public functions take: paths or what lies there, rows in memory, settings by keyword; and what they refuse."""
 
 import json
-from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +12,7 @@ import pandas
 import pytest
 
 import adiabat
-from adiabat.api import arguments, experiment_verbs, search_verb
+from adiabat.api import arguments, experiment_verbs
 from adiabat.api.arguments import data_of, path_of, settings_of, sources_of
 from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.distillation import FitSettings
@@ -24,11 +23,10 @@ from adiabat.config.shared import EmbedSettings, EvaluateSettings
 from adiabat.config.sweeps import TrainSweepSettings, TuneSweepSettings
 from adiabat.config.tasks import SpaceSettings
 from adiabat.config.tuning import TuneSettings
-from adiabat.core.errors import ConfigError, DataError, JobError, ModelError, StoreError
+from adiabat.core.errors import ConfigError, DataError, JobError, StoreError
 from adiabat.core.progress import Watch
 from adiabat.data.records import text_id
 from adiabat.distillation import student
-from adiabat.dual_encoder import train as train_module
 from adiabat.results.record import read_result
 from tests.commands import write_world
 from tests.pages import no_page as no_page
@@ -343,60 +341,6 @@ def test_vectors_that_are_none_or_do_not_fit_are_refused(here: Path) -> None:
 def test_a_wrong_type_is_one_clear_error(here: Path, call: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         call()
-
-
-ABSENT = "no/such/model"
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: adiabat.embed(ABSENT, "broken.jsonl", "new"),
-        lambda: adiabat.import_vectors("nowhere.npy", "new", model=ABSENT),
-        lambda: adiabat.tune(ABSENT, "store", "broken.jsonl", "new"),
-        lambda: adiabat.safe_rate(ABSENT, "store", "broken.jsonl", "new"),
-        lambda: adiabat.train(ABSENT, "broken.jsonl", "new"),
-        lambda: adiabat.train("model", "broken.jsonl", "new", guide=ABSENT),
-        lambda: adiabat.train("model", "broken.jsonl", "new", towers={"kind": "asymmetric", "document_model": ABSENT}),
-        lambda: adiabat.estimate(ABSENT, "broken.jsonl"),
-        lambda: adiabat.evaluate("model", "store", "broken.jsonl", baseline=ABSENT),
-        lambda: adiabat.space(ABSENT, "store", "broken.jsonl"),
-        lambda: adiabat.mine("broken.jsonl", "corpus.jsonl", "new.jsonl", model=ABSENT, store="store", source="dense"),
-        lambda: adiabat.mine("broken.jsonl", "corpus.jsonl", "new.jsonl", judge=ABSENT),
-        lambda: adiabat.distill_fit("model", ABSENT, "new", queries="broken.jsonl"),
-        lambda: adiabat.distill_multilingual([ABSENT], "model", "new", parallel=[{"en": "a", "de": b"b"}]),
-        lambda: adiabat.distill_ablate(ABSENT, "new", suite="gone"),
-        lambda: adiabat.scaling({"models": [{"model": ABSENT, "pretraining_rate": 1.0}]}, out="new", budgets=[1e9], data="broken.jsonl"),
-    ],
-)
-def test_names_of_models_are_checked_before_data_is_read(here: Path, call: Any) -> None:
-    (here / "broken.jsonl").write_text('{"query": "q", "pos": ["d0"]}\n{"query": 7}\n')
-    adiabat.embed("model", "corpus.jsonl", "store")
-    with pytest.raises(ModelError, match="hub name, got no/such/model: there is no such directory, and it is no name of the hub; check"):
-        call()
-    assert not list(here.glob("new*"))
-
-
-def test_cheap_settings_are_checked_before_data_and_models(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "broken.jsonl").write_text('{"query": 7}\n')
-    store = adiabat.embed("model", "corpus.jsonl", "store")
-    calls: list[Callable[..., object]] = [
-        lambda **options: adiabat.evaluate("model", store, "broken.jsonl", **options),
-        lambda **options: adiabat.space("model", store, "broken.jsonl", **options),
-        lambda **options: adiabat.mine("broken.jsonl", "corpus.jsonl", "new.jsonl", **options),
-    ]
-    for call in calls:
-        with pytest.raises(ConfigError, match="run.device must be auto, cpu"):
-            call(device="tpu")
-    for call in calls[:2]:
-        with pytest.raises(JobError, match="--out must be a directory of its own, store is a store"):
-            call(out="store")
-    monkeypatch.setattr(train_module, "require_tensorboard", lambda: (_ for _ in ()).throw(ConfigError("no tensorboard")))
-    with pytest.raises(ConfigError, match="no tensorboard"):
-        adiabat.train("model", "broken.jsonl", "new", tensorboard=True)
-    monkeypatch.setattr(search_verb, "load", lambda *_, **__: pytest.fail("a model was loaded"))
-    with pytest.raises(StoreError, match="k must be at least 1, got 0"):
-        adiabat.search(store, "a", model="model", k=0)
 
 
 def test_a_rate_among_the_keywords_of_safe_rate_and_a_job_without_settings_are_told(here: Path) -> None:

@@ -31,6 +31,16 @@ def append(path: Path, documents: list[Document] = NEW, *, encoder: FakeEncoder 
     return append_documents(encoder or FakeEncoder(), lambda: iter(documents), path, chunk_size=4, source="new")
 
 
+@pytest.mark.parametrize("chunk_size", [0, -1])
+def test_chunks_hold_documents(tmp_path: Path, chunk_size: int) -> None:
+    with pytest.raises(StoreError, match=f"chunk_size must be at least 1, got {chunk_size}; leave it out for "):
+        build(tmp_path / "s", chunk_size=chunk_size)
+    assert not list(tmp_path.iterdir())
+    build(tmp_path / "s")
+    with pytest.raises(StoreError, match=f"chunk_size must be at least 1, got {chunk_size}"):
+        append_documents(FakeEncoder(), lambda: iter(NEW), tmp_path / "s", chunk_size=chunk_size, source="new")
+
+
 def test_an_appended_store_is_the_one_built_at_once(tmp_path: Path) -> None:
     build(tmp_path / "s")
     store = append(tmp_path / "s")

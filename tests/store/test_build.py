@@ -18,7 +18,6 @@ from jaxtyping import Float
 from adiabat.core.errors import DataError, InUseError, StoreError
 from adiabat.core.files import sole_writer, write_json
 from adiabat.data.records import Document, Side
-from adiabat.store.append import append_documents
 from adiabat.store.build import BuildResult, build_store
 from adiabat.store.corpus_files import write_corpus
 from adiabat.store.imports import import_vectors
@@ -63,16 +62,6 @@ def test_progress_counts_documents_from_nothing_to_all(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     build(tmp_path / "s", chunk_size=10, on_progress=lambda done, total: seen.append((done, total)))
     assert seen == [(0, 25), (10, 25), (20, 25), (25, 25)]
-
-
-@pytest.mark.parametrize("chunk_size", [0, -1])
-def test_chunks_hold_documents(tmp_path: Path, chunk_size: int) -> None:
-    with pytest.raises(StoreError, match=f"chunk_size must be at least 1, got {chunk_size}; leave it out for "):
-        build(tmp_path / "s", chunk_size=chunk_size)
-    assert names(tmp_path) == []
-    build(tmp_path / "s")
-    with pytest.raises(StoreError, match=f"chunk_size must be at least 1, got {chunk_size}"):
-        append_documents(FakeEncoder(), lambda: iter(DOCUMENTS), tmp_path / "s", chunk_size=chunk_size, source="new")
 
 
 @pytest.mark.parametrize("stop_at", [0, 1, 5, 6])

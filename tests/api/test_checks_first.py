@@ -1,0 +1,74 @@
+"""Cheap checks of the public functions come before data are read and models are loaded."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import adiabat
+from adiabat.api import search_verb
+from adiabat.core.errors import ConfigError, JobError, ModelError, StoreError
+from adiabat.dual_encoder import train as train_module
+from tests.commands import write_world
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_world(tmp_path)
+    return tmp_path
+
+
+ABSENT = "no/such/model"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: adiabat.embed(ABSENT, "broken.jsonl", "new"),
+        lambda: adiabat.import_vectors("nowhere.npy", "new", model=ABSENT),
+        lambda: adiabat.tune(ABSENT, "store", "broken.jsonl", "new"),
+        lambda: adiabat.safe_rate(ABSENT, "store", "broken.jsonl", "new"),
+        lambda: adiabat.train(ABSENT, "broken.jsonl", "new"),
+        lambda: adiabat.train("model", "broken.jsonl", "new", guide=ABSENT),
+        lambda: adiabat.train("model", "broken.jsonl", "new", towers={"kind": "asymmetric", "document_model": ABSENT}),
+        lambda: adiabat.estimate(ABSENT, "broken.jsonl"),
+        lambda: adiabat.evaluate("model", "store", "broken.jsonl", baseline=ABSENT),
+        lambda: adiabat.space(ABSENT, "store", "broken.jsonl"),
+        lambda: adiabat.mine("broken.jsonl", "corpus.jsonl", "new.jsonl", model=ABSENT, store="store", source="dense"),
+        lambda: adiabat.mine("broken.jsonl", "corpus.jsonl", "new.jsonl", judge=ABSENT),
+        lambda: adiabat.distill_fit("model", ABSENT, "new", queries="broken.jsonl"),
+        lambda: adiabat.distill_multilingual([ABSENT], "model", "new", parallel=[{"en": "a", "de": b"b"}]),
+        lambda: adiabat.distill_ablate(ABSENT, "new", suite="gone"),
+        lambda: adiabat.scaling({"models": [{"model": ABSENT, "pretraining_rate": 1.0}]}, out="new", budgets=[1e9], data="broken.jsonl"),
+    ],
+)
+def test_names_of_models_are_checked_before_data_is_read(here: Path, call: Any) -> None:
+    (here / "broken.jsonl").write_text('{"query": "q", "pos": ["d0"]}\n{"query": 7}\n')
+    adiabat.embed("model", "corpus.jsonl", "store")
+    with pytest.raises(ModelError, match="hub name, got no/such/model: there is no such directory, and it is no name of the hub; check"):
+        call()
+    assert not list(here.glob("new*"))
+
+
+def test_cheap_settings_are_checked_before_data_and_models(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "broken.jsonl").write_text('{"query": 7}\n')
+    store = adiabat.embed("model", "corpus.jsonl", "store")
+    calls: list[Callable[..., object]] = [
+        lambda **options: adiabat.evaluate("model", store, "broken.jsonl", **options),
+        lambda **options: adiabat.space("model", store, "broken.jsonl", **options),
+        lambda **options: adiabat.mine("broken.jsonl", "corpus.jsonl", "new.jsonl", **options),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigError, match="run.device must be auto, cpu"):
+            call(device="tpu")
+    for call in calls[:2]:
+        with pytest.raises(JobError, match="--out must be a directory of its own, store is a store"):
+            call(out="store")
+    monkeypatch.setattr(train_module, "require_tensorboard", lambda: (_ for _ in ()).throw(ConfigError("no tensorboard")))
+    with pytest.raises(ConfigError, match="no tensorboard"):
+        adiabat.train("model", "broken.jsonl", "new", tensorboard=True)
+    monkeypatch.setattr(search_verb, "load", lambda *_, **__: pytest.fail("a model was loaded"))
+    with pytest.raises(StoreError, match="k must be at least 1, got 0"):
+        adiabat.search(store, "a", model="model", k=0)
