@@ -1,10 +1,10 @@
 """adiabat: tune, train, distill, measure and plan dual-encoder text-embedding models.
 
-Every verb of the command line is a function here, beside the errors, the settings and the classes that functions return; nothing else is
-public. A name is loaded when it is first used, so that importing the package loads nothing heavy.
+The public interface has every verb of the command line as a function, the errors, the settings, and the classes that functions return.
+Names are loaded on first use, so that importing the package loads nothing heavy.
 
-All functions raise AdiabatError, whose line says what is wrong, where, and what to do, for inputs, settings and directories that cannot be
-used; and TypeError for an argument of a type that is not listed, and for a keyword that names no setting.
+All functions raise AdiabatError for unusable inputs, settings and directories; its message says what is wrong, where, and what to do. They
+raise TypeError for an argument of a wrong type, and for a keyword that names no setting.
 """
 
 import ast

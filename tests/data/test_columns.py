@@ -204,8 +204,8 @@ def test_a_list_of_labels_goes_with_a_list_of_documents(tmp_path: Path) -> None:
 def test_graded_labels_are_refused_with_what_to_do(tmp_path: Path, value: object, shown: str) -> None:
     path = write(tmp_path / "t.jsonl", {"query": "a", "passage": "x", "score": value})
     assert fault(path) == (
-        f'{path}:1: "score" must be 0 or 1 (whether the document answers the query), got {shown}; write 1 where the document answers the '
-        "query and 0 where it does not, or set data.columns.label = '' to take every row for an answer"
+        f'{path}:1: "score" must be 0 or 1 (whether the document answers the query), got {shown}; write 1 if the document answers the '
+        "query and 0 if it does not, or set data.columns.label = '' to count every row as an answer"
     )
     found, said = listed(path, columns={"label": ""})
     assert (found, said) == ([("a", ("x",), ())], ['ignored columns: "score"'])

@@ -152,7 +152,7 @@ def test_queries_without_negatives_are_refused_where_the_loss_needs_them(tmp_pat
     lacking = [*rows(20), {"query": "bare", "positive": "p"}, *rows(40)[20:]]
     objective = objective_of(one_source(tmp_path, lacking, train={"loss": "triplet"}))
     objective.rows(4)
-    with pytest.raises(DataError, match="every query must list a negative where train.loss is triplet .* got none for 1 of 20"):
+    with pytest.raises(DataError, match="every query must list a negative if train.loss is triplet .* got none for 1 of 20"):
         objective.rows(5)
 
 

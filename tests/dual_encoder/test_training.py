@@ -207,7 +207,7 @@ def test_data_that_does_not_fit_the_loss_is_refused_before_a_model_is_loaded(tmp
     write_rows(tmp_path / "bare.jsonl", [{"query": f"q {number}", "positive": f"p {number}"} for number in range(20)])
     dev = {"validation": str(tmp_path / "dev.jsonl")}
     for data, validation, train, message in (
-        ("bare", {}, {"loss": "triplet"}, "bare: every query must list a negative where train.loss is triplet"),
+        ("bare", {}, {"loss": "triplet"}, "bare: every query must list a negative if train.loss is triplet"),
         ("bare", {}, {"error_unit": "pairs"}, 'bare: validation must list negatives where train.error_unit is "pairs"'),
         ("pairs", dev, {"loss": "triplet"}, "dev: every query must list a negative"),
         ("pairs", dev, {"keep": "best"}, 'dev: validation must have two documents to tell apart where train.keep is "best", got one'),

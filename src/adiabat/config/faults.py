@@ -121,7 +121,7 @@ FORMER_KEYS = {
 
 
 def former_phrase(table: Mapping[str, Any]) -> str | None:
-    """The fault of tables that are written for adiabat 0.1; None where no key tells so."""
+    """The fault of tables that are written for adiabat 0.1; None if no key tells so."""
     renamed = [key for key in FORMER_KEYS if any(_holds(run, key) for run in _runs(table))]
     return f"settings of adiabat 0.1: {_answer(renamed)}; `adiabat settings VERB` lists the current keys" if renamed else None
 

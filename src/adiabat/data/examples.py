@@ -18,7 +18,7 @@ from adiabat.data.table_rows import FileFaults, Row, RowError, is_beir_examples,
 _WANTED: tuple[Layout, ...] = ("grid", "examples")
 _IS_ANSWER = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 _LABEL_ADVICE = (
-    "write 1 where the document answers the query and 0 where it does not, or set data.columns.label = '' to take every row for an answer"
+    "write 1 if the document answers the query and 0 if it does not, or set data.columns.label = '' to count every row as an answer"
 )
 _LIST_ADVICE = "write JSON lists, or JSON lines in place of CSV"
 

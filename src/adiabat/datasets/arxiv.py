@@ -122,11 +122,11 @@ class Paper:
     location: str
 
     def query(self, section: ArxivSection) -> str:
-        """The query of the flavour, "" where the paper has none."""
+        """The query of the flavour, "" if the paper has none."""
         return self.title if section.flavour == "title" else self.abstract[: self.first_end]
 
     def document(self, section: ArxivSection) -> str:
-        """The document of the flavour, "" where the paper has none."""
+        """The document of the flavour, "" if the paper has none."""
         return self.abstract if section.flavour == "title" else self.abstract[self.first_end :].lstrip()
 
 

@@ -91,7 +91,7 @@ def _write(
 
 
 def sentence_roles(context: str, spans: Sequence[Span], answers: Sequence[Answer], *, repeats: Repeats) -> tuple[list[int], list[int]]:
-    """Numbers of the sentences that answer and of those that do not, ascending; both are empty where no answer was located."""
+    """Numbers of the sentences that answer and of those that do not, ascending; both are empty if no answer was located."""
     located = [(start, answer.text) for answer in answers if (start := _locate(context, answer)) is not None]
     marked = {i for i, (start, end) in enumerate(spans) for first, text in located if start < first + len(text) and first < end}
     if not marked:

@@ -47,7 +47,7 @@ class HashSet:
         return self._count
 
     def add(self, string: str) -> bool:
-        """Add a string; False where it is in the set already."""
+        """Add a string; False if it is in the set already."""
         code = (hash(string) & _MASK_64) or 1  # Zero marks a free slot.
         slot = _slot_of(self._slots, code)
         if self._slots[slot]:
@@ -72,7 +72,7 @@ def _slot_of(slots: "array[int]", code: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DatasetSummary:
-    """A made data set: documents in ``corpus.jsonl.gz``, 0 where examples hold texts, and the rows of each file of examples."""
+    """A made data set: documents in ``corpus.jsonl.gz``, 0 if examples hold texts, and the rows of each file of examples."""
 
     folder: Path
     documents: int

@@ -216,7 +216,7 @@ def check_negatives(pairs: PairSet, section: TrainSection) -> None:
     counts = pairs.negatives.lengths[pairs.query_rows]
     if (isinstance(loss, Triplet) or section.batch_size == 1) and not counts.all():
         raise DataError(
-            f"{pairs.name}: every query must list a negative where train.loss is triplet or train.batch_size is 1, got none for "
+            f"{pairs.name}: every query must list a negative if train.loss is triplet or train.batch_size is 1, got none for "
             f"{int((counts == 0).sum()):,} of {len(counts):,}; list some, or change these settings"
         )
     if isinstance(loss, Triplet) or loss.negatives_shared or loss.mask_duplicates:

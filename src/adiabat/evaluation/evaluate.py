@@ -216,7 +216,7 @@ def dataset_result(
 def _measure_unseen(scores: Sequence[TaskScores], *, seed: int, resamples: int) -> Unseen | None:
     """Measure on the queries without any training data of a model.
 
-    None where that is all queries or fewer than two, or where a model may have seen more than is known.
+    None if that is all queries or fewer than two, or where a model may have seen more than is known.
     """
     known = [task_scores.trained for task_scores in scores if task_scores.trained is not None]
     if any(task_scores.unknown or task_scores.documents is None for task_scores in known):

@@ -36,7 +36,7 @@ SCORES: Mapping[str, tuple[str, str, int]] = {
 class Subset:
     """One data set of a task, a split of a subset such as a language (``default`` where there is one); mteb averages them.
 
-    `scores` are mteb's; `predicted` are the stored answers of the model, None where mteb stored none.
+    `scores` are mteb's; `predicted` are the stored answers of the model, None if mteb stored none.
     """
 
     task: Any
@@ -209,7 +209,7 @@ def _numbers(count: int) -> list[str]:
 
 
 def _pairs(data: Any, first_column: Any, second_column: Any) -> list[str]:
-    """Both texts of each pair on two lines; empty where a column does not hold texts."""
+    """Both texts of each pair on two lines; empty if a column does not hold texts."""
     if not (isinstance(first_column, str) and isinstance(second_column, str)):
         return []
     return [f"{first}\n{second}" for first, second in zip(data[first_column], data[second_column], strict=True)]

@@ -63,7 +63,7 @@ def mean_of(values: Float[np.ndarray, " n"]) -> Statistic:
 def uniformity_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
     """Uniformity of unit vectors on the sphere, ``ln E_{i != j} exp(-2 |x_i - x_j|^2)``.
 
-    0 where all vectors are equal, lower the more even, about -4 at the least in many dimensions (Wang and Isola 2020, equation 2 with t =
+    0 if all vectors are equal, lower the more even, about -4 at the least in many dimensions (Wang and Isola 2020, equation 2 with t =
     2).
     """
     # |x - y|^2 = 2 - 2 cos for unit vectors.
@@ -182,7 +182,7 @@ def distance_of_means(first: Float[np.ndarray, "n e"], second: Float[np.ndarray,
 
 
 def spectrum_of(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " s"]:
-    """Shares of the variance along the principal components, descending, of sum 1; empty where the vectors do not vary."""
+    """Shares of the variance along the principal components, descending, of sum 1; empty if the vectors do not vary."""
     centred = vectors - vectors.mean(axis=0)
     if np.square(centred).sum(axis=1).mean() <= MIN_VARIANCE:
         return np.empty(0)

@@ -60,7 +60,7 @@ class System:
 class BM25System:
     """BM25 over a corpus, with its documents by id and by text as in a store.
 
-    `text_ids` are empty where documents are named by id alone. `read` reads the corpus again, because the index keeps no texts.
+    `text_ids` are empty if documents are named by id alone. `read` reads the corpus again, because the index keeps no texts.
     """
 
     index: BM25Index

@@ -250,7 +250,7 @@ def _equal(left: Int[Tensor, " b"], right: Int[Tensor, " n"]) -> Excluded:
 
 
 def _among(answers: Int[Tensor, "b m"], keys: Int[Tensor, " n"]) -> Excluded:
-    """True where a candidate's key is one of the row's answers."""
+    """True if a candidate's key is one of the row's answers."""
     count, width = answers.shape
     # Comparisons cost b x n x m; the look-up b x n x log(b m), and a sort.
     if width <= FEW_ANSWERS:

@@ -48,7 +48,7 @@ Loader = Callable[[str, EncoderSection], DualEncoder]
 
 @dataclass(frozen=True, slots=True)
 class Mining:
-    """The result of `adiabat.mine`: the mined file, that of the queries without negatives (None where all have some), and statistics."""
+    """The result of `adiabat.mine`: the mined file, that of the queries without negatives (None if all have some), and statistics."""
 
     out: Path
     without_negatives: Path | None

@@ -161,7 +161,7 @@ class RowCounter:
         self.rows += 1
 
     def of(self, role: Role) -> TextCounter:
-        """The counter of a role, empty where it has no texts."""
+        """The counter of a role, empty if it has no texts."""
         if role not in self.texts:
             self.texts[role] = TextCounter(role, self._sampling)
         return self.texts[role]
@@ -324,7 +324,7 @@ class NameCounter:
         self._numbers = array("i")
 
     def add(self, name: str) -> None:
-        """Add the name of one more row, "" where it has none."""
+        """Add the name of one more row, "" if it has none."""
         number = self._number_of.setdefault(hash(name), len(self.names))
         if number == len(self.names):
             self.names.append(name[:NAME_CHARACTERS])

@@ -82,7 +82,7 @@ class PairCounts:
 
 @dataclass(frozen=True, slots=True)
 class NamedGroup:
-    """The distinct pairs of one topic, with its largest tags and their pairs; or of one tag `within` a topic, "" where it has none."""
+    """The distinct pairs of one topic, with its largest tags and their pairs; or of one tag `within` a topic, "" if it has none."""
 
     name: str
     pairs: int
@@ -143,7 +143,7 @@ class Truncation:
     """The texts of one role that a model truncates.
 
     Attributes:
-        interval: Wilson's 95 % interval of the share among all texts; None where all were measured.
+        interval: Wilson's 95 % interval of the share among all texts; None if all were measured.
         tokens_lost: Share of all their tokens that is beyond the limit.
     """
 
@@ -161,7 +161,7 @@ class Languages:
     """The languages and scripts of the texts of one role.
 
     Attributes:
-        identified_by: Name and version of the identifier; ``the data`` where it names its languages; None where none is installed.
+        identified_by: Name and version of the identifier; ``the data`` where it names its languages; None if none is installed.
         measured: Texts examined, each by its first characters.
         unsure: Texts too short or too ambiguous to identify; no language counts them.
         scripts: (script of most of a text's letters, texts), most frequent first; ``none`` for texts without letters.
@@ -178,9 +178,9 @@ class Languages:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the file: `used_as` is its name among ours, "" where it is not read; `kinds` and `values` have their rows.
+    """One column of the file: `used_as` is its name among ours, "" if it is not read; `kinds` and `values` have their rows.
 
-    Values are None where they are too many to be tags, or not short texts or numbers.
+    Values are None if they are too many to be tags, or not short texts or numbers.
     """
 
     name: str

@@ -22,7 +22,7 @@ USUAL_SPLIT = "train"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row: the id of the query or document, "" where the file has none, and the texts of each role, or ids of a corpus."""
+    """One row: the id of the query or document, "" if the file has none, and the texts of each role, or ids of a corpus."""
 
     location: str
     address: str

@@ -54,7 +54,7 @@ class Sample(Generic[Item]):
         self._next = 0
 
     def offer(self) -> int | None:
-        """Offer the next item of the stream; returns its slot for `put`, or None where it is not drawn."""
+        """Offer the next item of the stream; returns its slot for `put`, or None if it is not drawn."""
         number, self.offered = self.offered, self.offered + 1
         if number < self._size:
             if self.offered == self._size:

@@ -138,7 +138,7 @@ class Line:
     """A curve, or points.
 
     Attributes:
-        points: (x, y) in order; y is None where the curve is interrupted.
+        points: (x, y) in order; y is None if the curve is interrupted.
         label: Label in the legend; "" for none.
         marker: Marker of matplotlib; "" for none.
         style: ``-``, ``--``, ``:`` or "" for marks alone.

@@ -236,7 +236,7 @@ def _template() -> jinja2.Template:
         script=Markup(f"<script>{script}</script>"),
         svg=lambda chart: Markup(chart.inline()),
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'",
-        # A number as the script reads it; "" where the cell has none.
+        # A number as the script reads it; "" if the cell has none.
         sort_key=lambda cell: str(float(cell.value)) if isinstance(cell.value, int | float) else "",
     )
     return environment.get_template("page.html.j2")

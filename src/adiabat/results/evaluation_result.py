@@ -27,9 +27,9 @@ class Change:
         lower_is_better: True for the PND pair.
         after: Value of the model under test.
         after_interval: 95 % BCa interval of `after` alone, over units, and over seeds where there are several runs. Like the others it is
-            cut where the measure ends, such as at 0 and 1: the true value lies there. None where fewer than two units were measured.
-        before: Value of the baseline, None where there is no baseline (then all but `after` and its interval are None).
-        improvement: Percent, ``s (after - before) / before``; None where `before` is not above 0.
+            cut where the measure ends, such as at 0 and 1: the true value lies there. None if fewer than two units were measured.
+        before: Value of the baseline, None if there is no baseline (then all but `after` and its interval are None).
+        improvement: Percent, ``s (after - before) / before``; None if `before` is not above 0.
         difference: ``after - before``.
         difference_interval: Paired 95 % interval of the difference: BCa, and on neither side narrower than a t interval but where the
             measure ends. None as for `after_interval`.
@@ -42,14 +42,14 @@ class Change:
             that changed cluster, whatever clusters are called); not so for rank correlations, and for language grids of sentence pairs,
             where a unit that changes moves others.
         test: Where `p` comes from.
-        effect: Cohen's d_z, mean over standard deviation of the differences of units; above 0 where the value rose. None where units
+        effect: Cohen's d_z, mean over standard deviation of the differences of units; above 0 if the value rose. None if units
             have no differences of their own (a rank correlation), or all differ alike.
-        gained: Units that the model under test does better on, 0 where there are none; None where units have no values of their own (a
+        gained: Units that the model under test does better on, 0 if there are none; None if units have no values of their own (a
             rank correlation, the pseudo-values of a language grid).
         lost: Units that it does worse on; None likewise.
         detectable: The smallest true difference, above 0 and in the measure's own unit, that would show as evidence about four times in
             five in data that vary as these do: 2.80 standard errors of the difference, and more with few units or runs. It says too little
-            where few units changed, and with three runs: about two times in three. None where nothing varies, or there are fewer than two
+            where few units changed, and with three runs: about two times in three. None if nothing varies, or there are fewer than two
             units.
     """
 
@@ -86,7 +86,7 @@ class GridComparison:
         verdicts: Per cell from sign flips over units after Benjamini-Hochberg over all cells, or None.
         improved: How many cells are better, paired.
         worsened: How many cells are worse, paired.
-        improved_z: The source's count by the z-test; None where no errors are counted.
+        improved_z: The source's count by the z-test; None if no errors are counted.
         worsened_z: Likewise.
     """
 
@@ -167,7 +167,7 @@ class DatasetResult:
         ladder: PND against the first negative that each query lists, against the second, ...: a curve from hard to easy, where the data is
             so ordered. Only for listed candidates, of which every query has one positive and equally many negatives.
         trained: Of each model that is of a job. Where one of them is no proof, no change of the data set has a verdict.
-        unseen: What is left where queries with anything trained on are left out; None where that is all of them, or nothing.
+        unseen: What is left where queries with anything trained on are left out; None if that is all of them, or nothing.
     """
 
     name: str
@@ -223,8 +223,8 @@ class LayerChange:
     """Change of one parameter tensor (Vasilyev et al. 2024).
 
     Attributes:
-        relative: ``||after - before|| / ||before||``, Frobenius norm; None where the tensor was zero before.
-        largest_change: ``(Wt - Wo) / (Wt + Wo)`` of the two; 0 where both are 0.
+        relative: ``||after - before|| / ||before||``, Frobenius norm; None if the tensor was zero before.
+        largest_change: ``(Wt - Wo) / (Wt + Wo)`` of the two; 0 if both are 0.
     """
 
     name: str
@@ -242,7 +242,7 @@ class TrainedFile:
         queries: Number of distinct query texts.
         documents: Number of distinct texts of relevant documents.
         doc_ids: Number of distinct ids of relevant documents without known texts.
-        unknown: Why there may be others that are not in the file; "" where there are none.
+        unknown: Why there may be others that are not in the file; "" if there are none.
     """
 
     queries: int

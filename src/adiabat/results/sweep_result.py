@@ -320,7 +320,7 @@ class SweepAnalysis:
 
     @property
     def rate(self) -> Setting | None:
-        """The learning rate; None where it does not vary, or some of its values are no numbers."""
+        """The learning rate; None if it does not vary, or some of its values are no numbers."""
         rates = (setting for setting in self.settings if setting.name.endswith("learning_rate") and setting.numeric)
         return next((rate for rate in rates if len(rate.values) > 1), None)
 

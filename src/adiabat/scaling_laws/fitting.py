@@ -59,7 +59,7 @@ class Fitted:
         return self.law.printed(self.exponents, self.weights, self.centre)
 
     def predict(self, points: Points) -> Column:
-        """Losses of runs in nats, negative where the law does not hold; the runs' own losses are not used."""
+        """Losses of runs in nats, negative if the law does not hold; the runs' own losses are not used."""
         return np.asarray(self._terms(points).sum(axis=1))
 
     def effects(self, points: Points) -> Mapping[str, float]:

@@ -99,8 +99,8 @@ class Crossing:
     """The budget at which two frontiers cross.
 
     Attributes:
-        budget: In FLOP; infinite where they never cross.
-        interval: 95 % interval from resampled noise; None where the noise of one is unknown, an end of None where it is infinite.
+        budget: In FLOP; infinite if they never cross.
+        interval: 95 % interval from resampled noise; None if the noise of one is unknown, an end of None if it is infinite.
         agree: Share of the resamples in which the same one is ahead at smaller budgets; None likewise.
     """
 
@@ -167,7 +167,7 @@ def optimal_sizes(
 ) -> Trend | None:
     """The line through the sizes at which profiles are least (Ziarko et al. 2024, section 4.4), with `residuals` as in `frontier`.
 
-    None where fewer than two profiles have an optimum.
+    None if fewer than two profiles have an optimum.
     """
     budgets, sizes = _optima(profiles(budget, size, loss))
     if len(budgets) < 2:

@@ -28,10 +28,10 @@ class KindFit:
     """The law and the frontier of one family and method.
 
     Attributes:
-        law: None where there are too few runs for any.
+        law: None if there are too few runs for any.
         choice: Selection of that law; None likewise.
         frontier: Line of the least loss by budget; None of one budget.
-        growth: Line of the best size by budget; None where fewer than two budgets have one.
+        growth: Line of the best size by budget; None if fewer than two budgets have one.
         why_not: What is missing for a law; "" if there is one.
     """
 
@@ -117,7 +117,7 @@ class Recommendation:
     """A recommendation.
 
     Attributes:
-        runner_up: The best of another kind; None where only one has a law.
+        runner_up: The best of another kind; None if only one has a law.
         sure: Share of the resampled laws by which `best`'s kind stays ahead of all others.
         candidates: All predicted options, the least predicted loss first.
         unsound: Kind to the share of its resampled laws that predict a negative loss for a candidate, and are not used.

@@ -24,7 +24,7 @@ HeldOutRuns = Bool[np.ndarray, " p"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOut:
-    """A law fitted without some runs, and its mean ``|ln(predicted / loss)|`` over those runs; infinite where a prediction is negative."""
+    """A law fitted without some runs, and its mean ``|ln(predicted / loss)|`` over those runs; infinite if a prediction is negative."""
 
     fitted: Fitted
     distance: float
@@ -40,7 +40,7 @@ class ChosenLaw:
     """The law of a kind.
 
     Attributes:
-        without_model: Fitted without the largest model; None where too few runs remain.
+        without_model: Fitted without the largest model; None if too few runs remain.
         without_budget: Fitted without the largest budget; None likewise. Both errors are slightly optimistic, as the best of several laws.
         passed_over: Laws with smaller errors that predict negative losses for the options.
     """
@@ -52,7 +52,7 @@ class ChosenLaw:
 
     @property
     def distance(self) -> float:
-        """Mean distance from held-out runs of both kinds; 0 where none could be held out."""
+        """Mean distance from held-out runs of both kinds; 0 if none could be held out."""
         return fmean([held_out.distance for held_out in (self.without_model, self.without_budget) if held_out is not None] or [0.0])
 
 
@@ -103,7 +103,7 @@ def rank_correlation(
 ) -> Estimate | None:
     """Spearman's correlation of losses and scores, with the interval of resampled runs (Ziarko et al. 2024, appendix C).
 
-    It is negative where a lower loss goes with a higher score, and None for fewer than `MIN_RUNS` distinct losses or scores. Resamples with
+    It is negative if a lower loss goes with a higher score, and None for fewer than `MIN_RUNS` distinct losses or scores. Resamples with
     one loss or one score alone are drawn again.
     """
     if min(len(np.unique(loss)), len(np.unique(score))) < MIN_RUNS:

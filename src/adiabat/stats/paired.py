@@ -169,7 +169,7 @@ class _Quantity:
     run_freedom: int
 
     def error(self) -> tuple[float, float]:
-        """Standard error over units and runs, and its degrees of freedom: 0 where there are no two units."""
+        """Standard error over units and runs, and its degrees of freedom: 0 if there are no two units."""
         widening, freedom = small_sample(self.without, self.groups)
         units = widening * _deviation(self.units)
         runs = 0.0 if self.runs is self.units else _deviation(self.runs - self.units)
@@ -180,7 +180,7 @@ class _Quantity:
         return error, freedom
 
     def interval(self) -> Interval | None:
-        """BCa interval; None where there are no two units."""
+        """BCa interval; None if there are no two units."""
         error, freedom = self.error()
         if freedom == 0:
             return None
@@ -214,7 +214,7 @@ class _Quantity:
 
 
 def _deviation(draws: Float[np.ndarray, " r"]) -> float:
-    """Standard deviation of defined draws; 0 where they differ by rounding alone."""
+    """Standard deviation of defined draws; 0 if they differ by rounding alone."""
     defined = draws[~np.isnan(draws)]
     if not defined.size:
         return 0.0
@@ -263,7 +263,7 @@ def _change(measure: PairedMeasure, values: Replicates, draws: Replicates, runs:
 def _quantities(
     measure: PairedMeasure, values: Replicates, draws: Replicates, runs: RunResamples
 ) -> tuple[_Quantity, _Quantity, _Quantity]:
-    """After, before and difference; the last two are 0 where there is no other model."""
+    """After, before and difference; the last two are 0 if there is no other model."""
     without = measure.replicates(np.stack([jackknife(sample) for sample in measure.samples], axis=1))
     after, before = runs.effects([values.after, values.before], [draws.after, draws.before])
     groups, weighty = jackknife_groups(measure.first), _weighty(measure.first)
@@ -312,7 +312,7 @@ def _bounds_of_improvement(sample: Sample) -> Bounds | None:
 
 
 def _percent_interval(difference: _Quantity, before: _Quantity, sample: Sample) -> Interval | None:
-    """Interval of the improvement; None where the baseline may be 0, which leaves the improvement without an end."""
+    """Interval of the improvement; None if the baseline may be 0, which leaves the improvement without an end."""
     if before.value <= 0:
         return None
     percent, ratio = -100 if sample.lower_is_better else 100, difference.value / before.value

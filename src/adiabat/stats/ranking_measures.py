@@ -83,7 +83,7 @@ def improvement(before: float, after: float, *, lower_is_better: bool) -> float 
         lower_is_better: True for the positive-negative discrepancy.
 
     Returns:
-        Percent, above 0 where the model under test is better; None where `before` is not above 0: of nothing, or of a correlation below
+        Percent, above 0 if the model under test is better; None if `before` is not above 0: of nothing, or of a correlation below
         it, there are no per cent.
 
     Reference:
@@ -196,7 +196,7 @@ def _judged(measures: "Sequence[Measure]", run: dict[str, dict[str, float]], qre
 
 
 def largest_cutoff(measures: Sequence[str]) -> int:
-    """The largest cutoff of the measures: 1,000 for ``nDCG@10`` and ``R@1000``, 0 where none has a cutoff."""
+    """The largest cutoff of the measures: 1,000 for ``nDCG@10`` and ``R@1000``, 0 if none has a cutoff."""
     return max((int(measure.params.get("cutoff", 0)) for measure in _parsed(measures).values()), default=0)
 
 

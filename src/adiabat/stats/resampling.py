@@ -90,7 +90,7 @@ def _draw(generator: np.random.Generator, rows: int, units: int, members: list[I
 
 
 def jackknife(sample: Sample) -> Float[np.ndarray, " m"]:
-    """The sample's value without each of its units, in the order of `jackknife_groups`; NaN where the rest has no value.
+    """The sample's value without each of its units, in the order of `jackknife_groups`; NaN if the rest has no value.
 
     Where that would take more than `MAX_JACKKNIFE` evaluations, several units of one group are left out at a time. The acceleration stays
     the same: third and second moments of the influences of independent units add up.
@@ -107,7 +107,7 @@ def jackknife(sample: Sample) -> Float[np.ndarray, " m"]:
 
 
 def jackknife_groups(sample: Sample) -> Groups | None:
-    """Group of the units that each value of `jackknife` leaves out; None where all units are one group."""
+    """Group of the units that each value of `jackknife` leaves out; None if all units are one group."""
     if sample.groups is None or sample.statistic == "mean":
         return sample.groups
     _, first = np.unique(_parts(sample), return_index=True)
@@ -149,7 +149,7 @@ def acceleration(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = No
         groups: From `jackknife_groups`.
 
     Returns:
-        The acceleration; 0 where no unit has any influence.
+        The acceleration; 0 if no unit has any influence.
 
     Reference:
         Efron and Tibshirani 1993, equation 14.15; Davison and Hinkley 1997, section 5.3 (several groups).
@@ -176,7 +176,7 @@ def small_sample(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = No
         groups: From `jackknife_groups`.
 
     Returns:
-        Factor that widens the standard deviation of resamples, and its degrees of freedom: n - 1 in one group; 1 and 0 where no group has
+        Factor that widens the standard deviation of resamples, and its degrees of freedom: n - 1 in one group; 1 and 0 if no group has
         two units.
     """
     groups_of_values = [jackknifed[values][np.isfinite(jackknifed[values])] for values in members_of(groups, jackknifed.size)]
@@ -295,7 +295,7 @@ class RunResamples:
 
     @property
     def freedom(self) -> int:
-        """Degrees of freedom f of the deviation of runs; 0 where no model has several."""
+        """Degrees of freedom f of the deviation of runs; 0 if no model has several."""
         return sum(count - 1 for count in self.runs if count > 1)
 
     @classmethod
@@ -327,7 +327,7 @@ class RunResamples:
 
 
 def _deviations(values: Float[np.ndarray, "r s"]) -> Float[np.ndarray, "r s"]:
-    """Deviations from the mean over runs, widened; 0 where they are rounding alone."""
+    """Deviations from the mean over runs, widened; 0 if they are rounding alone."""
     runs = values.shape[1]
     deviations = values - values.mean(axis=1, keepdims=True)
     deviations[np.abs(deviations) <= 1e-12 * np.abs(values)] = 0

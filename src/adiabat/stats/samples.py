@@ -33,7 +33,7 @@ class Sample:
         values: One for each unit: its score; for ``spearman`` and ``average precision`` the similarity that the model gave; for
             ``v-measure`` the number of the cluster.
         similarity: What compared the texts: ``cosine``, ``dot``, ``distance``, ``manhattan``, ``bm25``; ``best of all`` where every model
-            was given its best, ``run`` for rankings from a file; "" where nothing was compared.
+            was given its best, ``run`` for rankings from a file; "" if nothing was compared.
         reference: For ``mean`` the weight of each unit, at least 0, and the value is ``sum(values) / sum(reference)`` (None: 1 for each);
             for ``spearman`` the score people gave; for ``average precision`` 1 where the pair belongs together, else 0; for
             ``v-measure`` the number of the label.
@@ -43,7 +43,7 @@ class Sample:
         proportion: Whether values count errors among as many independent trials as `reference` says, which is what the two-proportion
             test takes them for.
         pseudo_values: Whether a value is a pseudo-value, which depends on the other units too, so that one changed unit moves them all.
-        bounds: Between which the value must lie, however uncertain it is; None where it may be any number, as a count may.
+        bounds: Between which the value must lie, however uncertain it is; None if it may be any number, as a count may.
     """
 
     measure: str
@@ -117,8 +117,8 @@ class TrainingOverlap:
     Attributes:
         queries: Whether the job trained or validated on the unit's query, or for a language grid on one of its premises.
         relevant: Number of relevant documents of each unit.
-        documents: Number of them that answered a query of the job; None where one side knows texts and the other ids.
-        unknown: Why there may be more; "" where there are none.
+        documents: Number of them that answered a query of the job; None if one side knows texts and the other ids.
+        unknown: Why there may be more; "" if there are none.
     """
 
     queries: Bool[np.ndarray, " n"]
@@ -151,10 +151,10 @@ class TaskScores:
         unit: What the units are, in the singular: ``query``, ``pair``.
         units: Their ids, each once; models measured on the same task have the same ones in the same order.
         samples: All over the same units; the first carries the verdict.
-        texts: Of each unit: a query, a pair with a line end between its texts; empty where there is none.
-        documents: How many the queries were compared with; 0 where there is no corpus.
+        texts: Of each unit: a query, a pair with a line end between its texts; empty if there is none.
+        documents: How many the queries were compared with; 0 if there is no corpus.
         facts: Further figures, such as ``out-of-vocabulary words``, by name.
-        trained: Training data of the model's job among the units; None where the model is of no job, or that is not counted.
+        trained: Training data of the model's job among the units; None if the model is of no job, or that is not counted.
         ladder: Errors against the first listed negative of each unit, the second, ..., where all list as many; not stored on disk.
     """
 
@@ -173,11 +173,11 @@ class TaskScores:
 
     @property
     def is_proof(self) -> bool:
-        """Whether a verdict may rest on these scores: False where the model trained on more than a few of the units."""
+        """Whether a verdict may rest on these scores: False if the model trained on more than a few of the units."""
         return self.trained is None or self.trained.is_proof
 
     def trained_on(self, model: str) -> list[TrainedOn]:
-        """The record of the training data of `model`, which these scores are of; empty where it is of no job."""
+        """The record of the training data of `model`, which these scores are of; empty if it is of no job."""
         overlap = self.trained
         if overlap is None:
             return []

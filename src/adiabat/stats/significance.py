@@ -53,7 +53,7 @@ def two_proportion_z(errors_before: int, errors_after: int, total: int) -> float
         total: Pairs compared by each, N above.
 
     Returns:
-        Below 0 where errors fell; 0 where P is 0 or 1. Beyond `Z_CRITICAL` in size, significant at 5 %.
+        Below 0 if errors fell; 0 if P is 0 or 1. Beyond `Z_CRITICAL` in size, significant at 5 %.
 
     Raises:
         ValueError: If `total` is not above 0, or errors lie outside 0 to `total`.
@@ -215,7 +215,7 @@ def benjamini_hochberg(p_values: Float[np.ndarray, " k"], *, rate: float = ERROR
         rate: False discovery rate, in (0, 1).
 
     Returns:
-        True where rejected, in the order given.
+        True if rejected, in the order given.
 
     Raises:
         ValueError: If a p-value is NaN or outside [0, 1], or `rate` outside (0, 1).
@@ -271,7 +271,7 @@ class _RankSums:
         return np.asarray(self._correlation(self.after + moved) - self._correlation(self.before - moved))
 
     def _correlation(self, sums: Float[np.ndarray, "b 3"]) -> Float[np.ndarray, " b"]:
-        """Correlations; NaN where ranks differ by rounding alone."""
+        """Correlations; NaN if ranks differ by rounding alone."""
         mean, square, product = sums.T / self.units
         # The reference's ranks have mean 0, so the product needs no correction.
         spread = (square - mean**2) * self.spread

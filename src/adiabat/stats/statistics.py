@@ -45,7 +45,7 @@ def values_of(samples: Sequence[Sample], counts: Counts | None = None) -> Float[
         counts: As for `value_of`.
 
     Returns:
-        One column per sample; NaN where its value is not defined.
+        One column per sample; NaN if its value is not defined.
 
     Raises:
         ValueError: If there is no sample, or not all are of equally many units.
@@ -127,7 +127,7 @@ def _average_precision(values: Float[np.ndarray, " n"], reference: Float[np.ndar
     draws, relevant = _summed(tied, counts), _summed(tied, counts * reference)
     relevant_so_far = np.cumsum(relevant, axis=1)
     drawn_so_far = np.cumsum(draws, axis=1)
-    # Precision is 0 where nothing has been drawn yet.
+    # Precision is 0 if nothing has been drawn yet.
     precision = np.divide(relevant_so_far, drawn_so_far, out=np.zeros(draws.shape), where=drawn_so_far > 0)
     return _ratio(np.einsum("rm,rm->r", relevant, precision), relevant_so_far[:, -1])
 
@@ -283,6 +283,6 @@ def _require_same(sample: Sample, first: Sample) -> None:
 
 
 def _less(after: Float[np.ndarray, " n"], before: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Differences; 0 where two values differ by rounding alone."""
+    """Differences; 0 if two values differ by rounding alone."""
     difference = after - before
     return np.where(np.abs(difference) <= 1e-12 * np.maximum(np.abs(after), np.abs(before)), 0.0, difference)

@@ -83,7 +83,7 @@ def row_scores(
     *,
     squares: Float64[np.ndarray, "... n"] | None = None,
 ) -> Float64[np.ndarray, "... n"]:
-    """Scores of vector ``i`` of one side and vector ``i`` of the other, in float64; higher is closer, 0 where a cosine is undefined.
+    """Scores of vector ``i`` of one side and vector ``i`` of the other, in float64; higher is closer, 0 if a cosine is undefined.
 
     Sums run in the same order for every pair: equal vectors give equal scores, and a vector has with itself a cosine of exactly 1 and a
     distance of exactly 0. `exact_pairs` gives the float32 scores of search. `squares` are products of squared lengths, where known already.
