@@ -85,7 +85,7 @@ def overlap_losses(
     if not 0 < persistence < 1:
         raise ValueError(f"persistence must lie between 0 and 1, got {persistence}")
     depths = np.arange(1, before.shape[1] + 1)
-    # The weights of all depths add up to 1, and each counts what is missing there.
+    # The weights of all depths add up to 1; each counts the documents missing at its depth.
     missing = 1 - _overlaps(before, after) / depths
     weights = (1 - persistence) * persistence ** (depths - 1.0)
     weights[-1] += persistence ** float(depths[-1])  # Beyond the lists, as at their end.
@@ -181,7 +181,7 @@ def rotation_share(base: Reading, tuned: Reading, *, seed: int = 0) -> float:
     if len(before) < _LEAST_PROBES or moved == 0:
         return 0.0
     if 2 * len(before) < before.shape[1]:
-        # The same lengths and angles on fewer axes: outside the span of all vectors nothing moves.
+        # The same lengths and angles on fewer axes, because nothing moves outside the span of all vectors.
         axes = np.linalg.qr(np.concatenate([before, after]).T)[0]
         before, after = before @ axes, after @ axes
     first_half = np.zeros(len(before), dtype=bool)
@@ -256,7 +256,7 @@ def _overlaps(before: Int[np.ndarray, "n k"], after: Int[np.ndarray, "n k"]) -> 
     first, second, shared = positions[:, :-1], positions[:, 1:], rows[:, :-1] == rows[:, 1:]
     if (rows < 0).any() or (shared & ((first < k) == (second < k))).any():
         raise ValueError("rankings must name each document once, and none below 0, got a repeated document or a padding row")
-    # A document that both have is shared from the deeper of its two places on; `before` comes first, for the order is stable.
+    # A shared document counts from the deeper of its two positions; `before` comes first because the sort is stable.
     probe, _ = np.nonzero(shared)
     deeper = np.maximum(first, second - k)[shared]
     return np.asarray(np.bincount(probe * k + deeper, minlength=probes * k).reshape(probes, k).cumsum(axis=1))

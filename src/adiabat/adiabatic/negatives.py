@@ -96,7 +96,7 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
     """A note on queries with too few listed negatives; None if there are none, or if listed ones are not used."""
     needed, lengths = settings.negatives.per_query + settings.negatives.difficulty - 1, examples.negatives.lengths
     short = int((lengths < needed).sum()) - _without_negatives(examples, settings)
-    # Under the softmax, queries of a data set without any negatives are told apart within the batch, which is what was asked for.
+    # Under the softmax, data without any negatives use in-batch negatives, as requested.
     if settings.loss.kind == "store_softmax" or settings.negatives.kind != "examples" or not short or not lengths.any():
         return None
     then = "theirs are repeated" if settings.loss.kind == "triplet" else "they use those they list"
@@ -124,7 +124,7 @@ def _random(known: Ragged, count: int, size: int, generator: np.random.Generator
 
 def _draw(known: Int[np.ndarray, " p"], count: int, size: int, generator: np.random.Generator) -> Int[np.ndarray, " h"]:
     rows = generator.choice(count - len(np.unique(known)), size=size, replace=False, shuffle=False)
-    # Numbers among the documents that are left, turned into rows by stepping over each known one below or at them.
+    # Numbers among the remaining documents become rows by skipping each known one at or below them.
     for row in np.unique(known):
         rows += rows >= row
     return rows

@@ -154,7 +154,7 @@ def _limit(noise: Mapping[str, float], measure: str) -> float:
 
 
 def _read(tower: Encoder, tokens: TokenTable, *, store: Store, depth: int, similarity: Similarity, start: Reading | None = None) -> Reading:
-    # Not by `Encoder.encode`, whose threads would change the last digits of the training that goes on around them.
+    # Not `Encoder.encode`, whose threads would change the last digits of the surrounding training.
     with torch.no_grad():
         vectors = embed_all(tower, tokens, token_budget=PROBE_TOKENS).cpu().numpy()
     if not np.isfinite(vectors).all():

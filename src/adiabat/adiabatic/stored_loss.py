@@ -244,7 +244,7 @@ class StoredDocuments:
             ),
             pairs=pairs_of(self.validation),
             measures=look.measures if look else {},
-            # What is softened in the end may go where it will until then.
+            # Weights that will be softened at the end may exceed the limit until then.
             outside=look.outside if look and self.guard and self.guard.section.action != "soften" else None,
         )
 
@@ -252,7 +252,7 @@ class StoredDocuments:
         """Mean loss over batches of the training size, so that there are as many in-batch negatives as in training."""
         listed = self.loss_negatives
         examples = self.validation if listed is None else replace(self.validation, negatives=listed)
-        # Nothing in a batch matters to a query that is told apart from the whole store.
+        # Batches do not matter to a loss over the whole store.
         size = VALIDATION_QUERIES if self.settings.loss.kind == "store_softmax" else self.settings.batch_size
         total = 0.0
         for rows, weight in validation_batches(self._validation_order, size, full=self.settings.loss.kind == "in_batch_softmax"):

@@ -62,7 +62,7 @@ def tune(
     check_settings(settings)
     if note := require_ready(context.inputs, out, settings=settings, resume=resume):
         watch.note(note)
-    # Its faults come before the model, which takes long to load.
+    # Report its errors before the model is loaded, which takes long.
     context.examples(settings.data)
     run = TuningRun.begin(context, out, settings=settings, resume=resume, watch=watch, find_rate=find_rate)
     return run.carry_out(resume=resume, command=command)
@@ -109,7 +109,7 @@ class TuningRun:
         """Claim the directory and print what will be tuned."""
         tower, frozen = prepared_tower(context.model.query, settings)
         objective = context.objective(tower, settings)
-        # Everything that decides the run: a resumed one must agree in all of it.
+        # Everything that decides the run; a resumed run must agree with all of it.
         digests = context.digests(settings, objective.train, objective.validation)
         description = {"job": {**context.inputs, **digests}, **settings.model_dump()}
         job = open_job(out, description, resume=resume, rules=RULES)
@@ -129,14 +129,14 @@ class TuningRun:
     def end(self, outcome: Outcome, *, command: str) -> Result:
         """Write the model, the result and its page."""
         tower, softened = self._final_tower()
-        # Where runs are listed, as in a sweep, why each ended is listed with it.
+        # Lists of runs, as in a sweep, show why each ended.
         outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
         result = _result(self, outcome, tower, command=command)
         start, tuned_by = self.context.model, self.context.distance(self.settings.tune)
-        # Unit vectors rank alike by every similarity; others must be ranked by the one that the tower was tuned by.
+        # Unit vectors rank alike by every similarity; others must be ranked by the similarity that tuned them.
         root = start.root if start.unit else {**start.root, "similarity_fn_name": tuned_by}
         model = replace(start, query=tower, name=str(self.job.folder), root=root)
-        # What is trained on, and what chose the weights that are kept.
+        # Texts used for training, and for choosing the resulting weights.
         sets = (self.objective.train, self.objective.validation)
         rows = np.unique(np.concatenate([examples.positives.values for examples in sets]))
         queries = chain.from_iterable(examples.queries for examples in sets)
@@ -305,7 +305,7 @@ def _layers(run: TuningRun, tower: Encoder) -> list[LayerChange]:
     """Changes of the tensors of the resulting tower that were tuned, or that adapters were merged into."""
     before: dict[str, Tensor] = {name: weights.detach().cpu() for name, weights in run.context.model.query.used_parameters().items()}
     after = {name: weights.detach().cpu() for name, weights in tower.used_parameters().items()}
-    # Biases that the method added were zero.
+    # Biases added by the method were zero.
     before |= {name: torch.zeros_like(after[name]) for name in after.keys() - before.keys()}
     tuned = {name for name, weights in run.objective.encoder.used_parameters().items() if weights.requires_grad}
     if run.settings.tune.method.kind == "lora":

@@ -72,7 +72,7 @@ def require_ready(inputs: Mapping[str, str], out: Path, *, settings: TuneSetting
         A note if there is nothing to resume; None otherwise.
     """
     require_device_name(settings.run.device)
-    # Before the data: settings that were left out make faults that speak of anything but resuming.
+    # Checked before the data: an omitted setting would otherwise cause faults that do not mention resuming.
     note = require_fitting(out, {"job": dict(inputs), **settings.model_dump()}, resume=resume, rules=RULES, unknown=WORDS)
     require_named(inputs, settings)
     return note

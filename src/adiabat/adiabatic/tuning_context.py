@@ -113,7 +113,7 @@ class TuningContext:
 
     def probes(self, source: str) -> "ProbeSet":
         """Texts of rehearsal or probes."""
-        # Runs that neither watch drift nor rehearse texts load none of what does.
+        # Runs without a guard or rehearsal load none of their modules.
         from adiabat.adiabatic.probes import read_probes
 
         return self._once(("probes", source), lambda: read_probes(source))
@@ -219,7 +219,7 @@ class TuningContext:
         return Rehearsal(tokens, vectors, section.weight, section.texts_per_step, seed=settings.run.seed)
 
     def _validation(self, tower: Encoder, settings: TuneSettings) -> Validated:
-        # What is trained on the store's own negatives is validated on them: those listed with an example may all be easy.
+        # Training on the store's negatives is validated on them too, since listed negatives may all be easy.
         mine_all = settings.tune.negatives.kind != "examples"
         similarity = STATED[self.distance(settings.tune)]
 
@@ -238,13 +238,13 @@ def prepared_tower(tower: Encoder, settings: TuneSettings) -> tuple[Encoder, Fre
     section = settings.tune
     copy = trainable_copy(tower).train(section.dropout).to(device_of(settings.run.device))
     if section.method.kind != "full":
-        # Loaded where adapters or biases are trained in place of the weights.
+        # Loaded only for training adapters or biases.
         from adiabat.models.adapters import train_part
 
         with torch.random.fork_rng([]):
             torch.manual_seed(settings.run.seed)
             train_part(copy.backbone, section.method)
-            # Adapters and added biases are in the mode of the tower that they are put into.
+            # Adapters and added biases take the mode of their tower.
             copy.train(section.dropout)
     return copy, freeze(copy.backbone, section.freeze)
 

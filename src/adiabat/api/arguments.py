@@ -101,7 +101,7 @@ def _caching(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as fault:
-        # A generator of rows may fail at files of its own.
+        # A generator of rows may raise its own file errors.
         faulty = folder if fault.filename is None else Path(str(fault.filename))
         if not (faulty in folder.parents or faulty.is_relative_to(folder)):
             raise
@@ -157,7 +157,7 @@ def _plain(value: Any, argument: str) -> Any:
     if isinstance(value, date | time | Decimal):
         return str(value)
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    # As nanoseconds, numpy would give dates as numbers.
+    # numpy would convert dates to integers of nanoseconds.
     plain = value.astype(f"{kind}8[us]").tolist() if kind in ("m", "M") else value.tolist() if hasattr(value, "tolist") else value
     if type(plain) is type(value):
         raise wrong_type(f"a cell in a row of {argument}", "a text, number, truth value, date, list, array, dict or None", value)
@@ -222,7 +222,7 @@ def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any
     except ConfigError as fault:
         if not isinstance(settings, str | os.PathLike):
             raise
-        # Where a keyword gives a key of the file too, either of the two may be at fault.
+        # If a keyword sets a key of the file too, either of them may be at fault.
         raise ConfigError(f"{os.fspath(settings)}{' and keywords' if values else ''}: {fault}") from None
 
 

@@ -82,7 +82,7 @@ def _root(
     if debug:
         os.environ["ADIABAT_DEBUG"] = "1"
     if verify:
-        # In the environment, which processes that a verb starts inherit.
+        # Through the environment, so that child processes inherit it.
         os.environ[VERIFY] = "1"
 
 
@@ -126,7 +126,7 @@ def main() -> None:
             raise KeyboardInterrupt
         sys.stdout.flush()
     except BrokenPipeError:
-        # Else the interpreter would complain when it flushes at exit.
+        # Otherwise the interpreter would complain when it flushes at exit.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         code = 1
     except (Exception, KeyboardInterrupt) as fault:
@@ -137,7 +137,7 @@ def main() -> None:
             raise
         of_suite = verb == "evaluate" and any(word.partition("=")[0] == "--suite" for word in words)
         code, message = _ending(fault, "evaluate --suite" if of_suite else verb)
-        # All processes find faults of settings; the first one of each machine reports them.
+        # All processes find errors in settings; the first one of each machine reports them.
         if not (local_rank() and isinstance(fault, ConfigError)):
             complain(f"process {rank()}: {message}" if rank() else message)
     if code:

@@ -128,7 +128,7 @@ def safe_rate(
     from adiabat.config.tuning import TuneSettings
 
     _require_free(assigned(assignments or ()), probes)
-    # A settings file of tune serves as well, whatever rate it has, and whether it has a guard.
+    # A settings file of tune works too, whatever its rate and guard.
     assignments = ["guard=true", *(assignments or ()), *short_for({"guard.probes": probes}), 'tune.learning_rate="safe"']
     settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device)
     import adiabat

@@ -157,7 +157,7 @@ def _unknown(setting: _Place, value: Any, kind: type[Section], loc: Sequence[str
         present = next((key for key in loc if key in words), words[0])
         remedy = f"set {'.'.join(setting.names[:-1])}.kind {f'= {inline(homes[0])}' if len(homes) == 1 else 'to one of them'}"
         return [f"{setting.key} belongs to {', '.join(homes)}; kind is {present}; leave it out, or {remedy}"]
-    # Where the file says which kind a table in a list is, keys of the others are no advice.
+    # If the file states the kind of a table in a list, keys of other kinds are no suggestions.
     in_list = any(isinstance(key, int) for key in loc)
     known = [*keys_of(kind)] if advised else []
     for key, entries in _lists_of_tables(kind) if advised else ():
@@ -182,7 +182,7 @@ def read_table(path: Path, kind: type[Section]) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
-        # Of two such tables TOML says that the key is declared twice, which is no help to who wanted two.
+        # TOML reports a second single table as a repeated key, which does not help a user who wanted a list.
         single = [single_table_phrase(key) for key, _ in _lists_of_tables(kind) if re.search(rf"^\s*\[{re.escape(key)}\]", text, re.M)]
         raise ConfigError(f"{path}: {single[0]}" if single else f"{path} must be TOML: {fault}") from fault
 

@@ -59,7 +59,7 @@ class DivergedError(JobError):
 
     def __init__(self, what: str, advice: str) -> None:
         """Take the finding and the advice."""
-        # Both, so that it can go from process to process.
+        # Pass both, so that the error can be pickled.
         super().__init__(what, advice)
         self.what = what
 

@@ -116,7 +116,7 @@ def write_json(record: Mapping[str, Any], path: Path) -> None:
 
 def sealed_json(record: Mapping[str, Any]) -> str:
     """The text of a JSON object with its checksum; keys are sorted, so that equal records give equal files."""
-    # Keys that are numbers become texts, which sort otherwise.
+    # Numeric keys become texts, which sort differently.
     record = json.loads(json.dumps(record))
     return json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -184,7 +184,7 @@ def _part_of(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
     for number in count():
         part = path.with_name(f".{path.name}.part{number}")
         file = os.fdopen(os.open(part, os.O_CREAT | os.O_WRONLY, 0o666), "wb")
-        # Its writer may have put it into its place since it was opened.
+        # Its writer may have renamed it into place since it was opened.
         if take_lock(file.fileno()) and _is_at(part, file):
             break
         file.close()
@@ -193,7 +193,7 @@ def _part_of(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
             file.truncate(0)
             yield part, file
         finally:
-            # Once it took its place, another process may have begun one of the same name.
+            # After the rename, another process may have created a new file of the same name.
             if _is_at(part, file):
                 part.unlink()
 

@@ -81,7 +81,7 @@ def write_array(array: "np.ndarray", path: Path) -> None:
 
     content = BytesIO()
     np.save(content, array, allow_pickle=False)
-    # Readers of npy files pass over what follows the numbers.
+    # Readers of npy files ignore bytes after the array.
     content.write(hashlib.sha256(content.getbuffer()).digest())
     write_bytes(content.getvalue(), path)
 
@@ -164,7 +164,7 @@ def _checked(folder: Path) -> dict[str, object]:
 
 
 def _remember(states: Mapping[str, object], folder: Path) -> None:
-    # A folder that is read-only, or full, is checked anew each time.
+    # A read-only or full folder is checked again each time.
     with suppress(DataError):
         write_text(json.dumps(states), folder / CHECKED)
 
@@ -201,10 +201,10 @@ def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError
             if before and not line.checksum:
                 raise ValueError("it has no checksum, while the line before it has one")
         yield line
-        # What follows a line without a checksum cannot be compared with it.
+        # Lines after one without a checksum cannot be compared with it.
         before = line.checksum or None
     if unfinished:
-        # The last line may lack nothing but its end.
+        # The last line may be complete except for its line end.
         with suppress(ValueError, TypeError, RecursionError):
             yield _line(unfinished, before)
 
@@ -251,7 +251,7 @@ def now() -> str:
 
 def packaged_folder(room: str) -> Path:
     """Folder of a room's packaged files."""
-    # A wheel is unpacked when it is installed, so that the package's files have paths.
+    # Wheels are unpacked when installed, so the package's files have paths.
     return Path(__file__).parents[1] / room / "files"
 
 

@@ -100,7 +100,7 @@ def printable(text: str) -> str:
 
 def cut(text: str, *, limit: int) -> str:
     """The beginning of a text, with an ellipsis if something was left out."""
-    # A huge text is not worth normalising whole: no more than the first part can show.
+    # Do not normalise a huge text whole, only as much as can be shown.
     flat = " ".join(printable(text[: 8 * limit]).split())
     if len(flat) <= limit and len(text) <= 8 * limit:
         return flat
@@ -119,7 +119,7 @@ GRADING = "grade documents by small whole numbers, such as 0 to 3"
 
 def number_of(value: str | int | float) -> float | None:
     """Convert a value to a number; None if it is not a finite number."""
-    # Python reads 1_0 as 10, and the digits of every script; no other program that reads such files does.
+    # Python reads 1_0 as 10, and digits of every script; other programs that read such files do not.
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         return None
     try:

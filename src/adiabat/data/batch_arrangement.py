@@ -152,7 +152,7 @@ class _Window:
         keys, refused = self._keys_of(positions), np.ones(len(positions), dtype=np.bool_)
         stands, free = self._stands(keys), int(np.count_nonzero(self._room))
         batch = np.resize(np.repeat(np.arange(self._count), self._room), len(positions))
-        # So many may wait that have one and the same text that each must not cost a search.
+        # Very many waiting examples may share one text; each must not cost a search.
         hopeful = (stands < free).all(axis=1) & _thinned(keys, 2 * free)
         bound = _repeated(keys) | stands.any(axis=1)
         for group in (hopeful & bound, hopeful & ~bound):
@@ -163,7 +163,7 @@ class _Window:
     def _accepted(self, positions: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Int[np.ndarray, " _"]:
         """Let each example try a batch and, if refused, the next one with room; returns which were placed."""
         live, put = np.arange(len(positions)), [np.empty(0, dtype=np.int64)]
-        # Once more than there are batches, because who was in the way may itself have been refused.
+        # One round more than there are batches, because the blocking example may itself have been refused.
         for _ in range(min(PROBES, int(np.count_nonzero(self._room)) + 1)):
             free = np.flatnonzero(self._room)
             if not len(live) or not len(free):
@@ -250,7 +250,7 @@ def _in_sequence(grouped: list[Places], mixed: list[Places], rules: Rules, rando
     grouped, mixed = (sorted(batches, key=lambda positions: float(positions.mean())) for batches in (grouped, mixed))
     count = len(grouped) + len(mixed)
     is_mixed = random.random(count) < rules.random_shares(first_step + np.arange(count))
-    # The examples decide how many random batches there are; the steps, where they stand.
+    # The examples decide the number of random batches, and the steps their positions.
     wrong = np.flatnonzero(is_mixed) if is_mixed.sum() > len(mixed) else np.flatnonzero(~is_mixed)
     is_mixed[random.permutation(wrong)[: abs(int(is_mixed.sum()) - len(mixed))]] ^= True
     kinds = {True: iter(mixed), False: iter(grouped)}

@@ -139,7 +139,7 @@ def pass_counts(sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhau
         return available
     lengths = available / weights
     if exhausted == "stop":
-        # A length that is whole but for rounding must not lose its last example.
+        # A length that is whole except for rounding must not lose its last example.
         counts: Int[np.ndarray, " s"] = np.minimum(np.floor(weights * lengths.min() + 1e-6).astype(np.int64), available)
         return counts
     longest: Int[np.ndarray, " s"] = np.rint(weights * lengths.max()).astype(np.int64)
@@ -154,7 +154,7 @@ def shard_quotas(number: int, size: int, weights: Float[np.ndarray, " s"], *, li
     """
     shares = weights if live is None else weights * np.asarray(live)
     shares = shares / shares.sum()
-    # A whole number that rounding left just below itself stays whole.
+    # A whole number that rounding put just below itself must stay whole.
     before, after = (np.floor(count * size * shares + 1e-6).astype(np.int64) for count in (number, number + 1))
     quotas: Int[np.ndarray, " s"] = after - before
     return quotas

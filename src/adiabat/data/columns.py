@@ -205,7 +205,7 @@ class Columns:
         known.update(more_columns("negative", row.values) if layout == "examples" else ())
         unknown = [column for column in row.values if column not in known]
         advice = f'map it with data.columns.{name} = "{unknown[0]}"' if len(unknown) == 1 else f"say which it is with data.columns.{name}"
-        # A column that is there under another name is listed by that name.
+        # A column that exists under another name is listed by that name.
         expected = [self.find(other, row) or other for other in REQUIRED[layout]]
         return f"{location}: expected {_enumerated(expected)}, {present}; {advice}"
 

@@ -73,7 +73,7 @@ def _documents(table: Table, *, keep_blank: bool) -> Iterator[Document]:
             yield document
         else:
             blanks.add(f'"{document.doc_id}" ({location})')
-    # Equal hashes may be collisions: only where some repeat, the source is read again for the ids themselves.
+    # Equal hashes may be collisions: if some repeat, read the source again for the ids themselves.
     if suspects := _repeated(hashes):
         locations: dict[str, str] = {}
         rows = read_rows(table.source, split=table.split, faults=FileFaults())
@@ -98,7 +98,7 @@ def _located(table: Table, *, keep_blank: bool) -> Iterator[LocatedDocument]:
 def _example_texts(table: Table) -> Iterator[Document]:
     def examples() -> Iterator[Example]:
         yield from table.parsed(parse_example)
-        # A file with faults gets no other warnings.
+        # A faulty file gets no other warnings.
         table.faults.raise_if_any()
 
     digests: set[bytes] = set()
@@ -149,7 +149,7 @@ def parse_document(row: Row, columns: Columns, *, keep_blank: bool = False) -> L
     title_column = columns.find("title", row)
     columns.note_unread(row, "corpus")
     doc_id = id_value(row.values[id_column], id_column, row.location)
-    # Title and text, either of which may be empty: some BEIR corpora hold titles alone.
+    # Title or text may be empty: some BEIR corpora hold only titles.
     parts = [(row.values[column], column) for column in (title_column, text_column) if column is not None]
     for value, column in parts:
         if not isinstance(value, str | None):

@@ -46,13 +46,13 @@ def read_examples(
         The examples in file order, or the sentence pairs in the languages that all of them have, sorted.
     """
     if is_beir_examples(source):
-        # Loaded where a folder has judgements to read.
+        # Loaded only for folders with judgements.
         from adiabat.data.judgements import read_beir_examples
 
         return read_beir_examples(Path(source), split=split, usual_split=usual_split, name=name, columns=columns)
     table = Table.open(source, columns, split=split, wanted=_WANTED)
     if table.layout == "grid":
-        # Loaded where there is a grid to read.
+        # Loaded only for language grids.
         from adiabat.data.language_grids import read_grid
 
         return read_grid(table, name=name or table.name)
@@ -252,7 +252,7 @@ class ExampleReader:
             cursor, faults = start.mark.position(), FileFaults()
             rows = read_rows(self._source, split=self._split, faults=faults, cursor=cursor)
             self._open = _OpenSource(parsed_rows(rows, faults, self._parse), cursor, faults)
-        # A caller that stops early must not leave an open source that has moved on.
+        # If a caller stops early, the open source has moved on and must not be reused.
         opened, self._open = self._open, None
         before = opened.cursor.rows
         yield from islice(opened.examples, most)

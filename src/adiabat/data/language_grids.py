@@ -52,7 +52,7 @@ def chosen_languages(
 
 
 def _suggestion(language: str, present: Collection[str]) -> str:
-    # Codes have two letters: one in common makes a hint.
+    # Codes have two letters, so one shared letter suffices for a hint.
     near = difflib.get_close_matches(language, sorted(present), n=2, cutoff=0.5)
     return f" (did you mean {' or '.join(near)}?)" if near else ""
 

@@ -235,7 +235,7 @@ def header_of(cells: Sequence[str], location: str, *, form: str, expected: Seque
         raise DataError(f"{location} must separate its columns by {separator}, {got}; write the file with {separator}")
     if "" in names[1:] or names == ("",) or len(set(names)) < len(names):
         raise DataError(f"{location} must name every column once, {got}; correct the header")
-    # A number or a sentence is the name of a column where pandas numbered them, or where it stands beside known names.
+    # A number or sentence may be a column name if pandas numbered the columns, or beside known names.
     values = [name for name in names if number_of(name) is not None or len(name) > _LONGEST_NAME or len(name.split()) > _MAX_WORDS]
     if values and _KNOWN.isdisjoint(names) and names != tuple(map(str, range(len(names)))):
         advice = "put a header before the first row"

@@ -82,7 +82,7 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
                 follows = translation.language in neighbours | languages
                 yield translation if follows else replace(translation, begins=True)
                 languages.add(translation.language)
-            # A language that a row of all languages lacks has a gap there.
+            # A language missing from a row of all languages has a gap there.
             neighbours = frozenset(languages) if has_all_languages else neighbours | languages
         faults.raise_if_any()
         remarks.warn(source.path)

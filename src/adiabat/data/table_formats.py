@@ -162,13 +162,13 @@ def dataset_size(source: str, *, split: str | None) -> int:
 
 
 def _load(source: str, split: str | None, *, streaming: bool = False) -> Any:
-    # Imported here: it takes a second, and most sources are plain files.
+    # Imported here, because it takes a second and most sources are plain files.
     import datasets
 
     try:
         if source.startswith(HUB_PREFIX):
             name, config, named_split = _hub_name(source)
-            # A stream has no file that could be kept in memory, so it does not take that option.
+            # Streams cannot be kept in memory, so they do not accept this option.
             options = {"streaming": True} if streaming else {"keep_in_memory": False}
             data, split = datasets.load_dataset(name, config, **options), split or named_split
         else:
@@ -179,7 +179,7 @@ def _load(source: str, split: str | None, *, streaming: bool = False) -> Any:
         known = (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError)
         if source.startswith(HUB_PREFIX) or isinstance(error, known):
             raise DataError(f"{source} must be a readable data set, got: {' '.join(str(error).split())}; check its name") from error
-        # The library raises errors of any kind where its description of the data lacks a key or holds an unexpected value.
+        # The library raises arbitrary errors if its description of the data is incomplete or wrong.
         reason = f"{type(error).__name__}: {error}"
         raise DataError(f"{source} must be a whole saved data set, got one that is damaged ({reason}); save or copy it again") from error
     is_single = isinstance(data, datasets.Dataset | datasets.IterableDataset)

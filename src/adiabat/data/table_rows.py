@@ -129,7 +129,7 @@ def read_rows(
         rows = _counted(((f"{source}:{number}", row) for number, row in enumerate(values, position.rows + 1)), position)
 
     def guarded() -> Iterator[Row]:
-        # A reader of a damaged file may fail in any way.
+        # A reader of a damaged file can fail in any way.
         with reading(Path(source), remedy="write or download it again"):
             yield from rows
         if faults is None:
@@ -146,7 +146,7 @@ def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
     """
     form = table_form(source)
     if form in ("parquet", "saved", "hub"):
-        # Loaded where a source has one of these formats.
+        # Loaded only for sources in these formats.
         from adiabat.data.table_formats import dataset_size, parquet_size
 
         return parquet_size(Path(source)) if form == "parquet" else dataset_size(str(source), split=split)

@@ -73,7 +73,7 @@ def distill_ablate(
     begun = is_described(folder, "ablate")
     if note := require_begun(folder, "static ablation", begun=begun, resume=resume):
         watch.note(note)
-    # Faults of its data, or of what the models are made of, must not come to light after some were trained.
+    # Errors in the suite's data, or in the inputs of models, must appear before any model is trained.
     load_tasks(suite, watch)
     inputs = inputs_of(teacher, _static(settings, {"weighting": settings.static.weighting.model_dump()}))
     if learned := [*section.texts, *examples]:
@@ -110,7 +110,7 @@ def _steps(teacher: str, settings: AblateSettings, models: Path, passed: Path, c
 
     def distill(out: Path, static: DistillStaticSettings) -> None:
         if not is_distilled(out):
-            # What a call that was killed left there is no model, and the teacher's vectors lie elsewhere.
+            # The remains of a killed call are not a model, and the teacher's vectors are stored elsewhere.
             shutil.rmtree(out, ignore_errors=True)
             distill_static(teacher, out, settings=static, passed=passed, command=command, watch=watch)
 

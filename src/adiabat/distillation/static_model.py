@@ -114,13 +114,13 @@ def distill(
 
     Tokens are counted in `texts`; None uses their ranks. The teacher's vectors are saved in `folder`, so that an interrupted call resumes.
     """
-    # Before anything long: neither too many directions nor a corpus without texts must come to light after it.
+    # Check first: too many directions, or a corpus without texts, must not be noticed only after long work.
     vocabulary, dims = rows_and_dims(teacher, section, words)
     if vocabulary.known:
         watch.note(f"{len(vocabulary.known):,} of {len(words):,} words are tokens of the teacher already")
     weights, texts_counted = _weights(vocabulary, section, texts, watch)
     if (unknown := unknown_id(vocabulary.tokenizer)) is not None:
-        # It says nothing: model2vec leaves it out of a text, and sentence-transformers would count it.
+        # The unknown token weighs nothing: model2vec leaves it out of a text, and sentence-transformers would count it.
         weights[unknown] = 0.0
     vectors = token_vectors(teacher, vocabulary.sequences, pooling=section.pooling, folder=folder, watch=watch)
     if section.reduction.kind == "none":
@@ -210,7 +210,7 @@ def _config(distilled: Distilled, section: StaticSection, teacher: str) -> dict[
         "sif_coefficient": section.weighting.a if section.weighting.kind == "sif" else None,
         "hidden_dim": distilled.vectors.shape[1],
         "seq_length": LONGEST,
-        # Without it, model2vec alone would cut texts, at 512 tokens.
+        # Without it, model2vec would truncate texts at 512 tokens.
         "max_length": None,
         "normalize": section.normalize,
         "pooling": section.pooling,
@@ -239,14 +239,14 @@ def distill_static(
     """Make a static model of a teacher; an interrupted call resumes when it is repeated."""
     settings, folder, started = settings or DistillStaticSettings(), Path(out), time.monotonic()
     section, notes = settings.static, list[str]()
-    # A new or empty directory, or one where the same was cut short.
+    # A new or empty directory, or one with an interrupted call of the same settings.
     if is_distilled(folder):
         raise JobError(f"--out {folder} holds a model already; choose another directory")
     if not (folder / PASSED).is_dir():
         require_free(folder, resume=False)
     words = _words(section)
     if section.weighting.corpus is not None:
-        # Looks at the first row, so that its faults come before the model is loaded.
+        # Check the first row, so that its errors come before the model is loaded.
         training_texts(section.weighting.corpus)
 
     def note(sentence: str) -> None:

@@ -53,7 +53,7 @@ def fitted_layer(rows: Float[np.ndarray, "n d"], towards: Float[np.ndarray, "n e
     if count > width or not origins:
         origins.append(np.zeros((width, wide)))
     exact, targets = rows.astype(np.float64), towards.astype(np.float64)
-    # Strengths are of rows whose length is 1 in the quadratic mean.
+    # Penalties are relative to rows with a mean squared length of 1.
     unit_of = np.sqrt(np.square(exact).sum(axis=1).mean()) or 1.0
     fits = [(RidgeCV(alphas=STRENGTHS, fit_intercept=False).fit(exact / unit_of, targets - exact @ origin), origin) for origin in origins]
     best, origin = max(fits, key=lambda fitted: float(fitted[0].best_score_))
@@ -72,7 +72,7 @@ def write_layer(student: DualEncoder, targets: Store, lessons: Lessons, folder: 
 def _layer(student: DualEncoder, targets: Store, lessons: Lessons, watch: Watch) -> Float[np.ndarray, "d e"]:
     held_out = {positive for example in stream_examples(lessons.path(VALIDATION)).examples for positive in example.positives}
     documents = (document for document in read_corpus(lessons.folder) if document.doc_id not in held_out)
-    # Ids are digests of texts: the smallest are drawn from all files alike, and the same in every run.
+    # Ids are digests of texts: the smallest ids are a random sample of all files, the same in every run.
     sample = nsmallest(SAMPLE, documents, key=attrgetter("doc_id"))
     if student.width != targets.width:
         require_texts(len(sample), student.width, left_out=" beside those held out")
@@ -158,11 +158,11 @@ def _trained(settings: TeachSettings, material: _Material, *, resume: bool, comm
     require_names(*section.teachers, section.student)
     job = Job(_out_of(settings))
     folder, device = job.prepared / "lessons", device_of(settings.run.device)
-    # Before anything is read, the settings are checked by as many files as there may be.
+    # Check the settings with the maximum number of files before anything is read.
     files = {material.own: 1} if material.own == OWN_TEXTS else {material.own: 1, "others": 1}
     check(settings.training(**_tables(settings, Lessons(folder, files), job.prepared)))
     require_free(job.folder, resume=resume)
-    # All faults of the texts come before a model is loaded.
+    # All errors in the texts must appear before a model is loaded.
     material.check()
     least = 2 if settings.train.keep == "best" else 1
     lessons = write_lessons(

@@ -63,7 +63,7 @@ class _Neighbours:
         self.waiting.append(sentence)
         if len(self.waiting) < self.length:
             return None
-        # Lengths take turns, so that a student learns all of them.
+        # Lengths alternate, so that a student learns all of them.
         self.length = 2 + (self.length - 1) % (self.most - 1)
         return self.end()
 

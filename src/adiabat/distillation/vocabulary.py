@@ -66,7 +66,7 @@ def token_vectors(
     skipped, closing = (sequences.before, sequences.after) if pooling == "token" else (0, 0)
     cache = EmbeddingCache(len(sequences.token_ids), bare.width)
     if folder is not None:
-        # All that decides the vectors.
+        # Everything that decides the vectors.
         around = [sequences.before, sequences.after, pooling, PRECISION]
         text = json.dumps([bare.weights_digest(), [list(ids) for ids in sequences.token_ids], *around])
         cache.keep_in(folder / f"tokens-{hashlib.sha256(text.encode()).hexdigest()[:16]}", resume=True)
@@ -212,13 +212,13 @@ def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
         pattern = re.compile(without)
     except re.error as fault:
         raise ConfigError(f"static.without must be a regular expression, got {without!r}: {fault}") from fault
-    # Without the one for what it does not know, a tokenizer fails at the first such text.
+    # Without its unknown token, a tokenizer fails at the first text that needs it.
     unknown = bare.unk_token
     pruned: Any = bare.remove_tokens_from_vocabulary(
         [token for token in bare.sorted_vocabulary if pattern.match(token) and token != unknown]
     )
     if unknown is not None:
-        # Unigram knows it by its number, which is another one now.
+        # Unigram refers to it by number, which has changed.
         pruned.model.unk_token = unknown
     return pruned  # type: ignore[no-any-return]
 
@@ -239,8 +239,8 @@ def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[Tokenizer
         group.setdefault(token, word)
     if faults:
         raise DataError(f"words must be distinct after the tokenizer's normalisation, got {several(faults)}; remove these lines")
-    # Other added tokens go: they have no part in texts.
-    # Short ones first: BPE makes pieces of the longer ones on its way, and a word must not be there before it comes.
+    # Drop other added tokens, which never occur in texts.
+    # Short words first: BPE builds longer ones from pieces, and a word must not exist before its own turn.
     ordered = sorted(pieces, key=len)
     grown = model.prune_added_tokens().add_tokens_to_vocabulary(ordered, preprocess_tokens=False)
     for bordered in (True, False):
@@ -276,7 +276,7 @@ def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str,
     def passed(token: str) -> list[int]:
         if token in teacher_ids:
             return [*before, teacher_ids[token], *after]
-        # What BPE merges on the way to a word is a token too.
+        # Pieces that BPE merges on the way to a word are tokens too.
         text = added[token].text if token in added else model.preprocessor.decode(token).decoded
         encoded: list[int] = teacher.encode(text).ids
         return encoded

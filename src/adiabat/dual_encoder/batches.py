@@ -98,14 +98,14 @@ def _levels(pairs: PairSet, settings: TrainSettings, *, of_shard: bool = False) 
     topics = _within(apart, pairs.topics)
     levels = {"none": [], "topic": [topics], "tag": [_within(topics, pairs.tags), topics]}[group]
     names = np.unique(pairs.tags if group == "tag" else pairs.topics)
-    # A file that is sorted by topic has shards of one; number 0 is that of no name.
+    # A file sorted by topic has shards with a single topic; number 0 stands for no name.
     if levels and len(names) == 1 and not (of_shard and names[0]):
         raise DataError(
             f"{pairs.name}: pairs must be of several {group}s where batches.group is {group}, got one; name the column that tells them "
             f"apart (data.columns.{group}), or leave batches.group out"
         )
     if group == "tag" and len(np.unique(topics)) == len(np.unique(apart)):
-        # Without topics, what is left of the tags is random.
+        # Without topics, pairs left over from tags form random batches.
         levels = levels[:1]
     return [*levels, apart]
 
@@ -123,7 +123,7 @@ def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
     group = settings.batches.group.kind
     if group == "none":
         return None
-    # Number 0 is that of no name.
+    # Number 0 stands for no name.
     count = int(((pairs.topics if group == "topic" else pairs.tags) == 0).sum())
     if not count:
         return None
@@ -256,7 +256,7 @@ def pair_order(pairs: PairSet) -> Int[np.ndarray, " pairs"]:
 def _batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection, draw: Callable[[int], Int[np.ndarray, " k"]]) -> Batch:
     """The batch of some pairs, with the negatives drawn for each row of a query."""
     count = section.loss.negatives_per_query
-    # Rows are kept in half the memory; of a batch they are keys, too, which tensors hold as 64-bit numbers.
+    # Rows take half the memory in 32 bits; in a batch they are also keys, which tensors hold as 64-bit numbers.
     query, positive = (rows[picked].astype(np.int64) for rows in (pairs.query, pairs.positive))
     if not count:
         return Batch(query, positive, _none(), _none().reshape(len(query), 0))

@@ -120,7 +120,7 @@ class PairContrast:
     def _planned(self, pairs: PairSet, shard: Shard | None = None) -> BatchPlan:
         """The batches of all pairs, which share their texts with validation, or those of a shard of the stream."""
         texts = self._texts if shard is None else self._cached(pairs)
-        # Counting the tokens of every pair takes time and memory that only a budget has a use for.
+        # Counting the tokens of every pair takes time and memory, and only a budget needs it.
         tokens = texts.tokens(pairs) if self.settings.batches.token_budget is not None else None
         sampler = sampler_of(self.settings, pairs, tokens=tokens, shard=shard)
         if shard is None:
@@ -242,7 +242,7 @@ class PairContrast:
             vectors = (lambda rows: self._comparable(query.of(rows))), (lambda rows: self._comparable(document.of(rows)))
             errors, compared = pair_errors(self.validation, *vectors, distance=self._distance()), listed_pairs(self.validation)
         loss = self._validation_loss(query, document)
-        # What was embedded here is no part of what the next step takes.
+        # Embeddings computed here must not count towards the cost of the next step.
         self._texts.take_operations()
         return Validation(loss, errors, compared, measures)
 
@@ -350,7 +350,7 @@ def ranks_of_answers(
         for row, listed in enumerate(answers[start : start + QUERIES_AT_A_TIME]):
             answered[row, torch.from_numpy(listed)] = True
         best = scores.masked_fill(~answered, -torch.inf).amax(dim=1, keepdim=True)
-        # So that what is no number counts as a tie.
+        # Written so that NaN counts as a tie.
         ranks.append(1 + (~(scores < best) & ~answered).sum(dim=1))
     return torch.cat(ranks).cpu().numpy()
 

@@ -43,7 +43,7 @@ def read_pairs(
         source: Source of the examples; None reads `TrainDataSection.sources`.
         cache: Directory of the dataset cache; None keeps pairs in memory.
     """
-    # A source of several goes by the settings of all where it has none of its own.
+    # A source uses the settings of `[data]` for those that it does not set itself.
     listed = [_Source(entry.path, entry.split, "train", entry.columns.given(), entry.corpus) for entry in settings.listed(source)]
     sources = [*listed, *_validated(settings)]
     sets = _numbered(sources, stored, cache, watch)
@@ -105,7 +105,7 @@ def watched(examples: Iterator[Example], watch: Watch, *, label: str, total: int
 
 def _read(source: _Source, *, stored: bool) -> ExampleStream:
     """Examples with document ids replaced by texts, if they hold ids; examples and texts are then in memory."""
-    # With a corpus of its own, those of a document are its columns, not the examples'.
+    # A separate corpus has its own columns for documents, not those of the examples.
     columns = {name: column for name, column in source.columns.items() if source.corpus is None or name not in OF_DOCUMENTS}
     stream = stream_examples(source.path, split=source.split, columns=columns, usual_split=source.usual_split)
     corpus = source.corpus or (source.path if is_beir_examples(source.path) and not stored else None)
@@ -117,7 +117,7 @@ def _read(source: _Source, *, stored: bool) -> ExampleStream:
         for entry in (*example.positives, *example.negatives):
             naming.setdefault(entry, example.location)
     columns = {name: column for name, column in source.columns.items() if source.corpus and name in OF_DOCUMENTS}
-    # A blank document does no harm where no example names it, and is missing where one does.
+    # A blank document is harmless unless an example refers to it; then it counts as missing.
     documents = read_corpus(corpus, columns=columns, blank="drop")
     texts = {document.doc_id: document.text for document in documents if document.doc_id in naming}
     if absent := [f'{location}: "{cut(entry, limit=60)}"' for entry, location in naming.items() if entry not in texts]:

@@ -86,13 +86,13 @@ def build(settings: TrainSettings, load: Loader) -> Built:
             else:
                 _prepare(tower, settings)
     if settings.train.method.kind == "bias":
-        # Where a backbone has none, biases of zero were added.
+        # A backbone without biases got zero biases.
         now = named_weights(towers)
         before |= {name: torch.zeros_like(now[name], device="cpu") for name in now.keys() - before.keys()}
     guide = _guide(settings, load)
     prints = tuple(model.fingerprint(side) for model in (start, document_start, guide) if model is not None for side in SIDES)
     projection = None if matrix is None else hashlib.sha256(matrix.numpy().tobytes()).hexdigest()
-    # What is saved names the similarity that was trained.
+    # The saved model states the similarity that was trained.
     trained = replace(towers, root={**towers.root, "similarity_fn_name": settings.train.loss.ranks_by})
     return Built(trained, guide, prints, projection, before, _similarity_note(towers, trained))
 

@@ -62,7 +62,7 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
     out = Path(str(settings.job.out))
     with processes(device_of(settings.run.device)) as group:
         main_watch = watch if group.is_main else SILENT
-        # An exchange, before which nobody can make the directory that all have looked at.
+        # Exchange first, so that no process makes the directory before all have checked it.
         on_main(group, lambda: main_watch.note(note) if note else None)
         objective, built = prepared(load, settings, group, main_watch, stream_folder=out / STREAM if resume else None)
         fit_into_time(objective, main_watch)

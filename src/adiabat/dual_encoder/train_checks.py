@@ -105,7 +105,7 @@ def require_ready(settings: TrainSettings, *, resume: bool) -> str | None:
     """Check that a run can start or resume; returns a note if there is nothing to resume."""
     _require_named(settings, "out")
     settings = as_begun(settings, resume=resume)
-    # Before the data: settings that were left out make faults that speak of anything but resuming.
+    # Checked before the data: an omitted setting would otherwise cause faults that do not mention resuming.
     note = require_fitting(Path(str(settings.job.out)), settings.model_dump(), resume=resume, rules=RULES, unknown=WORDS)
     _require_inputs(settings)
     return note

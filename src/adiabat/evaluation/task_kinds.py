@@ -163,7 +163,7 @@ def _struck_off(documents: Iterator[Document], missing_of: Sequence[dict[str, st
     """Pass documents on, and remove them from the missing ones."""
     for document in documents:
         for names in missing_of:
-            # Where examples hold ids alone, removing a text that looks like an id is harmless: the store checks again.
+            # If examples hold only ids, removing a text that looks like an id is harmless: the store checks again.
             for name in (document.doc_id, document.text):
                 entry = names.pop(name, None)
                 if entry is not None:
@@ -189,7 +189,7 @@ def _lacking(section: RetrievalTask, examples: ExampleSet, missing: Mapping[str,
 
 
 def _examples_of(section: RetrievalTask) -> ExampleSet:
-    # Where a task names a corpus, columns of documents are the corpus's.
+    # If a task names a corpus, document columns are those of the corpus.
     columns = {name: column for name, column in section.columns.given().items() if section.corpus is None or name not in OF_DOCUMENTS}
     examples = read_examples(section.data, split=section.split, columns=columns)
     if not isinstance(examples, ExampleSet):

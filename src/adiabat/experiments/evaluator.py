@@ -162,7 +162,7 @@ class DriftEvaluator:
         reading = read_tower(model, probes, self.store, depth=self.depth, start=start, watch=self.watch)
         folder = self.folder / READINGS
         folder.mkdir(parents=True, exist_ok=True)
-        # For people who look closer; nothing reads it again.
+        # For inspection by users; nothing reads it again.
         np.savez(folder / f"{run_folder_name(name)}.npz", vectors=reading.vectors, rows=reading.rows, scores=reading.scores)
         return reading
 

@@ -191,7 +191,7 @@ def _run_settings(best: Candidate, run: ScalingRun, runs: Path) -> dict[str, Any
     except ConfigError as fault:
         raise ConfigError(f"{job.config}: {fault}") from fault
     record = settings.model_dump(mode="json", exclude_defaults=True)
-    # What the advice names stands there even where it is the default.
+    # State the recommended values explicitly, even if they are defaults.
     loss = settings.train.loss
     if isinstance(loss, InBatchLoss) and "temperature" in merged.get("train", {}).get("loss", {}):
         record["train"]["loss"] = {**loss.model_dump(mode="json", exclude_defaults=True), "temperature": loss.temperature.model_dump()}
@@ -206,7 +206,7 @@ def _temperature(settings: Mapping[str, Any]) -> float | None:
 
 def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advice:
     """The advice with measured time and memory on this machine; unchanged if model or data are unavailable."""
-    # Torch takes seconds to load, and a plan that measures nothing needs none.
+    # Torch takes seconds to load, and a plan without measurements does not need it.
     from adiabat.dual_encoder.train import estimate
 
     try:

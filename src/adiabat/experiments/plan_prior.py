@@ -141,7 +141,7 @@ def _decided(
     if section.data_tokens is not None:
         usages = _held(load, settings, "full", watch)
         choices = _chosen(usages, fitting(usages, section.memory), section)
-        # Full training, where even the largest model's budget pays for all tokens that there are.
+        # Full training, if even the largest model can use all available tokens within the budget.
         if choices and max(choices, key=lambda choice: choice.option.size).tokens >= section.data_tokens:
             return "full", True, usages, choices
     usages = _held(load, settings, method, watch)

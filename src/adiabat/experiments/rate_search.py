@@ -58,16 +58,16 @@ def safe_rate(
     if note := require_begun(out, "search for a safe rate", begun=begun, resume=resume):
         watch.note(note)
     if begun:
-        # Before the data: settings that were left out make faults that speak of anything but resuming.
+        # Checked before the data: an omitted setting would otherwise cause faults that do not mention resuming.
         require_same(Job(out), {SEARCH: context.inputs, **settings.model_dump()}, rules=RULES, unknown=RULES.words)
     examples = context.examples(settings.data)
-    # Before anything is written.
+    # Checked before anything is written.
     context.require_possible([settings])
     description = {SEARCH: {**context.inputs, **context.digests(settings, *examples)}, **settings.model_dump()}
     if begun:
         require_same(Job(out), description, rules=RULES)
     with claimed_for_jobs(out, lambda: description, begun=begun):
-        # Runs are made under a lock of their own, as where a search stands within a job.
+        # Trials are made under their own lock, as when a search is part of a job.
         pass
     search = RateSearch(context, settings, out, watch)
     if note := search.mined_note:
@@ -130,7 +130,7 @@ class RateSearch:
         return result
 
     def _is_safe(self, rate: float) -> bool:
-        # A seed that is asked for no more has left all the same.
+        # A seed that is no longer requested has exceeded the limit nevertheless.
         if any(trial.rate == rate and trial.left_at is not None for trial in self.rows.every):
             return False
         first = self.settings.run.seed
@@ -180,7 +180,7 @@ class RateSearch:
     def _loop(self, rate: float, seed: int, objective: StoredDocuments, settings: TuneSettings) -> Loop:
         steps, folder = settings.rate_search.steps, self._folder(rate, seed)
         every = -(-steps // settings.rate_search.checks)
-        # No model is left, so that no weights are kept to come back to.
+        # No model is kept, so no weights need to be stored.
         limits = Limits(every, None, None, max_steps=steps, keep="last", **writing(settings))
         limit = objective.guard.limit if objective.guard else None
         assert limit is not None, "a search has a guard with a limit"

@@ -163,7 +163,7 @@ def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, co
     )
     for lost in without_freezing(settings, lambda name: models[name][0]):
         watch.note(lost)
-    # Another experiment is refused before any model is set up, and models before anything is written.
+    # Refuse a different experiment before models are set up, and unsuitable models before anything is written.
     SCALING.resumed(folder, description)
     _set_up_once(runner, waiting(runner, trials, rows_at(folder / ROWS)))
     with run_trials(
@@ -215,7 +215,7 @@ def _check(settings: ScalingSettings) -> None:
 
 def _examples(settings: ScalingSettings, watch: Watch) -> str:
     """SHA-256 of the training and validation data; read here so that errors come before any model, and cached for the runs."""
-    # Any method and rate: neither decides what is read.
+    # Any method and rate will do: neither affects the data.
     plain = plan_runs(settings, ways_of(settings, lambda name: MANY_BLOCKS))[0].settings
     check(plain)
     cache = cache_folder(plain.data.cache)

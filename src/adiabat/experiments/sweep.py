@@ -48,7 +48,7 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
 
     def described() -> dict[str, Any]:
         if not is_begun(folder):
-            # Probes of a sweep that has no run yet may have been others.
+            # A sweep without runs may have had other probes.
             (folder / READINGS / NOISE).unlink(missing_ok=True)
         return kind.resumed(folder, description)
 
@@ -136,7 +136,7 @@ def _kind(runner: SweepRunner) -> ExperimentKind:
         "sweep",
         "sweep",
         free=frozenset({"sweep.name", *(f"common.{key}" for key in FREE_RUNS), *rules["free"]}),
-        # Rows are known by the values that they vary.
+        # Rows are identified by the values that they vary.
         free_tables=("grid", "grids"),
         free_in=rules.get("free_in", {}),
         growing=("variants", "start.examples", *rules["growing"]),

@@ -188,7 +188,7 @@ def _method(view: SweepAnalysis, cases: Sequence[Case], labelled: Sequence[int])
     by_variant = [view.settings[index].name for index in labelled] == [VARIANT]
     label = str(cases[0].values[labelled[0]]) if by_variant else view.described(cases[0], labelled)
     numeric = [index for index, setting in enumerate(view.settings) if setting.numeric]
-    # None, no limit, is beyond every limit.
+    # None, for no limit, is above every limit.
     amounts = [[float(value) if is_number(value := case.values[index]) else math.inf for index in numeric] for case in cases]
     ordered = [view.cases.index(case) for _, case in sorted(zip(amounts, cases, strict=True), key=lambda pair: pair[0])]
     return Method(label, ordered, sum(len(set(column)) > 1 for column in zip(*amounts, strict=True)) == 1)
@@ -206,7 +206,7 @@ def _at_equal_gain(result: SweepResult, view: SweepAnalysis) -> EqualGain | None
     gain = max(reached, key=lambda gain: (len(reached[gain]), gain), default=None)
     if gain is None or len(reached[gain]) < 2:
         return None
-    # A method may reach a gain more than once: at its least drift, or else first.
+    # A method may reach a gain more than once: take the lowest drift, otherwise the first.
     costs = [min(several, key=lambda cost: (cost.drift is None, cost.drift or 0.0)) for several in reached[gain].values()]
     ordered = sorted(costs, key=lambda cost: (cost.drift is None, cost.drift or 0.0, cost.method))
     return EqualGain(gain, ordered, [method.label for method in view.methods if method.label not in reached[gain]])
@@ -241,7 +241,7 @@ def _drift_limits(result: SweepResult, view: SweepAnalysis) -> list[DriftLimit]:
     """Compare limits from noise with labelled damage, for each series of rates and measure of drift."""
     if view.rate is None or not result.others:
         return []
-    # A share of the movement does not grow with it.
+    # The rotation share does not grow with the movement.
     limits = {measure: limit for measure, limit in limits_of(result.noise).items() if limit > 0 and measure != ROTATION_SHARE}
     index = view.settings.index(view.rate)
     series = list(_rate_series(result, view, index))
@@ -281,7 +281,7 @@ def _step(result: SweepResult, case: Case, rate: int, measure: str) -> Step:
     value = float(str(case.values[rate]))
     drifts = [run.drift.means[measure] for run in result.runs_of(case) if run.drift is not None]
     if case.failed or not drifts:
-        # A run without a model has drifted beyond every limit.
+        # A run without a model counts as drift above every limit.
         return Step(value, math.inf, (*case.worse, "no model"))
     # Every seed must stay inside the limit.
     return Step(value, max(drifts), tuple(case.worse))
@@ -305,7 +305,7 @@ def judge(steps: Sequence[Step], limit: float, *, series: str = "", measure: str
         agreement = "untested" if safe is None or beyond is None else "hit"
     else:
         agreement = "early" if (safe or 0.0) < (harmless or 0.0) else "late"
-    # A run that failed ends no bracket.
+    # A failed run does not end a bracket.
     end = None if beyond is None or math.isinf(beyond.drift) else beyond.drift
     return DriftLimit(
         *(series, measure, limit, safe, harmless),

@@ -84,7 +84,7 @@ def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None
         return None
     start_of = {case: runner.start_name(runs[0]) for case, runs in complete.items()}
     starts = list(dict.fromkeys(start_of.values()))
-    # A start whose scores are lost, or are those of another start, is measured again.
+    # A start whose scores are lost or belong to another start is measured again.
     runner.start_records()
     names = [*starts, *(trial.name for runs in complete.values() for trial in runs)]
     stored = {name: scores for name in names if (scores := runner.evaluator.stored(name)) is not None}
@@ -132,7 +132,7 @@ def _levels(scores: Scores, draws: Draws) -> list[tuple[Level, list[Level]]]:
 def _column(scores: Float[np.ndarray, " c"], draws: Float[np.ndarray, "r c"]) -> list[Level]:
     ends = intervals(draws)
     if ((scores >= 0) & (scores <= 1)).all():
-        # The deviations of a run are other candidates' too, and may lead past where a measure ends.
+        # Pooled deviations come from other candidates too, and may exceed the bounds of a measure.
         ends = np.clip(ends, 0.0, 1.0)
     return [Level(score, (low, high)) for score, (low, high) in zip(scores.tolist(), ends.tolist(), strict=True)]
 

@@ -214,7 +214,7 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         record: TrainingRecord = finished(job, self.settings.sweep.verb)[1]
         model = self.load(str(job.folder), trial.settings.encoder.of_saved(str(job.folder))).to(self.device)
         start = self.start(trial)
-        # All runs are compared by the similarity of their start, whatever they were trained by.
+        # All runs are compared by the similarity of their initial model, whatever similarity trained them.
         model = replace(model, root={**model.root, "similarity_fn_name": NAMES[start.similarity]})
         tasks = self.evaluator.outcomes(model, trial.name, start, trained_by(job.folder))
         self.evaluator.forget(model, [other.document for other in self._starts.values()])
@@ -269,7 +269,7 @@ def rows_at(path: Path) -> Rows[SweepRun]:
 
 def _columns(run: SweepRun) -> dict[str, Any]:
     scalars = {"run": run.name, "variant": run.variant, "seed": run.seed, "status": run.status, "reason": run.reason}
-    # Values of one setting may be of several kinds, which a column is not.
+    # Values of one setting may have several types, which a Parquet column cannot hold.
     varied = {key: json.dumps(value) if isinstance(value, list) else value for key, value in run.varied.items()}
     numbers = {"learning_rate": run.learning_rate, "batch_size": run.batch_size, "steps": run.steps, "epochs": run.epochs}
     numbers |= {"best_epoch": run.best_epoch, "seconds": run.seconds}

@@ -215,7 +215,7 @@ def read_checked(trial: SweepTrial, alike: Sequence[SweepTrial], watch: Watch) -
 
 
 def _faults(training: PairSet, validation: PairSet, trials: Sequence[SweepTrial]) -> Iterator[str]:
-    # Planned without tokens, which take the model: that finds batches by topic of data that has one topic alone.
+    # Plan without tokens, which would need the model; this finds batches by topic on data with a single topic.
     tokens = np.zeros(len(training), dtype=np.int64)
     distinct: dict[str, SweepTrial] = {}
     for trial in trials:

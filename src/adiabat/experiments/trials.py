@@ -232,7 +232,7 @@ def run_trials(
                 runner.tidy(todo[row.name], keep_model=section.keep_models)
                 runner.watch.note(f"{row.name}: run {number:,} of {len(todo):,}, {outcome(row)}")
         for trial in trials:
-            # A process that was killed between row and tidying left its checkpoints.
+            # A process killed after writing the row and before tidying left its checkpoints.
             if runner.job(trial).checkpoints.is_dir():
                 runner.tidy(trial, keep_model=section.keep_models)
             if (row := runner.refreshed(trial, rows[trial.name])) != rows[trial.name]:
@@ -262,7 +262,7 @@ def map_trials(
         pool = ray.util.ActorPool([remote.remote(apart) for _ in range(count)])
         yield from pool.map_unordered(lambda actor, trial: actor.make.remote(trial), trials)
     except ray.exceptions.RayTaskError as fault:
-        # The error of the process itself; the rest of the message is Ray's own text.
+        # Keep the process's own error; the rest of the message is Ray's.
         raise (fault.cause if isinstance(fault.cause, AdiabatError) else fault) from None
     finally:
         if begun_here:

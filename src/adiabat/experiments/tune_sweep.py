@@ -67,7 +67,7 @@ class TuneSweepRunner(SweepRunner):
             raise StoreError(
                 f'{context.store.path} must keep texts where variants.towers = "both", it holds vectors only; rebuild it with texts'
             )
-        # Drift is not measured on what any run rehearses.
+        # Drift must not be measured on texts that any run rehearses.
         for texts in dict.fromkeys(run.rehearsal.texts for run in settings if run.rehearsal):
             if self.probes is not None:
                 require_apart(context.probes(texts), self.probes)

@@ -57,7 +57,7 @@ class Guide:
             One score per pair.
         """
         scores = (self.query * self.positive).sum(dim=1)
-        # Scores are near 1 where vectors have unit length: the 1 keeps the tolerance absolute there, the score relative elsewhere.
+        # Scores are near 1 for unit vectors: the 1 makes the tolerance absolute there, and the score makes it relative elsewhere.
         rounding = ROUNDING * torch.finfo(scores.dtype).eps * (1.0 + scores.abs())
         return scores - self.margin * (scores.abs() if self.relative else 1.0) - rounding
 
@@ -98,7 +98,7 @@ class Pairs:
 
     def __post_init__(self) -> None:
         _check_lengths(self)
-        # A sum over thousands of candidates has three digits left in half precision.
+        # In half precision, a sum over thousands of candidates keeps only three digits.
         if self.query.dtype in (torch.bfloat16, torch.float16):
             raise ValueError(f"embeddings must be float32 or float64, got {self.query.dtype}; convert them with .float()")
 
@@ -192,7 +192,7 @@ class Pairs:
         if self.guide.own is None:
             raise ValueError("guide must have embeddings of each query's own negatives, got none; embed them with the guide too")
         scores = (self.guide.query[self.rows].unsqueeze(1) * self.guide.own[self.rows]).sum(dim=-1)
-        # A candidate is out where either says so: what is known, or what the guide takes for an answer.
+        # A candidate is excluded by known answers or by the guide.
         return answers | (scores >= self.guide.thresholds()[self.rows, None])
 
     def _same_pair(self) -> Excluded:
@@ -212,7 +212,7 @@ class Pairs:
             raise ValueError("positive_keys must be given beside keys of negatives, got none; give both or neither")
         if self.query_keys is None:
             return self.positive_keys[:, None]
-        # Pairs are sorted by query; row i reads the positives of its query's run, over and over until the longest run's length is reached.
+        # Pairs are sorted by query; row i reads the positives of its query's run, repeated up to the length of the longest run.
         _, query = torch.unique(self.query_keys, return_inverse=True)
         order = torch.argsort(query, stable=True)
         counts = torch.bincount(query)
@@ -222,7 +222,7 @@ class Pairs:
 
     def _too_good(self, left: Float[Tensor, "p g"], right: Float[Tensor, "n g"]) -> Excluded:
         assert self.guide is not None
-        # The threshold is the pair's own score by the guide, whichever of its sides looks for candidates.
+        # The threshold is the guide's score of the pair, for candidates of either side.
         rows, above = left[self.rows], self.guide.thresholds()[self.rows]
         return lambda r, c: rows[r] @ right[c].T >= above[r, None]
 
@@ -241,7 +241,7 @@ def unit_rows(embeddings: Float[Tensor, "*rows e"]) -> Float[Tensor, "*rows e"]:
     Returns:
         The scaled rows; a row of zeros stays zero, so that its cosine with anything is 0.
     """
-    # torch divides by max(length, 1e-12), which leaves rows of zeros at zero, with a finite gradient.
+    # torch divides by max(length, 1e-12), so zero rows stay zero, with a finite gradient.
     return functional.normalize(embeddings, dim=-1)
 
 

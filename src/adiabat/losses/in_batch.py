@@ -48,7 +48,7 @@ def triplet_distances(
         ValueError: If `distance` is none of the three.
     """
     negatives = negative.unsqueeze(1) if negative.dim() == 2 else negative
-    # One operation for both: two of different layouts may round differently, and a tie would no longer be one.
+    # Use one operation for both: different layouts may round differently and break ties.
     documents = torch.cat([positive.unsqueeze(1), negatives], dim=1)
     if distance == "cosine":
         apart = 1.0 - (unit_rows(query).unsqueeze(1) * unit_rows(documents)).sum(dim=-1)
@@ -269,11 +269,11 @@ def _contrast(
     """Mean over directions and rows of ``ln(denominator) - own score``."""
     _check_margin(margin)
     losses = []
-    # Sorted, since sets have no order: losses must add up in the same one in every process.
+    # Sorted, because sets have no order: losses must be summed in the same order in every process.
     for side in sorted(directions):
         blocks = [pairs.block(side, OTHER[side])]
         blocks += [pairs.block(side, side)] if side in same_tower else []
-        # The pair's own score stands beside the candidates, with its margin, and is masked among them (`Pairs._same_pair`).
+        # The pair's own score is added separately, with its margin, and masked among the candidates (`Pairs._same_pair`).
         beside = target = _own_scores(pairs, temperature, margin)
         if side == "query":
             blocks += [pairs.shared_block()] if pairs.shared is not None else []
@@ -301,7 +301,7 @@ def _own_negatives(pairs: Pairs, temperature: Temperature) -> Float[Tensor, "b h
 def _passage_centric(pairs: Pairs, temperature: Temperature, printed: bool, tile: int | None) -> Float[Tensor, ""]:
     """``L_P`` of `pair`."""
     target = _own_scores(pairs, temperature)
-    # In the printed form nothing stands beside the sum; a term of nothing keeps a row without any candidates finite.
+    # The printed form has no term beside the sum; a zero term keeps rows without candidates finite.
     nothing = torch.finfo(target.dtype).min
     beside = torch.full_like(target, nothing) if printed else target
     block = pairs.block("positive", "positive")

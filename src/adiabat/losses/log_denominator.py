@@ -128,7 +128,7 @@ class _Tiled(torch.autograd.Function):
         ctx: Any, tile: int, masks: Sequence[Excluded], rows: Tensor, beside: Tensor, temperature: Tensor, *candidates: Tensor
     ) -> Tensor:
         """Add tile after tile to each row's sum."""
-        # The own score is finite, so that no row begins at minus infinity, whose difference to itself is NaN.
+        # The own score is finite, so no row starts at minus infinity, whose difference to itself is NaN.
         total = torch.logsumexp(beside, dim=1)
         for r in _tiles(len(rows), tile):
             for block, excluded in zip(candidates, masks, strict=True):
@@ -145,7 +145,7 @@ class _Tiled(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """``d/ds = g softmax(s)``, and from there to both factors of every score and to the temperature."""
         rows, beside, temperature, total, *candidates = ctx.saved_tensors
-        # Of a tile nothing was kept but each row's total, which is all that its softmax needs.
+        # Only each row's total was kept of a tile, which suffices for its softmax.
         gradient = gradients[0][:, None]
         of_rows, of_temperature = torch.zeros_like(rows), torch.zeros_like(temperature)
         of_candidates = [torch.zeros_like(block) for block in candidates]
@@ -213,7 +213,7 @@ class LearnedTemperature(nn.Module):
         _check(start=start, coldest=coldest)
         if start < coldest:
             raise ValueError(f"start must be at least {coldest}, the coldest temperature, got {start}; begin at 0.05")
-        # The logarithm of the factor, as CLIP has it: a step changes the temperature by a share, and never its sign.
+        # The logarithm of the factor, as in CLIP: a step changes the temperature by a share, and never its sign.
         self.log_factor = nn.Parameter(torch.tensor(-math.log(start)))
         self.coldest = coldest
 

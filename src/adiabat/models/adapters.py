@@ -103,7 +103,7 @@ def merge_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
                 layer.merge()
                 merged.set_submodule(name, layer.get_base_layer())
     del merged.peft_config
-    # Traces of adapters that transformers loaded: with them it would save adapters alone, or the weights under an adapter's names.
+    # Attributes left by adapters that transformers loaded; with them it would save only adapters, or weights under adapter names.
     merged._hf_peft_config_loaded = False
     conversions = getattr(merged, "_weight_conversions", None) or []
     merged.__dict__["_weight_conversions"] = [conversion for conversion in conversions if not _ADAPTER_NAME.search(str(conversion))]
@@ -121,7 +121,7 @@ def _add_biases(backbone: PreTrainedModel) -> None:
     for setting in switched:
         setattr(config, setting, True)
     with torch.device("meta"):
-        # On the meta device, for the names and shapes of the biases alone.
+        # On the meta device, only for the names and shapes of the biases.
         shapes = {name: bias.shape for name, bias in type(backbone)(config).named_parameters() if _BIAS.search(name)}
     if not shapes:
         raise ModelError(

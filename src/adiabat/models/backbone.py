@@ -85,12 +85,12 @@ def load_backbone(
         )
     with _as_model_error(folder, trust):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=code, **(options or {}))
-    # By either setting a file could make transformers fetch compiled kernels from the hub and run them; None takes torch's own.
+    # Either setting could make transformers fetch compiled kernels from the hub and run them; None uses torch's own.
     config._attn_implementation = config._experts_implementation = None
     if blocks is not None:
         config = first_blocks(config, blocks)
     loader = _loader(config, folder)
-    # A pooler that the files lack is random, though no embedding reads it: the same in every run.
+    # A pooler missing from the files is random but unused by embeddings; make it the same in every run.
     with _as_model_error(folder, trust), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         backbone, report = loader.from_pretrained(
@@ -109,11 +109,11 @@ def load_backbone(
     if hasattr(backbone, "peft_config"):
         from adiabat.models.adapters import merge_adapters
 
-        # Adapters beside the weights are loaded with them; a saved model must be whole without them.
+        # Adapters beside the weights are loaded with them; a saved model must be complete without them.
         backbone = merge_adapters(backbone)
     if any(type(module).__module__.startswith("peft.") for module in backbone.modules()):
         raise ModelError(f"{adapter or folder} must hold an adapter that adiabat can merge; merge it with peft, and save the result")
-    # The fingerprint holds them, and they are written again when the model is saved.
+    # Included in the fingerprint, and written again when the model is saved.
     backbone.__dict__["config_options"] = dict(options or {})
     loaded: PreTrainedModel = backbone
     return loaded
@@ -169,12 +169,12 @@ def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
         raise ConfigError(f"encoder.blocks must be from 1 to {count}, the blocks that the backbone has, got {blocks}")
     record = config.to_dict()
     for name, value in record.items():
-        # What lists an entry per block, such as `layer_types` and `no_rope_layers`.
+        # Settings with an entry per block, such as `layer_types` and `no_rope_layers`.
         if isinstance(value, list) and "layer" in name and len(value) == count:
             record[name] = value[:blocks]
     stored = config.attribute_map.get("num_hidden_layers", "num_hidden_layers")
     try:
-        # Built again, so that the family derives its other settings from the number, and checks them against it.
+        # Built again, so that the family derives other settings from the number of blocks, and checks them.
         shorter = type(config).from_dict({**record, stored: blocks})
     except Exception as fault:
         raise _uncuttable(config, blocks, first_line(fault)) from fault

@@ -113,7 +113,7 @@ def embed_blocks(
         prepare = stack.enter_context(parallel_map([prepared]))
         batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
         first = list(islice(batches, MAX_WORKERS))
-        # On a CPU a replica of the encoder per core, no more than batches; elsewhere the encoder alone.
+        # On a CPU, a replica of the encoder per core, but no more than batches; on other devices only the encoder.
         count = min(torch.get_num_threads(), len(first)) if encoder.device.type == "cpu" else 1
         encoders = [encoder] if count <= 1 else thread_replicas(encoder, count, precision=precision, shared=[encoder.tokenizer])
         embed = stack.enter_context(parallel_map([partial(_embedded, replica, precision, source.limit) for replica in encoders]))
@@ -133,7 +133,7 @@ def embed_bags(
     vectors = np.empty((total, encoder.width), dtype=np.float32)
     full = 0
 
-    # One after the other: tokenising uses all cores already, and pooling beside it slows down both.
+    # Sequentially: tokenisation uses all cores already, and parallel pooling would slow down both.
     for start in range(0, total, BAG_BLOCK):
         token_ids = source.block(slice(start, start + BAG_BLOCK))
         end = start + len(token_ids)
@@ -204,7 +204,7 @@ class TokenTable:
     @property
     def lengths(self) -> Int[np.ndarray, " texts"]:
         """Number of tokens of each text."""
-        # Without a difference in 64 bits on the way.
+        # Avoids an intermediate difference in 64 bits.
         lengths: Int[np.ndarray, " texts"] = np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe")
         return lengths
 

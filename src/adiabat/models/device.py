@@ -105,7 +105,7 @@ def emulation_note(device: torch.device, precision: Precision, *, setting: str =
     """A note for users who set bfloat16 on a device that emulates it; "" otherwise."""
     if precision != "bf16" or native_bf16(device):
         return ""
-    # One thread of a CPU with AVX2 alone: a step of 32 pairs through MiniLM's first four blocks takes 18.2 s, and 1.24 s in float32.
+    # One thread of a CPU with only AVX2: a step of 32 pairs through MiniLM's first four blocks takes 18.2 s, and 1.24 s in float32.
     return f"{setting} = bf16 is only emulated on this {device.type} device, which takes many times as long as fp32"
 
 
@@ -124,7 +124,7 @@ def settled_precision(encode: Callable[[Sequence[str], Precision], Float[np.ndar
     except RuntimeError as fault:
         if is_out_of_memory(fault):
             raise
-        # DeBERTa hides padding by the least float32, which bfloat16 cannot hold.
+        # DeBERTa masks padding with the lowest float32, which bfloat16 cannot represent.
         return "fp32"
     return "bf16" if minimum_cosine(exact, rounded) >= MINIMUM_COSINE else "fp32"
 
@@ -174,7 +174,7 @@ def parallel_map(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Calla
     share = max(1, before // len(functions))
     pool = ThreadPoolExecutor(len(functions), "adiabat", initializer=_start, initargs=(share, Barrier(len(functions))))
     try:
-        # All threads start first: a late one would change torch's number of threads during the work of others, and with it last digits.
+        # Start all threads first: a late one would change torch's number of threads during the work of others, and with it the last digits.
         wait([pool.submit(lambda: None) for _ in functions])
         yield lambda jobs: _in_order(pool, call, jobs, ahead=2 * len(functions))
     finally:
@@ -211,7 +211,7 @@ def thread_replicas(module: ModuleT, count: int, *, precision: Precision, shared
     A forward pass may keep state in its module, such as growing rotary tables. In bf16 the weights of linear layers are converted here
     once; autocast would convert them in every pass, to the same bits.
     """
-    # What the memo of deepcopy holds is not copied.
+    # Objects in the memo of deepcopy are not copied.
     memo = {id(item): item for item in (*shared, *module.parameters())}
     if precision == "bf16":
         memo |= {id(weights): nn.Parameter(weights.detach().bfloat16(), requires_grad=False) for weights in _linear_weights(module)}

@@ -52,7 +52,7 @@ class Encoder(nn.Module):
         self.tokenizer = tokenizer
         self.settings = settings
         self.projections = nn.ModuleList(projections)
-        # What `auto` means, per device: to find out costs two forward passes.
+        # Resolved `auto` precision per device, cached because it costs two forward passes.
         self._auto_precisions: dict[str, Precision] = {}
 
     @property

@@ -55,7 +55,7 @@ _POOLER = re.compile(r"(?:^|\.)pooler\.")
 _ADAPTER = re.compile(r"\.(?:base_layer|lora_[AB]\.\w+)(?=\.)")
 """peft's infix between a dense layer's name and ``weight`` or ``bias``."""
 
-# What follows the block's number, per part; the first rule that matches decides.
+# Patterns of the name after the block number, for each part; the first match decides.
 _PART_RULES: tuple[tuple[Part, re.Pattern[str]], ...] = (
     ("output.dense", re.compile(r"layer\.1\.DenseReluDense\.wo\.")),
     ("attention", re.compile(r"layer\.0\.")),  # T5 numbers its sublayers: 0 attends, 1 feeds forward
@@ -111,7 +111,7 @@ def frozen_parameters(backbone: nn.Module, patterns: Sequence[str], *, alone: bo
     """Names of the parameters that any pattern matches, in the model's order; with `alone`, some weights must remain trainable."""
     check_patterns(patterns)
     first: dict[int, str] = {}
-    # Every name of every parameter to its first name: a tied table has several.
+    # Every name of every parameter to its first name, because a tied table has several.
     aliases = {name: first.setdefault(id(weight), name) for name, weight in backbone.named_parameters(remove_duplicate=False)}
     layout = _layout(list(dict.fromkeys(aliases.values())))
     chosen: set[str] = set()

@@ -91,7 +91,7 @@ class _Reader:
         tokenizer = load_tokenizer(folder, self.trust, pad_token=self.pad_token, settings=stated)
         limits = dict(stated.limits)
         if limits["max_tokens"] is None:
-            # Where no file of sentence-transformers states it: the lesser of the tokenizer's and the backbone's.
+            # If no file of sentence-transformers states a limit: the lower one of tokenizer and backbone.
             positions = getattr(backbone.config, "max_position_embeddings", None)
             most = position_rows(backbone) or (positions if positions and positions > 0 else UNLIMITED)
             lesser = int(min(tokenizer.model_max_length, most))
@@ -102,7 +102,7 @@ class _Reader:
         base = base_of_adapter(folder)
         if base is None:
             return load_backbone(folder, self.trust, blocks=self.blocks, options=settings.config)
-        # A model whose code is trusted may name any base: the code of the base is not trusted with it.
+        # A model with trusted code may name any base; trust does not extend to the base's code.
         trust = Trust(pickles=self.trust.pickles)
         try:
             base_folder = local_folder(base, trust=trust)
@@ -139,7 +139,7 @@ def load(
     if str(name) in UNPOOLED_PROMPTS:
         settings = {"pool_prompt": False, **(settings or {})}
     folder = local_folder(name, trust=trust)
-    # A value of another type than its key has can make any reader of it fail.
+    # A value of an unexpected type can make any reader fail.
     with reading(folder, remedy="get the model again", error=ModelError):
         root = read_json(folder / ROOT_FILE)
         model_type = root.get("model_type", "SentenceTransformer")
@@ -227,7 +227,7 @@ def _tower(folder: Path, modules: Sequence[Module], overrides: Overrides, reader
         elif module.kind == "Dense":
             projections.append(reader.projection(module.folder))
         else:
-            # A Normalize that does not bring the text's vector to unit length is refused.
+            # Refuse a Normalize that does not scale the text's vector to unit length.
             config = read_json(module.folder / "config.json")
             checked_keys(module.folder / "config.json", config, known=set(config), fixed=IN_AND_OUT)
             settings = replace(settings, normalize=True)
@@ -248,7 +248,7 @@ def _checked(settings: EncoderSettings, overrides: Overrides, backbone: PreTrain
     if "max_tokens" in overrides:
         settings = replace(settings, query_max_tokens=None, document_max_tokens=None)
     chosen = replace(settings, **overrides)  # type: ignore[arg-type]
-    # No other library knows these two settings of a static model, so that a saved one could not hold them.
+    # No other library knows these two settings of a static model, so they could not be saved.
     if isinstance(backbone, StaticBackbone) and chosen.pooling != "mean":
         raise ConfigError(f"encoder.pooling must be mean for a static model, got {chosen.pooling}; leave it out")
     if isinstance(backbone, StaticBackbone) and not chosen.pool_prompt:
@@ -296,12 +296,12 @@ def require_embeddings(encoder: Encoder, folder: Path) -> None:
         width, alone = encoder.width, encoder(encoder.collate([long[:1]], side="document"))
         padded = encoder(encoder.collate([long[:1], long], side="document"))
     except Exception as fault:
-        # Models of images, sounds and pairs of texts fail in any way.
+        # Models of images, sounds and pairs of texts can fail in any way.
         raise ModelError(f"{demand} ({reason(fault)}); choose another model") from fault
     if alone.shape[1] != width:
         raise ModelError(f"{demand}, whose vectors have {alone.shape[1]} numbers where its config.json says {width}; choose another model")
     unpadded, padded_short = torch.nn.functional.normalize(torch.cat([alone, padded[:1]]), dim=-1)
-    # NaN passes: later checks of the weights name the tensor that holds it.
+    # NaN passes here: later checks of the weights name the tensor.
     if bool((unpadded - padded_short).abs().max() > TOLERANCE):
         raise ModelError(
             f"{folder} must give a text the same vector in every batch, got a model of type {family}, whose vectors change with padding; "

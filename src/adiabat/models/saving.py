@@ -64,7 +64,7 @@ Made with adiabat.
 
 def model_card(model: DualEncoder) -> str:
     """Instructions for using a saved Router in other libraries."""
-    # LlamaIndex sets the prompts of both sides itself, and brings vectors to unit length unless told otherwise.
+    # LlamaIndex sets the prompts of both sides itself, and normalises vectors by default.
     prompts = {"query_instruction": model.query.settings.query_prompt, "text_instruction": model.document.settings.document_prompt}
     llama = ['"PATH"', *(f"{name}={prompt!r}" for name, prompt in prompts.items() if prompt)]
     if not model.unit:
@@ -107,7 +107,7 @@ def save(model: DualEncoder, folder: Path) -> None:
     write_json(folder / "modules.json", listed)
     root = {
         "model_type": "SentenceTransformer",
-        # Both prompts are written even where empty, so that no default takes their place.
+        # Both prompts are written even if empty, so that no default replaces them.
         "prompts": {**(stated.get("prompts") or {}), "query": query_prompt, "document": document_prompt},
         "default_prompt_name": default_prompt,
         "similarity_fn_name": stated.get("similarity_fn_name") or "cosine",
@@ -132,7 +132,7 @@ def _save_tower(encoder: Encoder, folder: Path, shared: dict[tuple[int, ...], st
     writers += [("Dense", partial(save_projection, projection)) for projection in encoder.projection_list()]
     # A Normalize is an empty folder.
     writers += [("Normalize", lambda path: None)] if settings.normalize else []
-    # The Transformer module holds the limit too, so that two limits need two modules.
+    # The Transformer module holds the limit too, so different limits need two modules.
     limits = (settings.max_tokens, settings.query_max_tokens or 0, settings.document_max_tokens or 0)
     weights: dict[int, tuple[int, ...]] = {0: (id(encoder.backbone), *limits), **projections}
     modules: list[tuple[str, str]] = []
@@ -148,7 +148,7 @@ def _save_tower(encoder: Encoder, folder: Path, shared: dict[tuple[int, ...], st
 
 def _save_transformer(encoder: Encoder, folder: Path) -> None:
     """Write a backbone, its tokenizer, and its token limits."""
-    # Without the truncation and padding of the tokenizer's last call, so that its files follow from the model alone.
+    # Omit truncation and padding of the tokenizer's last call, so that its files depend only on the model.
     backend = encoder.tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
@@ -156,9 +156,9 @@ def _save_transformer(encoder: Encoder, folder: Path) -> None:
         encoder.backbone.save_pretrained(folder)
         encoder.tokenizer.save_pretrained(folder)
     settings, options = encoder.settings, getattr(encoder.backbone, "config_options", {})
-    # Some tokenizer classes rebuild their normaliser from their own settings and would lose one that was added.
+    # Some tokenizer classes rebuild their normaliser from their own settings and would lose an added one.
     lower_case = any(isinstance(normalizer, Lowercase) for normalizer in normalizers_of(encoder.tokenizer))
-    # Versions before 6 refuse keys that they do not know, so those are written only where they say something.
+    # Versions before 6 refuse unknown keys, so these are written only if they are not defaults.
     sides = {"query_length": settings.query_max_tokens, "document_length": settings.document_max_tokens}
     optional = {key: limit for key, limit in sides.items() if limit is not None} | ({"config_args": dict(options)} if options else {})
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case, **optional})

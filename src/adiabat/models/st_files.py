@@ -158,7 +158,7 @@ def save_projection(projection: Projection, folder: Path) -> None:
         "bias": linear.bias is not None,
         "activation_function": f"{activation.__module__}.{activation.__name__}",
     }
-    # Versions before 5.7 refuse the key, so it is written only where it says something.
+    # Versions before 5.7 refuse the key, so it is written only if it is not the default.
     write_json(folder / "config.json", config if projection.residual is None else config | {"use_residual": True})
     save_file({name: weights.contiguous() for name, weights in projection.state_dict().items()}, folder / "model.safetensors")
 
@@ -195,9 +195,9 @@ def position_rows(backbone: PreTrainedModel) -> int | None:
     """Usable rows of a backbone's position table; None for relative or rotary positions, which are unbounded."""
     for name, module in backbone.named_modules():
         if isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in ("position_embeddings", "wpe", "embed_positions"):
-            # RoBERTa and its relatives count positions from behind the padding id, OPT from 2: rows before are no positions of text.
+            # RoBERTa and its relatives count positions from after the padding id, OPT from 2: earlier rows are not used by text.
             unused = 0 if module.padding_idx is None else module.padding_idx + 1
             return module.num_embeddings - int(getattr(module, "offset", unused))
-    # GPT-J keeps angles in a table of its own in every block.
+    # GPT-J keeps a table of angles in every block.
     angles = (buffer for name, buffer in backbone.named_buffers() if name.endswith(".embed_positions"))
     return next((len(table) for table in angles), None)

@@ -97,7 +97,7 @@ def _module(folder: Path, dotted: object, name: str, *, path: Path) -> Module:
             "which adiabat does not run; choose another model"
         )
     module = folder / name
-    # A folder outside of the model's, be it by a symbolic link, could make adiabat read any file of this machine.
+    # A folder outside the model's, for example through a symbolic link, could make adiabat read any file of this machine.
     try:
         inside = module.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError, ValueError):  # a loop of links; a name that no file can have

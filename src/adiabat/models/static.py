@@ -63,7 +63,7 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         rows, width = table.shape
         super().__init__(StaticConfig(vocab_size=rows, hidden_size=width))
         padded = torch.cat([table.float(), torch.zeros(1, width, device=table.device)])
-        # As padding, the row of zeros has no gradient, and stays zero in training.
+        # As padding, the zero row has no gradient, and stays zero in training.
         self.token_embeddings = nn.Embedding(rows + 1, width, padding_idx=rows, _weight=padded)
         self.weightless_id = unknown_id if unknown_id is not None and not table[unknown_id].any() else None
 
@@ -137,7 +137,7 @@ class StaticTokenizer(PreTrainedTokenizerFast):
             texts = [text[: limit * self.letters_per_token] for text in texts]
         else:
             texts = cut_texts(self, texts, limit)
-        # Without offsets, which take as long as all the rest.
+        # Without offsets, which would take as long as everything else.
         encoded = [encoding.ids for encoding in self.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
         cut = [ids[:limit] if self.truncation_side == "right" else ids[-limit:] for ids in encoded]
         return cut if self.unknown_id is None else [[token for token in ids if token != self.unknown_id] for ids in cut]
@@ -176,7 +176,7 @@ def save_static_embedding(encoder: "Encoder", folder: Path) -> None:
     save_file({"embedding.weight": encoder.backbone.table.cpu().contiguous()}, folder / WEIGHTS)
     backend = Tokenizer.from_str(encoder.tokenizer.backend_tokenizer.to_str())
     if encoder.settings.max_tokens < UNLIMITED:
-        # The only place where sentence-transformers looks for a limit of a static model.
+        # The only place where sentence-transformers looks for a static model's limit.
         backend.enable_truncation(encoder.settings.max_tokens, direction=encoder.tokenizer.truncation_side)
     backend.save(str(folder / TOKENIZER))
 
@@ -239,6 +239,6 @@ def unknown_id(backend: Tokenizer) -> int | None:
     model = backend.model
     if hasattr(model, "unk_token"):
         return None if model.unk_token is None else backend.token_to_id(model.unk_token)
-    # A unigram model names it by its id alone, in its file.
+    # A unigram model stores only its id, in its file.
     number: int | None = json.loads(backend.to_str())["model"].get("unk_id")
     return number

@@ -46,7 +46,7 @@ def cut_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: i
 
 def _cut(tokenizer: PreTrainedTokenizerBase, text: str, limit: int, size: int) -> str:
     while 2 * size < len(text):
-        # A beginning that ends within one endless word would be tokenised in vain.
+        # A prefix that ends inside one endless word need not be tokenised.
         if _count_words(tokenizer, text[size - TAIL : size]) >= WORDS:
             encoded = tokenizer(text[:size], add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False)
             ends = [end for _, end in encoded["offset_mapping"]]

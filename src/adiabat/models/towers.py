@@ -266,7 +266,7 @@ class _NewProjection:
 
     def add_to(self, tower: Encoder) -> None:
         backbone, weights = tower.backbone, self._weights(tower)
-        # On a static model without projections the product of table and matrix is a static model again.
+        # For a static model without projections, the product of table and matrix is again a static model.
         if weights is not None and isinstance(backbone, StaticBackbone) and not len(tower.projections):
             tower.backbone = backbone.times(weights)
         else:

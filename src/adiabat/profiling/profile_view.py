@@ -70,7 +70,7 @@ def _blocks(inspection: Inspection) -> Iterator[RenderableType]:
     yield _languages_table(inspection.languages)
     if inspection.groups:
         yield _groups_table(inspection.groups)
-        # Tags are listed beside their topics, where there are topics.
+        # Tags are listed with their topics, if there are topics.
         yield from map(_largest_table, [groups for groups in inspection.groups if groups.groups][:1])
     if unread := [column for column in inspection.columns if not column.used_as]:
         yield _columns_table(unread)

@@ -63,7 +63,7 @@ class Stream:
 def open_source(source: str, settings: InspectDataSection) -> tuple[str, Stream, Stream | None]:
     """Name and rows of a source, and the corpus, if examples name documents by id."""
     mapped = settings.columns.given()
-    # Beside a corpus of its own, columns of a document are those of the corpus.
+    # With a separate corpus, document columns are those of the corpus.
     columns = mapped if settings.corpus is None else {name: mapped[name] for name in mapped if name not in OF_DOCUMENTS}
     if is_beir_examples(source):
         examples = read_examples(source, split=settings.split, columns=columns, usual_split=USUAL_SPLIT)
@@ -117,7 +117,7 @@ def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_cor
 
 def _parse_example(row: Row, columns: Columns) -> Entry:
     entry = _example_entry(parse_example(row, columns))
-    # Queries of a file without ids are numbered, which says nothing about the data. In labelled files several rows share a query.
+    # Queries of a file without ids are numbered, and the numbers say nothing about the data. In labelled files several rows share a query.
     return entry if columns.find("query_id", row) is not None and not columns.labelled else replace(entry, address="")
 
 

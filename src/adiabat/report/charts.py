@@ -232,7 +232,7 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
         if name in panel.log:
             axis.set_minor_formatter(NullFormatter())
             if high / low < 1000 and not (name == "x" and panel.ticks):
-                # Powers of ten alone would leave less than a decade with one number.
+                # Powers of ten alone would leave a range below one decade with a single tick.
                 few = MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10])
                 axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if high / low > 10 else few)
     axes.grid(axis="y", color=RULE, linewidth=0.7)

@@ -135,7 +135,7 @@ def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
     ]
     loss, location = max(percents, key=itemgetter(0), default=(0.0, ""))
     losses = [f"{loss:.1f}{NO_BREAK}% ({location})"] if loss >= 0.05 else []
-    # Where the baseline is 0 in many resamples there are no percents; differences do not compare between data sets, so each is named.
+    # If the baseline is 0 in many resamples, there are no percentages; differences are not comparable between data sets, so each is named.
     for name, change in undecided:
         if change.improvement_interval is None:
             low, high = change.difference_interval or (0.0, 0.0)

@@ -231,12 +231,12 @@ def _template() -> jinja2.Template:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment.globals.update(
         cut=cut,
-        # Markup enters a page here alone: our own files, and drawings, which escape the texts that they are given.
+        # Markup enters a page only here: our own files, and drawings, which escape the texts in them.
         sheet=Markup(f"<style>\n{_source('style.css')}</style>"),
         script=Markup(f"<script>{script}</script>"),
         svg=lambda chart: Markup(chart.inline()),
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'",
-        # A number as the script reads it; "" if the cell has none.
+        # A number in the form that the script reads; "" for no value.
         sort_key=lambda cell: str(float(cell.value)) if isinstance(cell.value, int | float) else "",
     )
     return environment.get_template("page.html.j2")

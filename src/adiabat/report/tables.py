@@ -225,10 +225,10 @@ def csv_cell(value: object) -> str:
 _LATEX = {
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"},
-    # At the start of a row these would be read as an option of the line end before it.
+    # At the start of a row, these would be read as an option of the preceding line end.
     **{"[": "{[}", "]": "{]}", "*": "{*}"},
     **{MINUS: "$-$", NO_BREAK: "~", DASH: "--", EVEN: r"$\approx$", "|": r"\textbar{}", "\N{REPLACEMENT CHARACTER}": "?"},
-    # Straight quotes as they are; the double one of the usual fonts is a curved one, and that of \textquotedbl takes a package.
+    # Keep straight quotes: usual fonts curve the double quote, and \textquotedbl needs a package.
     **{"`": r"\textasciigrave{}", "'": r"\textquotesingle{}", '"': r"\textquotesingle\textquotesingle{}"},
     **dict(zip(VERDICT_MARKS.values(), (r"$\uparrow$", r"$\downarrow$", r"$\circ$"), strict=True)),
 }
@@ -242,7 +242,7 @@ def markdown(text: str) -> str:
 
 def latex(text: str) -> str:
     """One line of text, escaped for LaTeX."""
-    # Two of "-" or "," would be set as a dash, or as a quote.
+    # Two of "-" or "," would be typeset as a dash or a quote.
     return "".join(
         _LATEX.get(letter, letter) + "{}" * (letter in "-," and letter == after) for letter, after in zip(text, f"{text} "[1:], strict=True)
     )

@@ -117,6 +117,6 @@ def expected_leave(steps: Sequence[int], drift: Sequence[float], limit: float) -
     if len(later) < 3 or (drifts <= 0).any():
         return None
     exponent, offset = np.polyfit(np.log(later), np.log(drifts), 1)
-    # A slope that is nothing but rounding makes it infinite as well.
+    # A slope of rounding size makes it infinite too.
     with np.errstate(over="ignore"):
         return float(np.exp((np.log(limit) - offset) / exponent)) if exponent > 0 else float("inf")

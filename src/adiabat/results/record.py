@@ -81,7 +81,7 @@ class Record:
 
     def summary(self) -> str:
         """The headline, the table and the notes of the page as text."""
-        # Pages stand above records, and are loaded where one is shown.
+        # Pages depend on records, so they are loaded only when one is shown.
         text: str = import_module("adiabat.report.pages").summary(self)
         return text
 

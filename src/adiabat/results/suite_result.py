@@ -268,7 +268,7 @@ class SuiteResult(Record):
         Returns:
             The score; None if the model cannot do the task.
         """
-        # BM25 ranks by its own similarity, so the measure alone tells; of several similarities the main one comes first.
+        # BM25 ranks by its own similarity, so compare only the measure; of several similarities the main one comes first.
         measure = next(outcome.measure for outcome in self.tasks if outcome.name == task)
         return next((score for score in self.scores if (score.task, score.model, score.measure) == (task, model, measure)), None)
 

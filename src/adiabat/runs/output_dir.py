@@ -170,10 +170,10 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
         _clear(new, former)
         save(new)
         if job.model.exists():
-            # In one move: a model half removed would be taken for a whole one.
+            # Rename at once: a partly removed model could be mistaken for a whole one.
             job.model.rename(former)
         write_report(result, job.folder, beside=beside)
-        # In the job, where a copy of the model does not take them along.
+        # In the job's directory, so that a copy of the model does not include them.
         files = sorted(path for path in new.rglob("*") if path.is_file())
         write_json({f"{job.model.name}/{path.relative_to(new)}": digest_of(path)._asdict() for path in files}, job.folder / CHECKSUMS)
         new.rename(job.model)

@@ -84,7 +84,7 @@ class Job:
         """Delete the files of a job in an experiment that are not needed once it has its row."""
         if not keep_model:
             shutil.rmtree(self.model, ignore_errors=True)
-        # Last, so that what is left of a process that was killed is known by them.
+        # Removed last, because it identifies what a killed process left.
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
 
@@ -187,7 +187,7 @@ def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STR
     optional = {name for name, table in rules.defaults.items() if table is None}
     _require_verb(job, before_tables.keys() - optional, without_none(description).keys() - optional)
     wanted = flat_settings(description)
-    # Settings that may not have existed when the job was begun; a job that said nothing of them meant their defaults.
+    # Settings that may not have existed when the job began; a job without them had their defaults.
     unstated = {key: value for key, value in flat_settings(rules.defaults).items() if wanted.get(key) == value}
     stated = flat_settings(before_tables)
     before = {**unstated, **stated}

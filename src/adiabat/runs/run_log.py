@@ -55,7 +55,7 @@ class JobLog:
                 if self._board is None:
                     from torch.utils.tensorboard import SummaryWriter
 
-                    # It hides what an interrupted run had shown of later steps.
+                    # Hides later steps that an interrupted run had written.
                     self._board = SummaryWriter(str(self._board_folder), purge_step=self._kept_step + 1)
                 for name, value in values.items():
                     self._board.add_scalar(name, value, step)
@@ -147,7 +147,7 @@ class Validation:
             return False
         if keep == "last":
             return True
-        # Strictly: an equal epoch is idle, and a NaN never improves.
+        # Strictly lower: an equal epoch is idle, and NaN never improves.
         return self.loss < best.loss and (keep == "loss" or self.errors < best.errors)
 
 

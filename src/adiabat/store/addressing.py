@@ -183,7 +183,7 @@ def rows_of_entries(entries: list[str], store: Addresses, *, ids_alone: bool = F
         rows[unknown] = store.rows([text_id(entries[index]) for index in unknown])
         unknown = unknown[rows[unknown] < 0]
         # Last, because it reads the hashes of all texts of the store.
-        # A corpus has its texts without white space around them.
+        # Texts of a corpus have no surrounding white space.
         texts = [(entries[index], entries[index].strip()) for index in unknown]
         by_text = store.rows_of_texts(set(chain.from_iterable(texts)))
         rows[unknown] = [by_text.get(text, by_text.get(bare, -1)) for text, bare in texts]
@@ -267,7 +267,7 @@ def require_inputs(examples: Iterable[str], *, corpora: Iterable[str] = (), stor
 
 
 def _corpus_form(source: str) -> object:
-    # Tuning has no corpus to check, and need not load what reads one.
+    # Tuning has no corpus to check, so it does not load the reader.
     from adiabat.data.corpora import documents_file
 
     return table_form(documents_file(source))

@@ -53,7 +53,7 @@ def words(text: str, known: Container[str] | None = None) -> list[str]:
         if run.isascii():
             result.append(run)
             continue
-        # Splitting by a group gives the text between matches at even indices, the matches at odd ones.
+        # Splitting by a group returns the text between matches at even indices, and the matches at odd ones.
         for index, piece in enumerate(SPACELESS.split(run)):
             result.extend(_spaceless(piece, known) if index % 2 else filter(None, [piece]))
     return result
@@ -71,7 +71,7 @@ def _spaceless(run: str, known: Container[str] | None) -> list[str]:
     pairs = [run[index : index + 2] for index in range(len(run) - 1)]
     if known is None:
         return [*run, *pairs]
-    # Pairs alone where they match: with characters added, Thai questions of XQuAD retrieved their paragraphs less well (LOG.md).
+    # Use only pairs if they match: with single characters added, Thai questions of XQuAD found their paragraphs less well (LOG.md).
     return pairs if any(pair in known for pair in pairs) else list(run)
 
 
@@ -99,7 +99,7 @@ def stop_words(language: str) -> frozenset[str]:
     from bm25s import stopwords
 
     listed: Iterable[str] = getattr(stopwords, f"STOPWORDS_{_STOP_WORD_LISTS.get(language, language.upper())}", ())
-    # An apostrophe splits an entry in two, and neither half is the stop word.
+    # An apostrophe splits an entry into two, neither of which is the stop word.
     return frozenset(split[0] for split in map(words, listed) if len(split) == 1)
 
 

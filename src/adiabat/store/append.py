@@ -61,7 +61,7 @@ def append_documents(
     fingerprint = encoder.fingerprint("document")
     _open_appendable(folder, fingerprint)
     with plain_disk_errors(folder), sole_writer(folder):
-        # Opened again: until the lock was taken, another append may have ended, or been interrupted within its commit.
+        # Open again: another append may have finished, or been interrupted in its commit, before the lock was taken.
         _complete(folder)
         store = _open_appendable(folder, fingerprint)
         staging = _stage(folder / APPENDING, fingerprint, store.dtype, chunk_size)
@@ -71,7 +71,7 @@ def append_documents(
             return store
         staging.encode(encoder, on_progress, store=store)
         _merge(store, staging, source)
-        # From this marker on the append can only go forward: every later call completes it first.
+        # From this marker on, the append must go forward: every later call completes it first.
         write_text("", staging.folder / COMMIT_FILE)
         sync_folder(staging.folder)
         _redo(folder)
@@ -106,7 +106,7 @@ def _open_appendable(folder: Path, fingerprint: Fingerprint) -> Store:
 def _stage(folder: Path, fingerprint: Fingerprint, dtype: StoreDtype, chunk_size: int) -> Staging:
     """Start or resume in the staging folder, removing leftovers of an interrupted commit."""
     folder.mkdir(exist_ok=True)
-    # A merge that did not reach its commit; and, where no state is left, what a finished commit had no time to remove.
+    # Leftovers of a merge that did not reach its commit, or of a finished commit without time to tidy.
     shutil.rmtree(folder / MERGED, ignore_errors=True)
     if not (folder / STATE_FILE).exists():
         for child in folder.iterdir():
@@ -175,13 +175,13 @@ def _redo(folder: Path) -> None:
     """Run a commit from its beginning; every step can be repeated with the same result."""
     staging = folder / APPENDING
     if (staging / MERGED / MANIFEST_FILE).exists():
-        # The store's own manifest is replaced last: until then it counts the old documents.
+        # Replace the store's own manifest last: until then it counts only the old documents.
         old = Manifest.read(folder)
         manifest = _undamaged(folder, old)
         _extend_vectors(folder / VECTOR_FILE, staging / VECTOR_FILE, manifest, old.count)
         for name in (*manifest.files, MANIFEST_FILE):
             _move(staging / MERGED / name, folder / name)
-    # State first, marker second: a folder without both holds leftovers, which the next call clears.
+    # Remove the state first, then the marker: a folder without both holds leftovers, which the next call clears.
     (staging / STATE_FILE).unlink(missing_ok=True)
     (staging / COMMIT_FILE).unlink()
     sync_folder(staging)
@@ -201,7 +201,7 @@ def _undamaged(folder: Path, old: Manifest) -> Manifest:
         size = HEADER_BYTES + (manifest.count - old.count) * old.row_bytes
         require({VECTOR_FILE: Digest(size, added, HEADER_BYTES)}, staging, remedy=remedy, error=StoreError)
     except StoreError:
-        # Only while none of the store's own files has been replaced can it be restored.
+        # The store can only be restored while none of its own files has been replaced.
         require(old.files, folder, remedy=REBUILD, error=StoreError)
         with VectorFile(folder / VECTOR_FILE, dtype=old.dtype, width=old.width, rows=old.count) as vectors:
             vectors.commit()

@@ -109,7 +109,7 @@ def build_bm25(
         stemmer: Language of the stemmer; see `analyser_of`.
         corpus: Digest of the corpus, for later checks.
     """
-    # Other numbers would score a document below zero, or NaN, and so never find it.
+    # Other values could score a document below zero or NaN, so that it is never found.
     faults = [] if 0 < k1 < math.inf else [f"k1 must be above 0 and finite, got {k1}; take 0.9, as Anserini does"]
     faults += [] if 0 <= b <= 1 else [f"b must be from 0 to 1, got {b}; take 0.4, as Anserini does"]
     if faults:
@@ -117,7 +117,7 @@ def build_bm25(
     analyse = analyser_of(stemmer)
     with plain_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        # The record goes first and comes last: a folder without it is no finished index.
+        # The record is removed first and written last: a folder without it is no finished index.
         (folder / LEXICAL_FILE).unlink(missing_ok=True)
         record = _build(texts, _Spool(folder / SPOOL_FILE, analyse), k1, b, on_progress)
         record |= {"format": FORMAT, "version": VERSION, "corpus": corpus, "stemmer": stemmer}
@@ -184,7 +184,7 @@ def _fill(spool: _Spool, weights: _Weights, folder: Path) -> None:
         while len(block := np.fromfile(file, dtype=SPOOL, count=POSTINGS_PER_BLOCK)):
             block = block[np.argsort(block["word"], kind="stable")]
             number, first, counts = np.unique(block["word"], return_index=True, return_counts=True)
-            # The next free position of each word, and on from there for its postings in this block.
+            # The next free position of each word, where its postings in this block start.
             positions = np.repeat(free[number] - first, counts) + np.arange(len(block))
             word = block["word"].astype(np.int64)
             data[positions] = weights.scores(word, block["count"].astype(np.int64), lengths[block["row"]])
@@ -286,7 +286,7 @@ class BM25Index:
             document = self._analyse(text)
             count_of = Counter(self._index.get_tokens_ids(document))
             counts = np.array([count_of[word] for word in query_words.tolist()], dtype=np.int64)
-            # One after the other, as bm25s adds them: a sum of the array could round otherwise.
+            # Added one by one, as in bm25s: a sum of the array could round differently.
             for score in self._weights.scores(query_words, counts, np.full(len(query_words), len(document))):
                 scores[index] += score
         return scores
@@ -300,7 +300,7 @@ def _version(folder: Path) -> object:
 def _best(scores: Float32[np.ndarray, " n"], k: int) -> Int64[np.ndarray, " best"]:
     """Rows of the k highest scores above zero, best first; of equal scores, the lower row first."""
     rows = np.flatnonzero(scores > 0)
-    # All that tie with the k-th stay until rows decide among them.
+    # Keep all that tie with the k-th until rows decide among them.
     if len(rows) > k:
         positive = scores[rows]
         rows = rows[positive >= np.partition(positive, len(rows) - k)[len(rows) - k]]

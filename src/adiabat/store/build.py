@@ -115,7 +115,7 @@ class Staging:
     def prepare(cls, folder: Path, fingerprint: Fingerprint, dtype: StoreDtype, *, chunk_size: int, remedy: str) -> "Staging":
         """Start in an empty folder, or resume in that of an interrupted build."""
         if (folder / STATE_FILE).exists():
-            # A resumed build keeps the chunk size of its beginning: other chunks would change the last bits of vectors.
+            # A resumed build keeps its original chunk size: other chunks would change the last bits of vectors.
             state = BuildState.read(folder, remedy)
             if changes := differences(state, fingerprint, dtype):
                 raise StoreError(f"{folder} holds an interrupted build with other settings: {'; '.join(changes)}; {remedy}")
@@ -138,7 +138,7 @@ class Staging:
         try:
             corpus = write_corpus(documents, self.folder, source=source)
         except AdiabatError:
-            # The corpus must be corrected, and nothing was encoded yet: leave nothing half-written.
+            # The corpus must be corrected, and nothing is encoded yet, so leave nothing behind.
             self.discard()
             raise
         self._commit(replace(self.state, corpus=corpus.sha256, count=corpus.count, files=corpus.files))
@@ -154,7 +154,7 @@ class Staging:
             duplicates = duplicate_texts(self.folder / HASH_FILE, after=before, offset=offset)
             for texts in _chunks(StringColumn(self.folder / TEXT_FILE), state.encoded, state.chunk_size):
                 vectors.append(self._next_rows(texts, encoder, vectors, store, duplicates))
-                # Vectors are on disk before the state counts them.
+                # Write vectors to disk before the state counts them.
                 vectors.commit()
                 self._commit(replace(state, encoded=vectors.rows, sha256=vectors.sha256))
                 report(vectors.rows, state.count)
@@ -177,7 +177,7 @@ class Staging:
         block = np.empty((len(texts), encoder.width), dtype=self.state.dtype)
         if len(new):
             block[new] = self._encoded(encoder, [texts[index] for index in new], vectors.rows + new)
-        # An original is a row of the store, of the file that is being written, or of this block, in that order of row numbers.
+        # The original is a row of the store, of the file being written, or of this block, in that order of row numbers.
         stored = vectors.take if store is None else store.gather
         for low, high, read in ((0, offset, stored), (offset, start, vectors.take), (start, start + len(texts), block.__getitem__)):
             mask = (originals >= low) & (originals < high)

@@ -59,7 +59,7 @@ def embed_corpus(model: Model, corpus: str, out: Path, settings: EmbedSettings, 
     """Encode a corpus into a new store, or add it to the store at `out`."""
     _refuse_model(corpus)
     require_names(model)
-    # Looks at the first row, so that a fault of the corpus comes before the model is loaded.
+    # Check the first row, so that errors in the corpus come before the model is loaded.
     documents = read_corpus(corpus, columns=settings.data.columns.given(), split=settings.data.split, blank=settings.data.blank)
     if append:
         finish_append(out)

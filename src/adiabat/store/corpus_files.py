@@ -100,7 +100,7 @@ def duplicate_texts(path: Path, *, after: Path | None, offset: int) -> tuple[Int
         Their rows, ascending, and for each the first row with its text.
     """
     hashes = np.fromfile(path, dtype=f"S{HASH_BYTES}")
-    # Texts that differ rarely share 64 bits, and numbers sort sooner than bytes: the other half decides among few.
+    # Different texts rarely share 64 bits, and numbers sort faster than bytes; the other half decides among the few.
     suspects = repeated_rows(hashes.view("<u8")[::2])
     _, first, inverse = np.unique(hashes[suspects], return_index=True, return_inverse=True)
     originals = np.full(len(hashes), -1, dtype=np.int64)
@@ -123,7 +123,7 @@ def first_rows(path: Path, hashes: Hashes) -> Int64[np.ndarray, " n"]:
             positions = np.minimum(np.searchsorted(distinct, block), len(distinct) - 1)
             hits = np.flatnonzero(distinct[positions] == block)
             hits = hits[rows[positions[hits]] < 0]
-            # Backwards, so that of several rows with one text the first is written last.
+            # In reverse, so that of several rows with one text, the first is written last.
             rows[positions[hits[::-1]]] = start + hits[::-1]
             start += len(block)
     return rows[inverse]
@@ -265,7 +265,7 @@ class IdIndex:
         for start in range(0, len(order), LOOKUP_SLICE):
             members = order[start : start + LOOKUP_SLICE]
             rows[members] = self._look_up([doc_ids[index] for index in members], hashes[members])
-            # Sorted lookups walk the map once; letting go of what was walked keeps it from piling up as resident memory.
+            # Sorted lookups walk the map once; releasing visited pages keeps resident memory small.
             self._map.madvise(mmap.MADV_DONTNEED)
         return rows
 
@@ -274,7 +274,7 @@ class IdIndex:
         positions = np.searchsorted(self._hashes, hashes)
         pending = np.arange(len(doc_ids))
         while len(pending):
-            # A position past the end, or with another hash, ends the search for that id; a collision moves it on by one.
+            # A position past the end, or with another hash, ends the search for that id; a collision moves on by one.
             inside = pending[positions[pending] < len(self._hashes)]
             pending = inside[self._hashes[positions[inside]] == hashes[inside]]
             rows = self._rows[positions[pending]].astype(np.int64)

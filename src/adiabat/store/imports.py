@@ -90,7 +90,7 @@ def import_vectors(
                 created=now(),
             )
         except BaseException:
-            # An import is quick beside an encoding, so it starts again rather than resuming.
+            # An import is fast compared with encoding, so it restarts instead of resuming.
             shutil.rmtree(building, ignore_errors=True)
             raise
         return finish(building, target, manifest)
@@ -101,7 +101,7 @@ def _start_over(building: Path) -> None:
     state = building / STATE_FILE
     if state.exists() and "import" in read_json(state, remedy=f"remove the folder {building}", error=StoreError):
         shutil.rmtree(building / TEXT_FOLDER, ignore_errors=True)
-        # The state goes last: until then the folder says what it is.
+        # Remove the state last: until then, it identifies the folder.
         for name in (VECTOR_FILE, ID_FILE, INCOMING_FILE, TEXT_FILE, HASH_FILE, INDEX_FILE, MANIFEST_FILE, STATE_FILE):
             (building / name).unlink(missing_ok=True)
     strangers = [child.name for child in building.iterdir() if not child.name.startswith(f".{STATE_FILE}")]
@@ -122,7 +122,7 @@ def _copy(
     sha256, count = _copy_vectors(opened, building, id_stream, dtype, name)
     if not count:
         raise StoreError(f"{name}: must hold at least one vector, got none")
-    # The ids were first written unchecked; they are read from a file of another name while they are checked, written again and indexed.
+    # The ids were first written unchecked; they are now read from a renamed file, checked, written again and indexed.
     incoming = (building / ID_FILE).replace(building / INCOMING_FILE)
     column = StringColumn(incoming)
     without_texts = (Document(doc_id, "") for doc_id in column)
@@ -200,7 +200,7 @@ def _verified(encoder: DocumentEncoder, building: Path, sample: int, seed: int) 
             'and check that ids are in the order of the vectors; a document with a title is embedded as title + " " + text: '
             "for vectors of texts alone, leave the title column out of the corpus"
         )
-    # Lengths matter to distances and dot products, and documents appended later would have the encoder's.
+    # Lengths affect distances and dot products, and documents appended later would have the encoder's lengths.
     deviations = np.abs(imported / expected - 1)
     worst = int(np.argmax(deviations))
     if deviations[worst] > LENGTH_TOLERANCE:

@@ -186,7 +186,7 @@ class VectorFile:
     def append(self, vectors: np.ndarray) -> None:
         """Append rows."""
         content = np.ascontiguousarray(vectors, dtype=np.dtype(self._dtype).newbyteorder("<"))
-        # Beyond the rows that the header counts: a torn write is cut off when the build is resumed.
+        # Write beyond the rows that the header counts: a torn write is cut off when the build resumes.
         write_at(self._handle, content.data, HEADER_BYTES + self.rows * self._row_bytes)
         self._hash.update(content.data)
         self.rows += len(content)
@@ -194,7 +194,7 @@ class VectorFile:
     def commit(self) -> None:
         """Set the number of rows in the header, and flush everything to disk."""
         write_at(self._handle, npy_header(self._dtype, self.rows, self._width), 0)
-        # A folder that is not finished is never opened as a store, so header and rows may reach the disk in any order.
+        # An unfinished folder is never opened as a store, so header and rows may reach the disk in any order.
         os.fsync(self._handle)
 
     def take(self, rows: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n e"]:

@@ -95,7 +95,7 @@ def row_scores(
     if similarity == "dot":
         return products
     squares = np.vecdot(a, a) * np.vecdot(b, b) if squares is None else squares
-    # One square root of the product, not a product of two: for equal vectors it gives back the square exactly.
+    # One square root of the product, not a product of two: for equal vectors this gives the square exactly.
     return np.asarray(products / np.sqrt(np.where(squares == 0, 1.0, squares)))
 
 
@@ -193,7 +193,7 @@ class Block:
     def approximate(self, queries: Queries) -> tuple[Float32[np.ndarray, "q b"], Float64[np.ndarray, " q"]]:
         """Quick scores (minus the square for ``distance``), and for each query a bound on their distance from the exact ones."""
         width = self.vectors.shape[1]
-        # A float32 product errs by at most E 2^-24 |q| |d|; norms and the integers' rounding add as much again. Twice that, for safety.
+        # A float32 product errs by at most E 2^-24 |q| |d|; norms and rounding of the integers add as much again. Doubled for safety.
         relative = (2 * width + 64) * 2.0**-23
         # numpy's OpenBLAS takes two thirds of the time of torch's MKL on AMD's processors; elsewhere they are alike.
         scores = queries.operand @ self.vectors.numpy().T
@@ -214,7 +214,7 @@ class Block:
         scores, error = self.approximate(queries)
         thresholds = levels.astype(np.float64)
         thresholds = -np.square(thresholds) if queries.similarity == "distance" else thresholds
-        # Bounds in float32 as the scores, rounded away from the threshold.
+        # Bounds in float32 like the scores, rounded away from the threshold.
         high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))[:, None]
         low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))[:, None]
         above = scores >= high
@@ -227,7 +227,7 @@ class Block:
         documents, column = np.unique(document, return_inverse=True)
         rows, row = np.unique(query, return_inverse=True)
         fixed_documents, fixed_queries = self.fixed_of(documents), queries.exact_of(rows)
-        # Where chosen pairs are dense in their table, one product of matrices is quicker than all its rows.
+        # If chosen pairs are dense in their table, one matrix product is faster than all its rows.
         if len(rows) * len(documents) < 8 * len(query):
             return exact_table(fixed_queries, fixed_documents, queries.similarity)[row, column]
         scores = np.empty(len(query), dtype=np.float32)

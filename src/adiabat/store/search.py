@@ -163,7 +163,7 @@ def _tiles(queries: int, block_rows: int, count: int) -> list[slice]:
 def _at_once(tiles: int) -> Iterator[Callable[[Iterable[Callable[[], None]]], None]]:
     """A parallel map over a block's tiles, one per thread, so that no core waits for the others after every operation."""
     workers = min(_threads(), tiles)
-    # Torch knows the caller's number of threads, and numpy does not.
+    # Torch respects the caller's number of threads; numpy does not.
     with _libraries().limit(limits=1 if workers > 1 else torch.get_num_threads(), user_api="blas"):
         if workers < 2:
             yield lambda jobs: _finish(job() for job in jobs)
@@ -306,7 +306,7 @@ def _count_block(
 ) -> None:
     """Add to the counts: by the quick score if it is clearly above or below, otherwise by the exact one."""
     approximate, error = block.approximate(queries)
-    # NaN is neither surely nor perhaps as high as any threshold.
+    # NaN never counts as at least as high.
     approximate[exclusions.within(block)] = np.nan
     levels = _domain(thresholds, queries.similarity)
     with np.errstate(over="ignore"):
@@ -324,7 +324,7 @@ def _count_block(
         return
     exact, quick = block.exact(queries, query, document), approximate[query, document]
     for level in range(thresholds.shape[1]):
-        # Pairs at or above `high` are counted already.
+        # Pairs at or above `high` are already counted.
         close = (quick >= low[query, level]) & (quick < high[query, level])
         reached = close & (exact >= thresholds[query, level])
         counts[:, level] += np.bincount(query[reached], minlength=len(counts))

@@ -70,7 +70,7 @@ def tokens_with_weight(encoder: Encoder) -> Bool[np.ndarray, " v"] | None:
     """Which tokens of a static model have a nonzero row; None for a transformer, which can embed every text."""
     if not isinstance(encoder.backbone, StaticBackbone):
         return None
-    # The row of padding, which stands for a text without tokens, is zero too.
+    # The padding row, which represents a text without tokens, is zero too.
     return np.asarray(encoder.backbone.token_embeddings.weight.detach().any(dim=1).cpu())
 
 
@@ -82,7 +82,7 @@ def wordless(
     if weighted is None:
         return np.zeros(len(texts), dtype=np.bool_)
     unknown = np.ones(len(texts), dtype=np.bool_)
-    # The tokens of the first whole words are the text's own first ones.
+    # The tokens of the first whole words are also the first tokens of the whole text.
     heads = [text if len(text) <= HEAD else text[:HEAD].rpartition(" ")[0] for text in texts]
     for beginnings in (texts,) if encoder.tokenizer.truncation_side == "left" else (heads, texts):
         rows = np.flatnonzero(unknown).tolist()
@@ -155,7 +155,7 @@ class EmbeddingCache:
             stem.parent.mkdir(parents=True, exist_ok=True)
             with path.open("r+b" if goes_on else "w+b") as file:
                 if self.vectors.nbytes:
-                    # A page that the disk has no room for would end the process when it is written to.
+                    # Writing to a page without disk space would kill the process.
                     os.posix_fallocate(file.fileno(), 0, self.vectors.nbytes)
         except OSError as fault:
             raise JobError(f"{path} must hold {self.vectors.nbytes:,} bytes, got: {fault.strerror}; free some space") from fault

@@ -57,7 +57,7 @@ def _open_numpy(path: Path, block_rows: int) -> VectorSource:
 
     def blocks() -> Iterator[tuple[None, Float[np.ndarray, "b e"]]]:
         for start in range(0, len(array), block_rows):
-            # Mapped again for each block: touched pages of one map would count as this process's memory.
+            # Map again for each block: touched pages of one map would count as this process's memory.
             yield None, np.array(_mapped(path)[start : start + block_rows])
 
     return VectorSource(array.shape[1], blocks())
@@ -122,7 +122,7 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
         raise MissingDependencyError("faiss-cpu", extra="faiss", purpose="reading a faiss index") from error
     with reading(path, remedy="write it again with faiss.write_index", error=StoreError):
         index = faiss.read_index(str(path))
-    # Lists that are packed for faiss's fast scan: to reconstruct a vector of them ends the process.
+    # Lists packed for faiss's fast scan: reconstructing their vectors would crash the process.
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is not None and isinstance(faiss.downcast_index(ivf), faiss.IndexIVFFastScan):
         raise StoreError(f"{path}: IndexIVFFastScan cannot return its vectors; import the original vectors")
@@ -135,7 +135,7 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
             rows = min(block_rows, index.ntotal - start)
             ids = None if labels is None else [str(label) for label in labels[start : start + rows]]
             try:
-                # Below an id map, and in an index without ids, vectors are numbered from 0; an inverted list knows them by its own ids.
+                # Below an id map, and in an index without ids, vectors are numbered from 0; an inverted list uses its own ids.
                 keys = np.arange(start, start + rows) if inner is not index or labels is None else labels[start : start + rows]
                 yield ids, inner.reconstruct_batch(keys)
             except RuntimeError as error:
@@ -228,7 +228,7 @@ def _column_ids(path: Path) -> Iterator[str]:
 def _plain_ids(source: Path | str, ids: Iterable[object], start: int = 0) -> list[str]:
     """Strings and whole numbers as text; any other value is refused."""
     values = list(ids)
-    # In Python a truth value is a whole number too.
+    # In Python a truth value is also a whole number.
     strange = ((i, value) for i, value in enumerate(values, start) if isinstance(value, bool) or not isinstance(value, str | Integral))
     if odd := [f"entry {index} is {cut(repr(value), limit=60)}" for index, value in strange]:
         raise StoreError(f"{source}: ids must be strings or whole numbers, got {several(odd, of='entries')}; correct them")

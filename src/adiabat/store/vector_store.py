@@ -167,7 +167,7 @@ class Store:
         rows = max(0, min(len(buffer), self.count - start))
         unread = buffer[:rows].data.cast("B") if rows else memoryview(b"")
         offset = HEADER_BYTES + start * self.manifest.row_bytes
-        # One read may give fewer bytes than were asked for.
+        # A read may return fewer bytes than requested.
         while unread:
             size = os.preadv(self._handle, [unread], offset)
             if not size:
@@ -210,7 +210,7 @@ class Store:
         if self.fingerprint is None:
             gives = f"{who or 'this encoder'} gives {fingerprint.width}"
             raise StoreError(f"{self.path} holds vectors of width {self.width}, {gives}; choose its own encoder")
-        # A prompt most often differs because its setting was left out.
+        # The usual reason for a different prompt is an omitted setting.
         remedy = "rebuild the store or choose its encoder"
         if differences[0].startswith("prompt"):
             remedy = "rebuild the store or set document_prompt"

@@ -197,7 +197,7 @@ class RandomState:
     @contextmanager
     def replayed(self) -> Iterator[None]:
         """Restore the state within the block; afterwards the generators continue from where they were."""
-        # Torch's generator is one for all threads: what draws from its own must not touch it.
+        # Torch's generator is shared by all threads, so a pass with its own generator must not touch it.
         apart = drawing_from(torch.Generator()) if self.own else torch.random.fork_rng([self.device] if self.gpu is not None else [])
         # Restoring inside the fork brings the generators back to where they stood.
         with apart:
@@ -307,7 +307,7 @@ def checkpointed(blocks: Sequence[nn.Module], *, draws: bool) -> AbstractContext
 
     transformers' own gradient checkpointing requires training mode, which turns dropout on.
     """
-    # What torch preserves by itself is its own random state alone, which is one for all threads.
+    # By itself, torch only preserves its own random state, which is shared by all threads.
     contexts = {block: partial(_twice, next(block.parameters()).device if draws else None) for block in blocks}
     options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
     return _instead({block: partial(checkpoint, block.forward, context_fn=contexts[block], **options) for block in blocks})
@@ -327,7 +327,7 @@ def _instead(forwards: Mapping[nn.Module, Forward]) -> Iterator[None]:
             vars(module)["forward"] = forward
         yield
     finally:
-        # A forward that was put aside before, by packing for instance, comes back; else that of the class shows again.
+        # Restore a replaced forward, for example by packing; otherwise that of the class.
         for module, original in before.items():
             del vars(module)["forward"]
             if original is not None:

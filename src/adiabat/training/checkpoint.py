@@ -120,7 +120,7 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
     partial = folder / f".partial-{step:09d}"
     try:
         shutil.rmtree(partial, ignore_errors=True)
-        # The job's own directory is never made anew: a checkpoint alone in it would be of no use.
+        # The job's own directory is never recreated: a checkpoint alone in it would be useless.
         folder.mkdir(exist_ok=True)
         partial.mkdir()
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()}, partial / TENSORS)
@@ -137,7 +137,7 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
         raise JobError(f"{target} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
     checkpoints = _checkpoints(folder)
     position = checkpoints.index(target)
-    # Those that are old, those that claim to be newer, and what a killed run had half written.
+    # Old ones, ones with a later step, and incomplete ones left by a killed run.
     for path in (*checkpoints[:position], *checkpoints[position + keep :], *folder.glob(".partial-*")):
         shutil.rmtree(path, ignore_errors=True)
     return target
@@ -174,7 +174,7 @@ def _checkpoints(folder: Path) -> list[Path]:
 def _read(path: Path) -> Snapshot:
     record = read_json(path / RECORD, remedy=REMEDY, error=JobError, required=False)
     with reading(path / TENSORS, remedy=REMEDY, error=JobError):
-        # safetensors checks its header alone: a flipped bit of a weight would pass.
+        # safetensors checks only its header: a flipped bit of a weight would pass.
         if digest_of(path / TENSORS).sha256 != record["sha256"]:
             raise ValueError("its SHA-256 does not match its checksum")
         return Snapshot(load_file(path / TENSORS), record)
@@ -243,7 +243,7 @@ class Interruption:
         self._restore()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        # Handlers come back with the first signal, so that a second one ends a step that hangs.
+        # Restore the handlers with the first signal, so that a second one ends a hanging step.
         self.requested = True
         self._restore()
 

@@ -89,7 +89,7 @@ class Processes:
         trained = torch.is_grad_enabled() and embeddings.requires_grad
         heads = self._joined(torch.tensor([[len(embeddings), trained]], device=self.device), [1] * self.count)
         rows, needs_gradient = heads.T.tolist()
-        # Where other processes differentiate, this one has to take part, be it without rows of its own.
+        # If other processes differentiate, this one must take part, even without rows of its own.
         root = torch.empty(0, requires_grad=any(needs_gradient))
         gathered: Tensor = _Gathered.apply(embeddings, root, self, rows)  # type: ignore[no-untyped-call]
         return gathered
@@ -121,11 +121,11 @@ class Processes:
         if self.count == 1 or not trained:
             return
         present = torch.tensor([weights.grad is not None for weights in trained], dtype=torch.int32, device=self.device)
-        # Every process must exchange the same tensors in the same order, or sums would be of different weights.
+        # Every process must exchange the same tensors in the same order, or sums would mix different weights.
         for anywhere, weights in zip(self._reduce(present, dist.ReduceOp.MAX).tolist(), trained, strict=True):
             if anywhere and weights.grad is None:
                 weights.grad = torch.zeros_like(weights)
-        # One exchange a bucket: of small tensors the latency of an exchange would cost more than its bytes.
+        # One exchange per bucket: for small tensors, latency would cost more than the bytes.
         for bucket in _buckets([weights.grad for weights in trained if weights.grad is not None]):
             flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
             self._reduce(flat, dist.ReduceOp.SUM).div_(self.count)
@@ -159,7 +159,7 @@ class Processes:
         longest = max(rows)
         if not longest:
             return mine.detach().clone()
-        # gloo and NCCL exchange tensors of one shape alone.
+        # gloo and NCCL only exchange tensors of equal shape.
         padded = mine.new_zeros(longest, *mine.shape[1:])
         padded[: len(mine)] = mine
         gathered = [torch.empty_like(padded) for _ in rows]
@@ -259,16 +259,16 @@ def _connected(device: torch.device, timeout: timedelta) -> Processes:
 
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     try:
-        # Addresses left by an earlier connection would be taken for those of this one.
+        # Addresses left by an earlier connection would be mistaken for current ones.
         store = PrefixStore(f"adiabat-{next(_CONNECTIONS)}", _store(timeout))
-        # Not by way of InitProcessGroupKwargs, which leaves out a timeout that equals its own default, not that of the backend.
+        # Not through InitProcessGroupKwargs, which drops a timeout equal to its own default, although the backend's differs.
         state = PartialState(cpu=device.type == "cpu", timeout=timeout, store=store, rank=rank, world_size=count)
     except RuntimeError as fault:
         raise JobError(
             f"process {rank} of {count} could not reach the others: {_reason(fault)}; "
             "check how they ended, and the address and port given to the launcher"
         ) from fault
-    # PartialState numbers the CPU too, which then is no longer equal to the device of a tensor there.
+    # PartialState numbers the CPU too, so its device would not equal that of CPU tensors.
     return Processes(rank, count, device if device.type == "cpu" else state.device)
 
 

@@ -56,11 +56,11 @@ def _by_length(values: tuple[int, ...]) -> ByLength:
 @torch.enable_grad()
 def _counted(encoder: Encoder, blocks: list[nn.Module], prefix: int, length: int) -> tuple[int, int, int, int]:
     """Operations of one text: forward, recomputation of checkpointed blocks, and backward."""
-    # With random numbers left out: dropout multiplies no matrices, and counts in no FLOP.
+    # Without random numbers: dropout contains no matrix products, and does not count.
     record: list[BlockOutput] = []
     forward, backward = _pass(encoder, length, recorded(blocks[prefix - 1], record, device=None) if prefix else nullcontext())
     again = _pass(encoder, length, replayed(blocks[:prefix], record[0]))[0] if prefix else forward
-    # Torch stops such a computation at the last number that the gradient needs, which is not the end of every block.
+    # Torch stops a recomputation at the last tensor that the gradient needs, which is not the end of every block.
     _, longer = _pass(encoder, length, checkpointed(blocks[prefix:], draws=False))
     return forward, again, longer - backward, backward
 

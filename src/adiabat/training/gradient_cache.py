@@ -85,7 +85,7 @@ def pieces_of(lengths: Int[np.ndarray, " b"], chunking: Chunking, *, threads: in
 
 def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple[int, int] | None = None) -> Int[np.ndarray, " _"]:
     """Number of tokens computed for texts that pass together, padded to a shape if one is given."""
-    # Of a bucket the filler rows are computed too, whatever is in them.
+    # Filler rows of a bucket are computed too.
     if shape is not None:
         return np.full(*shape, dtype=np.int64)
     return lengths if packed else np.full(len(lengths), lengths.max())
@@ -112,7 +112,7 @@ def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[P
 
 def _cut(lengths: Int[np.ndarray, " b"]) -> list[Positions]:
     """Split into two by length so that the longer of the two padded passes is shortest."""
-    # In order of length a padded pass costs its size times its last length, so that only len - 1 cuts have to be compared.
+    # In order of length, a padded pass costs its size times its last length, so only len - 1 cuts must be compared.
     order = np.argsort(lengths, kind="stable")
     ascending = lengths[order]
     cuts = np.arange(1, len(order))
@@ -171,18 +171,18 @@ class Chunk:
             self._graph = self.pass_through(graph=True)
             return self._graph.detach()
         device = self.encoder.device if manner.draws else None
-        # A seed of its own tells where a chunk begins.
+        # A chunk with its own seed needs no saved random state.
         self._start = RandomState.now(device) if device and self.seed is None else None
         if not manner.prefix:
             return self.pass_through(graph=False)
-        # Only the last block of the prefix is recorded: the blocks before it are not asked for again.
+        # Only the last block of the prefix is recorded, because the blocks before it are not needed again.
         with recorded(self.blocks[manner.prefix - 1], self._record, device=device):
             return self.pass_through(graph=False)
 
     def carry_on(self, gradient: Float[Tensor, "p e"]) -> None:
         """Add to the gradients of the weights, and release the kept state."""
         graph = self._graph if self._graph is not None else self._again()
-        # The record goes before the gradient is computed, when memory is at its highest.
+        # Release the record before the gradient is computed, when memory peaks.
         self._graph = self._start = None
         self._record.clear()
         torch.autograd.backward(graph, gradient)
@@ -195,7 +195,7 @@ class Chunk:
             stack.enter_context(torch.set_grad_enabled(graph))
             stack.enter_context(autocast(self.encoder.device, self.manner.precision))
             if graph and self.manner.checkpointed:
-                # Blocks of a prefix have nothing to compute again.
+                # Blocks of a prefix have nothing to recompute.
                 stack.enter_context(checkpointed(self.blocks[self.manner.prefix :], draws=self.manner.draws))
             return self._embeddings()
 
@@ -204,7 +204,7 @@ class Chunk:
         with ExitStack() as stack:
             if self._start is not None:
                 stack.enter_context(self._start.replayed())
-            # Blocks of the prefix return what they gave, and leave random numbers where they left them.
+            # Blocks of the prefix return their recorded output, and restore the random state after it.
             for output in self._record:
                 stack.enter_context(replayed(self.blocks[: self.manner.prefix], output))
             return self.pass_through(graph=True)
@@ -251,7 +251,7 @@ def _prepare(copy: Encoder, chunking: Chunking) -> None:
 def _give_own_gradients(module: nn.Module) -> None:
     """Replace each parameter by one with the same memory and its own gradient."""
     twins: dict[int, nn.Parameter] = {}
-    # Tied parameters stay tied: one twin for each, wherever it stands.
+    # Tied parameters stay tied: one twin for each.
     for submodule in module.modules():
         for name, weights in submodule.named_parameters(recurse=False, remove_duplicate=False):
             twin = twins.setdefault(id(weights), nn.Parameter(weights.detach(), requires_grad=weights.requires_grad))

@@ -112,7 +112,7 @@ class Loop:
             reason = self._steps()
         finally:
             self.log.close()
-        # Where the last weights are the result, nothing was kept and nothing is restored.
+        # If the last weights are the result, none were kept and none are restored.
         restore_weights(self.objective.module, self._best, prefix=BEST)
         return Outcome(self.position, reason)
 
@@ -127,7 +127,7 @@ class Loop:
     def _steps(self) -> str:
         """Take steps until there is a reason to stop, and return it; torch's random state is restored afterwards."""
         devices = [self.device] if self.device.type == "cuda" else []
-        # Steps seed torch's generator; the caller's random numbers are not theirs to change.
+        # Steps seed torch's generator; restore the caller's random state.
         with Interruption() as interruption, torch.random.fork_rng(devices):
             while (reason := self._reason_to_stop()) is None:
                 self.step()
@@ -184,7 +184,7 @@ class Loop:
             group["lr"] = rate
         loss = self.objective.loss(position.step)
         loss.backward()  # type: ignore[no-untyped-call]
-        # Before clipping, whose norm is that of the joined gradient.
+        # Before clipping, whose norm is that of the averaged gradient.
         self.processes.average_gradients(self._trained.values())
         loss = self.processes.mean(loss)
         self._require_sound(loss)
@@ -231,7 +231,7 @@ class Loop:
     def _keep_as_best(self, validation: Validation) -> None:
         position = self.position
         position.best, position.best_epoch, position.idle = validation, position.epoch, 0
-        # The best weights are needed too where a run may have to go back to them.
+        # The best weights are also needed if a run may have to go back to them.
         if self.limits.keep != "last" or self.limits.outside is not None:
             self._best = {BEST + name: weights.detach().clone() for name, weights in self._trained.items()}
 
@@ -242,7 +242,7 @@ class Loop:
             position.outside = why
             return
         restore_weights(self.objective.module, self._best, prefix=BEST)
-        # What it knows of gradients, it knows of other weights.
+        # The optimizer's state belongs to other weights.
         self.optimizer.state.clear()
         position.rate_factor /= 2
         self.note(
@@ -266,7 +266,7 @@ class Loop:
         if math.isfinite(value):
             return
         step = self.position.step
-        # One more than usual is kept: these weights may be what went wrong.
+        # Keep one more than usual, because these weights may be the faulty ones.
         self._save(spare=1)
         ids = several(self.objective.batch_ids(step), of="queries", shown=5)
         raise DivergedError(
@@ -316,12 +316,12 @@ class Loop:
         if not self.processes.is_main:
             self._saved_at = time.monotonic()
             return
-        # The mean since the last row of the log goes on after a resume as if nothing had happened.
+        # The mean since the last log row continues after a resume as without interruption.
         position.loss_sum = float(self._loss_sum)
         optimizer = optimizer_snapshot(self.optimizer)
         weights = {WEIGHTS + name: tensor for name, tensor in self._trained.items()}
         record = {"position": asdict(position), "runs_on": self._surroundings(), "log": self.log.checksum, **optimizer.record}
-        # Rows reach the disk before the checkpoint that counts on them.
+        # Write rows to disk before the checkpoint that refers to them.
         self.log.flush()
         snapshot = Snapshot({**weights, **self._best, **optimizer.tensors}, record)
         write_checkpoint(self.folder, position.step, snapshot, keep=(self.limits.keep_checkpoints or KEPT) + spare)
@@ -342,6 +342,6 @@ class Loop:
         restore_optimizer(self.optimizer, snapshot)
         self._best = {name: tensor.to(self.device) for name, tensor in snapshot.tensors.items() if name.startswith(BEST)}
         self._loss_sum.fill_(self.position.loss_sum)
-        # Rows behind the checkpoint are of steps that are taken again.
+        # Rows after the checkpoint belong to steps that will be repeated.
         self.log.truncate(step=self.position.step, checksum=snapshot.record.get("log"))
         return True

@@ -49,7 +49,7 @@ def decay_groups(module: nn.Module) -> list[Group]:
     Reference:
         BERT's own code leaves out biases and norms (Devlin et al. 2019), CLIP all gains and biases (Radford et al. 2021, section 2.5).
     """
-    # Dimensions and not names: families name their norms differently.
+    # Decide by dimensions, not names, because families name their norms differently.
     trainable = [weights for weights in module.parameters() if weights.requires_grad]
     matrices = tuple(weights for weights in trainable if weights.dim() >= 2)
     return [Group(matrices, decays=True), Group(tuple(weights for weights in trainable if weights.dim() < 2), decays=False)]
@@ -158,7 +158,7 @@ class Schedule:
         if step < 0:
             raise ValueError(f"step must be 0 or more, got {step}; the first update has step 0")
         if step < self.warmup_steps:
-            # From 1/W and not from 0: an update that moves nothing would be a batch lost.
+            # Start at 1/W, not 0: an update without effect would waste a batch.
             return (step + 1) / self.warmup_steps
         since = step - self.warmup_steps
         if self.name == "exponential":

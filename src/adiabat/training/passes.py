@@ -96,7 +96,7 @@ class Passes:
             groups: Any number of groups, of any tower; they may be empty.
         """
         for weights, twin in self._twins():
-            # What is trained may have changed since the copies were made.
+            # The set of trained weights may have changed since the copies were made.
             twin.requires_grad_(weights.requires_grad)
         manners = [self._manner(tower) for tower in range(len(self._encoders))]
         shares = self._shares(groups, manners)
@@ -165,7 +165,7 @@ class Passes:
             blocks, rows = self._blocks[thread][group.tower], group.rows[piece.positions]
             return Chunk(encoder, blocks, number, piece, group.table, rows, manner, seed)
 
-        # Which thread gets a chunk follows from lengths alone, so that gradients add up in the same order in every run.
+        # The assignment to threads depends only on lengths, so that gradients are summed in the same order in every run.
         return [[chunk(thread, at) for at in share.tolist()] for thread, share in enumerate(evenly(costs, len(self._copies)))]
 
     def _pieces(self, group: Group) -> list[Piece]:
@@ -182,7 +182,7 @@ class Passes:
 
     def _collect(self) -> None:
         """Add the gradients of every other thread to those of the first, and clear them."""
-        # The first thread has the towers' parameters themselves: what it found is there already.
+        # The first thread has the towers' own parameters, so its gradients are already in place.
         for weights, twin in self._twins():
             if twin.grad is not None:
                 weights.grad = twin.grad if weights.grad is None else weights.grad.add_(twin.grad)
@@ -208,7 +208,7 @@ class _Joined(torch.autograd.Function):
             for chunk, output in zip(share, outputs, strict=True):
                 joined[chunk.group][torch.from_numpy(chunk.piece.positions)] = output
         ctx.passes, ctx.shares, ctx.once = passes, shares, _Once()
-        # A group without gradient is not passed again; zeros in its place would be.
+        # A group without gradient is not passed again; a zero gradient would cause that.
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(room for room, needs_gradient in zip(joined, trained, strict=True) if not needs_gradient))
         return tuple(joined)
@@ -221,7 +221,7 @@ class _Joined(torch.autograd.Function):
         try:
             for _ in ctx.passes._run([partial(_carry_on, share, gradients) for share in shares]):
                 pass
-        # Half of a gradient must not be left for the next step.
+        # A partial gradient must not remain for the next step.
         except BaseException:
             ctx.passes._forget()
             raise
@@ -253,7 +253,7 @@ def _in_place(chunk: Chunk) -> Float[Tensor, "b e"]:
 
 def _seeds(count: int) -> list[int]:
     """A seed for each chunk's dropout, from one number of torch's generator."""
-    # One draw for the whole batch leaves torch's generator at the same place, however the batch is cut.
+    # One draw for the whole batch advances torch's generator equally, however the batch is cut.
     first = int(torch.randint(2**63 - 1, ()))
     return [(first + number) % 2**63 for number in range(count)]
 
@@ -283,17 +283,17 @@ def side_passes(*encoders: Encoder, precision: Precision, chunking: Chunking | N
     copies = training_copies(encoders, count, chunking)
     with ExitStack() as stack:
         if chunking.compiled:
-            # Loading the compiler takes a second, which nobody else should wait for.
+            # Loading the compiler takes a second, which uncompiled runs should not wait for.
             import torch._dynamo
 
-            # It would give up after a few graphs, and every bucket is one.
+            # It would stop compiling after a few graphs, and every bucket is one.
             stack.enter_context(torch._dynamo.config.patch(recompile_limit=RECOMPILES))
         run = stack.enter_context(parallel_map([_call] * count)) if count > 1 else None
         yield Passes(*encoders, precision=precision, copies=copies, run=run, chunking=chunking)
 
 
 def _threads(encoders: Sequence[Encoder], chunking: Chunking) -> int:
-    # What is packed draws dropout from generators of its own; anything else from torch's, in no fixed order if threads pass side by side.
+    # Packed passes draw dropout from their own generators; others from torch's, in no fixed order if threads run in parallel.
     packed = not chunking.buckets and not chunking.compiled
     apart = all(encoder.device.type == "cpu" and (not draws(encoder) or (packed and is_packable(encoder.backbone))) for encoder in encoders)
     apart = apart and not chunking.compiled
