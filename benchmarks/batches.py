@@ -1,11 +1,11 @@
-"""Feeding batches in which no text stands twice: adiabat's planned passes against the loader of the sentence-transformers trainer.
+"""Feeding batches without duplicate texts: adiabat's planned passes against the loader of the sentence-transformers trainer.
 
-Both sides read the same pairs and give the same tensors: 256 pairs a batch, both columns cut at 256 tokens by MiniLM's tokenizer, padded
-to the longest, on the CPU. Ours plans the whole pass, and reads tokens that were made once and lie on disk; the peer tokenises in its
-collator, with its plain sampler and its hashed one (which keeps hashes on disk), in the process itself and in two workers. Each side opens
-what its own first run, timed apart, left on disk. Measured are the time to the first batch (imports left out), the batches after it, and
-the peak resident set of the process (without the peer's workers). Our side builds no model (a backbone of four numbers stands in), the
-peer has MiniLM loaded. The peer gets slower as a pass goes on and pairs wait that fitted nowhere; only its first batches are measured.
+Both sides read the same pairs and return the same tensors: 256 pairs a batch, both columns truncated at 256 tokens by MiniLM's tokenizer,
+padded to the longest, on the CPU. adiabat plans the whole pass, and reads tokens cached on disk; the peer tokenises in its collator, with
+its plain sampler and its hashed one (which keeps hashes on disk), in the process itself and in two workers. Each side reuses what its own
+first run, timed separately, left on disk. The script measures the time to the first batch (without imports), the batches after it, and the
+peak resident set of the process (without the peer's workers). adiabat builds no model (a stand-in backbone of width four), the peer has
+MiniLM loaded. The peer slows down during a pass as pairs that fit nowhere accumulate; only its first batches are measured.
 
     python benchmarks/batches.py [--data FOLDER] [--pairs 1000000] [--batches 300] [--rounds 5]
 

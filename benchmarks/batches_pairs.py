@@ -1,8 +1,8 @@
-"""Pairs for `batches.py`: a given number of real texts, or the demo's with numbers, in one file that both sides read.
+"""Pairs for `batches.py`: a given number of real texts, or numbered copies of the demo's, in one file for both sides.
 
-A folder of public sets gives: words and glosses of WordNet, captions of one picture, translations, titles and abstracts, questions and
-answers. Words have several glosses and glosses several words, a caption stands beside each of the others of its picture, an English
-sentence beside each translation: many texts come several times, as queries, as documents, and as both.
+A folder of public sets supplies words and glosses of WordNet, captions of the same picture, translations, titles and abstracts, questions
+and answers. Words have several glosses and glosses several words, a caption is paired with each other caption of its picture, an English
+sentence with each translation: many texts repeat, as queries, as documents, and as both.
 """
 
 import gzip

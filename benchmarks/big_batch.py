@@ -1,9 +1,9 @@
-"""One step of both towers at a large batch with a hard negative each: gradient caching here against sentence-transformers' cached loss.
+"""A step of both towers at a large batch with one hard negative per query: gradient caching against sentence-transformers' cached loss.
 
-The same on both sides: model, texts (demo papers, real lengths), batch, loss, temperature, precision, and chunks of as many tokens as the
-peer's rows hold on average. Texts are tokenised beforehand on both sides. A step is forward and backward, without an optimiser. The sides
-run in processes of their own, in turn; a process takes one step to warm up (at a chunk's size) and one that counts. A third side is ours
-with a frozen document tower. Losses must agree.
+Both sides have the same model, texts (demo papers, real lengths), batch, loss, temperature and precision, and chunks with as many tokens as
+the peer's rows hold on average. Texts are tokenised beforehand. A step is a forward and a backward pass, without an optimiser. The sides
+run in separate processes, in turn; each process takes a warm-up step of one chunk and a measured one. A third side is adiabat with a frozen
+document tower. Losses must agree.
 
 Run with ``python benchmarks/big_batch.py``; a step at 1,024 takes minutes on two cores.
 """

@@ -1,7 +1,7 @@
-"""Model FLOP utilisation of training both towers with gradient caching: what of the device's bf16 peak goes into the model's own products.
+"""Model FLOP utilisation of training both towers with gradient caching: the share of the device's bf16 peak used by the model.
 
-``utilisation = C / (seconds x peak)`` with ``C = 2 (N_F + N_B + N_U) D`` over the tokens of a step, padding, attention's scores and the
-second forward pass of caching left out: work that is done twice does not count twice.
+``utilisation = C / (seconds x peak)`` with ``C = 2 (N_F + N_B + N_U) D`` over the tokens of a step, without padding, attention scores and
+the second forward pass of caching: repeated work does not count twice.
 
     python benchmarks/gpu_train.py [--model demo] [--batch 4096] [--chunk-tokens 65536] [--steps 10] [--compile] [--no-cache]
 """
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--no-cache", action="store_true")
-    parser.add_argument("--peak", type=float, help="bf16 operations per second of a device that is not known here")
+    parser.add_argument("--peak", type=float, help="bf16 operations per second, for a device without a built-in figure")
     options = parser.parse_args()
     device = device_of(options.device)
     peak = options.peak or next((found for name, found in PEAKS.items() if name in device_name(device)), None)

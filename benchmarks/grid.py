@@ -1,12 +1,12 @@
-"""The language grid by ranking against the same grid by comparing every pair, on random vectors.
+"""The language grid by ranking against pairwise comparisons, on random vectors.
 
-Both sides start from the same vectors of 15 languages and count, in all 225 language pairs, by cosine and by distance, the entailment
-pairs that are not strictly closer than a neutral pair, and than a contradiction pair: 225 x 2 x 2 x 1,670 x 1,670 comparisons. They run
-in turn in one process, and their counts must be equal. Ranking also gives what every premise contributes to every cell, which is what a
-comparison of two models goes by; how long that takes, for two models that differ a little, and how much is kept, is told beside.
+Both sides start from the same vectors of 15 languages and count, in all 225 language pairs, by cosine and by distance, the entailment pairs
+that are not strictly closer than a neutral pair, and than a contradiction pair: 225 x 2 x 2 x 1,670 x 1,670 comparisons. They run in turn
+in one process, and their counts must be equal. Ranking also gives the contribution of every premise to every cell, which comparisons of
+models use; the script also prints the time and memory of such a comparison of two slightly different models.
 
-The retrieval of the same grid, each entailed hypothesis among the neutral and the contradicted ones of other premises, is measured beside
-plain products in 64 bits over ``--retrieval-languages`` languages: their counts must be equal too, but for scores nearer than 1e-7.
+The retrieval of the same grid, each entailed hypothesis among the neutral and the contradicted ones of other premises, is compared with
+plain products in 64 bits over ``--retrieval-languages`` languages: their counts must be equal too, except for scores nearer than 1e-7.
 
 Run with ``python benchmarks/grid.py``.
 """
@@ -118,10 +118,10 @@ def time_comparison(premises: Vectors, hypotheses: Vectors, each: int) -> str:
     scored = time.perf_counter()
     tables = [compare_grids(now, was, seed=0) for now, was in zip(after, before, strict=True)]
     ended = time.perf_counter()
-    told = sum((one.improved or 0) + (one.worsened or 0) for one in tables)
-    kept = sum(one.values.nbytes for one in (*before, *after)) / 2**20
+    significant = sum((one.improved or 0) + (one.worsened or 0) for one in tables)
+    memory = sum(one.values.nbytes for one in (*before, *after)) / 2**20
     took = f"{scored - start:.2f} s to score, {ended - scored:.2f} s for p-values of {sum(one.values[..., 0].size for one in after)} cells"
-    return f"two models compared: {took}, {told} of them told apart; {kept:.0f} MiB kept of both"
+    return f"two models compared: {took}, {significant} cells differ significantly; {memory:.0f} MiB of samples"
 
 
 def main() -> None:

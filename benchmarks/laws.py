@@ -1,10 +1,10 @@
-"""How long a law and its intervals take: the fit, and 1,000 refits to runs drawn again (Ziarko et al. 2024).
+"""Time of fitting a law and its intervals: the fit, and 1,000 refits to resampled runs (Ziarko et al. 2024).
 
     python benchmarks/laws.py [--refits 1000] [--rounds 3]
 
-Runs are simulated from known laws on the source's grid of eight sizes and six budgets, that of shares with four shares of each, with one
-percent of noise. Printed for each law: seconds of the fit and of the refits, the median of the rounds with the lowest and highest; and at
-the end the median of the slowest law, refits and all.
+Runs are simulated from known laws on the grid of the paper, with eight sizes and six budgets (for shares, four shares of each), with one
+percent of noise. The script prints for each law the seconds of the fit and of the refits (median, lowest and highest of the rounds), and
+finally the median of the slowest law including refits.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Memory of the tiled in-batch loss, forward and backward, beyond its inputs and their gradients; and its time against the full matrix.
+"""Memory of the tiled in-batch loss, forward and backward, beyond its inputs and their gradients; and its speed against the full matrix.
 
-Memory is how far the resident set rises during the loss, in a process of its own, less what the gradients take. Time and values are
-compared with the full matrix at a size where that still fits, five pairs in turn.
+Memory is the rise of the resident set during the loss, in a separate process, minus the gradients. Time and values are compared with the
+full matrix at a size where it still fits, five pairs in turn.
 
 Run with ``python benchmarks/loss_memory.py``; 65,536 rows take some minutes on two cores.
 """

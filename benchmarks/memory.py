@@ -1,6 +1,6 @@
-"""Peak memory of a tuning job with hardest-negative search: a store of 1,000,000 vectors against one of 1,000, all else equal.
+"""Peak memory of a tuning job with hardest-negative search: a store of 1,000,000 vectors against one of 1,000, with all else equal.
 
-Each job is a process of its own; its peak resident set is what the operating system counted when it ended.
+Each job is a separate process; its peak resident set is the operating system's figure at its end.
 
     python benchmarks/memory.py [--documents 1000000] [--steps 10]
 """

@@ -1,12 +1,12 @@
 """Mining by BM25: top 100 of 10,000 queries over 100,000 documents, default filters, to a written file; time and peak memory.
 
-Titles of papers are the queries, their abstracts, each cut in two near its middle, the documents; the first half answers. Beside it, in
-turn and each in a process of its own, bm25s alone: the same words of the same files, indexed in memory and asked for the same top 100,
-without filters, choice, file or statistics. A third process imports what mining imports and does nothing: the memory before any work.
+The queries are titles of papers; the documents are their abstracts, each cut in two near its middle, of which the first half is the answer.
+For comparison, in turn and in separate processes, bm25s indexes the same words of the same files in memory and retrieves the same top 100,
+without filters, choice, file or statistics. A third process only imports the modules of mining, which gives the memory before any work.
 
     python benchmarks/mine.py PAPERS.jsonl.gz [--documents 100000] [--queries 10000] [--rounds 3]
 
-PAPERS has rows with ``id``, ``title`` and ``abstract``, as arXiv's metadata have.
+PAPERS has rows with ``id``, ``title`` and ``abstract``, as in arXiv's metadata.
 """
 
 import argparse

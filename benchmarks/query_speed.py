@@ -1,9 +1,8 @@
-"""Queries a second of query towers: one by one, as a search box asks, and in batches, as an evaluation does.
+"""Queries per second of query towers: one by one, as in a search box, and in batches, as in an evaluation.
 
     python benchmarks/query_speed.py MODEL [MODEL ...] --queries DATA [--rounds 5]
 
-Models take turns, each with the same queries; 32 of them warm each up. The last line has how many times as fast the last model is as the
-first.
+Models take turns on the same queries; 32 of them warm up each model. The last line has the speed of the last model relative to the first.
 """
 
 import argparse
@@ -26,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--queries", required=True, metavar="DATA", help="examples, or a BEIR folder")
-    parser.add_argument("--most", type=int, default=300, help="queries that are asked")
+    parser.add_argument("--most", type=int, default=300, help="number of queries")
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     examples = read_examples(given.queries)

@@ -1,8 +1,8 @@
-"""Scoring of a model whose texts are embedded already: adiabat against sentence-transformers' InformationRetrievalEvaluator.
+"""Scoring of a model with embedded texts: adiabat against sentence-transformers' InformationRetrievalEvaluator.
 
-The same vectors of the demo's model, the same queries, documents and cutoffs on both sides, in turns in one process. Both give nDCG@10,
-MRR@10, MAP@100, and accuracy, precision and recall at 1, 3, 5 and 10; adiabat also counts the positive-negative discrepancy of all pairs,
-keeps every query's values, and breaks no tie in a model's favour. Means are compared before the clock starts.
+Both sides use the same vectors of the demo's model, queries, documents and cutoffs, in turns in one process. Both give nDCG@10, MRR@10,
+MAP@100, and accuracy, precision and recall at 1, 3, 5 and 10; adiabat also counts the positive-negative discrepancy of all pairs, keeps
+every query's values, and breaks no tie in a model's favour. Means are compared before timing starts.
 
     python benchmarks/retrieval_eval.py [--data ../shared/data] [--rounds 7]
     python benchmarks/retrieval_eval.py --mode memory      peak memory of scoring against 1,000,000 stored vectors, and against 1,000
@@ -87,10 +87,12 @@ class Case:
 def main() -> None:
     """Run one mode."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", choices=("speed", "memory", "training", "scoring"), default="speed", help="scoring is a part of memory")
+    parser.add_argument(
+        "--mode", choices=("speed", "memory", "training", "scoring"), default="speed", help="scoring is the child process of memory"
+    )
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder that holds beir/scifact and beir/squad_dev")
     parser.add_argument("--rounds", type=int, default=7, help="alternating measurements of each side")
-    parser.add_argument("--folder", type=Path, help="of the store that scoring is against")
+    parser.add_argument("--folder", type=Path, help="store to score against")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.mode == "speed":

@@ -1,4 +1,4 @@
-"""How far a process grows while it works, for the benchmarks beside this file (Linux only)."""
+"""Growth of a process's memory during work, for the benchmarks in this folder (Linux only)."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""CPU time that verbs take to start, and whether they load torch.
+"""CPU time to start verbs, and whether they load torch.
 
-Each command runs in a process of its own, on a model and data that are tiny, so that nearly all of its time is imports. `search` stands
-beside a bare script that loads the same model by AutoModel and embeds one query: most of that is transformers' own modelling code.
+Each command runs in a separate process, with a tiny model and tiny data, so that nearly all of its time is imports. `search` is compared
+with a bare script that loads the same model by AutoModel and embeds one query; most of that is transformers' own modelling code.
 
 Run with ``python benchmarks/startup.py [--rounds 5]``.
 """

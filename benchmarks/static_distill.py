@@ -1,7 +1,7 @@
-"""From a teacher to a static model on disk: adiabat against model2vec, with the same options.
+"""From a teacher to a static model on disk: adiabat against model2vec with the same options.
 
-The same directory of a model on both sides, loaded by each, 256 numbers by PCA, SIF by rank with 1e-4, float32, in turns in one process.
-Vectors are compared before the clock counts.
+Both sides load the same model directory and use 256 dimensions by PCA, SIF by rank with 1e-4, and float32, in turns in one process. Vectors
+are compared before timing starts.
 
     python benchmarks/static_distill.py [--model DIR] [--rounds 3]       by default the demo's model: all-MiniLM-L6-v2, 29,525 tokens
 """

@@ -1,8 +1,8 @@
-"""Texts to embeddings by a static model: adiabat against model2vec's own encode, on the same directory.
+"""Encoding texts with a static model: adiabat against model2vec's encode, on the same directory.
 
-A static model of the demo's model (256 numbers, float32) and the demo's papers, each title and abstract a text; both sides load the same
-directory, and are asked in turns, each in a process of its own: model2vec switches off the threads of tokenizers when it starts processes,
-for whoever comes after it too. Embeddings are compared before the clock counts, and 500 texts warm each side up.
+The model is a static model of the demo's model (256 dimensions, float32), the texts are title and abstract of the demo's papers. Both sides
+load the same directory, and take turns in separate processes, because model2vec switches off the threads of tokenizers for its whole
+process. Embeddings are compared before timing starts, and 500 texts warm up each side.
 
     python benchmarks/static_encode.py [--model DIR] [--texts 20000] [--rounds 7]
 """
@@ -39,7 +39,7 @@ def main() -> None:
     """Both sides in turn."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=None, help="directory of a static model")
-    parser.add_argument("--texts", type=int, default=20_000, help="that are embedded; papers come again where they do not suffice")
+    parser.add_argument("--texts", type=int, default=20_000, help="number of texts; papers are repeated if there are too few")
     parser.add_argument("--rounds", type=int, default=7, help="alternating measurements of each side")
     parser.add_argument("--side", choices=SIDES, default=None, help="measure this side once, and print its seconds")
     options = parser.parse_args()

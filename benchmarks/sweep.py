@@ -1,18 +1,18 @@
 """Ten learning rates: a sweep on one store against ten runs of sentence-transformers.
 
-The same on both sides: model, triplets (real texts), batch 14, cosine triplet loss with margin 0.1, fused AdamW at a constant rate,
-embedding block frozen, float32, steps per run, and an evaluation of every tuned model on held-out queries against the corpus. The peer
-has a Router with a frozen document route, and encodes the documents of every triplet at every step, and the corpus after every run; adiabat
-encodes each document once, for all runs and both uses. Loading, tokenising and statistics count on both sides.
+Both sides have the same model, triplets (real texts), batch 14, cosine triplet loss with margin 0.1, fused AdamW at a constant rate, frozen
+embedding block, float32, steps per run, and an evaluation of every tuned model on held-out queries against the corpus. The peer has a
+Router with a frozen document route; it encodes the documents of every triplet at every step, and the corpus after every run. adiabat
+encodes each document once for all runs and both uses. Loading, tokenising and statistics count on both sides.
 
-A run of the peer takes as long at one rate as at another, so that five of them, each beside a whole sweep, are timed, and ten are ten times
-their median. Printed last: the whole; and before it steps alone, the figure of `benchmarks/tune.py`.
+A run of the peer takes equally long at every rate, so five of its runs are timed, each paired with a whole sweep, and ten runs count as ten
+times their median. The script prints first the ratio of steps alone, as in `benchmarks/tune.py`, and finally that of the whole.
 
     python benchmarks/sweep.py [--pairs 5] [--rates 10] [--steps 100] [--queries 300]
     python benchmarks/sweep.py --train TRAIN --test TEST --corpus CORPUS
 
-The peer encodes two documents for each query, so that what is measured depends on their lengths: the demo's queries are sentences, and
-shorter ones make the ratio larger.
+The peer encodes two documents for each query, so the result depends on text lengths: the demo's queries are sentences, and shorter queries
+make the ratio larger.
 """
 
 import argparse

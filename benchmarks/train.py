@@ -1,8 +1,8 @@
 """Pairs per second of training both towers: adiabat's loop against the sentence-transformers trainer.
 
-The same on both sides: model, pairs (demo papers, real lengths) in the same batches, in-batch softmax at temperature 0.05, fused AdamW with
-the same rate, gradients clipped to 1, precision. Every step's loss is compared. With --dropout both keep the model's own dropout, and
-losses then agree only roughly. Batches of the peer are padded to their longest text; ours are packed, or sorted into chunks.
+Both sides have the same model, pairs (demo papers, real lengths) in the same batches, in-batch softmax at temperature 0.05, fused AdamW
+with the same rate, gradients clipped to 1, and precision. Every step's loss is compared. With --dropout, both keep the model's dropout, and
+losses then agree only roughly. The peer pads batches to their longest text; adiabat packs them, or sorts them into chunks.
 
     python benchmarks/train.py [--batch 64] [--precision fp32|bf16] [--pairs 5] [--steps 2] [--dropout]
 """

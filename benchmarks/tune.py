@@ -1,7 +1,7 @@
 """Triplets per second of query-tower tuning: stored document vectors against sentence-transformers with a frozen document route.
 
-The same on both sides: model, triplets (real texts), batch 14, cosine triplet loss with margin 0.1, fused AdamW, embedding block frozen,
-float32. sentence-transformers encodes both documents of every triplet at every step; adiabat reads them.
+Both sides have the same model, triplets (real texts), batch 14, cosine triplet loss with margin 0.1, fused AdamW, frozen embedding block,
+and float32. sentence-transformers encodes both documents of every triplet at every step; adiabat reads their vectors.
 
     python benchmarks/tune.py [--pairs 5] [--steps 20]
 """
@@ -36,7 +36,9 @@ def main() -> None:
     """Alternate both sides and print the ratio."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=5, help="alternating measurements of each side")
-    parser.add_argument("--steps", type=int, default=20, help="optimiser steps per measurement of the peer; ours does five times as many")
+    parser.add_argument(
+        "--steps", type=int, default=20, help="optimiser steps per measurement of the peer; adiabat takes five times as many"
+    )
     arguments = parser.parse_args()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
