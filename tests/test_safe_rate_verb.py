@@ -108,7 +108,10 @@ def test_mistakes_are_one_line_and_leave_nothing(verb: Verb) -> None:
         (("--set", "tune.learning_rate=1e-6"), "safe-rate searches for tune.learning_rate, got it by --set; leave it out"),
         (("--set", "tune . learning_rate=1e-6"), "safe-rate searches for tune.learning_rate, got it by --set; leave it out"),
         (("--set", "tune={learning_rate=1e-6}"), "safe-rate searches for tune.learning_rate, got it by --set; leave it out"),
-        (("--set", "guard=false"), "guard must be on, since safe-rate measures drift, got false by --set; leave it out"),
+        (
+            ("--set", "guard=false"),
+            'guard must be on with tune.learning_rate = "safe", whose search measures drift, got false; leave it out',
+        ),
         (
             ("--set", "guard.probes=some.txt", "--probes", "other.txt"),
             "guard.probes must be given once, got some.txt by --set and other.txt by --probes; leave one out",

@@ -62,7 +62,7 @@ def test_two_models_are_compared_from_what_was_kept(said, place: Path) -> None:
         (["one", "two"], "evaluate takes MODEL STORE DATA, or --suite SUITE with models, got one two"),
         (["one", "--suite", "none.toml"], "none.toml must be a TOML file of settings, got no such file"),
         (["one", "--suite", "mteb-nine"], "got mteb-nine; did you mean mteb-eight?"),
-        (["one", "--suite", "suite.toml", "--split", "test"], "--split has no effect with --suite"),
+        (["one", "--suite", "suite.toml", "--split", "test"], "--split has no effect with --suite; leave it out, or leave out --suite"),
         (["one", "--suite", "suite.toml", "--retain", "a", "b"], "--retain has no effect with --suite"),
         (["--suite", "suite.toml"], "at least one model must be given, got none"),
         (["one", "--suite", "suite.toml", "--baseline", "two"], "suite.baseline must be the name of a model, got two; the models are one"),

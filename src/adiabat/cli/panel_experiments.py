@@ -105,8 +105,6 @@ def _require_free(table: Mapping[str, Any], probes: str | None) -> None:
         raise ConfigError(
             "safe-rate searches for tune.learning_rate, got it by --set; leave it out, or set rate_search.low and rate_search.high"
         )
-    if table.get("guard") is False:
-        raise ConfigError("guard must be on, since safe-rate measures drift, got false by --set; leave it out")
     if probes is not None and "probes" in guard:
         raise ConfigError(f"guard.probes must be given once, got {guard['probes']} by --set and {probes} by --probes; leave one out")
 

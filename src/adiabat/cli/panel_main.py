@@ -140,7 +140,7 @@ def evaluate(
     if suite is not None:
         options = {"--split": split, "--baseline-store": baseline_store, "--retain": retain, "--config": config}
         if unused := [name for name, value in options.items() if value]:
-            raise ConfigError(f"{', '.join(unused)} has no effect with --suite; leave it out")
+            raise ConfigError(f"{', '.join(unused)} has no effect with --suite; leave it out, or leave out --suite")
         _evaluate_suite(words or [], suite, out, baseline, assignments, seed=seed, device=device, as_json=as_json)
         return
     if len(words or []) != 3:
