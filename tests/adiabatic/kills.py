@@ -1,15 +1,10 @@
-"""Tuning jobs that are killed at given moments; started by test_resuming.py in a process of its own, which forks one job per moment.
-
-python -m tests.adiabatic.kills FOLDER
-"""
+"""Tuning jobs that kill themselves at given moments."""
 
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from adiabat.adiabatic import tune as adiabatic
@@ -54,20 +49,3 @@ def run(folder: Path, moment: str) -> None:
     settings = killable_settings(checkpoint_seconds=0.001)
     inputs: Any = (problem.fresh, problem.store, str(problem.data), "tiny")
     adiabatic.tune(context.TuningContext(*inputs), folder / moment, settings=settings)
-
-
-def main() -> None:
-    """Fork one job per moment, and report how each ended."""
-    torch.set_num_threads(1)
-    # What torch imports with its first optimizer is imported once, not in each child.
-    torch.optim.SGD([torch.zeros(1)]).step()
-    for moment in MOMENTS:
-        child = os.fork()
-        if not child:
-            run(Path(sys.argv[1]), moment)
-            os._exit(0)
-        print(moment, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,9 @@
 """Tuning jobs that are cut short, and what resuming them gives."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,24 +16,22 @@ from adiabat.runs import output_dir
 from adiabat.runs.output_dir import write_report
 from adiabat.runs.run_config import Job
 from tests.adiabatic.kills import MOMENTS
+from tests.adiabatic.kills import run as kill
 from tests.adiabatic.problem import Problem, killable_settings, run, settings_of
+from tests.forks import exit_code
 from tests.jobs import everything
 from tests.runs.before import forget
 from tests.tiny import tiny_dual
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_jobs_killed_at_several_moments_are_resumed_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
     for name in ("store", "triplets.jsonl"):
         (tmp_path / name).symlink_to(problem.store.parent / name)
-    command = [sys.executable, "-m", "tests.adiabatic.kills", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout.split("\n")[:-1] == [f"{moment} {-signal.SIGKILL}" for moment in MOMENTS], done.stderr
     here = Problem(problem.model, tmp_path / "store", tmp_path / "triplets.jsonl")
     settings = killable_settings(checkpoint_seconds=0.001)
     run(here, tmp_path / "whole", settings)
     expected = everything(tmp_path / "whole")
+    assert [exit_code(partial(kill, tmp_path, moment)) for moment in MOMENTS] == [-signal.SIGKILL] * len(MOMENTS)
     for moment in MOMENTS:
         assert not (tmp_path / moment / "model").exists()
         run(here, tmp_path / moment, settings, resume=True)

@@ -4,8 +4,6 @@ import random
 import resource
 import signal
 import string
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from adiabat.data.examples import read_examples
 from adiabat.data.records import Document, ExampleSet, text_id
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, HashSet, create_dataset
 from tests.datasets.making import made, names, rows
+from tests.forks import exit_code
 
 SETTINGS = SquadSettings()
 
@@ -109,23 +108,16 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(source: Path, tmp_path: Path
     assert names(tmp_path) == ["in"]
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from adiabat.config.dataset_settings import SquadSettings
-from adiabat.datasets.writer import create_dataset
-with create_dataset(Path(sys.argv[2]), maker="tests", source=Path(sys.argv[1]), settings=SquadSettings()) as output:
-    for number in range(9_000):
-        output.example("stale", {"number": number, "padding": "x" * 40})
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
 def test_what_a_killed_maker_left_is_no_part_of_the_next_one(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run([sys.executable, "-c", KILLED, source, out], env=environment, check=False)
-    assert ended.returncode == -signal.SIGKILL
+
+    def killed() -> None:
+        with create_dataset(out, maker="tests", source=source, settings=SETTINGS) as output:
+            for number in range(9_000):
+                output.example("stale", {"number": number, "padding": "x" * 40})
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert exit_code(killed) == -signal.SIGKILL
     assert names(tmp_path) == [".out.making", "in"]
     make(source, out)
     assert "stale.jsonl.gz" not in names(out)

@@ -1,21 +1,15 @@
-"""Three streams killed at several moments, and resumed: the same sequence of examples, log and weights, bit for bit.
-
-python -m tests.dual_encoder.test_streams_killed FOLDER has the jobs killed, each in a process of its own that ends itself by SIGKILL.
-"""
+"""Three streams killed at several moments, and resumed: the same sequence of examples, log and weights, bit for bit."""
 
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-import pyarrow as pa
 import pytest
-import torch
 from torch import Tensor
 
 from adiabat.config.dual_training import TrainSettings
@@ -23,12 +17,12 @@ from adiabat.dual_encoder import stream as streams
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.stream_shards import Row, Sources, append_row
 from adiabat.dual_encoder.train import train
+from tests.commands import one_thread
 from tests.dual_encoder.problem import from_memory
 from tests.dual_encoder.streamed import stream_settings
+from tests.forks import exit_code
 from tests.jobs import everything
-from tests.pages import without_pages
 
-ROOT = Path(__file__).resolve().parents[2]
 SEQUENCE = "sequence.jsonl"
 Moment = Callable[[pytest.MonkeyPatch], None]
 
@@ -120,43 +114,25 @@ def note_sequence(patch: pytest.MonkeyPatch, path: Path) -> None:
     patch.setattr(PairContrast, "loss", noted)
 
 
-def begin(settings: TrainSettings, moment: Moment | None, *, resume: bool) -> int:
-    """Train in a process of its own; returns its exit status, the number of the signal where one ended it."""
-    child = os.fork()
-    if not child:
-        try:
-            patch = pytest.MonkeyPatch()
-            note_sequence(patch, Path(str(settings.job.out) + SEQUENCE))
-            if moment is not None:
-                moment(patch)
-            train(from_memory, settings, resume=resume)
-        finally:
-            os._exit(sys.exc_info()[0] is not None)
-    return os.waitpid(child, 0)[1]
-
-
-def main(folder: Path) -> None:
-    """Each job without interruption, and killed at every moment."""
-    torch.set_num_threads(1)
-    without_pages(pytest.MonkeyPatch())
-    # What pyarrow and torch import with their first array and optimizer is imported once, not in each child.
-    pa.array(["text"])
-    torch.optim.SGD([torch.zeros(1)]).step()
-    for number, (tables, moments) in enumerate(JOBS.values()):
-        whole, cut = (stream_settings(folder, folder / f"{kind}-{number}", **tables) for kind in ("whole", "cut"))
-        statuses = [begin(whole, None, resume=False)]
-        statuses += [begin(cut, moment, resume=place > 0) for place, moment in enumerate((*moments, None))]
-        print(json.dumps(statuses), flush=True)
+def begin(settings: TrainSettings, moment: Moment | None) -> None:
+    """Begin a job, or go on with it, until a moment or to the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        note_sequence(patch, Path(str(settings.job.out) + SEQUENCE))
+        if moment is not None:
+            moment(patch)
+        train(from_memory, settings, resume=Path(settings.job.out).exists())
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Each job without interruption, and killed at every moment."""
     here = tmp_path_factory.mktemp("killed")
-    command = [sys.executable, "-m", "tests.dual_encoder.test_streams_killed", str(here)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
-    killed = [[0, *[signal.SIGKILL] * len(moments), 0] for _, moments in JOBS.values()]
-    assert [json.loads(line) for line in done.stdout.splitlines()] == killed, done.stderr
+    for number, (tables, moments) in enumerate(JOBS.values()):
+        whole, cut = (stream_settings(here, here / f"{kind}-{number}", **tables) for kind in ("whole", "cut"))
+        with one_thread():
+            begin(whole, None)
+            assert [exit_code(partial(begin, cut, moment)) for moment in moments] == [-signal.SIGKILL] * len(moments)
+            begin(cut, None)
     return here
 
 
@@ -184,7 +160,3 @@ def test_examples_shards_notes_and_all_that_a_job_leaves_are_those_of_the_uninte
     assert rows[0] == rows[1]
     assert len(rows[0].splitlines()) > 5
     assert notes[0] == notes[1]
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

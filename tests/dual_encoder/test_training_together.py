@@ -1,16 +1,10 @@
-"""Two processes train as one does on the whole batch.
+"""Two processes, started as torchrun starts them, train as one does on the whole batch."""
 
-python -m tests.dual_encoder.test_training_together FOLDER starts them, as torchrun does.
-"""
-
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from torch import Tensor
@@ -23,10 +17,8 @@ from adiabat.dual_encoder.train import train as run_training
 from adiabat.models.loading import load
 from tests.commands import one_thread
 from tests.dual_encoder.problem import Problem, from_memory, job_settings, write_problem
+from tests.forks import exit_code
 from tests.jobs import log_of
-from tests.pages import without_pages
-
-ROOT = Path(__file__).resolve().parents[2]
 
 JOBS: dict[str, dict[str, Any]] = {
     "shared negatives": {"train": {"loss": {"kind": "samtone", "same_tower": "both", "guide": "self", "temperature": "learned"}}},
@@ -51,7 +43,6 @@ def run_all(folder: Path, out: Path) -> list[str]:
 
     By SGD: AdamW would move weights by the sign of gradients that are nothing but rounding, such as those of attention's key biases.
     """
-    without_pages(pytest.MonkeyPatch())
     said: list[str] = []
     for name, tables in JOBS.items():
         train = {**tables.get("train", {}), "optimizer": "sgd", "learning_rate": 0.05, "dropout": False, "steps": 6, "validate_every": 3}
@@ -67,12 +58,10 @@ def work(folder: Path) -> int:
     return len(run_all(folder, folder / "two"))
 
 
-def main() -> None:
-    """Start the processes; what they import is imported once."""
-    pa.array(["text"])
-    torch.optim.SGD([torch.zeros(1)]).step()
+def launch(folder: Path, said: int) -> None:
+    """Start the processes, of which only the first says as much as one alone."""
     config = LaunchConfig(1, 1, 2, run_id="test", rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0", start_method="fork", max_restarts=0)
-    print(elastic_launch(config, work)(Path(sys.argv[1])))
+    assert elastic_launch(config, work)(folder) == {0: said, 1: 0}
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +69,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same jobs by one process and by two."""
     here = tmp_path_factory.mktemp("together")
     write_problem(here)
-    command = [sys.executable, "-m", "tests.dual_encoder.test_training_together", str(here)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     with one_thread():
         said = run_all(here, here / "one")
-    assert done.stdout.split("\n")[-2] == str({0: len(said), 1: 0}), done.stderr
+    assert exit_code(partial(launch, here, len(said))) == 0
     return here
 
 
@@ -118,7 +105,3 @@ def test_one_process_alone_writes(folder: Path, name: str) -> None:
     # Each process keeps what it embedded by a tower that does not change; which checksums were compared is remembered a moment later.
     own = ("-1.f32", "-1.npy", CHECKED)
     assert [path for path in two if not path.endswith(own)] == [path for path in one if not path.endswith(own)]
-
-
-if __name__ == "__main__":
-    main()

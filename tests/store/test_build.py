@@ -4,8 +4,6 @@ import errno
 import os
 import resource
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +21,7 @@ from adiabat.store.corpus_files import write_corpus
 from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
+from tests.forks import exit_code
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(25)]
 FILES = ["id_index.npy", "ids.arrow", "manifest.json", "text_hashes.bin", "texts.arrow", "vectors.npy"]
@@ -80,24 +79,16 @@ def test_an_interrupted_build_resumes_to_the_same_bytes_in_its_first_chunk_size(
     resumed.store.verify()
 
 
-KILLED = """
-import os, signal, sys
-from adiabat.data.records import Document
-from tests.fake_encoder import FakeEncoder, fake_store
-class Killed(FakeEncoder):
-    def encode(self, texts, *, side):
-        if len(self.calls) == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().encode(texts, side=side)
-fake_store(sys.argv[1], [Document(f"d{number}", f"text {number}") for number in range(25)], Killed())
-"""
-
-
 def test_a_killed_build_resumes_to_the_same_bytes(tmp_path: Path, whole: dict[str, bytes]) -> None:
     chunk = int(np.random.default_rng().integers(7))
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "s"), str(chunk)], env=environment, check=False)
-    assert killed.returncode == -signal.SIGKILL
+
+    class Killed(FakeEncoder):
+        def encode(self, texts: Sequence[str], *, side: Side) -> np.ndarray:
+            if len(self.calls) == chunk:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().encode(texts, side=side)
+
+    assert exit_code(lambda: build(tmp_path / "s", Killed())) == -signal.SIGKILL
     resumed = build(tmp_path / "s")
     assert resumed.resumed == 4 * chunk
     assert files_of_store(resumed.store.path) == whole

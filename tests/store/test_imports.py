@@ -4,9 +4,8 @@ import errno
 import json
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from adiabat.store.append import append_documents
 from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
+from tests.forks import exit_code
 
 IDS = ["a", "ב", "ج d", "🧭", "e", "f", "7"]
 DOCUMENTS = [Document(doc_id, f"text of {doc_id}") for doc_id in IDS]
@@ -351,20 +351,12 @@ def test_nothing_is_overwritten(tmp_path: Path, state: dict[str, str]) -> None:
         imported(tmp_path)
 
 
-KILLED = """
-import os, signal, sys
-from adiabat.store.imports import import_vectors
-def documents():
-    os.kill(os.getpid(), signal.SIGKILL)
-    yield
-import_vectors(sys.argv[1], sys.argv[2], ids=[f"d{number}" for number in range(7)], documents=documents())
-"""
-
-
 def test_a_killed_import_can_be_run_again_as_advised(tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(saved(tmp_path)), str(tmp_path / "s")], env=environment, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    def documents() -> Iterator[Document]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield DOCUMENTS[0]
+
+    assert exit_code(lambda: imported(tmp_path, documents=documents(), encoder=FakeEncoder())) == -signal.SIGKILL
     assert "ids.incoming" in names(tmp_path / "s.building")
     with pytest.raises(StoreError, match="run its command again"):
         Store.open(tmp_path / "s")

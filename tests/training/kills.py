@@ -1,11 +1,7 @@
-"""Runs that are killed at given moments; started by test_loop.py in a process of its own, which forks one run per moment.
-
-python -m tests.training.kills FOLDER
-"""
+"""Runs that kill themselves at given moments."""
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -63,19 +59,8 @@ def in_the_log(objective: Regression) -> None:
 MOMENTS = {moment.__name__: moment for moment in (in_a_step, in_a_validation, in_a_checkpoint, in_the_log)}
 
 
-def main() -> None:
-    """Fork one run per moment, with a checkpoint at each step, and report how each ended."""
-    # What torch imports at first use is imported once, not in each child.
-    regression_loop(Path(sys.argv[1]) / "first").optimizer.step()
-    for name, moment in MOMENTS.items():
-        child = os.fork()
-        if not child:
-            objective = Regression()
-            moment(objective)
-            regression_loop(Path(sys.argv[1]) / name, objective=objective, checkpoint_seconds=1e-6).run()
-            os._exit(0)
-        print(name, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-
-
-if __name__ == "__main__":
-    main()
+def kill(moment: str, folder: Path) -> None:
+    """A run with a checkpoint at each step, until that moment."""
+    objective = Regression()
+    MOMENTS[moment](objective)
+    regression_loop(folder / moment, objective=objective, checkpoint_seconds=1e-6).run()

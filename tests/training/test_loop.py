@@ -3,9 +3,8 @@
 import math
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,9 @@ from adiabat.training import loop as loop_module
 from adiabat.training.checkpoint import Limits, read_latest
 from adiabat.training.distributed import Processes
 from adiabat.training.loop import Loop
-from tests.training.kills import MOMENTS
+from tests.forks import exit_code
+from tests.training.kills import MOMENTS, kill
 from tests.training.toy import EPOCHS, RATES, STEPS_PER_EPOCH, Regression, Scripted, Seen, position_of, regression_loop, scripted_loop
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -287,10 +285,9 @@ def test_every_optimizer_is_resumed_bit_for_bit(tmp_path: Path, optimizer: Optim
 
 
 def test_runs_killed_in_a_step_a_validation_a_checkpoint_and_a_log_row_are_resumed_bit_for_bit(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.training.kills", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout.split("\n")[:-1] == [f"{moment} {-signal.SIGKILL}" for moment in MOMENTS], done.stderr
+    # First, so that what torch imports at its first use is not imported in each process.
     expected = run(tmp_path / "whole")
+    assert [exit_code(partial(kill, moment, tmp_path)) for moment in MOMENTS] == [-signal.SIGKILL] * len(MOMENTS)
     for moment in MOMENTS:
         assert list((tmp_path / moment / "checkpoints").glob("step-*"))
         assert run(tmp_path / moment, resume=True) == expected
