@@ -1,4 +1,4 @@
-"""What training and tuning choose among: losses, methods, schedules and so on, each a table that its `kind` names."""
+"""Alternatives in training and tuning: losses, methods, schedules and so on, each a table named by its `kind`."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from adiabat.losses.log_denominator import Temperature as LossTemperature
 
 HIGHEST = 1e6
-"""Bound of settings that make float32 overflow beyond it."""
+"""Upper bound of settings; larger values overflow float32."""
 
 # --- Temperatures of the softmax losses of training ---
 
@@ -27,11 +27,11 @@ class FixedTemperature(Choice):
     bare = "value"
     kind: Literal["fixed"] = "fixed"
     value: PositiveFloat = 0.05
-    """Similarities are divided by it."""
+    """Divisor of similarities."""
 
 
 class ScheduledTemperature(Choice):
-    """A temperature that moves along a line from its first to its last value (Reimers 2021)."""
+    """A temperature that changes linearly from its first to its last value (Reimers 2021)."""
 
     kind: Literal["scheduled"] = "scheduled"
     first: PositiveFloat = 1.0
@@ -39,7 +39,7 @@ class ScheduledTemperature(Choice):
     last: PositiveFloat = 0.05
     """Temperature at the end."""
     steps: PositiveInt | None = None
-    """Steps until the last value; None takes the whole run. Reimers 2021 takes 10,000."""
+    """Number of steps until the last value; None takes the whole run. Reimers 2021 uses 10,000."""
 
 
 class TrainedTemperature(Choice):
@@ -56,15 +56,15 @@ Temperature = Annotated[FixedTemperature | ScheduledTemperature | TrainedTempera
 
 
 class GuideSection(Section):
-    """``[train.loss.guide]``: a model whose scores take likely positives out of the negatives."""
+    """``[train.loss.guide]``: a model whose scores exclude likely positives from the negatives."""
 
     bare = "model"
     model: Text
-    """A MODEL, or `self` for the model that is trained."""
+    """A model, or `self` for the trained model."""
     margin: Annotated[float, Field(ge=0)] = 0.0
-    """Negatives that score less than this below the positive are taken out too."""
+    """Exclude negatives that score above the positive's score minus this margin."""
     relative: bool = False
-    """Whether the margin is a share of the positive's score."""
+    """Interpret the margin as a share of the positive's score."""
 
     def needs(self) -> Iterator[Need]:
         """Only a margin can be relative."""
@@ -72,24 +72,24 @@ class GuideSection(Section):
 
 
 class InBatchLoss(Choice):
-    """What the losses share that compare each query with all documents of the batch."""
+    """Settings of losses that compare each query with all documents of the batch."""
 
     similarity: Literal["cosine", "dot"] = "cosine"
-    """How embeddings are compared."""
+    """Similarity of embeddings."""
     temperature: Temperature = FixedTemperature()
-    """What similarities are divided by."""
+    """Divisor of similarities."""
     margin: Annotated[float, Field(ge=0)] = 0.0
-    """Subtracted from the similarity of the positive."""
+    """Margin subtracted from the similarity of the positive."""
     symmetric: bool = True
-    """Average the loss of each query among documents with that of each positive among queries."""
+    """Average the loss in both directions: of each query over documents, and of each positive over queries."""
     negatives_per_query: Amount = 1
-    """Listed negatives of each query in a step, drawn at random where it lists more."""
+    """Number of listed negatives per query in a step, drawn at random if the query lists more."""
     negatives_shared: bool = True
-    """Whether a listed negative is a negative of every query in the batch, or of its own query alone."""
+    """Use a listed negative for every query in the batch, or only for its own query."""
     mask_duplicates: bool = True
     """Mask texts equal to a query's positive, and positives of an equal query, out of its negatives (Moiseev et al. 2023)."""
     guide: GuideSection | None = None
-    """A model whose scores take likely positives out of the negatives."""
+    """A model whose scores exclude likely positives from the negatives."""
 
     @property
     def ranks_by(self) -> Literal["cosine", "dot", "euclidean"]:
@@ -118,10 +118,10 @@ class SamToNe(InBatchLoss):
 
     kind: Literal["samtone"] = "samtone"
     same_tower: Literal["query", "document", "both"] = "query"
-    """Towers whose own texts are added to the denominators."""
+    """Towers whose texts are added to the denominators."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """Texts of the document tower need the direction from documents to queries."""
+        """Texts of the document tower are used only with the symmetric loss."""
         if self.same_tower != "query" and not self.symmetric:
             yield "same_tower", f'must be "query" where symmetric is false, got "{self.same_tower}"; set symmetric = true'
 
@@ -140,7 +140,7 @@ class Pair(InBatchLoss):
     weight: Fraction = 0.1
     """Weight of the second term."""
     printed: bool = False
-    """Take PAIR in the form that Moiseev et al. 2023 print."""
+    """Use PAIR in the form printed by Moiseev et al. 2023."""
 
     def criterion(self, tile: int | None) -> "Criterion":
         """The loss of a batch."""
@@ -151,7 +151,7 @@ class Pair(InBatchLoss):
 
 
 class PairwiseLoss(Choice):
-    """What the losses share that compare each query with its own documents alone."""
+    """Settings of losses that compare each query only with its own documents."""
 
     temperature: ClassVar[FixedTemperature] = FixedTemperature()
     guide: ClassVar[GuideSection | None] = None
@@ -160,15 +160,15 @@ class PairwiseLoss(Choice):
 
 
 class Triplet(PairwiseLoss):
-    """The positive should be nearer than each listed negative, by a margin."""
+    """Triplet loss: the positive should be closer than each listed negative by a margin."""
 
     kind: Literal["triplet"] = "triplet"
     margin: Annotated[float, Field(ge=0)] = 0.1
-    """Difference of distances that costs nothing."""
+    """Margin by which the negative's distance should exceed the positive's."""
     distance: Literal["cosine", "euclidean", "dot"] = "cosine"
-    """How embeddings are compared."""
+    """Distance of embeddings."""
     negatives_per_query: PositiveInt = 1
-    """Listed negatives of each query in a step, drawn at random where it lists more."""
+    """Number of listed negatives per query in a step, drawn at random if the query lists more."""
 
     @property
     def ranks_by(self) -> Literal["cosine", "dot", "euclidean"]:
@@ -191,7 +191,7 @@ class Triplet(PairwiseLoss):
 
 
 class RegressionLoss(PairwiseLoss):
-    """Mean squared difference (mse), or 1 - cosine, of a query and its document's vector, which must be frozen or stored (Reimers 2021)."""
+    """Mean squared error (mse), or 1 - cosine, between a query and its document's vector, which must be frozen or stored (Reimers 2021)."""
 
     kind: Literal["mse", "cosine_distance"]
     negatives_per_query: ClassVar[int] = 0
@@ -214,23 +214,23 @@ TunedTemperature = Annotated[float, Field(ge=1e-6, le=HIGHEST)]
 
 
 class TripletTuning(Choice):
-    """The positive should be nearer than each negative, by a margin."""
+    """Triplet loss: the positive should be closer than each negative by a margin."""
 
     kind: Literal["triplet"] = "triplet"
     margin: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.1
-    """Difference of distances that costs nothing, in units of `distance`."""
+    """Margin by which the negative's distance should exceed the positive's, in units of `distance`."""
     distance: Literal["cosine", "euclidean", "dot"] | None = None
-    """How loss and validation compare vectors; None takes the model's own similarity (`encoder.similarity`)."""
+    """Distance of vectors in loss and validation; None takes the model's own similarity (`encoder.similarity`)."""
 
 
 class SoftmaxTuning(Choice):
-    """Cross-entropy of the positive among the documents of the batch, or of the store without known answers (store_softmax)."""
+    """Cross-entropy of the positive among the documents of the batch, or of the whole store except known answers (store_softmax)."""
 
     kind: Literal["in_batch_softmax", "store_softmax"]
     temperature: TunedTemperature = 0.05
-    """Similarities are divided by it."""
+    """Divisor of similarities."""
     distance: Literal["cosine", "dot"] | None = None
-    """How loss and validation compare vectors; None takes the model's own similarity (`encoder.similarity`)."""
+    """Similarity of vectors in loss and validation; None takes the model's own similarity (`encoder.similarity`)."""
 
 
 TuneLoss = Annotated[TripletTuning | SoftmaxTuning, Field(discriminator="kind")]
@@ -239,21 +239,21 @@ TuneLoss = Annotated[TripletTuning | SoftmaxTuning, Field(discriminator="kind")]
 
 
 class ListedNegatives(Choice):
-    """Negatives that the examples list; under the triplet loss, queries that list none take the store's hardest."""
+    """Negatives listed in the examples; under the triplet loss, queries without any take the store's hardest."""
 
     kind: Literal["examples"] = "examples"
     per_query: PositiveInt = 1
-    """Negatives of each query in a step."""
+    """Number of negatives per query in a step."""
     difficulty: PositiveInt = 1
-    """Number of the first negative in each list; of arxiv-negatives, 1 is the nearest paper and 21 a random one."""
+    """Position of the first negative to use in each list; in arxiv-negatives, 1 is the nearest paper and 21 a random one."""
 
 
 class StoreNegatives(Choice):
-    """Documents of the store: drawn at random, or (hardest) the nearest by the query tower of the step."""
+    """Documents of the store: drawn at random, or the nearest ones by the current query tower (hardest)."""
 
     kind: Literal["random", "hardest"]
     per_query: PositiveInt = 1
-    """Negatives of each query in a step."""
+    """Number of negatives per query in a step."""
     difficulty: ClassVar[int] = 1
 
 
@@ -263,25 +263,25 @@ Negatives = Annotated[ListedNegatives | StoreNegatives, Field(discriminator="kin
 
 
 class FullTraining(Choice):
-    """Every weight that is not frozen."""
+    """Train every weight that is not frozen."""
 
     kind: Literal["full"] = "full"
 
 
 class BiasTraining(Choice):
-    """The biases alone."""
+    """Train only the biases."""
 
     kind: Literal["bias"] = "bias"
 
 
 class LoRA(Choice):
-    """Low-rank adapters of the dense layers, merged into them when the model is saved."""
+    """Train low-rank adapters of the dense layers, which are merged into them when the model is saved."""
 
     kind: Literal["lora"] = "lora"
     rank: PositiveInt = 64
-    """Rank of each adapter."""
+    """Rank of the adapters."""
     alpha: PositiveFloat | None = None
-    """Factor of an adapter times its rank; None takes the rank."""
+    """Scale of an adapter, times its rank; None takes the rank."""
 
 
 Method = Annotated[FullTraining | BiasTraining | LoRA, Field(discriminator="kind")]
@@ -290,21 +290,21 @@ Method = Annotated[FullTraining | BiasTraining | LoRA, Field(discriminator="kind
 
 
 class ConstantSchedule(Choice):
-    """The peak rate until the end."""
+    """Keep the peak rate until the end."""
 
     kind: Literal["constant"] = "constant"
 
 
 class FallingSchedule(Choice):
-    """From the peak rate down to a share of it at the end of the run."""
+    """Fall from the peak rate to a share of it at the end of the run."""
 
     kind: Literal["linear", "quadratic", "cosine"]
     final_fraction: Fraction = 0.0
-    """Rate at the end, as a share of the peak."""
+    """Final learning rate, as a share of the peak."""
 
 
 class ExponentialSchedule(Choice):
-    """The rate is multiplied by a factor after each epoch."""
+    """Multiply the learning rate by a factor after each epoch."""
 
     kind: Literal["exponential"] = "exponential"
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.98
@@ -320,17 +320,17 @@ ENDING: tuple[ScheduleName, ...] = ("linear", "quadratic", "cosine")
 
 
 class UnscaledRate(Choice):
-    """The learning rate as it is given."""
+    """Use the learning rate as set, whatever the batch size."""
 
     kind: Literal["none"] = "none"
 
 
 class ScaledRate(Choice):
-    """The learning rate times the ratio of batch sizes (linear), or its square root (sqrt)."""
+    """Multiply the learning rate by the ratio of batch sizes (linear), or its square root (sqrt)."""
 
     kind: Literal["linear", "sqrt"]
     reference_batch_size: PositiveInt = 14
-    """Batch size that the given learning rate belongs to."""
+    """Batch size for which the learning rate is set."""
 
 
 RateScaling = Annotated[UnscaledRate | ScaledRate, Field(discriminator="kind")]

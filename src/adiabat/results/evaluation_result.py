@@ -21,35 +21,36 @@ class Change:
     """One measure on one data set, before and after.
 
     Attributes:
-        measure: ``PND`` (mean over queries), ``PND pooled``, a name of the ir-measures grammar such as ``nDCG@10``, or another task's.
+        measure: ``PND`` (mean over queries), ``PND pooled``, a name of ir-measures such as ``nDCG@10``, or a measure of another task.
         similarity: How texts were compared, as in `adiabat.stats.samples.Sample.similarity`: ``cosine``, ``dot``, ``distance``,
             ``manhattan``, ``bm25``; "" if nothing was compared.
         lower_is_better: True for the PND pair.
         after: Value of the model under test.
-        after_interval: 95 % BCa interval of `after` alone, over units, and over seeds where there are several runs. Like the others it is
-            cut where the measure ends, such as at 0 and 1: the true value lies there. None if fewer than two units were measured.
-        before: Value of the baseline, None if there is no baseline (then all but `after` and its interval are None).
+        after_interval: 95 % BCa interval of `after`, over units, and over seeds if there are several runs. Like the others it is limited to
+            the range of the measure, such as 0 to 1. None if fewer than two units were measured.
+        before: Value of the baseline; None without one (then only `after` and its interval are set).
         improvement: Percent, ``s (after - before) / before``; None if `before` is not above 0.
         difference: ``after - before``.
-        difference_interval: Paired 95 % interval of the difference: BCa, and on neither side narrower than a t interval but where the
-            measure ends. None as for `after_interval`.
-        improvement_interval: The same for `improvement`, percent; None, too, where so many resampled baselines are 0 or below that an end
-            is infinite.
+        difference_interval: Paired 95 % interval of the difference: BCa, but at least as wide on each side as a t interval within the range
+            of the measure. None as for `after_interval`.
+        improvement_interval: The same for `improvement`, in percent; also None if so many resampled baselines are 0 or less that an end is
+            infinite.
         p: Two-sided p-value of the difference, in (0, 1].
-        z: The source's two-proportion statistic, of pooled pairs: only where the measure counts errors, such as ``PND pooled``.
-        verdict: From the paired interval, and only where p < 0.05. Fewer than six units that changed are never evidence where the value is
-            a mean of what units score by themselves, for average precision (pairs whose similarity changed) and for the V-measure (texts
-            that changed cluster, whatever clusters are called); not so for rank correlations, and for language grids of sentence pairs,
-            where a unit that changes moves others.
-        test: Where `p` comes from.
-        effect: Cohen's d_z, mean over standard deviation of the differences of units; above 0 if the value rose. None if units
-            have no differences of their own (a rank correlation), or all differ alike.
-        gained: Units that the model under test does better on, 0 if there are none; None if units have no values of their own (a
-            rank correlation, the pseudo-values of a language grid).
-        lost: Units that it does worse on; None likewise.
-        detectable: The smallest true difference, above 0 and in the measure's own unit, that would show as evidence about four times in
-            five in data that vary as these do: 2.80 standard errors of the difference, and more with few units or runs. It says too little
-            where few units changed, and with three runs: about two times in three. None if nothing varies, or there are fewer than two
+        z: The two-proportion statistic of Vasilyev et al. 2024 over pooled pairs; only for measures that count errors, such as ``PND
+            pooled``.
+        verdict: From the paired interval, with p < 0.05. Fewer than six changed units are never evidence if the value is a mean of
+            independent units, for average precision (pairs whose similarity changed) and for the V-measure (texts that changed cluster,
+            ignoring cluster numbers). This does not apply to rank correlations and language grids of sentence pairs, where a changed unit
+            affects others.
+        test: Origin of `p`.
+        effect: Cohen's d_z, mean over standard deviation of the units' differences; above 0 if the value rose. None if units have no
+            differences of their own (a rank correlation), or all differ alike.
+        gained: Number of units on which the model under test does better; None if units have no values of their own (a rank correlation,
+            the pseudo-values of a language grid).
+        lost: Number of units on which it does worse; None likewise.
+        detectable: The smallest true difference, above 0 and in the measure's own unit, that would be detected with about 80 % probability
+            in data with the same variation: 2.80 standard errors of the difference, and more with few units or runs. It is too low if few
+            units changed, and with three runs, where the probability is about two thirds. None if nothing varies, or with fewer than two
             units.
     """
 
@@ -81,13 +82,13 @@ class GridComparison:
         comparison: ``entailment-neutral`` or ``entailment-contradiction``, whose values are PND; or the measure itself, such as ``P@1``.
         similarity: As in `Change`.
         after: Values, one row per query language, one column per document language.
-        before: The same for the baseline, or None.
+        before: Values of the baseline, or None.
         improvement: Percent, or None; None in a cell whose `before` is not above 0.
-        verdicts: Per cell from sign flips over units after Benjamini-Hochberg over all cells, or None.
-        improved: How many cells are better, paired.
-        worsened: How many cells are worse, paired.
-        improved_z: The source's count by the z-test; None if no errors are counted.
-        worsened_z: Likewise.
+        verdicts: Verdict of each cell, from sign flips over units after Benjamini-Hochberg over all cells, or None.
+        improved: Number of better cells by the paired test.
+        worsened: Number of worse cells by the paired test.
+        improved_z: Number of better cells by the z-test of Vasilyev et al. 2024; None if no errors are counted.
+        worsened_z: Number of worse cells by the z-test; None likewise.
     """
 
     comparison: str

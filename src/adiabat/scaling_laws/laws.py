@@ -16,7 +16,7 @@ Base = Float[np.ndarray, "p w"]
 Powers = Float[np.ndarray, "e p w"]
 
 LOG_OF_NOTHING = -700.0
-"""Stands for ``ln(1 - S)`` where everything is trained: its ``exp`` is 0 at any exponent from 0.05 on, without an infinity."""
+"""Value of ``ln(1 - S)`` if everything is trained: its ``exp`` is 0 at any exponent from 0.05 on, without an infinity."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +24,7 @@ class Points:
     """Finished runs, a number for each.
 
     Attributes:
-        size: ``N``: parameters that a token passes, without the table of tokens, > 0.
+        size: ``N``: parameters that a token passes, without token embeddings, > 0.
         tokens: ``D``: training tokens without padding, > 0.
         share: ``S``: share of the trained parameters, in (0, 1].
         loss: In nats, > 0.
@@ -61,13 +61,13 @@ class Law:
     """A form of the loss.
 
     Attributes:
-        formula: In the letters of the source.
+        formula: Formula in the notation of the source.
         exponents: Names of the exponents, which are > 0.
         weights: Names of the weights of the columns.
         positive: Whether each weight is > 0; others have any sign.
         base: Columns without their powers, from centred logarithms of sizes and tokens.
         powers: Factor of each exponent in the power of each column, from centred logarithms and ``ln(1 - S)``.
-        printed: The coefficients as the source writes them, from exponents, weights and the centre.
+        printed: Coefficients in the notation of the source, from exponents, weights and the centre.
     """
 
     formula: str
@@ -167,10 +167,10 @@ ONE_SHARE = Law(
     powers=lambda size, tokens, untrained: _powers((0 * size, -size, -size, 0.0), (0 * size, 0.0, 0.0, -tokens)),
     printed=_one_share_printed,
 )
-"""`SHARE` where every run trains the same share, so that ``c_s`` contains ``a_s (1 - S)^b_s``."""
+"""`SHARE` if every run trains the same share, so that ``c_s`` contains ``a_s (1 - S)^b_s``."""
 
 Method = Literal["full", "freezing", "bias", "lora"]
-"""Trained parameters: all, all but the tables and leading blocks, biases alone, or low-rank adapters (Ziarko et al. 2024)."""
+"""Trained parameters: all, all but embedding tables and leading blocks, only biases, or low-rank adapters (Ziarko et al. 2024)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Kind:
     method: Method
 
     def __str__(self) -> str:
-        """For people: the method alone where the family has no name."""
+        """Label: only the method if the family has no name."""
         return f"{self.family}, {self.method}" if self.family else self.method
 
 
@@ -190,8 +190,8 @@ class Way:
     """A model and a method.
 
     Attributes:
-        family: Models that differ in size alone.
-        blocks: Number of its leading blocks that make the model; None takes all.
+        family: Family of models that differ only in size.
+        blocks: Number of leading blocks that form the model; None for the whole model.
         frozen: Number of frozen leading blocks; 0 except for freezing.
     """
 
@@ -205,12 +205,12 @@ class Way:
 
     @property
     def sized_name(self) -> str:
-        """The model with its number of blocks, for people."""
+        """Label of the model with its number of blocks."""
         return self.name if self.blocks is None else f"{self.name}, {self.blocks} {'block' if self.blocks == 1 else 'blocks'}"
 
     @property
     def title(self) -> str:
-        """Model and method, for people and for the name of a run."""
+        """Label of model and method, also used in names of runs."""
         detail = f" {self.rank}" if self.rank else f" {self.frozen}" if self.frozen else ""
         return f"{self.sized_name}, {self.method}{detail}"
 
@@ -229,7 +229,7 @@ class Option:
 
     @property
     def size(self) -> int:
-        """``N``: parameters of the model that a token passes, without adapters, whose operations count nevertheless."""
+        """``N``: parameters of the model that a token passes, without adapters, although their operations count."""
         return self.parameters.forward - (self.parameters.updated if self.way.method == "lora" else 0)
 
     @property

@@ -17,7 +17,7 @@ REACH = 4.0
 """Multiple of the budget up to which a law must predict positive losses: options whose losses turn negative first would seem the best."""
 
 MIN_RUNS = 4
-"""Distinct losses and scores that a rank correlation needs."""
+"""Minimum number of distinct losses and scores for a rank correlation."""
 
 HeldOutRuns = Bool[np.ndarray, " p"]
 
@@ -57,12 +57,12 @@ class ChosenLaw:
 
 
 def choose_law(points: Points, budgets: Float[np.ndarray, " p"], asked: Points | None = None) -> ChosenLaw | None:
-    """The law that predicts best the losses of the largest model, and of the largest budget, when it is fitted without them.
+    """The law that best predicts the losses of the largest model and of the largest budget when fitted without them.
 
-    The source holds out the largest model alone (Ziarko et al. 2024, appendix F). A plan, however, extrapolates known sizes to an unknown
-    budget, and a law that is good at the one may predict negative losses at the other. Such a law is rejected: at the options `asked` for,
-    losses must be positive; the simplest law is positive everywhere. It is also taken where too few runs remain without either. None if
-    there are too few runs for any law.
+    Ziarko et al. 2024 (appendix F) hold out only the largest model. A plan, however, extrapolates known sizes to an unknown budget, and a
+    law that fits one well may predict negative losses for the other. Such a law is rejected: losses must be positive at the options
+    `asked`. The simplest law is positive everywhere; it is also used if too few runs remain without either. None if there are too few runs
+    for any law.
     """
     possible = [law for law in LAWS if not any(missing(law, points))]
     if not possible:
@@ -103,8 +103,8 @@ def rank_correlation(
 ) -> Estimate | None:
     """Spearman's correlation of losses and scores, with the interval of resampled runs (Ziarko et al. 2024, appendix C).
 
-    It is negative if a lower loss goes with a higher score, and None for fewer than `MIN_RUNS` distinct losses or scores. Resamples with
-    one loss or one score alone are drawn again.
+    It is negative if lower losses go with higher scores, and None for fewer than `MIN_RUNS` distinct losses or scores. Resamples with a
+    single loss or score are redrawn.
     """
     if min(len(np.unique(loss)), len(np.unique(score))) < MIN_RUNS:
         return None

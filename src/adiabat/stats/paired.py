@@ -43,12 +43,12 @@ Runs = Sequence[Sample]
 def paired_changes(after: Sequence[Sample], before: Sequence[Sample] | None, *, seed: int, resamples: int = RESAMPLES) -> list[Change]:
     """Compare two models on measures of the same units.
 
-    Measures share their resamples and exchanges, so each result is independent of what else is measured.
+    Measures share their resamples and exchanges, so the result of one does not depend on the others.
 
     Args:
         after: Measures of the model under test.
-        before: The same of its baseline, on the same units; None gives values and their intervals alone.
-        seed: Of the draws.
+        before: The same of its baseline, on the same units; None gives only values and their intervals.
+        seed: Seed of the draws.
         resamples: Number of resamples, and of exchanges, > 0.
 
     Returns:

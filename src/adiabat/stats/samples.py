@@ -1,7 +1,7 @@
-"""Scores of one model on one task for every unit, from which every measure can be computed again on any resample.
+"""Scores of one model on one task for every unit, from which every measure can be recomputed on any resample.
 
 A unit is what a task samples: a query, a pair of texts, a sentence pair in all its languages, a labelled text. Models with scores of the
-same units can be compared pairwise, today or from files years later.
+same units can be compared, today or from files years later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ Statistic = Literal["mean", "spearman", "average precision", "v-measure"]
 """Statistic of the units; `adiabat.stats.statistics` has the formulas."""
 
 Bounds = tuple[float, float]
-"""The least and the greatest value that a measure can have."""
+"""The lowest and the highest possible value of a measure."""
 
 SHARE: Bounds = (0.0, 1.0)
 CORRELATION: Bounds = (-1.0, 1.0)
@@ -29,21 +29,20 @@ class Sample:
     """One measure of one model, unit by unit.
 
     Attributes:
-        measure: Such as ``nDCG@10``, ``PND``, ``Spearman``, ``accuracy``.
-        values: One for each unit: its score; for ``spearman`` and ``average precision`` the similarity that the model gave; for
-            ``v-measure`` the number of the cluster.
-        similarity: What compared the texts: ``cosine``, ``dot``, ``distance``, ``manhattan``, ``bm25``; ``best of all`` where every model
-            was given its best, ``run`` for rankings from a file; "" if nothing was compared.
-        reference: For ``mean`` the weight of each unit, at least 0, and the value is ``sum(values) / sum(reference)`` (None: 1 for each);
-            for ``spearman`` the score people gave; for ``average precision`` 1 where the pair belongs together, else 0; for
-            ``v-measure`` the number of the label.
-        statistic: How units become a value.
-        groups: Where given, the value is the plain mean of the values of each group: numbers from 0, one for each unit.
+        measure: Name, such as ``nDCG@10``, ``PND``, ``Spearman``, ``accuracy``.
+        values: Value of each unit: its score; for ``spearman`` and ``average precision`` the model's similarity; for ``v-measure`` the
+            number of the cluster.
+        similarity: How texts were compared: ``cosine``, ``dot``, ``distance``, ``manhattan``, ``bm25``; ``best of all`` if every model used
+            its best one, ``run`` for rankings from a file; "" if nothing was compared.
+        reference: For ``mean`` the weight of each unit, at least 0, so that the value is ``sum(values) / sum(reference)`` (None: all 1);
+            for ``spearman`` the human score; for ``average precision`` 1 for a matching pair, else 0; for ``v-measure`` the number of the
+            label.
+        statistic: Statistic that aggregates the units.
+        groups: Group of each unit, from 0; the value is then the plain mean of the groups' values. None for one group.
         lower_is_better: True for the positive-negative discrepancy.
-        proportion: Whether values count errors among as many independent trials as `reference` says, which is what the two-proportion
-            test takes them for.
-        pseudo_values: Whether a value is a pseudo-value, which depends on the other units too, so that one changed unit moves them all.
-        bounds: Between which the value must lie, however uncertain it is; None if it may be any number, as a count may.
+        proportion: Whether values count errors among `reference` independent trials, as the two-proportion test assumes.
+        pseudo_values: Whether values are pseudo-values, which depend on the other units too, so that one changed unit changes all.
+        bounds: Range of possible values; None for an unlimited measure, such as a count.
     """
 
     measure: str
@@ -92,8 +91,8 @@ def ranking_bounds(measure: str) -> Bounds | None:
 class GridSample:
     """One comparison of a language grid, such as ``entailment-neutral`` or ``P@1``; the value of a cell is the mean over its units.
 
-    `rows` are the languages of the queries, `columns` those of the documents. A discrepancy over pairs of units has its pseudo-values.
-    Where the values are of errors among `total` trials in every cell, `errors` counts them: the value of a cell is ``errors / total``.
+    `rows` are the languages of the queries, `columns` those of the documents. A discrepancy over pairs of units is stored as pseudo-values.
+    If the values count errors among `total` trials in every cell, `errors` has their sums: the value of a cell is ``errors / total``.
     """
 
     comparison: str
@@ -117,8 +116,8 @@ class TrainingOverlap:
     Attributes:
         queries: Whether the job trained or validated on the unit's query, or for a language grid on one of its premises.
         relevant: Number of relevant documents of each unit.
-        documents: Number of them that answered a query of the job; None if one side knows texts and the other ids.
-        unknown: Why there may be more; "" if there are none.
+        documents: Number of them that answered a query of the job; None if one side has texts and the other ids.
+        unknown: Why there may be more; "" if the numbers are complete.
     """
 
     queries: Bool[np.ndarray, " n"]
@@ -128,7 +127,7 @@ class TrainingOverlap:
 
     @property
     def is_proof(self) -> bool:
-        """Whether the job saw at most `MAX_TRAINED_SHARE` of the units."""
+        """Whether the job used at most `MAX_TRAINED_SHARE` of the units."""
         return int(self.queries.sum()) <= MAX_TRAINED_SHARE * self.queries.size
 
     @property
@@ -148,14 +147,14 @@ class TaskScores:
     """One model on one task.
 
     Attributes:
-        unit: What the units are, in the singular: ``query``, ``pair``.
-        units: Their ids, each once; models measured on the same task have the same ones in the same order.
-        samples: All over the same units; the first carries the verdict.
-        texts: Of each unit: a query, a pair with a line end between its texts; empty if there is none.
-        documents: How many the queries were compared with; 0 if there is no corpus.
+        unit: Name of a unit in the singular: ``query``, ``pair``.
+        units: Distinct ids; models measured on the same task have the same ids in the same order.
+        samples: Measures over the same units; the first one decides the verdict.
+        texts: Text of each unit: a query, or the texts of a pair on two lines; empty without texts.
+        documents: Number of documents that queries were compared with; 0 without a corpus.
         facts: Further figures, such as ``out-of-vocabulary words``, by name.
-        trained: Training data of the model's job among the units; None if the model is of no job, or that is not counted.
-        ladder: Errors against the first listed negative of each unit, the second, ..., where all list as many; not stored on disk.
+        trained: Training data of the model's job among the units; None for a model without a job, or if it was not counted.
+        ladder: Errors against the first listed negative of each unit, the second, ..., if all list equally many; not stored on disk.
     """
 
     task: str
@@ -173,11 +172,11 @@ class TaskScores:
 
     @property
     def is_proof(self) -> bool:
-        """Whether a verdict may rest on these scores: False if the model trained on more than a few of the units."""
+        """Whether a verdict may rest on these scores: False if the model was trained on more than a few of the units."""
         return self.trained is None or self.trained.is_proof
 
     def trained_on(self, model: str) -> list[TrainedOn]:
-        """The record of the training data of `model`, which these scores are of; empty if it is of no job."""
+        """The record of training data of `model`, whose scores these are; empty for a model without a job."""
         overlap = self.trained
         if overlap is None:
             return []
