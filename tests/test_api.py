@@ -22,7 +22,7 @@ from adiabat.models import model_names
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
-from adiabat.store import corpus_embedding
+from adiabat.store import ingestion
 from adiabat.store.vector_store import Store
 from tests.commands import one_thread
 from tests.tiny import edit, save_tiny
@@ -90,7 +90,7 @@ def test_a_settings_file_beside_a_model_makes_it_no_job(here: Path, tmp_path: Pa
 
 
 def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (corpus_embedding, evaluate_verb, model_names):
+    for module in (ingestion, evaluate_verb, model_names):
         monkeypatch.setattr(module, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     with pytest.raises(DataError, match="must exist"):
         adiabat.embed(here / "model", tmp_path / "none.jsonl", tmp_path / "new")

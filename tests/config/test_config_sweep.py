@@ -11,7 +11,7 @@ from adiabat.config.section import RangeValues
 from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.config.tuning import GuardSection, RehearsalSection
 from adiabat.core.errors import ConfigError
-from adiabat.experiments.grid import plan_runs
+from adiabat.experiments.grid import trials_of_sweep
 
 
 def sweep_of(**tables: Any) -> TuneSweepSettings:
@@ -117,9 +117,9 @@ def test_each_fault_of_grid_and_tables_is_told_once_and_all_together() -> None:
 def test_an_optional_table_may_be_switched_by_the_sweep_a_variant_or_the_grid() -> None:
     variants = [{"name": "off", "rehearsal": False}, {"name": "own", "rehearsal": {"weight": 2.0}}]
     settings = sweep_of(rehearsal=True, variants=variants, grid={"guard": [False, True]})
-    assert [run.tuned.rehearsal for run in plan_runs(settings)] == [None, None, *[RehearsalSection(weight=2.0)] * 2]
-    assert [run.tuned.guard for run in plan_runs(settings)] == [None, GuardSection()] * 2
-    assert [run.varied["guard"] for run in plan_runs(settings)][:2] == [None, "on"]
+    assert [run.tuned.rehearsal for run in trials_of_sweep(settings)] == [None, None, *[RehearsalSection(weight=2.0)] * 2]
+    assert [run.tuned.guard for run in trials_of_sweep(settings)] == [None, GuardSection()] * 2
+    assert [run.varied["guard"] for run in trials_of_sweep(settings)][:2] == [None, "on"]
 
 
 VALUES_TAKEN = {

@@ -11,8 +11,7 @@ import pytest
 from adiabat.core.errors import DataError
 from adiabat.data.pair_sets import PairSet
 from adiabat.dual_encoder import pair_data as reading
-from adiabat.dual_encoder.dataset_cache import ABANDONED_SECONDS, cache_folder, files_of
-from adiabat.dual_encoder.pair_data import read_pairs
+from adiabat.dual_encoder.pair_data import ABANDONED_SECONDS, cache_folder, files_of, read_pairs
 from tests.dual_encoder.problem import settings_of, write_problem, write_rows
 
 

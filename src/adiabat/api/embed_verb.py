@@ -24,7 +24,7 @@ from adiabat.api.arguments import (
 from adiabat.api.call import Progress, called
 from adiabat.config.shared import EmbedSettings
 from adiabat.models.model_names import Model
-from adiabat.store.corpus_embedding import embed_corpus, store_vectors
+from adiabat.store.ingestion import embed_corpus, store_vectors
 from adiabat.store.vector_sources import VECTOR_NAMES, open_vectors
 from adiabat.store.vector_store import Store
 

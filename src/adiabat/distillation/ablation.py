@@ -15,7 +15,7 @@ from adiabat.core.errors import ConfigError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.distillation.static_model import distill_static, inputs_of, is_distilled
 from adiabat.distillation.student import fit
-from adiabat.dual_encoder.dataset_cache import contents_of
+from adiabat.dual_encoder.pair_data import contents_of
 from adiabat.dual_encoder.train import train
 from adiabat.evaluation.task_kinds import load_tasks
 from adiabat.models.model_names import load_with, require_names

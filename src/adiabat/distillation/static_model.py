@@ -24,7 +24,7 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.data.corpora import training_texts
 from adiabat.distillation.vocabulary import Vocabulary, Word, count_tokens, read_words, reduced, require_dims, token_vectors, vocabulary_of
-from adiabat.dual_encoder.dataset_cache import contents_of
+from adiabat.dual_encoder.pair_data import contents_of
 from adiabat.models.device import device_name, device_of
 from adiabat.models.encoder import Encoder
 from adiabat.models.model_names import Model, load, name_of

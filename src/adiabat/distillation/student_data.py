@@ -25,7 +25,7 @@ from adiabat.data.parallel import Translation
 from adiabat.data.records import Document, Fingerprint, Side, text_id
 from adiabat.data.text_hashes import held_out_queries
 from adiabat.datasets.writer import RECORD, DatasetWriter, HashSet, create_dataset
-from adiabat.dual_encoder.dataset_cache import contents_of
+from adiabat.dual_encoder.pair_data import contents_of
 from adiabat.models.towers import DualEncoder
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store

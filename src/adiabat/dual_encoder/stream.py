@@ -24,8 +24,7 @@ from adiabat.data.pair_sets import PairBuilder, PairSet, joined
 from adiabat.data.records import Example
 from adiabat.data.text_hashes import TrainedTexts, hash_texts
 from adiabat.dual_encoder.batches import Shard, check_negatives
-from adiabat.dual_encoder.dataset_cache import MAKING, Number, numbered_pairs
-from adiabat.dual_encoder.pair_data import trained_pairs, watched
+from adiabat.dual_encoder.pair_data import MAKING, Number, numbered_pairs, trained_pairs, watched
 from adiabat.dual_encoder.stream_shards import (
     ROWS,
     Part,

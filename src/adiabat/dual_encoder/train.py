@@ -21,8 +21,7 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.data.pair_sets import PairSet
 from adiabat.dual_encoder.batches import check_negatives
 from adiabat.dual_encoder.contrastive_objective import PairContrast, listed_pairs
-from adiabat.dual_encoder.dataset_cache import cache_folder
-from adiabat.dual_encoder.pair_data import read_pairs, read_validation
+from adiabat.dual_encoder.pair_data import cache_folder, read_pairs, read_validation
 from adiabat.dual_encoder.stream import Stream
 from adiabat.dual_encoder.stream_shards import ROWS
 from adiabat.dual_encoder.tower_setup import Built, Loader, build, merged, optimizer_of

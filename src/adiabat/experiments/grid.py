@@ -1,17 +1,23 @@
-"""From the settings of a sweep to its runs: all or some combinations of the grid for every variant, with every seed."""
+"""From the settings of an experiment to its trials.
+
+A sweep runs all or some combinations of its grid for every variant, with every seed; a scaling experiment runs every model, method and
+budget, with every seed (Ziarko et al. 2024).
+"""
 
 import hashlib
 import json
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
 
+from adiabat.config.budgets import PRETRAINING_SHARE, FamilySection, ScalingSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, with_values
 from adiabat.config.section import Section, overlaid, value_at
@@ -19,6 +25,7 @@ from adiabat.config.sweeps import SweepSettings, TuneVariantSection, VariantSect
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, several
 from adiabat.results.sweep_result import Value
+from adiabat.scaling_laws.laws import Way
 
 MOST_RUNS = 100_000
 """Maximum number of runs of a sweep; all are planned before the first one starts."""
@@ -77,10 +84,10 @@ def short_digest(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def plan_runs(settings: SweepSettings) -> list[SweepTrial]:
+def trials_of_sweep(settings: SweepSettings) -> list[SweepTrial]:
     """All runs of a sweep, seed by seed, so that the first seed gives early results for the whole grid."""
     cells = _drawn_cells(settings)
-    runs = [_planned(settings, variant, varied, seed) for seed in settings.sweep.seeds for variant, varied in cells]
+    runs = [_sweep_trial(settings, variant, varied, seed) for seed in settings.sweep.seeds for variant, varied in cells]
     counts = Counter(run.name for run in runs)
     if again := [name for name, count in counts.items() if count > 1]:
         raise ConfigError(f"runs of a sweep must have names of their own, got several: {several(again)}; rename variants or values")
@@ -128,7 +135,7 @@ def _cell(variant: VariantSection | None, values: Mapping[str, tuple[Any, ...]],
     return variant, {key: settings[key] for key in values}
 
 
-def _planned(settings: SweepSettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> SweepTrial:
+def _sweep_trial(settings: SweepSettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> SweepTrial:
     overlay = {} if variant is None else variant.own
     name = variant.name if variant else ""
     table = with_values(settings.run_kind, overlaid(settings.run_kind, settings.common(), overlay), varied.items())
@@ -159,3 +166,109 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return exact(value)
     return str(value)
+
+
+BlockCount = Callable[[str], int]
+"""Returns the number of blocks of a model by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A training method, and its learning rate."""
+
+    way: Way
+    learning_rate: float
+
+    def tables(self) -> dict[str, Any]:
+        """Settings laid over those that all runs share."""
+        way = self.way
+        method: dict[str, Any] = {"kind": "full" if way.method == "freezing" else way.method}
+        if way.rank is not None:
+            method["rank"] = way.rank
+        train: dict[str, Any] = {"method": method, "learning_rate": self.learning_rate}
+        if way.frozen:
+            train["freeze"] = ["embeddings", f"blocks[0:{way.frozen}]"]
+        return {"job": {"model": way.model}, "encoder": {} if way.blocks is None else {"blocks": way.blocks}, "train": train}
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingTrial:
+    """One planned run.
+
+    Attributes:
+        settings: All settings of `adiabat train`, except the directory.
+    """
+
+    name: str
+    tried: Tried
+    budget: float
+    seed: int
+    settings: TrainSettings
+
+
+def ways_of(settings: ScalingSettings, blocks_of: BlockCount) -> list[Tried]:
+    """Every model with every method."""
+    variants = []
+    for family in settings.models:
+        depth = blocks_of(family.model)
+        if beyond := [count for count in family.blocks if count > depth]:
+            raise ConfigError(f"models.blocks of {family.model} must be at most {depth}, which it has, got {beyond[0]}; leave it out")
+        for blocks in family.blocks or (None,):
+            variants += list(_ways(settings, family, blocks, depth if blocks is None else blocks))
+    if repeated := [title for title, count in Counter(variant.way.title for variant in variants).items() if count > 1]:
+        raise ConfigError(f"models must have names that tell their runs apart, got {repeated[0]} twice; give one of them another name")
+    if not variants:
+        raise ConfigError(
+            "methods must leave a run, got only shares of frozen blocks that round to none or all of every model's; "
+            "use other shares, or set methods.full = true"
+        )
+    return variants
+
+
+def _ways(settings: ScalingSettings, family: FamilySection, blocks: int | None, count: int) -> Iterator[Tried]:
+    methods, rates = settings.methods, settings.rates
+    way = partial(Way, family.group, family.title, family.model, blocks)
+    full = rates.full if rates.full is not None else PRETRAINING_SHARE * (family.pretraining_rate or 0.0)
+    if methods.full:
+        yield Tried(way("full", None, 0), full)
+    for frozen in dict.fromkeys(_frozen(share, count) for share in methods.freezing):
+        if frozen is not None:
+            yield Tried(way("freezing", None, frozen), full)
+    if methods.bias:
+        yield Tried(way("bias", None, 0), rates.bias)
+    for rank in methods.lora:
+        yield Tried(way("lora", rank, 0), rates.lora)
+
+
+def _frozen(share: float, count: int) -> int | None:
+    """Number of blocks for a share, rounding halves up: at least one block is frozen, and at least one is not."""
+    frozen = math.floor(share * count + 0.5)
+    return frozen if 0 < frozen < count else None
+
+
+def without_freezing(settings: ScalingSettings, blocks_of: BlockCount) -> list[str]:
+    """Models that a share of frozen blocks cannot split."""
+    sizes = [(family.title, count) for family in settings.models for count in family.blocks or (blocks_of(family.model),)]
+    lost = {share: [f"{name} of {count}" for name, count in sizes if _frozen(share, count) is None] for share in settings.methods.freezing}
+    return [
+        f"methods.freezing = {share:g} makes no run of {', '.join(names)} blocks: the share rounds to none or all of them"
+        for share, names in lost.items()
+        if names
+    ]
+
+
+def trials_of_scaling(settings: ScalingSettings, ways: Sequence[Tried]) -> list[ScalingTrial]:
+    """Every variant at every budget, with every seed; small budgets come first, so that an interrupted experiment has complete ones."""
+    common = settings.common()
+    return [
+        _scaling_trial(common, way, budget, seed)
+        for budget in sorted(settings.scaling.budgets)
+        for seed in settings.scaling.seeds
+        for way in ways
+    ]
+
+
+def _scaling_trial(common: Mapping[str, Any], tried: Tried, budget: float, seed: int) -> ScalingTrial:
+    name = f"{tried.way.title}, {exact(budget)} FLOP, seed {seed}"
+    overlay = overlaid(TrainSettings, tried.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
+    return ScalingTrial(name, tried, budget, seed, checked_run(name, TrainSettings, common, overlay))

@@ -13,10 +13,10 @@ from adiabat.config.training_choices import InBatchLoss
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, InterruptionError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import duration, flop
+from adiabat.experiments.grid import Tried
 from adiabat.experiments.plan_constraints import TOO_LARGE, TOO_LONG, TOO_SHORT, UNTIMED, budgets_of, enough, excluded, with_steps, within
 from adiabat.experiments.plan_prior import NOTES, by_prior
 from adiabat.experiments.scaling_analysis import PROCESSOR, Evidence, evidence_of, fitted, result_of, rows_in
-from adiabat.experiments.scaling_variants import Tried
 from adiabat.results.scaling_result import Addition, Advice, Choice, ScalingResult, ScalingRun
 from adiabat.runs.run_config import Job, description_of, is_described, without_none
 from adiabat.scaling_laws.laws import Option, Way

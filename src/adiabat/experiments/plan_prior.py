@@ -11,8 +11,8 @@ from adiabat.config.reader import checked
 from adiabat.config.section import overlaid
 from adiabat.core.errors import ConfigError
 from adiabat.core.progress import Watch
+from adiabat.experiments.grid import Tried
 from adiabat.experiments.plan_constraints import TOO_LARGE, excluded, fitting, within
-from adiabat.experiments.scaling_variants import Tried
 from adiabat.results.scaling_result import Advice, Choice, Reason
 from adiabat.runs.run_config import without_none
 from adiabat.scaling_laws.flops import PassedParameters

@@ -17,16 +17,15 @@ from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import ConfigError, JobError, is_out_of_memory, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import versions
-from adiabat.dual_encoder.dataset_cache import cache_folder
-from adiabat.dual_encoder.pair_data import read_pairs
+from adiabat.dual_encoder.pair_data import cache_folder, read_pairs
 from adiabat.dual_encoder.text_cache import is_trained
 from adiabat.dual_encoder.tower_setup import Loader, build
 from adiabat.dual_encoder.train import check, check_pairs, train
 from adiabat.dual_encoder.train_checks import FREE_MEMORY, FREE_SOURCES
 from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
 from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
+from adiabat.experiments.grid import ScalingTrial, trials_of_scaling, ways_of, without_freezing
 from adiabat.experiments.scaling_analysis import ROWS, evidence_of, fitted, result_of, rows_at
-from adiabat.experiments.scaling_variants import Planned, plan_runs, ways_of, without_freezing
 from adiabat.experiments.trials import ExperimentKind, Runner, run_trials, waiting
 from adiabat.models.device import device_name, device_of, peak_memory, reset_peak_memory
 from adiabat.models.model_names import require_names
@@ -45,7 +44,7 @@ from adiabat.training.run_record import finished
 
 
 @dataclass(frozen=True)
-class ScalingRunner(Runner[Planned, ScalingRun]):
+class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
     """Makes the runs of a scaling experiment."""
 
     settings: ScalingSettings
@@ -54,7 +53,7 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
     def _counted(self) -> dict[Way, PassedParameters]:
         return {}
 
-    def count(self, run: Planned) -> PassedParameters:
+    def count(self, run: ScalingTrial) -> PassedParameters:
         """Set up a model as a run does, once for each method, and count its parameters."""
         way = run.tried.way
         if way not in self._counted:
@@ -67,7 +66,7 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
             self._counted[way] = passed_parameters(towers.query if is_trained(towers.query) else towers.document)
         return self._counted[way]
 
-    def train(self, trial: Planned, job: Job, *, resume: bool, watch: Watch) -> None:
+    def train(self, trial: ScalingTrial, job: Job, *, resume: bool, watch: Watch) -> None:
         """Train both towers, and record the peak memory."""
         device = device_of(trial.settings.run.device)
         reset_peak_memory(device)
@@ -79,7 +78,7 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
     def _peaks(self) -> dict[str, int]:
         return {}
 
-    def failed(self, trial: Planned, reason: str) -> ScalingRun:
+    def failed(self, trial: ScalingTrial, reason: str) -> ScalingRun:
         """The row of a run without a model."""
         return ScalingRun(
             name=trial.name,
@@ -94,7 +93,7 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
             device=device_name(device_of(trial.settings.run.device)),
         )
 
-    def measured(self, trial: Planned, job: Job) -> ScalingRun:
+    def measured(self, trial: ScalingTrial, job: Job) -> ScalingRun:
         """Read the losses of a trained model, and measure it on the tasks."""
         row, record = self.failed(trial, ""), finished(job, "training")[1]
         return replace(
@@ -114,7 +113,7 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
             scores=self._scores(trial, job),
         )
 
-    def refreshed(self, trial: Planned, row: ScalingRun) -> ScalingRun:
+    def refreshed(self, trial: ScalingTrial, row: ScalingRun) -> ScalingRun:
         """The row with the present position and family of its model; a row of another run is refused, whatever its name."""
         way = replace(row.way, family=trial.tried.way.family, model=trial.tried.way.model)
         both = {"way": (way, trial.tried.way), "budget": (row.budget, trial.budget), "seed": (row.seed, trial.seed)}
@@ -125,7 +124,7 @@ class ScalingRunner(Runner[Planned, ScalingRun]):
                 )
         return replace(row, way=trial.tried.way)
 
-    def _scores(self, run: Planned, job: Job) -> dict[str, float]:
+    def _scores(self, run: ScalingTrial, job: Job) -> dict[str, float]:
         """Score of the trained model on each task, by its first measure."""
         if not self.tasks:
             return {}
@@ -157,7 +156,7 @@ def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, co
     runner = ScalingRunner(folder, load, command, watch, settings)
     examples, tasks = _examples(settings, watch), {task.name: task.sha256 for task in runner.tasks}
     models = {name: _looked_at(load(name, settings.encoder)) for name in dict.fromkeys(family.model for family in settings.models)}
-    trials = plan_runs(settings, ways_of(settings, lambda name: models[name][0]))
+    trials = trials_of_scaling(settings, ways_of(settings, lambda name: models[name][0]))
     description = _description(
         settings, trials, examples=examples, models={name: digest for name, (_, digest) in models.items()}, tasks=tasks
     )
@@ -216,7 +215,7 @@ def _check(settings: ScalingSettings) -> None:
 def _examples(settings: ScalingSettings, watch: Watch) -> str:
     """SHA-256 of the training and validation data; read here so that errors come before any model, and cached for the runs."""
     # Any method and rate will do: neither affects the data.
-    plain = plan_runs(settings, ways_of(settings, lambda name: MANY_BLOCKS))[0].settings
+    plain = trials_of_scaling(settings, ways_of(settings, lambda name: MANY_BLOCKS))[0].settings
     check(plain)
     cache = cache_folder(plain.data.cache)
     training, validation = read_pairs(plain.job.data, plain.data, stored=plain.reads_ids, cache=cache, watch=watch)
@@ -231,7 +230,7 @@ def _looked_at(model: DualEncoder) -> tuple[int, str]:
 
 
 def _description(
-    settings: ScalingSettings, runs: Sequence[Planned], *, examples: str, models: Mapping[str, str], tasks: Mapping[str, str]
+    settings: ScalingSettings, runs: Sequence[ScalingTrial], *, examples: str, models: Mapping[str, str], tasks: Mapping[str, str]
 ) -> dict[str, Any]:
     """Everything that decides the results of runs. It has no table ``[job]``: the directory is no job, but contains some."""
     return without_none(
@@ -262,7 +261,7 @@ def _kind() -> ExperimentKind:
 SCALING = _kind()
 
 
-def _set_up_once(runner: ScalingRunner, runs: Sequence[Planned]) -> None:
+def _set_up_once(runner: ScalingRunner, runs: Sequence[ScalingTrial]) -> None:
     """Set up every model for training, so that settings that do not fit are found before the first run."""
     ways = list({run.tried.way: run for run in runs}.values())
     for number, run in enumerate(ways):

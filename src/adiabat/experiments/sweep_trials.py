@@ -18,7 +18,7 @@ from adiabat.core.provenance import versions
 from adiabat.evaluation.measured_models import CorpusStores
 from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
 from adiabat.experiments.evaluator import Evaluator, Start
-from adiabat.experiments.grid import SweepTrial, plan_runs
+from adiabat.experiments.grid import SweepTrial, trials_of_sweep
 from adiabat.experiments.trials import Runner
 from adiabat.models.device import device_name, device_of
 from adiabat.models.embedding_head import NAMES
@@ -77,7 +77,7 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
     @cached_property
     def trials(self) -> list[SweepTrial]:
         """All runs of the sweep."""
-        return plan_runs(self.settings)
+        return trials_of_sweep(self.settings)
 
     @cached_property
     def counts(self) -> ScoreCounts:

@@ -19,8 +19,7 @@ from adiabat.core.progress import Watch
 from adiabat.data.pair_sets import PairSet
 from adiabat.data.records import Document
 from adiabat.dual_encoder.batches import sampler_of
-from adiabat.dual_encoder.dataset_cache import cache_folder
-from adiabat.dual_encoder.pair_data import read_pairs
+from adiabat.dual_encoder.pair_data import cache_folder, read_pairs
 from adiabat.dual_encoder.tower_setup import build, merged
 from adiabat.dual_encoder.train import check, check_pairs, train
 from adiabat.dual_encoder.train_checks import FREE_MEMORY, FREE_PATHS, FREE_SOURCES

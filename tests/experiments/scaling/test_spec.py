@@ -8,7 +8,7 @@ from adiabat.config.budgets import ScalingSettings
 from adiabat.config.reader import checked
 from adiabat.config.training_choices import FallingSchedule, LoRA
 from adiabat.core.errors import ConfigError
-from adiabat.experiments.scaling_variants import plan_runs, ways_of, without_freezing
+from adiabat.experiments.grid import trials_of_scaling, ways_of, without_freezing
 
 BLOCKS = {"small": 4, "large": 12}
 
@@ -61,7 +61,7 @@ def test_rates_follow_the_rules_of_the_source() -> None:
 
 def test_runs_are_what_train_would_be_told_small_budgets_first() -> None:
     scaling = settings(train={"batch_size": 32}, encoder={"pooling": "mean", "max_tokens": 75})
-    runs = plan_runs(scaling, ways_of(scaling, BLOCKS.__getitem__))
+    runs = trials_of_scaling(scaling, ways_of(scaling, BLOCKS.__getitem__))
     assert len(runs) == 17 * 2 * 2
     assert len({run.name for run in runs}) == len(runs)
     assert [run.budget for run in runs] == [1e12] * 34 + [4e12] * 34
@@ -78,7 +78,7 @@ def test_runs_are_what_train_would_be_told_small_budgets_first() -> None:
 def test_the_regime_is_the_sources_unless_something_else_is_said() -> None:
     def train(**section: Any) -> Any:
         scaling = settings(train=section)
-        return plan_runs(scaling, ways_of(scaling, BLOCKS.__getitem__))[0].settings.train
+        return trials_of_scaling(scaling, ways_of(scaling, BLOCKS.__getitem__))[0].settings.train
 
     usual = train()
     assert (usual.loss.temperature.value, usual.weight_decay, usual.schedule) == (
@@ -93,7 +93,7 @@ def test_the_regime_is_the_sources_unless_something_else_is_said() -> None:
 
 def test_budgets_that_print_alike_have_runs_of_their_own() -> None:
     close = settings(scaling={"budgets": [1.2345678e12, 1.2345679e12, 2e12]}, methods={})
-    names = [run.name for run in plan_runs(close, ways_of(close, BLOCKS.__getitem__)[:1])]
+    names = [run.name for run in trials_of_scaling(close, ways_of(close, BLOCKS.__getitem__)[:1])]
     assert names == [f"small, full, {budget} FLOP, seed 0" for budget in ("1234567800000.0", "1234567900000.0", "2e+12")]
 
 

@@ -10,7 +10,7 @@ from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import ConfigError
 from adiabat.dual_encoder.train import train
-from adiabat.experiments.grid import plan_runs
+from adiabat.experiments.grid import trials_of_sweep
 from adiabat.experiments.tune_sweep import train_settings
 from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.results.record import read_result
@@ -68,7 +68,7 @@ def test_train_with_a_document_tower_that_stays_is_tune(world: Path) -> None:
     tune = {"learning_rate": 3e-3, "optimizer": "sgd", "weight_decay": 0.0, "keep": "both", **ALL}
     settings = settings_of(world, variants=TOWERS, grid={"tune": {"batch_size": [5]}}, tune=tune)
     found = run(settings).runs[0]
-    (planned,) = (one for one in plan_runs(settings) if one.both)
+    (planned,) = (one for one in trials_of_sweep(settings) if one.both)
     context = TuningContext(problem_model, world / "store", str(world / "triplets.jsonl"), "tiny")
     wanted = train_settings(planned, context, Job(world / "frozen"))
     frozen = wanted.model_copy(update={"towers": wanted.towers.model_copy(update={"frozen": "document"})})

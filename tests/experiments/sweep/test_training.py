@@ -16,7 +16,7 @@ from adiabat.core.progress import Watch
 from adiabat.dual_encoder import train as training
 from adiabat.evaluation.score_files import read_scores, run_folder_name
 from adiabat.experiments import train_sweep
-from adiabat.experiments.grid import plan_runs
+from adiabat.experiments.grid import trials_of_sweep
 from adiabat.experiments.sweep import sweep
 from adiabat.experiments.sweep_trials import rows_at
 from adiabat.experiments.train_sweep import encoding_speeds
@@ -162,7 +162,7 @@ def test_the_files_hold_what_was_returned(data: Done) -> None:
 
 def test_a_run_is_what_train_makes_of_the_same_settings(data: Done, tmp_path: Path) -> None:
     folder, _ = data
-    trial = next(one for one in plan_runs(settings_of("data", folder)) if one.name == "near, seed=1")
+    trial = next(one for one in trials_of_sweep(settings_of("data", folder)) if one.name == "near, seed=1")
     section = trial.trained.job.model_copy(update={"out": str(tmp_path / "job")})
     training.train(tiny, trial.trained.model_copy(update={"job": section}))
     one, other = (tiny(str(job), trial.trained.encoder) for job in (tmp_path / "job", job_of(folder, "near, seed=1").folder))
