@@ -75,6 +75,7 @@ class FamilySection(Section):
     """One of ``[[models]]``: a model, or several models cut from it by keeping its leading blocks."""
 
     model: Text
+    """Model: a hub name, a directory, or a job."""
     name: Text | None = None
     """Name used in run names; None takes the last part of the model's name."""
     family: Text | None = None
@@ -133,6 +134,7 @@ class ScalingTrainSection(TrainSection):
 
     loss: TrainLoss = InBatchSoftmax(temperature=FixedTemperature(value=1 / 40))
     weight_decay: Annotated[float, Field(ge=0)] = 0.1
+    """Weight decay of matrices."""
     schedule: Schedule = FallingSchedule(kind="cosine", final_fraction=0.1)
 
 

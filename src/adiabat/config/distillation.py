@@ -70,6 +70,7 @@ class TeachTrainSection(TrainSection):
 
     loss: TrainLoss = RegressionLoss(kind="cosine_distance")
     keep: Literal["last", "best"] = "best"
+    """Weights to save: the last, or those with the lowest validation loss (best)."""
 
 
 STATIC_RATE = 5e-3
@@ -256,12 +257,14 @@ class PairsTrainSection(TrainSection):
     """``[pairs]`` of an ablation: training on queries with documents, the last step."""
 
     learning_rate: PositiveFloat = STATIC_RATE
+    """Peak learning rate."""
 
 
 class FitTrainSection(TeachTrainSection):
     """``[fit]`` of an ablation: training towards the teacher, the step before the last."""
 
     learning_rate: PositiveFloat = STATIC_RATE
+    """Peak learning rate."""
 
 
 class AblateSettings(Section):

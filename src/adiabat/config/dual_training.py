@@ -39,7 +39,9 @@ class DigestsSection(Section):
     """``[digests]``: digests of the job's inputs. adiabat writes them, and refuses to resume a job whose inputs have changed."""
 
     model: Text | None = None
+    """Digest of the model."""
     examples: Text | None = None
+    """Digest of the examples."""
 
 
 class TowersSection(Section):
@@ -90,6 +92,7 @@ class TrainSection(Section):
     freeze: Texts = ()
     """Weights to freeze in both towers, by the names of `adiabat.models.freezing`."""
     optimizer: OptimizerName = "adamw"
+    """Optimizer (`adiabat.training.optimizers`)."""
     learning_rate: PositiveFloat = 2e-5
     """Peak learning rate."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01

@@ -255,7 +255,9 @@ class SpacedValues(Section):
     """Evenly spaced values of three digits, including both ends."""
 
     low: PositiveFloat
+    """Lowest value."""
     high: PositiveFloat
+    """Highest value."""
     count: Annotated[int, Field(ge=2, le=MOST_VALUES)] = 8
     """Number of values, including both ends."""
 

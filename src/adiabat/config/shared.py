@@ -17,7 +17,7 @@ class EncoderSection(Section):
     """``[encoder]``: overrides of the model's configuration. Settings left out are read from the model's files."""
 
     pooling: Literal["mean", "cls", "last", "max", "weighted_mean"] | None = None
-    """How token states become one vector."""
+    """Pooling of token states into one vector."""
     normalize: bool | None = None
     """Scale vectors to unit length, so that cosine, dot product and Euclidean distance give the same ranking."""
     max_tokens: Annotated[int, Field(ge=3)] | None = None
@@ -46,7 +46,7 @@ class EncoderSection(Section):
 
 
 class RankingEncoderSection(EncoderSection):
-    """``[encoder]`` where query and document vectors are compared."""
+    """``[encoder]``: overrides of the model's configuration, and the similarity of query and document vectors."""
 
     similarity: Literal["cosine", "dot", "euclidean"] | None = None
     """Similarity of query and document vectors; None takes the model's own (``similarity_fn_name``), or cosine if it states none."""
@@ -56,12 +56,19 @@ class ColumnsSection(Section):
     """``[data.columns]``: names of the columns in your files, if adiabat does not recognise them."""
 
     query: Text | None = None
+    """Column with the text of the query."""
     query_id: Text | None = None
+    """Column with the id of the query."""
     positive: Text | None = None
+    """Column with documents that answer the query, or their ids."""
     negative: Text | None = None
+    """Column with documents that do not answer the query, or their ids."""
     doc_id: Text | None = None
+    """Column with the id of a document."""
     text: Text | None = None
+    """Column with the text of a document."""
     title: Text | None = None
+    """Column with the title of a document."""
     label: str | None = None
     """Column of labels: 1 if the documents of a row answer the query, 0 if they do not. "" ignores labels, so that all rows count as
     answers."""
@@ -103,7 +110,7 @@ class HeldOutSection(ExamplesSection):
     validation_split: Text | None = None
     """Split of `validation`; None takes `split`, or ``dev`` in a BEIR folder with several splits."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of the queries held out for validation. A hash of the text decides, so added data never moves a query between the sets."""
+    """Share of the queries held out for validation. A hash of the text decides, so added data does not move other queries."""
     max_validation: PositiveInt = 4_200
     """Maximum number of queries held out for validation; the default is that of Vasilyev et al. 2024."""
 

@@ -77,6 +77,7 @@ class ShortTrainSection(TrainSection):
     """``[train]`` of a sweep. Without a length, a run has 2,000 steps, as the short runs of Reimers 2021."""
 
     batch_size: Annotated[int, Field(ge=1)] = BATCH_SIZE
+    """Queries per optimizer step, over all processes."""
 
 
 class SpeedSection(Section):
@@ -93,6 +94,7 @@ class VariantSection(Section):
 
     model_config = ConfigDict(extra="allow")
     name: Text
+    """Name in tables and run names."""
     grid: Mapping[str, Any] = {}
     """Additional grid of this variant."""
 

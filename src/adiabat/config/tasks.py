@@ -33,6 +33,7 @@ class TaskSection(NamedTask):
     corpus: Text | None = None
     """Corpus of documents; None takes the corpus of a BEIR folder, or the document texts in the examples."""
     split: Text | None = None
+    """Split of a BEIR folder or hub data set."""
     corpus_split: Text | None = None
     """Split of the corpus, if it is a hub data set."""
     columns: ColumnsSection = ColumnsSection()
@@ -68,6 +69,7 @@ class NliGridTask(NamedTask):
 
     kind: Literal["nli_grid"]
     data: Text
+    """Sentence pairs with labels."""
     languages: Texts = ()
     """Languages to compare; empty takes the languages that every pair has."""
 
@@ -90,6 +92,7 @@ class FilteredTask(NamedTask):
     """Settings of tasks that read a table."""
 
     data: Text
+    """Table of the task: file or hub data set."""
     split: Text | None = None
     """Split of a hub data set."""
     where: Mapping[str, str] = {}
@@ -107,7 +110,9 @@ class PairsTask(TextsTask):
     """Settings of tasks on pairs of texts, in the columns `a` and `b`."""
 
     a: Text = "a"
+    """Column of the first text."""
     b: Text = "b"
+    """Column of the second text."""
 
 
 class StsTask(PairsTask):
@@ -115,6 +120,7 @@ class StsTask(PairsTask):
 
     kind: Literal["sts"]
     score: Text = "score"
+    """Column of the human score."""
 
 
 class WordsTask(PairsTask):
@@ -122,6 +128,7 @@ class WordsTask(PairsTask):
 
     kind: Literal["words"]
     score: Text = "score"
+    """Column of the human score."""
     set: Text | None = "set"
     """Column with the name of the set; None treats all pairs as one set."""
 
@@ -131,6 +138,7 @@ class PairClassificationTask(PairsTask):
 
     kind: Literal["pair_classification"]
     label: Text = "label"
+    """Column of the label."""
     positive: Text = "1"
     """Label of matching pairs."""
 
@@ -140,7 +148,9 @@ class BitextTask(TextsTask):
 
     kind: Literal["bitext"]
     a: Text
+    """Column of one language, such as `en`."""
     b: Text
+    """Column of the other language, such as `de`."""
 
 
 class ClassificationTask(TextsTask):
@@ -148,11 +158,15 @@ class ClassificationTask(TextsTask):
 
     kind: Literal["classification"]
     test: Text
+    """Table of test texts."""
     test_split: Text | None = None
+    """Split of `test`, if it is a hub data set."""
     test_where: Mapping[str, str] = {}
     """Column values that select rows of `test`. If `test` and `data` are the same table, set a column of `where` to another value here."""
     text: Text = "text"
+    """Column of the text."""
     label: Text = "label"
+    """Column of the label."""
     per_label: PositiveInt | None = None
     """Number of training texts per label, drawn at random; None takes all."""
     regularization: PositiveFloat = 1.0
@@ -172,7 +186,9 @@ class ClusteringTask(TextsTask):
 
     kind: Literal["clustering"]
     text: Text = "text"
+    """Column of the text."""
     label: Text = "label"
+    """Column of the label."""
     restarts: PositiveInt = 10
     """Restarts of k-means; the clustering with the lowest inertia is used."""
     most: PositiveInt | None = None
@@ -206,6 +222,7 @@ class ModelSection(Section):
     """One of ``[[models]]``: a model, its name, and encoder settings."""
 
     name: Text
+    """Name in tables."""
     model: Text
     """A hub name, a directory, a job, ``demo``, ``bm25``, or ``bm25:LANGUAGE`` for BM25 with stemming."""
     runs: Texts = ()
@@ -218,6 +235,7 @@ class SuiteSection(Section):
     """``[suite]``: title, baseline and stores."""
 
     name: Text = "suite"
+    """Title of the page."""
     baseline: Text | None = None
     """Name of the model that others are compared with; None compares all models with the best one of each task."""
     stores: Text | None = None

@@ -43,7 +43,9 @@ class TuneSection(Section):
     freeze: Texts = ("embeddings",)
     """Weights to freeze, by the names of `adiabat.models.freezing`."""
     optimizer: OptimizerName = "adamw"
+    """Optimizer (`adiabat.training.optimizers`)."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Weight decay of all tuned weights."""
     schedule: Schedule = ConstantSchedule()
     """Learning-rate schedule after the warm-up."""
     warmup_steps: Amount = 0
