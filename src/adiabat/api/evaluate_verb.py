@@ -263,6 +263,6 @@ def _before(baseline: Model, store: Store, others: list[Store], settings: SpaceS
 
 
 def _inputs(queries: str, settings: SpaceSettings, store: Store, before: System | None) -> dict[str, str]:
-    """What was read."""
+    """The inputs of the result."""
     split = {} if settings.data.split is None else {"split": settings.data.split}
     return {"data": queries, **split, **store_inputs(store, before)}

@@ -76,7 +76,7 @@ def tune(
 
 
 def context_of(model: "Model", store: PathLike, data: Data, settings: TuneSettings) -> "TuningContext":
-    """What tuning, and the search for a safe rate, starts from."""
+    """The inputs of tuning and of the search for a safe rate."""
     from adiabat.adiabatic.tuning_context import TuningContext
     from adiabat.models.model_names import load, name_of, require_names
 

@@ -117,11 +117,11 @@ FORMER_KEYS = {
     "static.sif": "static.weighting.a",
     "static.corpus": "static.weighting.corpus",
 }
-"""Keys that only settings of adiabat 0.1 have, with what stands for them now; other keys are answered one by one."""
+"""Keys that only settings of adiabat 0.1 have, with their replacements; other keys are reported one by one."""
 
 
 def former_phrase(table: Mapping[str, Any]) -> str | None:
-    """The fault of tables that are written for adiabat 0.1; None if no key tells so."""
+    """The fault of tables that are written for adiabat 0.1; None if there is no such key."""
     renamed = [key for key in FORMER_KEYS if any(_holds(run, key) for run in _runs(table))]
     return f"settings of adiabat 0.1: {_answer(renamed)}; `adiabat settings VERB` lists the current keys" if renamed else None
 

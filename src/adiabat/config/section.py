@@ -129,11 +129,11 @@ class Section(BaseModel):
         return type(None) in get_args(cls.model_fields[name].annotation)
 
     def needs(self) -> Iterator[Need]:
-        """What gives settings an effect; to be overridden."""
+        """Needs of settings, without which they have no effect; to be overridden."""
         yield from ()
 
     def unmet(self) -> dict[str, list[Unmet]]:
-        """Each setting that has no effect, whatever its value, with the needs that are not met."""
+        """Each setting without effect, whatever its value, with its unmet needs."""
         unmet: dict[str, list[Unmet]] = {}
         for need in self.needs():
             value = value_at(self, need.other)

@@ -1,6 +1,6 @@
 """Errors that a user can fix, in one small class tree.
 
-The command line prints such an error as one line and exits with code 2; anything else is a defect of adiabat and exits with 1.
+The command line prints such an error as one line and exits with code 2; any other exception is a defect of adiabat and exits with 1.
 A message reads ``<setting or file:line> must <constraint>, got <value>; <what to do>``.
 """
 

@@ -1,7 +1,7 @@
 """Queries with judged documents: BEIR folders, and the runs and judgements of TREC.
 
 TREC writes columns between blanks, one line for each retrieved or judged document. A run has six columns (query, ``Q0``, document, rank,
-score, name of the run), of which query, document and score count: programs that evaluate runs sort by score, and break ties as they like.
+score, name of the run), whose query, document and score are used: programs that evaluate runs sort by score, and break ties as they like.
 Judgements have four (query, ``0``, document, grade), or three under the header of a BEIR folder.
 """
 

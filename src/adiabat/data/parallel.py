@@ -58,7 +58,7 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
 
     A table has rows with a text for each language (``{"en": ..., "de": ...}``, or columns whose values are such objects), or rows with one
     translation, whose language a column ``lang`` names (``{"lang": "de", "en": ..., "x": ...}``). Empty languages of a row are skipped, and
-    so are columns whose name is no language, unless settings name them. The source and its first row are checked at the call.
+    so are columns whose name is not a language, unless settings name them. The source and its first row are checked at the call.
     """
     if source.translation is not None:
         return _parallel_lines(source, source.translation)

@@ -1,4 +1,4 @@
-"""Readers of publishers' files that are no tables with a header: one JSON value, one long JSON array, and TSV without column names."""
+"""Readers of publishers' files other than tables with a header: one JSON value, one long JSON array, and TSV without column names."""
 
 import codecs
 import io

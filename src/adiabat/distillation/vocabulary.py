@@ -250,7 +250,7 @@ def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[Tokenizer
 
 
 def _has_borders(phrase: str) -> bool:
-    """Whether a phrase must end at word boundaries: in scripts with spaces between words, it is no part of longer words."""
+    """Whether a phrase must end at word boundaries: in scripts with spaces between words, it must not match inside longer words."""
     return all(end.isalnum() and not SPACELESS.match(end) for end in (phrase[0], phrase[-1]))
 
 

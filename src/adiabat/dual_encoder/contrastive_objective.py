@@ -341,7 +341,7 @@ EXACT = "donot_use_mm_for_euclid_dist"
 def ranks_of_answers(
     query: Float[Tensor, "q e"], documents: Float[Tensor, "d e"], answers: Sequence[Int[np.ndarray, " _"]], *, distance: bool
 ) -> Int[np.ndarray, " q"]:
-    """Rank ``1 + #{documents that are no answer and score at least as high as the best answer}``."""
+    """Rank ``1 + #{documents that are not answers and score at least as high as the best answer}``."""
     ranks = []
     for start in range(0, len(query), QUERIES_AT_A_TIME):
         rows = query[start : start + QUERIES_AT_A_TIME]

@@ -1,4 +1,4 @@
-"""What a training run will take, and what it did: counts, notes, its estimate and its record."""
+"""The expected cost of a training run, and its record: counts and notes."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

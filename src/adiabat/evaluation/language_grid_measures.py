@@ -123,7 +123,7 @@ def measure_grid(
 
     Returns:
         Per similarity ``PND``, averaged over both comparisons and all cells; and the grids, one per similarity and comparison. Units are
-        the clusters by ascending number; pseudo-values may lie outside of 0 to 1.
+        the clusters by ascending number; pseudo-values may lie outside 0 to 1.
 
     Raises:
         DataError: If a label is missing from the data or unknown.
@@ -266,7 +266,7 @@ def measure_grid_retrieval(
         clusters: Of each sentence pair, from `cluster_ids`.
 
     Returns:
-        As `measure_grid`, for ``PND retrieval``; nothing where no premise has candidates of others.
+        As `measure_grid`, for ``PND retrieval``; empty if no premise has candidates of others.
     """
     rows_of = rows_by_label(labels)
     positive = rows_of[POSITIVE]

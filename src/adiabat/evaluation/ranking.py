@@ -1,7 +1,7 @@
 """Exact ranks of the relevant documents of each query, in a whole corpus or among listed candidates; ties are lost.
 
 No ranking is written out. The rank of a positive is the number of other documents that score at least as high, which are counted, plus the
-positives before it, of which there are few. Counts and ranks are exact to any depth.
+few positives before it. Counts and ranks are exact to any depth.
 """
 
 import math

@@ -265,7 +265,7 @@ def auc_of(queries: Float[np.ndarray, " n"], documents: Float[np.ndarray, " n"],
     """Area under the ROC curve: how often a query scores above a document of its fold; a tie counts half (Hanley and McNeil 1982).
 
     ``AUC = sum_f sum_{i,j in f} c_i c_j [s(q_i) > s(d_j)] / sum_f (sum_{i in f} c_i)^2``. Different folds have different regressions and
-    are not compared. 0.5 where nothing separates the towers, 1 where the probe always does.
+    are not compared. 0.5 if nothing separates the towers, 1 if the probe always does.
     """
     members = [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
     wins = [(np.sign(queries[rows, None] - documents[rows]) + 1) / 2 for rows in members]

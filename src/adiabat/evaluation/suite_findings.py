@@ -50,7 +50,7 @@ VERDICTS: tuple[Verdict, ...] = ("better", "no evidence", "worse")
 
 @dataclass(frozen=True, slots=True)
 class ModelScores:
-    """Scores of one model by the name of the task, for each of its runs, which differ in their seed alone."""
+    """Scores of one model by the name of the task, for each of its runs, which differ only in their seed."""
 
     model: SuiteModel
     runs: Sequence[Mapping[str, TaskScores]]

@@ -22,11 +22,11 @@ from adiabat.store.vector_store import Store
 
 Role = Literal["target", "retain"]
 UNIT_LENGTH = "vectors have unit length: dot product and Euclidean distance rank as cosine does"
-"""Note on measuring by cosine alone."""
+"""Note on measuring only by cosine."""
 
 
 def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
-    """Similarities to rank by: cosine alone where all vectors have unit length, since all similarities rank them alike."""
+    """Similarities to rank by: only cosine if all vectors have unit length, because all similarities then rank alike."""
     if all(model.unit for model in models):
         return ("cosine",)
     main = models[0].similarity
@@ -184,7 +184,7 @@ def identical_documents(
     *,
     drop: DropSameId,
 ) -> IdenticalDocuments:
-    """Find documents that are queries themselves, by id and text (`is_own_document`), or by id alone with ``drop = true``."""
+    """Find documents that are queries themselves, by id and text (`is_own_document`), or only by id with ``drop = true``."""
     ids = documents.rows(query_ids) if drop is not False else np.full(len(queries), -1, dtype=np.int64)
     shared = np.array([row if row >= 0 and row not in positives[query] else -1 for query, row in enumerate(ids.tolist())], dtype=np.int64)
     rows = shared if drop is True else _of_equal_text(documents, queries, shared)

@@ -269,7 +269,7 @@ def _of_method(recommended: Recommendation) -> Iterator[Reason]:
     size = f"{best.option.size:,} parameters without the token embeddings"
     yield Reason("model", f"{way.sized_name}, {size}", f"the lowest predicted loss of all candidates; {_wins(recommended)}", OWN)
     tried = {(one.option.way.rank, one.option.way.frozen) for one in recommended.candidates if one.option.way.kind == way.kind}
-    why = "the lowest predicted loss of the settings in the runs" if len(tried) > 1 else "the runs have no other"
+    why = "the lowest predicted loss of the settings in the runs" if len(tried) > 1 else "the only one in the runs"
     if way.rank is not None:
         yield Reason("rank", str(way.rank), f"{why}; 32 to 128 suit most cases", f"{OWN}; {PAPER}, section 4.6")
     if way.frozen:

@@ -43,7 +43,7 @@ class TrainSweepRunner(SweepRunner):
 
     @property
     def rules(self) -> dict[str, Any]:
-        """What may differ when the sweep is resumed."""
+        """Settings that may change when the sweep is resumed."""
         tables = ["common", *(f"variants.{one.name}" for one in self.settings.variants)]
         moved = {f"{table}.{key}" for table in tables for key in FREE_PATHS}
         return {

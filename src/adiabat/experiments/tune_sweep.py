@@ -44,7 +44,7 @@ class TuneSweepRunner(SweepRunner):
 
     @property
     def rules(self) -> dict[str, Any]:
-        """What may differ when the sweep is resumed."""
+        """Settings that may change when the sweep is resumed."""
         return {"free": {f"sweep.{name}" for name in ("model", "store", "data")}, "growing": ("start.rehearsed", "start.guards")}
 
     def check_settings(self) -> None:

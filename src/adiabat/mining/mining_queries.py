@@ -153,7 +153,7 @@ class MiningQueries:
 
 
 def read_queries(source: str, settings: DataSection) -> ExampleSet:
-    """Read a data set, before anything costly begins."""
+    """Read a data set, before any costly work."""
     examples = read_examples(source, split=settings.split, columns=settings.columns.given(), usual_split="train")
     if isinstance(examples, LanguageGridSet):
         raise DataError(f"{source} must hold queries with positives, got a language grid; mine for a file of examples")
@@ -182,7 +182,7 @@ def queries_in_corpus(data: ExampleSet, corpus: Documents, settings: DataSection
 
 
 def document_rows(documents: Sequence[str], corpus: Documents, *, holds_ids: bool) -> Int64[np.ndarray, " n"]:
-    """Row of each document that a data set names; -1 for a text that is no document of a corpus addressed by texts."""
+    """Row of each document that a data set names; -1 for a text outside a corpus that is addressed by texts."""
     return corpus.rows(documents if holds_ids else [text_id(document) for document in documents])
 
 

@@ -107,7 +107,7 @@ def require_names(*models: Model | None) -> None:
 
 
 def require_name(model: str) -> None:
-    """Refuse a local path that is no model; any other name may be on the hub.
+    """Refuse a local path that is not a model; any other name may be on the hub.
 
     Raises:
         ModelError: If it is a file, the directory of something else, or neither a directory nor a possible name of the hub.

@@ -1,1 +1,1 @@
-"""What a data set holds: counts, lengths, languages and faults."""
+"""Profiles of data sets: counts, lengths, languages and faults."""

@@ -1,4 +1,4 @@
-"""Counters that see one row at a time and keep 32 bytes a text, whatever its length, and a sample; and what pairs repeat."""
+"""Counters that take one row at a time and keep 32 bytes per text and a sample; and counts of repeated pairs."""
 
 import re
 from array import array
@@ -24,7 +24,7 @@ SHOWN_LOCATIONS = 3
 """Locations that a finding names."""
 
 MAX_VALUES = 50
-"""A column with more distinct values is no tag, and its values are not kept."""
+"""A column with more distinct values is not a tag, and its values are not kept."""
 
 _LONGEST_VALUE = 80
 _KIND_ENTRIES = 64

@@ -1,4 +1,4 @@
-"""Inspect a data set before anything is spent on it: one pass over the rows, and a second for rows that findings quote."""
+"""Profile a data set: one pass over the rows, and a second one for rows that findings quote."""
 
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The result of an inspection as plain data: the table and ``--json`` are made from it alone."""
+"""The result of an inspection as plain data: the table and ``--json`` are made from it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

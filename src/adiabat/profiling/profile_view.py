@@ -44,7 +44,7 @@ _STYLES: dict[Severity, str] = {"fault": "bold red", "warning": "yellow", "note"
 def inspection_panel(inspection: Inspection) -> Group:
     """All of an inspection, for a terminal of 80 columns or more.
 
-    Texts of the data are shown as they are: square brackets in them are no styling.
+    Texts of the data are shown as they are: square brackets in them are not markup.
     """
     return Group(*_blocks(inspection))
 

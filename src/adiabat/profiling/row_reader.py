@@ -34,7 +34,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Rows of one source, read from the start at every call, but for the queries of a BEIR folder (`judged`), which are in memory.
+    """Rows of one source, read from the start at every call, except the queries of a BEIR folder (`judged`), which are in memory.
 
     `used` has our name of each column that is read, by the file's.
     """

@@ -31,7 +31,7 @@ PERCENTS = (0, 5, 25, 50, 75, 95, 99, 100)
 _BELOW_ONE = 1 - 2**-53
 _BATCH_TEXTS = 256
 _BATCH_CHARACTERS = 1_000_000
-"""Texts wait until there are so many, since tokenizers are fast in batches only, but no longer, to bound memory."""
+"""Number of texts tokenised at a time: tokenizers are fast only in batches, and larger ones would take memory."""
 _Z_95 = 1.959963985
 
 
@@ -245,7 +245,7 @@ def script_of(text: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _script_of_letter(letter: str) -> str:
-    """Script of a letter, "" for characters that are no letters, such as digits, marks and punctuation, or whose name has no script."""
+    """Script of a letter, "" for characters other than letters, such as digits, marks and punctuation, or whose name has no script."""
     words = unicodedata.name(letter, "").split() if letter.isalpha() else []
     end = next((index for index, word in enumerate(words) if word.partition("-")[0] in _NAME_ENDS), 0)
     name = " ".join(words[:end])

@@ -1,1 +1,1 @@
-"""Pages, tables and figures, made from results alone."""
+"""Pages, tables and figures, made only from results."""

@@ -1,4 +1,4 @@
-"""What an evaluation says, in sentences: the head line and the reservations under it, computed and never more than the numbers allow."""
+"""The headline of an evaluation and its reservations, computed so that they never claim more than the numbers allow."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -320,7 +320,7 @@ class SweepAnalysis:
 
     @property
     def rate(self) -> Setting | None:
-        """The learning rate; None if it does not vary, or some of its values are no numbers."""
+        """The learning rate; None if it does not vary, or some of its values are not numbers."""
         rates = (setting for setting in self.settings if setting.name.endswith("learning_rate") and setting.numeric)
         return next((rate for rate in rates if len(rate.values) > 1), None)
 
@@ -374,7 +374,7 @@ class SweepResult(Record):
 
     @property
     def others(self) -> list[str]:
-        """Tasks that are no targets of tuning."""
+        """Tasks that are not targets."""
         return [task for task in self.tasks if task not in self.targets]
 
     @property

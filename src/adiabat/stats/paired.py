@@ -330,7 +330,7 @@ def _percent_interval(difference: _Quantity, before: _Quantity, sample: Sample) 
 
 
 def _ratios(differences: Float[np.ndarray, " r"], before: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
-    """Infinite where the baseline is 0 or less; NaN if nothing changed there either."""
+    """Infinite if the baseline is 0 or less; NaN if nothing changed there either."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.divide(differences, before, out=differences * np.inf, where=before > 0))
 

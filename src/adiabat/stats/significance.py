@@ -6,7 +6,7 @@ independent (Fisher 1935).
 
 A cell of a language grid is better or worse where the sign-flip test over its units survives Benjamini-Hochberg over all cells of the
 comparison. Signs of whole units are flipped, the same in all cells: a unit is in every language, so cells are far from independent. A
-discrepancy over pairs of units flips differences of pseudo-values (`adiabat.evaluation.language_grid_measures`), which is no permutation
+discrepancy over pairs of units flips differences of pseudo-values (`adiabat.evaluation.language_grid_measures`), which is not a permutation
 test in the strict sense. On simulated grids without a difference (30, 100 and 400 premises, ten shapes) the test at 5 % rejected 0.2 to 5.4
 % of cells, and at 0.2 % at most 0.25 %. The bootstrap of the same pseudo-values rejected up to 8.1 % and 0.75 %: too many where few
 premises changed, and in the far tail, where a correction over hundreds of cells decides.
@@ -85,7 +85,7 @@ def sign_flip_p_values(differences: Float[np.ndarray, "n k"], *, seed: int, flip
         flips: How many of them, > 0.
 
     Returns:
-        One p-value per column, in (0, 1]; 1 where nothing differs.
+        One p-value per column, in (0, 1]; 1 if nothing differs.
 
     Raises:
         ValueError: If a difference is not finite, or `flips` is not above 0.
@@ -287,7 +287,7 @@ def compare_grids(
 
     Args:
         after: Of the model under test.
-        before: Of its baseline, over the same units; None gives the values alone.
+        before: Of its baseline, over the same units; None gives only the values.
         seed: Of the sign flips.
         resamples: Sign flips at least, > 0; `flips_for` adds as many as the cells need.
         choice: Factor on each p-value, >= 1: above 1 where `before` was chosen by its score on these units.
