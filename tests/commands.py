@@ -1,6 +1,7 @@
 """Commands of adiabat on tiny data, run inside the test's process."""
 
 import json
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,8 @@ class Said:
 
 
 Run = Callable[..., Said]
+Mistake = tuple[tuple[str, ...], *tuple[str, ...]]
+"""A command, and words that its one line must hold."""
 
 
 def lines(path: Path, rows: Sequence[object]) -> None:
@@ -52,6 +55,15 @@ def run_in_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
         signal.signal(signal.SIGINT, before)
     captured = capsys.readouterr()
     return Said(code, captured.out, captured.err)
+
+
+def assert_refused(said: Said, *facts: str) -> None:
+    """Exit code 2, and one line of our own words that holds all facts."""
+    assert (said.code, said.out) == (2, ""), said.err
+    assert re.fullmatch(r"adiabat: [^\n]+\n", said.err), said.err
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", said.err)
+    assert [fact for fact in facts if fact not in said.err] == [], said.err
+    assert "Input should be" not in said.err
 
 
 def listing(folder: Path) -> list[tuple[str, int, int]]:

@@ -102,30 +102,3 @@ def refused(verb: Verb, *words: str, told: str) -> None:
     said = verb(*words, "--resume")
     assert said.code == 2
     assert told in " ".join(said.err.split())
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("teacher", "--out", "new"), "ablate.suite must be given, got none"),
-        (("teacher", "--suite", "gone.toml", "--out", "new"), "gone.toml"),
-        (("teacher", "--suite", "suite.toml", "--out", "new", "--texts", "gone.jsonl"), "gone.jsonl"),
-        (("teacher", "--suite", "faulty.toml", "--out", "new"), "pairs.jsonl"),
-        (("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.weighting.corpus=gone.jsonl"), "gone.jsonl"),
-        (("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.vocabulary=gone.txt"), "gone.txt"),
-        (
-            ("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.reduction.dims=99"),
-            "static.reduction.dims must be at most 24",
-        ),
-        (
-            ("teacher", "--suite", "suite.toml", "--out", "new", "--set", "static.pooling=last"),
-            "static.pooling must be left out of an ablation",
-        ),
-        (("teacher", "--suite", "suite.toml", "--out", "teacher"), "--out must be a new or empty directory"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(verb: Verb, words: tuple[str, ...], told: str) -> None:
-    said = verb("distill", "ablate", *words)
-    assert said.code == 2
-    assert told in " ".join(said.err.split())
-    assert not Path("new").exists()

@@ -1,4 +1,4 @@
-"""The verb ``adiabat space`` and its function: files, a baseline with documents of its own, and mistakes told in one line."""
+"""The verb ``adiabat space`` and its function: files, and a baseline with documents of its own."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from adiabat.core.files import read_json
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.results.record import read_result
 from adiabat.results.space_result import SpaceResult
-from tests.commands import PAIRS, Said, lines, listing, one_thread, run_in_process, setting, write_world
+from tests.commands import Said, listing, one_thread, run_in_process, setting, write_world
 from tests.tiny import save_tiny
 
 FEW = setting("space.resamples=100", "space.pairs=200", "space.folds=2")
@@ -89,31 +89,6 @@ def test_an_earlier_analysis_is_replaced_and_anything_else_is_not(space: Callabl
     assert refused.code == 2
     assert "--out must be new or hold an undamaged evaluation of the same kind" in refused.err
     assert listing(tmp_path) == before
-
-
-@pytest.mark.parametrize(
-    ("more", "options", "says"),
-    [
-        ((), {"model": "store", "store": "model"}, "the order is MODEL STORE QUERIES"),
-        ((), {"model": "other"}, "store was built by another encoder than other's: "),
-        (("--baseline", "other"), {}, "must be stored by the baseline other too"),
-        (("--baseline-store", "other_store"), {}, "--baseline-store must come with --baseline, got other_store alone; name the baseline"),
-        (("--baseline", "model", "--baseline-store", "other_store"), {}, "--baseline-store other_store must serve a data set"),
-        ((), {"queries": "one.jsonl"}, "must have at least 20 different positives, got 1 of 1 query; name more"),
-        ((), {"queries": "grid.jsonl"}, "QUERIES must be queries with positives, got the language grid grid.jsonl"),
-    ],
-)
-def test_mistakes_are_told_in_one_line_and_leave_nothing(
-    space: Callable[..., Said], world: Path, tmp_path: Path, more: tuple[str, ...], options: dict[str, str], says: str
-) -> None:
-    lines(world / "one.jsonl", PAIRS[:1])
-    pair = {"premise": {"en": "a b", "de": "c d"}, "hypothesis": {"en": "e f", "de": "g h"}, "label": 0}
-    lines(world / "grid.jsonl", [pair])
-    said = space(*more, **options)
-    assert said.code == 2, said.err
-    assert says in " ".join(said.err.split())
-    assert len(said.err.strip().splitlines()) == 1
-    assert listing(tmp_path) == []
 
 
 def test_a_map_without_its_package_is_refused_before_anything_is_read(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,33 +56,6 @@ def test_two_models_are_compared_from_what_was_kept(said, place: Path) -> None:
     assert [one["model"] for one in json.loads(table.out)["pairings"]] == ["two"] * 3
 
 
-@pytest.mark.parametrize(
-    ("words", "phrase"),
-    [
-        (["one", "two"], "evaluate takes MODEL STORE DATA, or --suite SUITE with models, got one two"),
-        (["one", "--suite", "none.toml"], "none.toml must be a TOML file of settings, got no such file"),
-        (["one", "--suite", "mteb-nine"], "got mteb-nine; did you mean mteb-eight?"),
-        (["one", "--suite", "suite.toml", "--split", "test"], "--split has no effect with --suite; leave it out, or leave out --suite"),
-        (["one", "--suite", "suite.toml", "--retain", "a", "b"], "--retain has no effect with --suite"),
-        (["--suite", "suite.toml"], "at least one model must be given, got none"),
-        (["one", "--suite", "suite.toml", "--baseline", "two"], "suite.baseline must be the name of a model, got two; the models are one"),
-        (["one", "--suite", "suite.toml", "--set", "measure.measures=['nDGC']"], "measure must be a complete name that ir-measures"),
-        (["nowhere", "--suite", "suite.toml"], "nowhere"),
-        (["bm25:klingon", "--suite", "suite.toml"], "klingon"),
-        (["one", "scored", "--suite", "suite.toml"], "scored must be the directory of a model"),
-        (["one", "suite.toml", "--suite", "suite.toml"], "MODEL must be a directory, a job, `demo` or a hub name"),
-    ],
-)
-def test_mistakes_are_one_line_and_leave_nothing(said, place: Path, words: list[str], phrase: str) -> None:
-    (place / "scored").mkdir(exist_ok=True)
-    (place / "scored" / "a.bin").touch()
-    done = said("evaluate", *words, "--out", "fresh")
-    assert done.code == 2
-    assert phrase in done.err
-    assert len(done.err.strip().splitlines()) == 1
-    assert not (place / "fresh").exists()
-
-
 def test_faults_of_all_tasks_come_before_any_model_is_loaded(said, place: Path) -> None:
     wrong = tomllib.loads((place / "suite.toml").read_text(encoding="utf-8"))
     wrong["tasks"] = [
