@@ -153,6 +153,6 @@ def test_moved_data_are_resumed_and_other_data_are_refused(varied: bool, here: P
 
 def test_data_are_checked_against_every_run_before_the_first(here: Path) -> None:
     near = variants_at(here / "near.jsonl")
-    with pytest.raises(DataError, match="^listed: .*negative where train.loss is triplet"):
+    with pytest.raises(DataError, match="^listed: .*negative if train.loss is triplet"):
         run(brief(here, variants=[*near, {**near[0], "name": "listed", "train": {"loss": "triplet"}}]))
     assert not (here / "out").exists()
