@@ -184,7 +184,7 @@ def _write(read: Iterable[Translation], writer: _Writer, passages: int, watch: W
     neighbours: dict[str, _Neighbours] = {}
     for number, lesson in enumerate(read):
         if number % WATCHED == 0:
-            watch.progress("writing lessons", number, number)
+            watch.progress("writing training data", number, number)
         held_out = hash(lesson.source) in writer.held_out
         writer.write(lesson, held_out=held_out)
         if passages == 1:
