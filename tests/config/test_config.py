@@ -9,12 +9,22 @@ import tomli_w
 
 import adiabat
 from adiabat.cli.options import short_for
-from adiabat.config.budgets import PlanSettings, ScalingTrainSection
+from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings, shown
-from adiabat.config.section import Section, overlaid
+from adiabat.config.section import Choice, Section, overlaid
+from adiabat.config.settings_template import template
 from adiabat.config.shared import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings
-from adiabat.config.training_choices import FixedTemperature, GuideSection, InBatchSoftmax, LoRA, SamToNe, TripletTuning
+from adiabat.config.training_choices import (
+    FixedTemperature,
+    GuideSection,
+    InBatchSoftmax,
+    LoRA,
+    SamToNe,
+    ScheduledTemperature,
+    TrainedTemperature,
+    TripletTuning,
+)
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError
 
@@ -73,12 +83,42 @@ def test_a_kind_is_laid_before_its_keys_whatever_their_order(assignments: list[s
     assert read_settings(TrainSettings, None, assignments).train.loss == SamToNe(margin=0.3)
 
 
+@pytest.mark.parametrize("loss", ["in_batch_softmax", "samtone", "pair"])
 @pytest.mark.parametrize(
-    ("loss", "temperature"), [("in_batch_softmax", 1 / 40), ({"kind": "in_batch_softmax", "margin": 0.1}, 1 / 40), ("samtone", 0.05)]
+    ("temperature", "expected"),
+    [
+        ({}, FixedTemperature(value=1 / 40)),
+        ({"temperature": "fixed"}, FixedTemperature(value=1 / 40)),
+        ({"temperature": 0.3}, FixedTemperature(value=0.3)),
+        ({"temperature": "scheduled"}, ScheduledTemperature(last=1 / 40)),
+        ({"temperature": "learned"}, TrainedTemperature(first=1 / 40)),
+    ],
 )
-def test_the_kind_of_a_default_keeps_what_the_default_sets(loss: Any, temperature: float) -> None:
-    assert checked(ScalingTrainSection, {"loss": loss}).loss.temperature == FixedTemperature(value=temperature)
-    assert checked(ScalingTrainSection, {"schedule": "cosine"}).schedule.final_fraction == 0.1
+def test_scaling_experiments_have_the_papers_temperature_under_every_loss(loss: str, temperature: Any, expected: Choice) -> None:
+    for table in ({"kind": loss, **temperature}, *([] if temperature else [loss])):
+        train = checked(ScalingSettings, {"train": {"loss": table}}).common()["train"]
+        assert checked(TrainSettings, {"train": train}).train.loss.temperature == expected
+
+
+@pytest.mark.parametrize("schedule", ["linear", "quadratic", "cosine"])
+def test_scaling_experiments_end_at_a_tenth_of_the_peak_under_every_schedule(schedule: str) -> None:
+    train = checked(ScalingSettings, {"train": {"schedule": schedule}}).common()["train"]
+    assert train["schedule"] == {"kind": schedule, "final_fraction": 0.1}
+    stated = checked(ScalingSettings, {"train": {"schedule": {"kind": schedule, "final_fraction": 0.0}}}).common()["train"]
+    assert stated["schedule"] == {"kind": schedule, "final_fraction": 0.0}
+
+
+def test_the_described_settings_of_scaling_state_the_papers_values_for_every_kind() -> None:
+    described = template(ScalingSettings)
+    assert "first = 0.025" in described
+    assert "last = 0.025" in described
+    assert "= 0.05" not in described
+    assert "final_fraction = 0.1" in described
+
+
+def test_the_kind_of_a_default_keeps_what_the_default_sets() -> None:
+    assert checked(ScalingSettings, {"train": {"loss": {"margin": 0.1}}}).train.loss.temperature == FixedTemperature(value=1 / 40)
+    assert checked(ScalingSettings, {"train": {"schedule": {"final_fraction": 0.3}}}).train.schedule.kind == "cosine"
 
 
 def test_a_kind_that_is_no_word_is_refused() -> None:

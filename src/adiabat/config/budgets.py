@@ -9,10 +9,22 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from adiabat.config.dual_training import TrainRunSection, TrainSection, TrainTables
 from adiabat.config.faults import Need, without_effect
 from adiabat.config.reader import TRAIN_TABLES
-from adiabat.config.section import Bytes, Seconds, Section, SeedNumbers, Text, Texts, each_once
+from adiabat.config.section import Bytes, Fraction, Seconds, Section, SeedNumbers, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection
 from adiabat.config.tasks import AnyTask, repeated_names
-from adiabat.config.training_choices import FallingSchedule, FixedTemperature, InBatchSoftmax, Schedule, TrainLoss
+from adiabat.config.training_choices import (
+    ConstantSchedule,
+    ExponentialSchedule,
+    FallingSchedule,
+    FixedTemperature,
+    InBatchSoftmax,
+    Pair,
+    RegressionLoss,
+    SamToNe,
+    ScheduledTemperature,
+    TrainedTemperature,
+    Triplet,
+)
 
 TAKEN = {
     "encoder.blocks": "models.blocks",
@@ -29,6 +41,9 @@ ALL_TASKS = "mean of all"
 
 PRETRAINING_SHARE = 0.1
 """Share of the peak rate of pre-training that full training and freezing take (Ziarko et al. 2024, sections 4.1 and E.1)."""
+
+TEMPERATURE = 1 / 40
+"""Temperature of the softmax losses of scaling experiments (Ziarko et al. 2024, section 4.1)."""
 
 Counts = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 Part = Annotated[float, Field(gt=0, lt=1)]
@@ -126,16 +141,66 @@ class RatesSection(Section):
     """Learning rate of bias training (Ziarko et al. 2024, table 4)."""
 
 
-class ScalingTrainSection(TrainSection):
-    """``[train]`` of a scaling experiment. Temperature, weight decay and schedule default to those of Ziarko et al. 2024, section 4.1.
+class ScalingScheduledTemperature(ScheduledTemperature):
+    """A temperature that changes linearly from its first to its last value (Reimers 2021)."""
 
-    A loss or schedule of another kind has the defaults of that kind.
+    last: PositiveFloat = TEMPERATURE
+    """Temperature at the end."""
+
+
+class ScalingTrainedTemperature(TrainedTemperature):
+    """A temperature that is trained with the weights."""
+
+    first: Annotated[float, Field(ge=0.01)] = TEMPERATURE
+    """Temperature of the first step."""
+
+
+ScalingTemperature = Annotated[FixedTemperature | ScalingScheduledTemperature | ScalingTrainedTemperature, Field(discriminator="kind")]
+
+
+class ScalingSoftmax(InBatchSoftmax):
+    """Cross-entropy of the positive among all documents of the batch."""
+
+    temperature: ScalingTemperature = FixedTemperature(value=TEMPERATURE)
+    """Divisor of similarities."""
+
+
+class ScalingSamToNe(SamToNe):
+    """In-batch softmax whose denominators also hold the texts of the same tower (Moiseev et al. 2023)."""
+
+    temperature: ScalingTemperature = FixedTemperature(value=TEMPERATURE)
+    """Divisor of similarities."""
+
+
+class ScalingPair(Pair):
+    """In-batch softmax with a second term that keeps positives away from other positives (PAIR, Ren et al. 2021)."""
+
+    temperature: ScalingTemperature = FixedTemperature(value=TEMPERATURE)
+    """Divisor of similarities."""
+
+
+class ScalingFall(FallingSchedule):
+    """Fall from the peak rate to a share of it at the end of the run."""
+
+    final_fraction: Fraction = 0.1
+    """Final learning rate, as a share of the peak."""
+
+
+class ScalingTrainSection(TrainSection):
+    """``[train]`` of a scaling experiment. Some defaults are those of Ziarko et al. 2024, section 4.1, whatever the loss and the schedule.
+
+    These are the weight decay, the temperature and the final learning rate. A fixed temperature is 1/40, a scheduled one ends at 1/40, and
+    a learned one starts at 1/40. A linear, quadratic or cosine schedule ends at a tenth of the peak rate.
     """
 
-    loss: TrainLoss = InBatchSoftmax(temperature=FixedTemperature(value=1 / 40))
+    loss: Annotated[ScalingSoftmax | ScalingSamToNe | ScalingPair | Triplet | RegressionLoss, Field(discriminator="kind")] = (
+        ScalingSoftmax()
+    )
+    """Loss to minimise."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.1
     """Weight decay of matrices."""
-    schedule: Schedule = FallingSchedule(kind="cosine", final_fraction=0.1)
+    schedule: Annotated[ConstantSchedule | ScalingFall | ExponentialSchedule, Field(discriminator="kind")] = ScalingFall(kind="cosine")
+    """Learning-rate schedule after the warm-up."""
 
 
 class _ScalingTables(Section):

@@ -93,8 +93,8 @@ def test_a_scaling_of_any_regime_is_planned_with(tmp_path: Path, train: dict[str
     common = settings.model_dump(include=set(TRAIN_TABLES) - {"job"})
     (tmp_path / "config.toml").write_text(tomli_w.dumps(without_none({"scaling": {"name": "any"}, "common": common})), encoding="utf-8")
     told = checked(TrainSettings, tomllib.loads(run_toml(advice_of(plan(load, asked(tmp_path))))))
-    assert told.train.schedule == settings.train.schedule
-    assert told.train.loss == settings.train.loss
+    assert told.train.schedule.model_dump() == settings.train.schedule.model_dump()
+    assert told.train.loss.model_dump() == settings.train.loss.model_dump()
     assert [one.path for one in told.data.sources] == ["a.jsonl", "b.jsonl"]
 
 
