@@ -107,6 +107,23 @@ def test_what_is_wrong_is_told(tables: dict[str, Any], told: str) -> None:
     assert told in fault(**tables)
 
 
+@pytest.mark.parametrize("name", ["a/b", "a\\b", "a\nb", "a\u2028b", "a\x07", "x" * 61])
+def test_a_name_that_makes_no_folder_is_refused_in_one_line(name: str) -> None:
+    said = fault(variants=[{"name": name, "tune": {"batch_size": 3}}, {"name": "b", "tune": {"batch_size": 0}}])
+    assert "variants.name must have at most 60 characters, and no slashes, line ends or control characters, got " in said
+    assert len(said.splitlines()) == 1
+    wrong = fault(variants=[{"name": name, "grid": 5}])
+    assert len(wrong.splitlines()) == 1
+
+
+def test_names_that_differ_in_case_alone_are_refused_and_other_names_are_kept() -> None:
+    said = fault(variants=[{"name": name, "tune": {"batch_size": size}} for size, name in enumerate(("Near", "far", "near"), 3)])
+    assert said == "variants must have names that differ in more than upper and lower case, got 'Near', 'near'; rename them"
+    names = ["x" * 60, 'both "towers"', "emb,B0a", ".rate (1e-8)"]
+    settings = sweep_of(variants=[{"name": name, "tune": {"batch_size": size}} for size, name in enumerate(names, 3)])
+    assert [variant.name for variant in settings.variants] == names
+
+
 def test_each_fault_of_grid_and_tables_is_told_once_and_all_together() -> None:
     assert fault(grid={"tune": {"foo": [1]}}, tune={"foo": 2}).startswith("2 faults: unknown key tune.foo; ")
     said = fault(grid={"tune": {"weight_decai": [1.0]}}, tune={"batch_size": 0})

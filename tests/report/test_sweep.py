@@ -12,7 +12,18 @@ from adiabat.results.sweep_result import SweepResult
 from tests.experiments.sweep.test_sweep_analysis import NOISE, OTHERS, remedies, series
 from tests.report.html_page import Page as Shown
 from tests.report.html_page import plain
-from tests.report.sample_sweeps import MARGIN, RATE, even_sweep, failed_sweep, full_sweep, make_failed, make_sweep, simple_sweep
+from tests.report.sample_sweeps import (
+    MARGIN,
+    RATE,
+    even_sweep,
+    failed_sweep,
+    full_sweep,
+    grid_of,
+    make_failed,
+    make_run,
+    make_sweep,
+    simple_sweep,
+)
 
 
 def render_sweep(result: SweepResult) -> str:
@@ -69,6 +80,31 @@ def test_limits_on_drift_have_a_table_with_a_cell_for_each_column() -> None:
     assert limits is not None
     assert [cell.text for cell in limits.cells()[2][1]][:4] == ["margin 0.3", OVERLAP_LOSS, "0.04583", "no rate"]
     assert [row.measure for row in limits.rows] == [OVERLAP_LOSS, MARGINS] * 2
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (grid_of(optimizer=["adamw", "sgd"]), "No setting that is a number varies, so no curves are drawn."),
+        (even_sweep(["msmarco"], rates=[1e-8]), "No setting that is a number varies, so no curves are drawn."),
+        (
+            make_sweep(
+                [
+                    make_run({RATE: rate, MARGIN: margin, "tune.batch_size": size})
+                    for rate, margin, size in ((1e-8, 0.1, 8), (1e-8, 0.2, 16), (2e-8, 0.1, 16), (2e-8, 0.2, 8))
+                ],
+                varied=(RATE, MARGIN, "tune.batch_size"),
+            ),
+            "No two settings differ in one number alone, so no curves are drawn; the table shows all of them.",
+        ),
+        (full_sweep(), None),
+    ],
+    ids=["words", "one setting", "apart", "drawn"],
+)
+def test_a_page_without_curves_says_why(result: SweepResult, reason: str | None) -> None:
+    shown = Shown(render_sweep(result))
+    assert ("figures" in shown.ids()) is (reason is not None)
+    assert reason is None or reason in shown.text
 
 
 def test_what_is_not_drawn_is_counted() -> None:

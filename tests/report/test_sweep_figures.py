@@ -189,6 +189,9 @@ def test_pairs_are_counted_up_and_down_and_by_the_z_test() -> None:
         [2.0, 2.0, 8.0, 26.0],
     ]
     assert first.y == "language pairs of 225"
+    assert "treats pairs of texts as independent" in next(
+        one.caption for one in figures.drawings(full_sweep()) if one.name.startswith("pairs")
+    )
     assert not any(line.hollow for line in first.lines)
 
 
@@ -251,6 +254,8 @@ def test_the_table_tells_what_is_interpolated_and_which_method_is_left_out() -> 
     table = equal_gain_table(remedies(WAYS))
     assert table is not None
     assert "small" in table.lead
+    assert "interpolated between two settings, which shows too much harm where harm grows faster than gain" in table.lead
+    assert "reaches the gain more than once, its row shows the costs at the least drift" in table.lead
     rows = [[plain(cell.text) for cell in row] for _, row in table.cells()]
     assert rows == [["pulled", "−2.00 %", "0.1600", "+3.00 %"], ["rate", "≈ −3.00 %", "≈ 0.2500", "+2.00 %"]]
     lacking = equal_gain_table(make_sweep([replace(run, drift=None) for run in remedies(WAYS).runs], varied=(RATE, "tune.pull")))

@@ -170,7 +170,7 @@ def _entry(path: Sequence[str | int], table: Any) -> str:
     """The table of a list on a path: its number from 1, with its path or name; "" without a list."""
     for key in path:
         if isinstance(key, int) and isinstance(table, list | tuple) and isinstance(table[key], Mapping):
-            label = next((f" ({table[key][name]})" for name in ("path", "name") if table[key].get(name)), "")
+            label = next((f" ({' '.join(str(table[key][name]).splitlines())})" for name in ("path", "name") if table[key].get(name)), "")
             return f" of number {key + 1}{label}"
         table = table.get(key) if isinstance(table, Mapping) else None
     return ""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal, Self
+from unicodedata import category
 
 from pydantic import ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
@@ -89,12 +90,16 @@ class SpeedSection(Section):
     """Number of timed rounds, in which the models take turns; the median is reported."""
 
 
+LONGEST_NAME = 60
+"""Maximum characters of a variant's name, which is part of the names of its runs and their folders."""
+
+
 class VariantSection(Section):
     """One of ``[[variants]]``: a name, and tables of settings that override the common ones."""
 
     model_config = ConfigDict(extra="allow")
     name: Text
-    """Name in tables and run names."""
+    """Name in tables and run names: at most 60 characters without slashes, line ends and control characters."""
     grid: Mapping[str, Any] = {}
     """Additional grid of this variant."""
 
@@ -279,6 +284,7 @@ class _Checks:
         names = [str(variant.get("name")) for variant in variants]
         if again := sorted({name for name in names if names.count(name) > 1}):
             yield f"variants must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
+        yield from _name_faults(list(dict.fromkeys(names)))
         pairs = [(one["name"], other["name"]) for one, other in combinations(variants, 2) if {**one, "name": ""} == {**other, "name": ""}]
         yield from (
             f"variants must differ, got {shown(one)} and {shown(other)}, with the same settings; leave one out" for one, other in pairs
@@ -357,6 +363,17 @@ class _Checks:
             if isinstance(settings, TuneSettings) and settings.tune.learning_rate == "safe":
                 phrases.add("tune.learning_rate must be a number in a sweep, got safe; adiabat safe-rate finds it")
         return phrases
+
+
+def _name_faults(names: Sequence[str]) -> Iterator[str]:
+    """Faults of names that would be part of the names of runs and their folders."""
+    for name in names:
+        if len(name) > LONGEST_NAME or any(letter in "/\\" or category(letter) in ("Cc", "Zl", "Zp") for letter in name):
+            allowed = f"at most {LONGEST_NAME} characters, and no slashes, line ends or control characters"
+            yield f"variants.name must have {allowed}, got {shown(name)}; rename the variant"
+    folded = [name.casefold() for name in names]
+    if alike := [name for name, key in zip(names, folded, strict=True) if folded.count(key) > 1]:
+        yield f"variants must have names that differ in more than upper and lower case, got {', '.join(map(shown, alike))}; rename them"
 
 
 def _keeps_keys(options: Any) -> bool:

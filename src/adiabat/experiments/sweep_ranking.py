@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from adiabat.config.section import value_at
 from adiabat.core.errors import several
 from adiabat.experiments.grid import SweepTrial
 from adiabat.experiments.sweep_trials import SweepRunner
@@ -70,7 +71,7 @@ def ranking_of(runner: SweepRunner, rows: Sequence[SweepRun]) -> Ranking | None:
         starts=_starts(runner, evidence),
         run_deviation=run_deviation([matrix[: len(evidence.cases)] for matrix in evidence.scores]),
         resamples=runner.settings.measure.resamples,
-        notes=_notes(rows, evidence),
+        notes=[*_notes(rows, evidence), *_unequal_lengths(runner, evidence)],
     )
 
 
@@ -248,3 +249,15 @@ def _notes(rows: Sequence[SweepRun], evidence: _Evidence) -> list[str]:
     if left_out := sorted({row.name for row in rows} - {run.name for runs in evidence.cases.values() for run in runs}):
         notes.append(f"settings with a failed run are not ranked: {several(left_out)}")
     return notes
+
+
+LENGTHS = ("train.steps", "train.epochs", "train.batch_size", "train.budget_flops", "train.budget_seconds")
+"""Settings that decide how much a training run computes."""
+
+
+def _unequal_lengths(runner: SweepRunner, evidence: _Evidence) -> list[str]:
+    """A note for training runs that were not equally long."""
+    ranked = {run.name for runs in evidence.cases.values() for run in runs}
+    settings = [trial.settings for trial in runner.trials if trial.name in ranked]
+    differing = [key for key in LENGTHS if len({value_at(run, key) for run in settings}) > 1]
+    return [f"runs differ in {' and '.join(differing)}, so the ranking compares recipes of unequal cost"] if differing else []

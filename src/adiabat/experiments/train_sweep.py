@@ -152,6 +152,10 @@ class TrainSweepRunner(SweepRunner):
         section = trial.trained.train
         return {"learning_rate": section.learning_rate, "batch_size": section.batch_size, "pairs": self.read_data(trial)[1]}
 
+    def label(self, trial: SweepTrial) -> str:
+        """The case of a run: cases may differ in data and model, which its notes name."""
+        return trial.case
+
     def train(self, trial: SweepTrial, job: Job, *, resume: bool, watch: Watch) -> None:
         """Train both towers on the inputs recorded at the start of the sweep."""
         section = trial.trained.job.model_copy(update={"out": str(job.folder)})

@@ -160,13 +160,22 @@ class Runner(ABC, Generic[TrialT, RowT]):
         try:
             if not job.is_done:
                 job.folder.parent.mkdir(parents=True, exist_ok=True)
-                self.train(trial, job, resume=is_job(job.folder), watch=self.watch.under(trial.name, note=self._note_once))
+                self.train(trial, job, resume=is_job(job.folder), watch=self._watch(trial))
         except Exception as fault:
             if (reason := _failure(fault)) is None:
                 raise
             self.watch.note(f"{trial.name} failed: {reason}")
             return self.failed(trial, reason)
         return self.measured(trial, job)
+
+    def label(self, trial: TrialT) -> str:
+        """Label of the notes of a run; runs with the same label share a note. "" shares it among all runs."""
+        return ""
+
+    def _watch(self, trial: TrialT) -> Watch:
+        """Watch of a run, whose notes start with its label."""
+        label = self.label(trial)
+        return self.watch.under(trial.name, note=lambda sentence: self._note_once(f"{label}: {sentence}" if label else sentence))
 
     @cached_property
     def _note_once(self) -> Callable[[str], None]:

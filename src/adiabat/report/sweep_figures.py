@@ -193,7 +193,10 @@ def against(result: SweepResult, series: Series) -> list[Drawing]:
 
 
 _IMPROVEMENT = f"Main measures. Markers are runs, lines means over seeds; bars: paired 95{NO_BREAK}% intervals. Open: no evidence."
-_PAIRS = "Solid: by the paired test, corrected over all pairs; dashed: by the z-test of Vasilyev et al. 2024."
+_PAIRS = (
+    "Solid: by the paired test, corrected over all pairs; dashed: by the z-test of Vasilyev et al. 2024, which treats pairs of texts as "
+    "independent."
+)
 _DRIFT = f"0 is the untuned tower. Bars: 95{NO_BREAK}% intervals over probes."
 _TRADE = f"Markers are settings; the untuned tower is at 0. Bars: paired 95{NO_BREAK}% intervals. Open: no evidence."
 _VALIDATION = "Optimiser steps of the runs, and the epoch whose weights were kept; 0 is the start."

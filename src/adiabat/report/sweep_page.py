@@ -86,8 +86,7 @@ def page(result: SweepResult) -> Page:
         sections=[
             *([] if result.ranking is None else ranking_groups(result.ranking)),
             _settings(result),
-            *(_against(result, series, index) for index, series in enumerate(series_of(result))),
-            _trade(result),
+            *_figures(result),
             _layers(result),
             _drift(result),
             _runs(result),
@@ -131,6 +130,21 @@ def _settings(result: SweepResult) -> Group | None:
         lead="Each row is a setting; task columns show the improvement of the main measure over the untuned tower.",
         sections=[table, _case_table(result, measure_columns(result), id="all-measures", title="All measures", folded=True)],
     )
+
+
+def _figures(result: SweepResult) -> list[Group]:
+    """Figures against each setting and of the costs of gains; without any, a group says why."""
+    groups = [_against(result, series, index) for index, series in enumerate(series_of(result))]
+    groups += [group] if (group := _trade(result)) is not None else []
+    if groups or not result.analysis.cases:
+        return groups
+    numeric = any(setting.numeric and len(setting.values) > 1 for setting in result.analysis.settings)
+    reason = (
+        "No two settings differ in one number alone, so no curves are drawn; the table shows all of them."
+        if numeric
+        else "No setting that is a number varies, so no curves are drawn."
+    )
+    return [Group(id="figures", title="Figures against settings", lead=reason, sections=[])]
 
 
 def _against(result: SweepResult, series: Series, index: int) -> Group:
@@ -180,6 +194,10 @@ def equal_gain_table(result: SweepResult) -> Table | None:
     def change(task: str) -> Column:
         return Column(cut(task, limit=60), lambda cost: read(cost, _percent(cost.changes[task])), "number")
 
+    interpolated = (
+        "≈: interpolated between two settings, which shows too much harm where harm grows faster than gain. "
+        "Where a method reaches the gain more than once, its row shows the costs at the least drift."
+    )
     without = (
         f" Left out because they do not reach it: {', '.join(cut_name(label, limit=60) for label in equal.without)}."
         if equal.without
@@ -191,7 +209,7 @@ def equal_gain_table(result: SweepResult) -> Table | None:
         Column(f"drift, {DRIFTS[0]}", lambda cost: DASH if cost.drift is None else read(cost, number(cost.drift)), "number"),
         Column("largest gain with nothing worse", lambda cost: _percent(cost.harmless, "none"), "number"),
     ]
-    lead = f"Costs where the targets gain {_percent(equal.gain)}; ≈: interpolated between two settings. There are no intervals.{without}"
+    lead = f"Costs where the targets gain {_percent(equal.gain)}. {interpolated} There are no intervals.{without}"
     return Table(title="At equal gain", lead=lead, columns=columns, rows=equal.costs)
 
 
@@ -330,6 +348,11 @@ def terminal(result: SweepResult) -> list[Table]:
     tables = [Table(title=result.title, columns=columns, rows=view.cases[:MOST_ROWS], caption=["; ".join([key, *more])])]
     tables += [*([_pairs(result)] if compared_in(result) else []), *failed]
     return [*tables[:-1], replace(tables[-1], caption=[*tables[-1].caption, headline(result)])]
+
+
+def notes(result: SweepResult) -> list[str]:
+    """Notes below the ranking in the terminal."""
+    return list(result.ranking.notes) if result.verb == "train" and result.ranking is not None else []
 
 
 def _pairs(result: SweepResult) -> Table:
