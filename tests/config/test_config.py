@@ -11,7 +11,8 @@ import adiabat
 from adiabat.cli.options import short_for
 from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import checked, read_settings, shown
+from adiabat.config.faults import shown
+from adiabat.config.reader import checked, read_settings
 from adiabat.config.section import Choice, Section, overlaid
 from adiabat.config.settings_template import template
 from adiabat.config.shared import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings

@@ -140,14 +140,12 @@ def test_a_hundred_thousand_unknown_keys_are_counted_and_the_first_advised_on(tm
     assert 0 < len(set(sought)) <= 10
 
 
-@pytest.mark.parametrize("text", ["[guard]\nuse = true\nmost = 0.1\n", "[ladder]\n", "[data]\nwindow = 5\n", "tune = {pull = 0.1}\n"])
-def test_a_file_of_adiabat_01_is_refused_as_a_whole(text: str, tmp_path: Path) -> None:
-    (tmp_path / "tune.toml").write_text(text + "[tune]\nunknown = 3\n" * ("tune" not in text), encoding="utf-8")
-    with pytest.raises(
-        ConfigError, match=r"tune.toml: settings of adiabat 0\.1: .* is now .*; `adiabat settings VERB` lists the current keys"
-    ) as caught:
+@pytest.mark.parametrize("text", ["[guard]\nuse = true\nmost = 0.1\n", "[ladder]\n", "[data]\nwindow = 5\n"])
+def test_former_keys_of_a_file_are_answered_before_its_other_faults(text: str, tmp_path: Path) -> None:
+    (tmp_path / "tune.toml").write_text(f"{text}[tune]\nunknown = 3\n", encoding="utf-8")
+    former = r"settings of adiabat 0\.1: .* is now .*; `adiabat settings VERB` lists the current keys"
+    with pytest.raises(ConfigError, match=rf"tune.toml: 2 faults: {former}; unknown key tune\.unknown"):
         read_settings(TuneSettings, tmp_path / "tune.toml")
-    assert "unknown" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_v
 
 from adiabat.config.dual_training import MemorySection, TrainRunSection, TrainSection, TrainSettings
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, SourceShares, TemperatureShares
-from adiabat.config.faults import PlacedError
-from adiabat.config.reader import checked, shown
+from adiabat.config.faults import PlacedError, shown
+from adiabat.config.reader import checked
 from adiabat.config.section import Choice, Exhausted, Section, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection, RunSection
 from adiabat.config.training_choices import RegressionLoss, TrainLoss

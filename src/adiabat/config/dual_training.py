@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from adiabat.config.dual_training_data import BatchesSection, MixtureSection, StreamSection, TrainDataSection
+from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
 from adiabat.config.faults import ABSENT, Need, without_effect
-from adiabat.config.section import Amount, Fraction, OptimizerName, Seconds, Section, Text, Texts, by_kind
+from adiabat.config.section import Amount, Fraction, OptimizerName, Seconds, Section, Text, Texts, by_kind, until_wrong
 from adiabat.config.shared import EncoderSection, StepsRunSection
 from adiabat.config.training_choices import (
     FallingSchedule,
@@ -206,9 +206,8 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """The tables are consistent with each other."""
-        yield from self._source_faults()
-        if self.data.stream is not None:
-            yield from self._stream_faults(self.data.stream)
+        for check in (self._compile_faults, self._source_faults, self._stream_faults):
+            yield from until_wrong(check())
         train, loss = self.train, self.train.loss
         if self.batches.token_budget is not None and (train.steps, train.budget_flops, train.budget_seconds) == (None, None, None):
             phrase = "must be given with batches.token_budget, since batch sizes then vary, got none"
@@ -216,6 +215,8 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
         if isinstance(loss, RegressionLoss) and self.towers.frozen != "document" and self.towers.targets is None:
             remedy = 'set towers.frozen = "document" (with towers.kind = "asymmetric"), or name a store as towers.targets'
             yield f"train.loss = {loss.kind}", f"must have fixed document vectors, or all texts would collapse to one point; {remedy}"
+
+    def _compile_faults(self) -> Iterator[tuple[str, str]]:
         if self.run.compile and not self.memory.length_buckets:
             yield "memory.length_buckets", "must be given where run.compile is true, got none; [64, 128, 196, 256] is a good start"
         if self.run.compile and self.memory.checkpointing:
@@ -236,8 +237,10 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
             phrase = without_effect(f'with mixture.rule = "{self.mixture.rule.kind}"', 'set mixture.rule = "weights"')
             yield f"data.sources.weight of number {', '.join(weighted)}", phrase
 
-    def _stream_faults(self, stream: StreamSection) -> Iterator[tuple[str, str]]:
+    def _stream_faults(self) -> Iterator[tuple[str, str]]:
         """A stream has no known length or source sizes, and holds the texts of one shard at a time."""
+        if (stream := self.data.stream) is None:
+            return
         required, unknown = "must be given with data.stream, got none; set it", "must be left out with data.stream, since"
         if self.train.steps is None:
             yield "train.steps", required

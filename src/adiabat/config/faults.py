@@ -1,7 +1,8 @@
-"""Faults of settings, each with what to do: settings that need others to have an effect, or have another name since adiabat 0.1."""
+"""Faults of settings, each with what to do: wrong values, unknown keys, settings without effect, and former names of adiabat 0.1."""
 
+import difflib
 import json
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -120,10 +121,23 @@ FORMER_KEYS = {
 """Keys that only settings of adiabat 0.1 have, with their replacements; other keys are reported one by one."""
 
 
-def former_phrase(table: Mapping[str, Any]) -> str | None:
-    """The fault of tables that are written for adiabat 0.1; None if there is no such key."""
-    renamed = [key for key in FORMER_KEYS if any(_holds(run, key) for run in _runs(table))]
-    return f"settings of adiabat 0.1: {_answer(renamed)}; `adiabat settings VERB` lists the current keys" if renamed else None
+SettingPath = tuple[str | int, ...]
+"""Keys of tables and positions in lists that lead to a setting."""
+
+
+def former_settings(table: Mapping[str, Any]) -> dict[SettingPath, str]:
+    """The settings that are written for adiabat 0.1, each with its key there."""
+    return {(*path, *key.split(".")): key for key in FORMER_KEYS for path, run in _runs(table) if _holds(run, key)}
+
+
+def former_phrase(keys: Iterable[str]) -> str:
+    """The fault of settings that are written for adiabat 0.1."""
+    return f"settings of adiabat 0.1: {_answer([*dict.fromkeys(keys)])}; `adiabat settings VERB` lists the current keys"
+
+
+def present_path(former: str) -> SettingPath:
+    """Where the settings have a former key."""
+    return tuple(FORMER_KEYS[former].partition(" ")[0].split("."))
 
 
 def former_keyword(name: str, tables: Container[str]) -> str | None:
@@ -136,15 +150,118 @@ def _answer(keys: list[str]) -> str:
     return ", ".join(f"{key} is now {FORMER_KEYS[key]}" for key in keys)
 
 
-def _runs(table: Mapping[str, Any]) -> Iterator[object]:
+def _runs(table: Mapping[str, Any]) -> Iterator[tuple[SettingPath, object]]:
     """The table, and the tables of runs in its grid and variants."""
     variants = table.get("variants", ())
-    for run in (table, *(variants if isinstance(variants, list | tuple) else ())):
-        yield run
+    runs = enumerate(variants) if isinstance(variants, list | tuple) else ()
+    for path, run in (((), table), *((("variants", number), run) for number, run in runs)):
+        yield path, run
         if isinstance(run, Mapping):
-            yield run.get("grid")
+            yield (*path, "grid"), run.get("grid")
 
 
 def _holds(table: object, key: str) -> bool:
     name, _, subkey = key.partition(".")
     return isinstance(table, Mapping) and name in table and (not subkey or _holds(table[name], subkey))
+
+
+ADVISED = 10
+"""Maximum number of unknown keys with a suggestion; a message lists no more."""
+
+WANTED = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text (in quotes)",
+    "string_too_short": "text that is not empty",
+    "tuple_type": "a list",
+    "too_short": "a list that is not empty",
+    "model_type": "a table of settings",
+    "model_attributes_type": "a table of settings",
+    "dict_type": "a table",
+    "literal_error": "{expected}",
+    "greater_than": "> {gt:.15g}",
+    "greater_than_equal": ">= {ge:.15g}",
+    "less_than": "< {lt:.15g}",
+    "less_than_equal": "<= {le:.15g}",
+}
+"""Wording of pydantic's error types."""
+
+LONGEST_VALUE = 80
+MOST_KEYS, NEAREST_KEYS = 10, 3
+"""Maximum number of a table's keys in a message, and the number shown if there are more."""
+
+SHORTEST_BEGINNING = 3
+"""Minimum letters of an abbreviated key."""
+
+
+def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:
+    """The phrase for a wrong value, with the default of its setting."""
+    constraint = WANTED.get(fault["type"], "").format(**fault.get("ctx", {})) or str(fault["msg"])
+    advice = "" if default is None else f"; the default is {shown(default)}"
+    return f"{key} must be {constraint}, got {shown(fault['input'])}{advice}"
+
+
+def unknown_phrases(key: str, value: object, known: Sequence[str], *, advised: int = ADVISED) -> list[str]:
+    """The phrases for an unknown key; an unknown table counts as each of its keys."""
+    keys = _leaves(key, value)
+    return [_unknown_phrase(leaf, known) if index < advised else f"unknown key {leaf}" for index, leaf in enumerate(keys)]
+
+
+def _leaves(key: str, value: object) -> Iterator[str]:
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _leaves(f"{key}.{name}", inner)
+    else:
+        yield key
+
+
+def _unknown_phrase(key: str, known: Sequence[str]) -> str:
+    section, _, name = key.rpartition(".")
+    sections = {path.rpartition(".")[0] or path for path in known}
+    everywhere = {path.rpartition(".")[2]: path for path in known}
+    siblings = {path.rpartition(".")[2]: path for path in known if path.rpartition(".")[0] == section}
+    below = {path.rpartition(".")[2]: path for path in reversed(known) if section and path.startswith(f"{section}.")} | siblings
+    # The same name in another section comes before a similar one in its own.
+    near = [everywhere[name]] if name in everywhere else []
+    near += [below[candidate] for candidate in sorted(below, key=len) if _is_short_for(name, candidate)]
+    near += [names[match] for names in (siblings, below, everywhere) for match in difflib.get_close_matches(name, names, n=1)]
+    listing = _listing(name, siblings) if siblings else f"the tables are {', '.join(sorted(sections))}"
+    return f"unknown key {key}; {f'did you mean {near[0]}?' if near else listing}"
+
+
+def unknown_kind_phrase(key: str, value: object, kinds: Sequence[str]) -> str:
+    """The phrase for a table without a valid `kind`."""
+    near = difflib.get_close_matches(str(value), kinds, n=1)
+    advice = f"did you mean {near[0]}?" if near else "write one of them"
+    return f"{key} must be one of {', '.join(kinds)}, got {'none' if value is None else shown(value)}; {advice}"
+
+
+def _is_short_for(name: str, known: str) -> bool:
+    """Whether a key is the initials of a known one, such as ``lr``, or its beginning, such as ``temp``."""
+    return name == "".join(word[0] for word in known.split("_")) or (len(name) >= SHORTEST_BEGINNING and known.startswith(name))
+
+
+def _listing(name: str, siblings: Mapping[str, str]) -> str:
+    """The keys of a table, or the most similar ones if there are many."""
+    if len(siblings) <= MOST_KEYS:
+        return f"the keys here are {', '.join(siblings.values())}"
+    nearest = difflib.get_close_matches(name, siblings, n=NEAREST_KEYS, cutoff=0.0)
+    return f"the nearest of the {len(siblings)} keys here are {', '.join(siblings[match] for match in nearest)}"
+
+
+def single_table_phrase(key: str) -> str:
+    """The phrase for a single table where a list of tables is expected."""
+    return f"{key} must be a list of tables, got the single table [{key}]; double its brackets: [[{key}]]"
+
+
+def shown(value: object) -> str:
+    """A value as in TOML, truncated."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        text = f"[{', '.join(map(shown, value))}]"
+    else:
+        text = repr(value) if isinstance(value, str | Mapping) else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."

@@ -1,10 +1,9 @@
 """Reading settings from a TOML file and from ``--set key=value``, reporting all faults at once."""
 
 import codecs
-import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,12 +12,20 @@ import tomli_w
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from adiabat.config.faults import PlacedError, former_phrase
-from adiabat.config.section import Choice, MisfitError, Section, by_kind, nest, overlaid, sections_in
+from adiabat.config.faults import (
+    ADVISED,
+    PlacedError,
+    SettingPath,
+    former_phrase,
+    former_settings,
+    misfit_phrase,
+    present_path,
+    single_table_phrase,
+    unknown_kind_phrase,
+    unknown_phrases,
+)
+from adiabat.config.section import APART, Choice, MisfitError, Section, by_kind, nest, overlaid, sections_in
 from adiabat.core.errors import ConfigError, several
-
-ADVISED = 10
-"""Maximum number of unknown keys with a suggestion; a message lists no more."""
 
 S = TypeVar("S", bound=Section)
 
@@ -48,16 +55,78 @@ def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None,
 
 
 def checked(kind: type[S], table: Mapping[str, Any]) -> S:
-    """Settings of nested tables; a `ConfigError` names every fault at once, or the former keys where settings are of adiabat 0.1."""
-    if (former := former_phrase(table)) is not None:
-        raise ConfigError(former)
+    """Settings of nested tables; a `ConfigError` names every fault at once, former keys of adiabat 0.1 first."""
+    if former := former_settings(table):
+        others = every_phrase(kind, _without(table, former), renamed=[*map(present_path, former.values())])
+        raise ConfigError(several([former_phrase(former.values()), *others]))
     try:
         return kind.model_validate(table)
     except ValidationError as fault:
-        wrong: list[str] = []
-        for error in fault.errors():
-            wrong += fault_phrases(error, kind, table, advised=max(0, ADVISED - len(wrong)))
-        raise ConfigError(several(wrong)) from None
+        raise ConfigError(several(every_phrase(kind, table, fault.errors()))) from None
+
+
+def every_phrase(kind: type[Section], table: Any, errors: Sequence[Any] = (), renamed: Iterable[SettingPath] = ()) -> list[str]:
+    """The phrases of pydantic's errors and of all faults that these hide; combinations with `renamed` settings are not checked.
+
+    Pydantic checks no combination in a table with a wrong value. Here wrong values are left out until the rest is valid on its own.
+    """
+    phrases: list[str] = []
+    known, wrong = set[SettingPath](), set[SettingPath]()
+    while True:
+        fresh = [error for error in errors if error["loc"] not in known]
+        for error in fresh:
+            phrases += fault_phrases(error, kind, table, advised=max(0, ADVISED - len(phrases)))
+        known.update(error["loc"] for error in fresh)
+        rest = _without(table, wrong)
+        try:
+            settings = kind.model_validate(rest, context=APART)
+        except ValidationError as fault:
+            errors = fault.errors()
+        else:
+            phrases += _misfits(settings.model_copy(deep=True), table, wrong.union(renamed))
+            break
+        if not (culprits := {_innermost(_place(kind, error["loc"]).path, rest) for error in errors} - {()}):
+            break
+        wrong |= culprits
+    # A sweep and its runs may report a fault with different advice, such as another default.
+    unique: dict[str, str] = {}
+    for phrase in phrases:
+        unique.setdefault(phrase.partition("; ")[0], phrase)
+    return [*unique.values()]
+
+
+def _innermost(path: SettingPath, table: Any) -> SettingPath:
+    """The part of a path to the innermost setting that the tables have."""
+    end = 0
+    for number, key in enumerate(path, 1):
+        if not (key in table if isinstance(table, Mapping) else isinstance(table, list | tuple) and isinstance(key, int)):
+            break
+        table = table[key]
+        end = number if isinstance(key, str) else end
+    return path[:end]
+
+
+def _without(value: Any, paths: Collection[SettingPath], path: SettingPath = ()) -> Any:
+    """A copy of nested tables without the settings at some paths."""
+    if isinstance(value, Mapping):
+        inner = ((key, (*path, key), entry) for key, entry in value.items())
+        return {key: _without(entry, paths, place) for key, place, entry in inner if place not in paths}
+    if isinstance(value, list | tuple):
+        return [_without(entry, paths, (*path, number)) for number, entry in enumerate(value)]
+    return value
+
+
+def _misfits(section: Section, table: Any, wrong: Collection[SettingPath], path: SettingPath = ()) -> Iterator[str]:
+    """The faults of combinations in a table and the tables in it, without wrong values, which are taken out of it."""
+    for name, value in list(vars(section).items()):
+        place = (*path, name)
+        entries = [((*place, number), entry) for number, entry in enumerate(value)] if isinstance(value, tuple) else [(place, value)]
+        for entry_path, entry in entries:
+            if isinstance(entry, Section):
+                yield from _misfits(entry, table, wrong, entry_path)
+        if place in wrong:
+            del vars(section)[name]
+    yield from section.misfits().phrases(".".join(key for key in path if isinstance(key, str)), _entry(path, table))
 
 
 def keys_of(kind: type[Section], prefix: str = "") -> Iterator[str]:
@@ -93,6 +162,7 @@ class _Place:
     owners: tuple[type[Section], ...]
     alternatives: tuple[type[Section], ...]
     field: FieldInfo | None = None
+    path: SettingPath = ()
 
     @property
     def key(self) -> str:
@@ -112,15 +182,20 @@ def _place(kind: type[Section], loc: Sequence[str | int]) -> _Place:
     """Follow a location of pydantic's, which names the kind of a table after its key, and the position of a table in a list."""
     setting = _Place([], (), ())
     tables: tuple[type[Section], ...] = (kind,)
+    path: SettingPath = ()
     for key in loc:
         if isinstance(key, int):
+            path = (*path, key)
             continue
         if len(tables) > 1 and key in (kinds := by_kind(tables)):
             tables = (kinds[key],)
             continue
+        # The keys of a mapping belong to its setting.
+        path = (*path, key) if tables else path
         field = next((owner.model_fields[key] for owner in tables if key in owner.model_fields), None)
         setting = _Place([*setting.names, key], tables, setting.tables or (kind,), field)
         tables = setting.tables
+    setting.path = path
     return setting
 
 
@@ -250,106 +325,3 @@ def inline(value: Any) -> str:
     if isinstance(value, tuple | list):
         return "[" + ", ".join(map(inline, value)) + "]"
     return tomli_w.dumps({"value": value}).strip().removeprefix("value = ")
-
-
-WANTED = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "text (in quotes)",
-    "string_too_short": "text that is not empty",
-    "tuple_type": "a list",
-    "too_short": "a list that is not empty",
-    "model_type": "a table of settings",
-    "model_attributes_type": "a table of settings",
-    "dict_type": "a table",
-    "literal_error": "{expected}",
-    "greater_than": "> {gt:.15g}",
-    "greater_than_equal": ">= {ge:.15g}",
-    "less_than": "< {lt:.15g}",
-    "less_than_equal": "<= {le:.15g}",
-}
-"""Wording of pydantic's error types."""
-
-
-LONGEST_VALUE = 80
-
-
-MOST_KEYS, NEAREST_KEYS = 10, 3
-"""Maximum number of a table's keys in a message, and the number shown if there are more."""
-
-
-SHORTEST_BEGINNING = 3
-"""Minimum letters of an abbreviated key."""
-
-
-def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:
-    """The phrase for a wrong value, with the default of its setting."""
-    constraint = WANTED.get(fault["type"], "").format(**fault.get("ctx", {})) or str(fault["msg"])
-    advice = "" if default is None else f"; the default is {shown(default)}"
-    return f"{key} must be {constraint}, got {shown(fault['input'])}{advice}"
-
-
-def unknown_phrases(key: str, value: object, known: Sequence[str], *, advised: int = ADVISED) -> list[str]:
-    """The phrases for an unknown key; an unknown table counts as each of its keys."""
-    keys = _leaves(key, value)
-    return [_unknown_phrase(leaf, known) if index < advised else f"unknown key {leaf}" for index, leaf in enumerate(keys)]
-
-
-def _leaves(key: str, value: object) -> Iterator[str]:
-    if isinstance(value, Mapping) and value:
-        for name, inner in value.items():
-            yield from _leaves(f"{key}.{name}", inner)
-    else:
-        yield key
-
-
-def _unknown_phrase(key: str, known: Sequence[str]) -> str:
-    section, _, name = key.rpartition(".")
-    sections = {path.rpartition(".")[0] or path for path in known}
-    everywhere = {path.rpartition(".")[2]: path for path in known}
-    siblings = {path.rpartition(".")[2]: path for path in known if path.rpartition(".")[0] == section}
-    below = {path.rpartition(".")[2]: path for path in reversed(known) if section and path.startswith(f"{section}.")} | siblings
-    # The same name in another section comes before a similar one in its own.
-    near = [everywhere[name]] if name in everywhere else []
-    near += [below[candidate] for candidate in sorted(below, key=len) if _is_short_for(name, candidate)]
-    near += [names[match] for names in (siblings, below, everywhere) for match in difflib.get_close_matches(name, names, n=1)]
-    listing = _listing(name, siblings) if siblings else f"the tables are {', '.join(sorted(sections))}"
-    return f"unknown key {key}; {f'did you mean {near[0]}?' if near else listing}"
-
-
-def unknown_kind_phrase(key: str, value: object, kinds: Sequence[str]) -> str:
-    """The phrase for a table without a valid `kind`."""
-    near = difflib.get_close_matches(str(value), kinds, n=1)
-    advice = f"did you mean {near[0]}?" if near else "write one of them"
-    return f"{key} must be one of {', '.join(kinds)}, got {'none' if value is None else shown(value)}; {advice}"
-
-
-def _is_short_for(name: str, known: str) -> bool:
-    """Whether a key is the initials of a known one, such as ``lr``, or its beginning, such as ``temp``."""
-    return name == "".join(word[0] for word in known.split("_")) or (len(name) >= SHORTEST_BEGINNING and known.startswith(name))
-
-
-def _listing(name: str, siblings: Mapping[str, str]) -> str:
-    """The keys of a table, or the most similar ones if there are many."""
-    if len(siblings) <= MOST_KEYS:
-        return f"the keys here are {', '.join(siblings.values())}"
-    nearest = difflib.get_close_matches(name, siblings, n=NEAREST_KEYS, cutoff=0.0)
-    return f"the nearest of the {len(siblings)} keys here are {', '.join(siblings[match] for match in nearest)}"
-
-
-def single_table_phrase(key: str) -> str:
-    """The phrase for a single table where a list of tables is expected."""
-    return f"{key} must be a list of tables, got the single table [{key}]; double its brackets: [[{key}]]"
-
-
-def shown(value: object) -> str:
-    """A value as in TOML, truncated."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple | list):
-        text = f"[{', '.join(map(shown, value))}]"
-    else:
-        text = repr(value) if isinstance(value, str | Mapping) else str(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."

@@ -4,7 +4,8 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -14,6 +15,7 @@ from pydantic import (
     Field,
     PositiveFloat,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
     model_serializer,
     model_validator,
 )
@@ -75,12 +77,35 @@ SeedNumbers = Annotated[tuple[SeedNumber, ...], Field(strict=False), AfterValida
 """A nonempty list of distinct seeds."""
 
 
+APART = "settings apart from each other"
+"""Context of a validation that leaves out the checks of combinations."""
+
+T = TypeVar("T")
+
+
+class WrongValueError(Exception):
+    """A check of a combination reads a setting that was taken out because its value is wrong."""
+
+
+def until_wrong(checks: Iterator[T]) -> Iterator[T]:
+    """The results of checks up to the first one that reads a wrong value."""
+    with suppress(WrongValueError):
+        yield from checks
+
+
 class Section(BaseModel):
     """A table of settings: unknown keys are refused, values are not converted, and settings are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
     bare: ClassVar[str] = ""
     """Setting that a plain value stands for in place of the table; "" accepts no plain value."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in type(self).model_fields:
+                raise WrongValueError
+            return super().__getattr__(name)
 
     @model_validator(mode="before")
     @classmethod
@@ -135,9 +160,12 @@ class Section(BaseModel):
     def unmet(self) -> dict[str, list[Unmet]]:
         """Each setting without effect, whatever its value, with its unmet needs."""
         unmet: dict[str, list[Unmet]] = {}
-        for need in self.needs():
-            value = value_at(self, need.other)
-            value = value.kind if isinstance(value, Choice) else value
+        for need in until_wrong(self.needs()):
+            try:
+                value = value_at(self, need.other)
+                value = value.kind if isinstance(value, Choice) else value
+            except WrongValueError:
+                continue
             if value not in need.values if need.values else not value:
                 table, _, name = need.other.rpartition(".")
                 owner = value_at(self, table) if table else self
@@ -149,19 +177,27 @@ class Section(BaseModel):
 
     def _is_default(self, key: str) -> bool:
         table, _, name = key.rpartition(".")
-        section = value_at(self, table) if table else self
-        return section is None or bool(getattr(section, name) == type(section).model_fields[name].default)
+        with suppress(WrongValueError):
+            if (section := value_at(self, table) if table else self) is not None:
+                value, default = getattr(section, name), type(section).model_fields[name].default
+                # A wrong value that was taken out of a table does not set it.
+                value = default.model_copy(update=vars(value)) if isinstance(value, Section) and type(value) is type(default) else value
+                return bool(value == default)
+        return True
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Each setting that does not fit others of the table, with what is wrong; to be overridden."""
         yield from ()
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def misfits(self) -> PlacedError:
+        """The faults of combinations of settings that do not rest on a wrong value."""
         idle = {name: needs for name, needs in self.unmet().items() if not self._is_default(name)}
-        faults = [*self.faults()]
-        if idle or faults:
-            raise PlacedError(faults, idle)
+        return PlacedError([*until_wrong(self.faults())], idle)
+
+    @model_validator(mode="after")
+    def _fits_together(self, info: ValidationInfo) -> Self:
+        if info.context != APART and (error := self.misfits()).phrases():
+            raise error
         return self
 
 

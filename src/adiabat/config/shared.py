@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from adiabat.config.faults import ABSENT, Need
-from adiabat.config.reader import shown
+from adiabat.config.faults import ABSENT, Need, shown
 from adiabat.config.section import DropSameId, Section, SeedNumber, Text, Texts, each_once
 from adiabat.core.errors import ConfigError
 
@@ -82,8 +81,8 @@ class ColumnsSection(Section):
 
     def given(self) -> dict[str, str]:
         """The columns that are set."""
-        columns: dict[str, str] = self.model_dump(exclude_none=True)
-        return columns
+        columns = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: column for name, column in columns.items() if column is not None}
 
 
 class ExamplesSection(Section):

@@ -6,11 +6,12 @@ from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal, Self
 from unicodedata import category
 
-from pydantic import ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import ConfigDict, Field, PositiveInt, ValidationError, ValidationInfo, model_validator
 
 from adiabat.config.dual_training import TrainRunSection, TrainSection, TrainSettings, TrainTables
-from adiabat.config.reader import TRAIN_TABLES, fault_phrases, keys_of, leaves, shown, unknown_phrases, with_values
-from adiabat.config.section import RangeValues, Section, SeedNumbers, Text, Texts, each_once, overlaid, switches, value_at
+from adiabat.config.faults import shown, unknown_phrases
+from adiabat.config.reader import TRAIN_TABLES, every_phrase, fault_phrases, keys_of, leaves, with_values
+from adiabat.config.section import APART, RangeValues, Section, SeedNumbers, Text, Texts, each_once, overlaid, switches, value_at
 from adiabat.config.shared import RankingEncoderSection, RankingMeasureSection, StepsRunSection
 from adiabat.config.tasks import AnyTask, repeated_names
 from adiabat.config.tuning import GuardSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
@@ -146,7 +147,7 @@ class SweepSettings(Section):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _everything_at_once(cls, table: Any, handler: Any) -> Self:
+    def _everything_at_once(cls, table: Any, handler: Any, info: ValidationInfo) -> Self:
         """Check the settings of each run even if other settings are wrong, to report all faults at once."""
         errors: list[Any] = []
         table = _with_switches(cls, table)
@@ -154,8 +155,7 @@ class SweepSettings(Section):
             settings: Self = handler(table)
         except ValidationError as fault:
             errors = fault.errors()
-        reported = {phrase for error in errors for phrase in fault_phrases(error, cls)}
-        wrong = [phrase for phrase in _Checks(cls, table).faults() if phrase not in reported]
+        wrong = [] if info.context == APART else [*_Checks(cls, table).faults()]
         if not errors and not wrong:
             return settings
         lines: list[Any] = [{name: error[name] for name in ("type", "loc", "input", "ctx") if name in error} for error in errors]
@@ -281,14 +281,14 @@ class _Checks:
             phrase for variant in variants or [{}] for phrase in self._switched_off(common, {**values, **_own_grid(variant)}, variant)
         ]
         yield from dict.fromkeys(wrong)
-        names = [str(variant.get("name")) for variant in variants]
+        named = [variant for variant in variants if "name" in variant]
+        names = [str(variant["name"]) for variant in named]
         if again := sorted({name for name in names if names.count(name) > 1}):
             yield f"variants must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
         yield from _name_faults(list(dict.fromkeys(names)))
-        pairs = [(one["name"], other["name"]) for one, other in combinations(variants, 2) if {**one, "name": ""} == {**other, "name": ""}]
-        yield from (
-            f"variants must differ, got {shown(one)} and {shown(other)}, with the same settings; leave one out" for one, other in pairs
-        )
+        for one, other in combinations(named, 2):
+            if {**one, "name": ""} == {**other, "name": ""}:
+                yield f"variants must differ, got {shown(one['name'])} and {shown(other['name'])}, with the same settings; leave one out"
         yield from self._without_effect(common, values, variants)
         if not wrong:
             for variant in variants or [{}]:
@@ -358,7 +358,7 @@ class _Checks:
             try:
                 settings = self.kind.run_kind.model_validate(run)
             except ValidationError as fault:
-                phrases |= {phrase for error in fault.errors() for phrase in fault_phrases(error, self.kind.run_kind)}
+                phrases.update(every_phrase(self.kind.run_kind, run, fault.errors()))
                 continue
             if isinstance(settings, TuneSettings) and settings.tune.learning_rate == "safe":
                 phrases.add("tune.learning_rate must be a number in a sweep, got safe; adiabat safe-rate finds it")

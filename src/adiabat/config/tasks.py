@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from adiabat.config.faults import Need
-from adiabat.config.reader import shown
+from adiabat.config.faults import Need, shown
 from adiabat.config.section import DropSameId, Section, Text, Texts
 from adiabat.config.shared import ColumnsSection, DataSection, EncoderSection, RankingEncoderSection, RankingMeasureSection, RunSection
 from adiabat.core.errors import ConfigError
