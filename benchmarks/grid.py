@@ -21,8 +21,8 @@ from jaxtyping import Float, Int
 from adiabat.data.records import NEGATIVES
 from adiabat.evaluation.language_grid_measures import grid_scores, measure_grid, measure_grid_retrieval
 from adiabat.models.embedding_head import Similarity
+from adiabat.stats.grid_comparison import compare_grids
 from adiabat.stats.samples import GridSample
-from adiabat.stats.significance import compare_grids
 
 Vectors = dict[str, Float[np.ndarray, "n e"]]
 Errors = Int[np.ndarray, "s c a b"]

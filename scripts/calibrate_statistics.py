@@ -9,7 +9,8 @@ Trials are pairs of models that are alike: scores of the same queries, strongly 
 - ``z`` the two-proportion test, which knows of no queries, lies beyond 1.96.
 
 The first and the third are marked where they leave 5 % +- 1 %. The second table shifts one of the models by what `Change.detectable`
-comes to on average: the verdict should find that in 80 % of the trials.
+comes to on average: the verdict should find that in 80 % of the trials. The third is about losses: of exactly the margin, which may be
+called "not worse" in 5 % of the trials at most, and of none, where it should be in most.
 
 Usage: python scripts/calibrate_statistics.py [--trials 10000] [--resamples 1000] [--processes 2] [--seed 0]
 """
@@ -18,13 +19,15 @@ import argparse
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.results.evaluation_result import Change
 from adiabat.stats.paired import changes_over_runs
-from adiabat.stats.samples import Sample
+from adiabat.stats.samples import SHARE, Sample
 from adiabat.stats.significance import ERROR_RATE, Z_CRITICAL
 
 AT_ONCE = 50
@@ -68,6 +71,7 @@ class Cell:
         verdict: There is one.
         z: Beyond 1.96; None where the measure counts nothing.
         detectable: The smallest detectable difference, on average.
+        not_worse: A loss of the margin is excluded.
     """
 
     trials: int
@@ -76,6 +80,7 @@ class Cell:
     verdict: float
     z: float | None
     detectable: float
+    not_worse: float
 
 
 def errors(counts: Float[np.ndarray, " n"], pairs: Float[np.ndarray, " n"] | int) -> Sample:
@@ -171,6 +176,13 @@ def seeds(random: np.random.Generator, queries: int) -> Trial:
     return [run() for _ in range(3)], [run() for _ in range(3)]
 
 
+def rare_losses(random: np.random.Generator, queries: int) -> Trial:
+    """One query in a hundred loses all it has, and nothing else changes: a loss of 1 % of the baseline."""
+    before = random.uniform(0.4, 1.0, queries)
+    after = np.where(random.random(queries) < 0.01, 0.0, before)
+    return [Sample("nDCG@10", after, bounds=SHARE)], [Sample("nDCG@10", before, bounds=SHARE)]
+
+
 SHAPES = (
     Shape("dense, small changes", dense),
     Shape("several pairs per query", several),
@@ -183,16 +195,20 @@ SHAPES = (
     Shape("V-measure", clusters, queries=(300, 1000), share=0.1),
     Shape("3 seeds of either", seeds, queries=(100, 1000), share=0.5),
 )
+RARE = Shape("one query in 100 loses all", rare_losses, queries=(100, 300, 1000, 3000))
+LOSSES_OF = (*(shape for shape in SHAPES if shape.make in (dense, sparse_sizes, skewed, sparse_skewed, seeds)), RARE)
 POWER_OF = tuple(shape for shape in SHAPES if shape.make in (dense, skewed, seeds))
 
 
-def changes_of(trials: Sequence[Trial], *, seed: int, resamples: int) -> list[Change]:
+def changes_of(trials: Sequence[Trial], *, seed: int, resamples: int, margin: Margin = DEFAULT_MARGIN) -> list[Change]:
     """All at once, on shared resamples."""
     after, before = zip(*trials, strict=True)
-    return changes_over_runs(after, before, seed=seed, resamples=resamples)
+    return changes_over_runs(after, before, seed=seed, resamples=resamples, margin=margin)
 
 
-def tried(shape: Shape, queries: int, *, trials: int, resamples: int, seed: int, shift: float = 0.0) -> Cell:
+def tried(
+    shape: Shape, queries: int, *, trials: int, resamples: int, seed: int, shift: float = 0.0, margin: Margin = DEFAULT_MARGIN
+) -> Cell:
     """Run the trials of one row.
 
     Args:
@@ -202,6 +218,7 @@ def tried(shape: Shape, queries: int, *, trials: int, resamples: int, seed: int,
         resamples: Of each bootstrap, and sign flips.
         seed: Of trials and resamples.
         shift: True difference, put on every query of the model under test.
+        margin: The loss that would matter.
 
     Returns:
         What came of it.
@@ -210,7 +227,7 @@ def tried(shape: Shape, queries: int, *, trials: int, resamples: int, seed: int,
     changes: list[Change] = []
     for block in range(-(-trials // AT_ONCE)):
         made = [shifted(shape.make(random, queries), shift) for _ in range(AT_ONCE)]
-        changes += changes_of(made, seed=seed + 1 + block, resamples=resamples)
+        changes += changes_of(made, seed=seed + 1 + block, resamples=resamples, margin=margin)
     return summary(changes)
 
 
@@ -231,9 +248,10 @@ def summary(changes: Sequence[Change]) -> Cell:
         trials=len(changes),
         interval=float(np.mean([not low <= 0 <= high for low, high in (change.difference_interval or (0, 0) for change in changes)])),
         p=float(np.mean([change.p is not None and change.p < ERROR_RATE for change in changes])),
-        verdict=float(np.mean([change.verdict != "no evidence" for change in changes])),
+        verdict=float(np.mean([change.verdict in ("better", "worse") for change in changes])),
         z=float(np.mean([abs(z) > Z_CRITICAL for z in counted])) if counted else None,
         detectable=float(np.mean([change.detectable or 0.0 for change in changes])),
+        not_worse=float(np.mean([change.not_worse for change in changes])),
     )
 
 
@@ -261,6 +279,23 @@ def _row(job: tuple[int, int, int, int, int, bool]) -> str:
     return f"| {' | '.join([shape.about, str(queries), f'{cell.trials:,}', f'{alike.detectable:.4f}', f'{100 * cell.verdict:.1f}'])} |"
 
 
+def _loss_row(job: tuple[int, int, int, int, int]) -> str:
+    """One row of the table of losses; a job is a place in `LOSSES_OF`, queries, trials, resamples and seed."""
+    place, queries, trials, resamples, seed = job
+    shape = LOSSES_OF[place]
+    options: dict[str, Any] = {"trials": max(AT_ONCE, round(trials * shape.share)), "resamples": resamples, "seed": seed}
+    if shape is RARE:
+        # The default margin is what this shape loses.
+        share = tried(shape, queries, **options).not_worse
+        return f"| {' | '.join([shape.about, str(queries), str(DEFAULT_MARGIN), f'{100 * share:.1f}', '-'])} |"
+    sample = shape.make(np.random.default_rng(0), 2)[0][0]
+    size = tried(shape, queries, trials=AT_ONCE, resamples=resamples, seed=seed + 1_000_000).detectable
+    margin = Margin(size, sample.measure)
+    loss = size if sample.lower_is_better else -size
+    lost, alike = (tried(shape, queries, shift=shift, margin=margin, **options).not_worse for shift in (loss, 0.0))
+    return f"| {' | '.join([shape.about, str(queries), f'{size:.4f}', f'{100 * lost:.1f}', f'{100 * alike:.1f}'])} |"
+
+
 def table(heads: Sequence[str], rows: Sequence[str]) -> str:
     """In Markdown."""
     return "\n".join([f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *rows])
@@ -279,10 +314,14 @@ def main() -> None:
     moved = [(SHAPES.index(shape), queries, *given, True) for shape in POWER_OF for queries in shape.queries]
     with ProcessPoolExecutor(arguments.processes) as pool:
         rows = list(pool.map(_row, [*alike, *moved]))
+        losses = [(i, queries, *given) for i, shape in enumerate(LOSSES_OF) for queries in shape.queries]
+        of_losses = list(pool.map(_loss_row, losses))
     print("No true difference, per cent of trials ('!' above 6 %, '(few)' below 4 %):\n")
     print(table(["data", "queries", "trials", "interval", "p", "verdict", "z"], rows[: len(alike)]))
     print("\nA true difference of the detectable size, per cent of trials with a verdict (80 wanted):\n")
     print(table(["data", "queries", "trials", "difference", "found"], rows[len(alike) :]))
+    print("\nPer cent of trials that are not worse by the margin (with a loss of the margin 5 at most, without one as many as can be):\n")
+    print(table(["data", "queries", "margin", "loss of the margin", "no loss"], of_losses))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,21 @@ from adiabat.cli.app import PANELS
 from adiabat.cli.options import fold_retain
 from adiabat.core.files import read_json
 from adiabat.results.evaluation_result import Hit
-from tests.commands import DOCUMENTS, Run, Said, embed, evaluate, lines, one_thread, run_in_process, search, setting, tune, write_world
+from tests.commands import (
+    DOCUMENTS,
+    PAIRS,
+    Run,
+    Said,
+    embed,
+    evaluate,
+    lines,
+    one_thread,
+    run_in_process,
+    search,
+    setting,
+    tune,
+    write_world,
+)
 
 
 @pytest.fixture(scope="module")
@@ -188,13 +202,14 @@ def test_evaluate_answers_with_the_report_or_the_whole_result(run: Run, new: str
     plain = run(*evaluate("pairs.jsonl", "--baseline", "model", out=new))
     as_json = run(*evaluate("pairs.jsonl", "--baseline", "model", "--json", out=new))
     assert (plain.code, plain.out) == (0, f"{new}/report.html\n")
-    assert "no evidence" in plain.err
-    assert {change["verdict"] for change in json.loads(as_json.out)["datasets"][0]["changes"]} == {"no evidence"}
+    assert "undecided" in plain.err
+    assert {change["verdict"] for change in json.loads(as_json.out)["datasets"][0]["changes"]} == {"undecided"}
     assert sorted(path.name for path in Path(new).iterdir()) == ["report.html", "result.json", "scores"]
 
 
 def test_retain_takes_two_words_as_often_as_wanted(run: Run, new: str) -> None:
-    said = run(*evaluate("pairs.jsonl", "--retain", "store", "pairs.jsonl", "--retain", "store", "pairs.jsonl", "--json", out=new))
+    lines(Path(f"{new}.jsonl"), PAIRS[:12])
+    said = run(*evaluate("pairs.jsonl", "--retain", "store", f"{new}.jsonl", "--retain", "store", f"{new}.jsonl", "--json", out=new))
     assert [one["role"] for one in json.loads(said.out)["datasets"]] == ["target", "retain", "retain"]
 
 

@@ -28,7 +28,7 @@ from adiabat.core.progress import Watch
 from adiabat.data.records import text_id
 from adiabat.distillation import student
 from adiabat.results.record import read_result
-from tests.commands import write_world
+from tests.commands import PAIRS, lines, write_world
 from tests.pages import no_page as no_page
 
 ROWS = [{"_id": "a", "text": "one", "year": 1}, {"_id": "b", "text": "two", "year": None}]
@@ -216,12 +216,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_a_function_returns_stands_for_its_path(here: Path) -> None:
+    lines(here / "rest.jsonl", PAIRS[:12])
     store = adiabat.embed("model", "corpus.jsonl", "store")
     options = {"max_epochs": 1, "batches_per_epoch": 2, "validation_fraction": 0.4}
     job = adiabat.tune("model", store, "pairs.jsonl", out="job", **options)
     assert job is not None
     assert (path_of(store, "store"), path_of(job, "model")) == ("store", "job")
-    evaluation = adiabat.evaluate(job, store, "pairs.jsonl", baseline="model", retain=[(store, "pairs.jsonl")], out="out", resamples=100)
+    evaluation = adiabat.evaluate(job, store, "pairs.jsonl", baseline="model", retain=[(store, "rest.jsonl")], out="out", resamples=100)
     assert evaluation.page == Path("out/report.html")
     assert evaluation.page.is_file()
     assert read_result(Path("out/result.json")).page == evaluation.page
@@ -257,7 +258,7 @@ def test_a_result_is_a_text_and_a_frame(here: Path) -> None:
     evaluation = adiabat.evaluate("model", "store", "pairs.jsonl", baseline="model", resamples=100)
     lines = [" ".join(line.split()) for line in evaluation.summary().splitlines()]
     assert lines[0] == "model on pairs"
-    assert any("target: pairs" in line and "no evidence" in line for line in lines)
+    assert any("target: pairs" in line and "undecided" in line for line in lines)
     assert lines[-1].startswith("note: ")
     frame = evaluation.to_frame()
     assert set(frame["dataset"]) == {"pairs"}

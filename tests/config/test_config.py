@@ -227,6 +227,9 @@ def test_a_wrong_value_is_told_in_plain_words(assignment: str, told: str) -> Non
         ("measure.measures=[]", "measure.measures must be a list that is not empty, got []"),
         ('measure.measures=["RR", "RR"]', "measure.measures must be a list that names each measure once, got ['RR', 'RR']"),
         ("measure.resamples=99", "measure.resamples must be >= 100, got 99"),
+        ("measure.margin=0", "measure.margin must be a share such as 0.01 or"),
+        ("measure.margin=-0.01", "measure.margin must be a share such as 0.01 or"),
+        ("measure.margin=1.5 nDCG", "measure.margin must be a share such as 0.01 or"),
     ],
 )
 def test_measures_are_some_and_each_once(assignment: str, told: str) -> None:

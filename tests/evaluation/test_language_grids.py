@@ -14,8 +14,8 @@ from adiabat.evaluation.language_grid_tasks import measure_question_grid, score_
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
+from adiabat.stats.grid_comparison import cell_values
 from adiabat.stats.samples import GridSample, TaskScores
-from adiabat.stats.significance import cell_values
 from adiabat.store.build import build_store
 from adiabat.store.vector_store import Store
 from tests.stats.brute_force import pair_score

@@ -72,10 +72,10 @@ def test_the_correction_is_over_all_tasks() -> None:
     p_values = np.array([one.change.p for one in pairings], dtype=np.float64)
     held = benjamini_hochberg(p_values)
     assert [one.significant for one in pairings] == [
-        bool(one) and pairing.change.verdict != "no evidence" for one, pairing in zip(held, pairings, strict=True)
+        bool(one) and pairing.change.verdict != "undecided" for one, pairing in zip(held, pairings, strict=True)
     ]
     # A chance finding on its own, which does not stand among eight.
-    assert any(one.change.verdict != "no evidence" and not one.significant for one in pairings)
+    assert any(one.change.verdict != "undecided" and not one.significant for one in pairings)
 
 
 def test_a_model_that_cannot_do_a_task_is_left_out_of_it() -> None:
@@ -117,7 +117,7 @@ def test_a_grid_is_compared_cell_by_cell() -> None:
     findings = found(model("a", gridded(base)), model("b", gridded(better)), baseline="a")
     assert [(one.model, one.against) for one in findings.grids] == [("a", None), ("b", "a")]
     grid = findings.grids[1].grid
-    assert grid.verdicts == [["no evidence", "better"], ["no evidence", "no evidence"]]
+    assert grid.verdicts == [["undecided", "better"], ["undecided", "undecided"]]
     assert (grid.improved, grid.worsened) == (1, 0)
     np.testing.assert_allclose(grid.before or [], base.mean(axis=2), atol=1e-7)
 

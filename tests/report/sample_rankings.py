@@ -12,7 +12,7 @@ def make_level(score: float, half_width: float = 0.02) -> Level:
 
 def make_contrast(difference: float, half_width: float) -> Contrast:
     low, high = difference - half_width, difference + half_width
-    verdict: Verdict = "better" if low > 0 else "worse" if high < 0 else "no evidence"
+    verdict: Verdict = "better" if low > 0 else "worse" if high < 0 else "undecided"
     return Contrast(difference, (low, high), verdict)
 
 

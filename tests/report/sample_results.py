@@ -23,11 +23,17 @@ def make_change(
     sign = -1 if lower_is_better else 1
     bounds = (after - before - half_width, after - before + half_width)
     gains = sorted(sign * bound for bound in bounds)
-    verdict: Verdict = "better" if gains[0] > 0 else "worse" if gains[1] < 0 else "no evidence"
+    margin = 0.01 * before if before > 0 else None
+    # The one-sided end of a normal interval lies at 1.645 of its 1.96 standard errors.
+    loss = half_width * 1.645 / 1.96 - sum(gains) / 2
+    held: Verdict = "undecided" if margin is None or loss >= margin else "not worse"
+    verdict: Verdict = "better" if gains[0] > 0 else "worse" if gains[1] < 0 else held
+    needed = 1_900 if verdict == "undecided" and margin else None
     percent = None if before == 0 else sign * 100 * (after - before) / before
     percents = None if before == 0 else (100 * gains[0] / before, 100 * gains[1] / before)
     level = (after - 0.01, after + 0.01)
-    return Change(measure, "cosine", lower_is_better, after, level, before, percent, after - before, bounds, percents, 0.0004, z, verdict)
+    values = (measure, "cosine", lower_is_better, after, level, before, percent, after - before, bounds, percents, 0.0004, z, verdict)
+    return Change(*values, margin=margin, loss_bound=loss, needed=needed)  # type: ignore[arg-type]
 
 
 def make_dataset(name: str, role: str, before: float | None, after: float, **options) -> DatasetResult:
@@ -42,7 +48,7 @@ def make_grid(languages: list[str], *, compared: bool = True, name: str = "XNLI"
     grid = GridComparison("entailment-neutral", "cosine", after)
     if compared:
         improvement: list[list[float | None]] = [[1.5] * side for _ in range(side)]
-        verdicts: list[list[Verdict]] = [["no evidence"] * side for _ in range(side)]
+        verdicts: list[list[Verdict]] = [["undecided"] * side for _ in range(side)]
         improvement[0][0], verdicts[0][0] = 6.25, "better"
         if side > 1:
             improvement[1][0], verdicts[1][0] = -4.0, "worse"

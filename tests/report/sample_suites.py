@@ -26,7 +26,7 @@ def make_score(task: SuiteTask, model: str, value: float, *, measure: str = "", 
 def make_pairing(task: SuiteTask, model: str, against: str, after: float, before: float, *, half_width: float = 0.02) -> Pairing:
     """Significant where the interval, `half_width` to either side of the difference, lies beside zero."""
     change = make_change(before, after, measure=task.measure, half_width=half_width)
-    significant = change.verdict != "no evidence"
+    significant = change.verdict in ("better", "worse")
     change = replace(
         change,
         similarity=task.similarity,
@@ -78,7 +78,7 @@ def make_suite(
 
 
 def make_grid(task: SuiteTask, model: str, against: str | None, *, rows: Sequence[str], columns: Sequence[str] = ()) -> SuiteGrid:
-    """Values rise from cell to cell; the first cell is better than before, the last is worse, the others are no evidence."""
+    """Values rise from cell to cell; the first cell is better than before, the last is worse, the others are undecided."""
     columns = columns or rows
     size = len(rows) * len(columns)
     after = [[0.2 + 0.001 * (row * len(columns) + column) for column in range(len(columns))] for row in range(len(rows))]
@@ -87,7 +87,7 @@ def make_grid(task: SuiteTask, model: str, against: str | None, *, rows: Sequenc
         sign = -1 if task.lower_is_better else 1
         gains = {0: 0.031, size - 1: -0.022}
         flat = [value - sign * gains.get(cell, 0.001) for cell, value in enumerate(value for row in after for value in row)]
-        verdict: list[Verdict] = ["better", *["no evidence"] * (size - 2), "worse"]  # type: ignore[list-item]
+        verdict: list[Verdict] = ["better", *["undecided"] * (size - 2), "worse"]  # type: ignore[list-item]
         before, verdicts = ([cells[at : at + len(columns)] for at in range(0, size, len(columns))] for cells in (flat, verdict))
         grid = GridComparison("entailment-neutral", "cosine", after, before, None, verdicts, 1, 1, 7, 2)  # type: ignore[arg-type]
     return SuiteGrid(task.name, model, against, list(rows), list(columns), task.lower_is_better, grid)

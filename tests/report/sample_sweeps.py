@@ -18,7 +18,7 @@ def make_change(improvement: float | None, *, half_width: float = 1.0, similarit
     """Evidence where the interval, `half_width` percent to either side of the improvement, lies beside zero; the baseline is 0.5."""
     if improvement is None:
         return Change(measure, similarity, False, 0.1, (0.05, 0.15), 0.0, None, 0.1, (0.05, 0.15), None, 0.001, None, "better")
-    verdict: Verdict = "no evidence" if abs(improvement) <= half_width else "better" if improvement > 0 else "worse"
+    verdict: Verdict = "undecided" if abs(improvement) <= half_width else "better" if improvement > 0 else "worse"
     low, high = improvement - half_width, improvement + half_width
     after = 0.5 * (1 + improvement / 100)
     return Change(
@@ -32,7 +32,7 @@ def make_change(improvement: float | None, *, half_width: float = 1.0, similarit
         difference=after - 0.5,
         difference_interval=(low / 200, high / 200),
         improvement_interval=(low, high),
-        p=0.4 if verdict == "no evidence" else 0.001,
+        p=0.4 if verdict == "undecided" else 0.001,
         verdict=verdict,
     )
 

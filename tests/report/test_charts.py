@@ -19,7 +19,7 @@ CHARTS = {
     "narrow": curves("a", [Panel([Line(POINTS, "one")], "x", log="xy"), Panel([Line(POINTS, "two")], "x")], width=4.0),
     "histogram": histogram("a", [0.0, 1.0, 2.0], SPREADS, label="x", width=7.4),
     "scatter": scatter("a", [("before", PLACES), ("after", PLACES)]),
-    "forest": forest("a", [ForestRow("<b>", 1.0, (0.5, 1.5), "better", "+1"), ForestRow("c", -1.0, (-2.0, 0.1), "no evidence")], label="x"),
+    "forest": forest("a", [ForestRow("<b>", 1.0, (0.5, 1.5), "better", "+1"), ForestRow("c", -1.0, (-2.0, 0.1), "undecided")], label="x"),
     "bars": bars("a", [("layer.1", 2.0), ("layer.0", 1.0)], label="x"),
 }
 

@@ -53,7 +53,7 @@ def test_what_rounds_to_zero_bears_no_sign_and_a_small_p_value_is_not_zero() -> 
 
 def test_verdicts_carry_a_shape() -> None:
     verdicts = [formats.marked(make_change(0.5, after).verdict) for after in (0.6, 0.4, 0.5)]  # type: ignore[arg-type]
-    assert list(map(plain, verdicts)) == ["▲ better", "▼ worse", "○ no evidence"]
+    assert list(map(plain, [*verdicts, formats.marked("not worse")])) == ["▲ better", "▼ worse", "○ undecided", "■ not worse"]
 
 
 @pytest.mark.parametrize("mark", "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

@@ -40,12 +40,12 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
         ),
         (
             view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}}, baseline="b"),
-            "Against b: a is better on 1 of 2 tasks, worse on 0, with no evidence on 1.",
+            "Against b: a is better on 1 of 2 tasks, worse on 0, not worse on 0, undecided on 1.",
         ),
         (
             view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}, "z": {"a": 0.6, "c": 0.5}}, baseline="a"),
-            "Against a: b is better on 0 of 1 task, worse on 1, with no evidence on 0; c is better on 0 of 1 task, "
-            "worse on 1, with no evidence on 0. On y, without a: best b 0.600 [0.580, 0.620], clearly.",
+            "Against a: b is better on 0 of 1 task, worse on 1, not worse on 0, undecided on 0; c is better on 0 of 1 task, "
+            "worse on 1, not worse on 0, undecided on 0. On y, without a: best b 0.600 [0.580, 0.620], clearly.",
         ),
         (
             view_of(
@@ -56,7 +56,7 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
                 },
                 baseline="l",
             ),
-            "Against l: a is better on 1 of 1 task, worse on 0, with no evidence on 0; b has no task in common with it. "
+            "Against l: a is better on 1 of 1 task, worse on 0, not worse on 0, undecided on 0; b has no task in common with it. "
             "On the 5 tasks without l: b is best on 3 (all clearly), a on 2 (none clearly).",
         ),
         (
@@ -65,8 +65,7 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
         ),
         (
             view_of(ONE),
-            "a is best on x, nDCG@10 0.600 [0.580, 0.620]; worse: b (−0.100 [−0.120, −0.080]); "
-            "no evidence either way: c (−0.010 [−0.030, +0.010]).",
+            "a is best on x, nDCG@10 0.600 [0.580, 0.620]; worse: b (−0.100 [−0.120, −0.080]); undecided: c (−0.010 [−0.030, +0.010]).",
         ),
         (
             view_of(ONE, baseline="b"),
@@ -116,7 +115,7 @@ def test_only_one_answer_for_all_tasks_is_good_or_bad_news(values, baseline, wan
 def test_reservations_name_what_the_head_line_leaves_out() -> None:
     said = plain(" ".join(words.reservations(full_suite())))
     assert "Benjamini–Hochberg at 5 % over all 6 comparisons of main measures" in said
-    assert "In 2 of 6 comparisons there is no evidence either way, which is not proof of equality" in said
+    assert "2 of 6 comparisons are undecided: the data neither show a change nor exclude a loss of the margin" in said
     assert "Some models did not run all 4 tasks: lexical (2)." in said
     assert "Means over several seeds, with intervals over seeds and units: small (3). All others are one run" in said
     assert said.endswith("a note of the suite")
@@ -149,7 +148,7 @@ def test_cells_are_marked_as_the_comparisons_say() -> None:
     assert Page(html).text.count("▼") >= 3
     beside = Page(html_of(full_suite(baseline="small")))
     assert "baseline" in beside.text
-    assert {"better", "worse", "no-evidence"} <= {word for one in beside.with_class("sign") for word in (one["class"] or "").split()}
+    assert {"better", "worse", "undecided"} <= {word for one in beside.with_class("sign") for word in (one["class"] or "").split()}
 
 
 def test_what_the_script_works_on_is_there() -> None:
@@ -162,7 +161,14 @@ def test_what_the_script_works_on_is_there() -> None:
 
 def test_facts_grids_and_units_stand_on_the_page() -> None:
     text = Page(html_of(replace(full_suite(), facts=[Fact("small", "first", "unknown words", 1204.0)]))).text
-    for part in ("unknown words", "1,204", "1 better, 1 worse, 7 no evidence, of 9", "mean of the cells 20.4", "text of query 3", "q3"):
+    for part in (
+        "unknown words",
+        "1,204",
+        "1 better, 1 worse, 0 not worse, 7 undecided, of 9",
+        "mean of the cells 20.4",
+        "text of query 3",
+        "q3",
+    ):
         assert part in text, part
 
 
@@ -191,12 +197,12 @@ def test_csv_has_a_line_for_each_score_and_fact_with_all_digits() -> None:
     assert (first["task"], first["model"], first["main"], first["value"], first["runs"]) == ("first", "small", "yes", "0.55", "3")
     assert (first["against"], first["significant"], first["verdict"]) == ("large", "yes", "worse")
     assert float(first["difference"]) == pytest.approx(-0.06)
-    assert (first["best"], first["not_worse"], rows[1]["best"], rows[1]["not_worse"]) == ("no", "no", "yes", "yes")
+    assert (first["best"], first["even"], rows[1]["best"], rows[1]["even"]) == ("no", "no", "yes", "yes")
     assert (rows[-1]["measure"], rows[-1]["value"], rows[-1]["low"]) == ("unknown words", "3.0", "")
 
 
 def test_beside_a_baseline_csv_leaves_open_which_model_is_even_with_the_best() -> None:
-    assert [row["not_worse"] for row in rows_of(make_suite(ONE, baseline="b"))] == ["yes", "", ""]
+    assert [row["even"] for row in rows_of(make_suite(ONE, baseline="b"))] == ["yes", "", ""]
 
 
 def test_markdown_and_latex_mark_the_best_and_those_that_are_not_measurably_worse() -> None:

@@ -2,11 +2,13 @@
 
 import random
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from adiabat.evaluation.suite_findings import analysed
 from adiabat.report.suite_headline import Overview
+from adiabat.results.evaluation_result import Verdict
 from adiabat.results.suite_result import ModelStanding, SuiteResult, by_kind, equal_values
 from tests.report.sample_suites import full_suite, make_pairing, make_suite, make_task
 
@@ -79,10 +81,12 @@ def test_where_lower_is_better_a_fall_is_better() -> None:
         assert (view.pairings["x", verdict[0]].verdict) == verdict[1]
 
 
-def test_a_verdict_that_the_correction_does_not_uphold_is_no_evidence() -> None:
+def test_a_verdict_that_the_correction_does_not_uphold_is_one_about_the_loss() -> None:
     pairing = make_pairing(make_task("x"), "a", "b", 0.6, 0.5)
     assert (pairing.change.verdict, pairing.verdict) == ("better", "better")
-    assert replace(pairing, significant=False).verdict == "no evidence"
+    assert replace(pairing, significant=False).verdict == "not worse"
+    worse = make_pairing(make_task("x"), "a", "b", 0.5, 0.6)
+    assert (worse.verdict, replace(worse, significant=False).verdict) == ("worse", "undecided")
 
 
 TWO_REFERENCES = {"x": {"a": 0.6, "b": 0.5, "c": 0.4}, "y": {"a": 0.6, "c": 0.59}, "z": {"a": 0.3, "c": 0.5}, "alone": {"a": 0.5}}
@@ -123,20 +127,23 @@ def test_the_baseline_is_the_reference_where_it_did_the_task_else_the_best() -> 
     view = view_of(TWO_REFERENCES, baseline="b")
     assert {name: ranking.against for name, ranking in view.rankings.items()} == {"x": "b", "y": "a", "z": "c", "alone": None}
     assert (view.result.beside_best, view.result.mixed) == (["y", "z"], True)
-    assert [standing.not_worse for standing in standings(view)] == [1, None, 2]
-    assert [standing.not_worse for standing in standings(view_of({"x": {"a": 0.6, "b": 0.5}}, baseline="b"))] == [None] * 2
+    assert [standing.even for standing in standings(view)] == [1, None, 2]
+    assert [standing.even for standing in standings(view_of({"x": {"a": 0.6, "b": 0.5}}, baseline="b"))] == [None] * 2
     assert view_of(TWO_REFERENCES).result.beside_best == ["x", "y", "z"]
     for baseline in (None, "a"):
         assert not view_of(TWO_REFERENCES, baseline=baseline).result.mixed
     assert not view_of({"x": {"a": 0.6, "c": 0.5}, "y": {"b": 0.5}}, baseline="b").result.mixed
 
 
+NOTHING = dict.fromkeys(get_args(Verdict), 0)
+
+
 def test_findings_count_only_tasks_that_the_baseline_did() -> None:
     view = view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "c": 0.5}}, baseline="b")
     verdicts = {standing.model: standing.verdicts for standing in standings(view)}
-    assert verdicts == {"a": {"better": 1, "no evidence": 0, "worse": 0}, "b": None, "c": {"better": 0, "no evidence": 0, "worse": 0}}
+    assert verdicts == {"a": NOTHING | {"better": 1}, "b": None, "c": NOTHING}
     assert view.mark("y", "c").verdict == "worse"
-    assert "c" not in view.rankings["y"].not_worse
+    assert "c" not in view.rankings["y"].even
 
 
 def test_only_a_model_that_did_what_several_did_has_a_mean_rank() -> None:

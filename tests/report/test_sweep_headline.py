@@ -59,7 +59,7 @@ LARGEST = "is the largest at which no run made another task measurably worse"
             [
                 f"Of 4 learning rates, 5e-8 {LARGEST}; at 1e-7, arxiv got worse.",
                 "5e-8 gained most",
-                "msmarco +7.3 % [+6.3, +8.3] (better); elsewhere arxiv +0.4 % (no evidence).",
+                "msmarco +7.3 % [+6.3, +8.3] (better); elsewhere arxiv +0.4 % (undecided).",
             ],
             "good",
         ),
@@ -110,7 +110,7 @@ LARGEST = "is the largest at which no run made another task measurably worse"
             ["No setting without such harm gained on the target; 1e-8 lost least: msmarco −1.5 %"],
             "plain",
         ),
-        (simple_sweep({1e-8: (0.4, 0.2), 2e-8: (0.6, 0.1)}), ["msmarco +0.6 % [−0.4, +1.6] (no evidence)"], "plain"),
+        (simple_sweep({1e-8: (0.4, 0.2), 2e-8: (0.6, 0.1)}), ["msmarco +0.6 % [−0.4, +1.6] (undecided)"], "plain"),
         (
             margins((2.0, 0.0), (3.0, 0.5), (9.0, -2.0)),
             ["2 of 3 settings made no other task measurably worse", "margin 0.2 gained most"],
@@ -148,7 +148,7 @@ LARGEST = "is the largest at which no run made another task measurably worse"
         (full_sweep(), ["xnli +1.4 % (better; 194 of 225 language pairs better, 6 worse)"], "good"),
         (
             even_sweep(["msmarco", *(f"other {number}" for number in range(7))], rates=(1e-8, 2e-8), improvement=0.5),
-            ["other 3 +0.5 % (no evidence) and 3 more in the table."],
+            ["other 3 +0.5 % (undecided) and 3 more in the table."],
             "plain",
         ),
     ],
@@ -222,10 +222,10 @@ def test_a_case_is_told_by_what_differs() -> None:
     ("improvements", "gain", "bounds", "marks", "said"),
     [
         ([7.3], "+7.3 %", "[+6.3, +8.3]", "▲", "better"),
-        ([0.2], "+0.2 %", "[−0.8, +1.2]", "○", "no evidence"),
+        ([0.2], "+0.2 %", "[−0.8, +1.2]", "○", "undecided"),
         ([-1.004], "−1.004 %", "[−2.004, −0.004]", "▼", "worse"),
         ([7.0, 8.0, 9.0], "+8.0 %", "+7.0 to +9.0", "▲", "better"),
-        ([0.5, 3.0, 4.0], "+2.5 %", "+0.5 to +4.0", "▲2 ○1", "better in 2 of 3 seeds, no evidence in 1"),
+        ([0.5, 3.0, 4.0], "+2.5 %", "+0.5 to +4.0", "▲2 ○1", "better in 2 of 3 seeds, undecided in 1"),
         ([3.0, -3.0], "0.0 %", "−3.0 to +3.0", "▲1 ▼1", "better in 1 of 2 seeds, worse in 1"),
         ([None], "+0.1000", "[+0.0500, +0.1500]", "▲", "better"),
         ([None, 5.0], "+0.0625", "+0.0250 to +0.1000", "▲", "better"),

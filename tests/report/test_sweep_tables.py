@@ -58,7 +58,7 @@ def test_csv_has_a_line_for_each_setting_with_all_digits() -> None:
     assert [float(row[f"{MAIN}, improvement %"]) for row in rows] == [0.5, 3.0, 7.3, 9.1]
     third = rows[2]
     assert (float(third[f"{MAIN}, low %"]), float(third[f"{MAIN}, high %"])) == (6.3, 8.3)
-    assert [row[f"{MAIN}, verdict"] for row in rows] == ["no evidence", "better", "better", "better"]
+    assert [row[f"{MAIN}, verdict"] for row in rows] == ["undecided", "better", "better", "better"]
     assert (third["runs"], third["failed"], third["seeds"], third["steps"], third["best_epoch"]) == ("1", "0", "0", "3000", "3")
     assert float(third["msmarco: nDCG@10 distance, improvement %"]) == pytest.approx(8.3)
 
@@ -173,7 +173,7 @@ def test_cells_are_sorted_by_their_numbers() -> None:
     assert by_name["entailment-neutral"].cell(last).value == 174
     assert by_name["freeze"].cell(first).value == "embeddings"
     assert by_name["arxiv"].cell(last).sign_tone == ""
-    assert by_name["xnli"].cell(last).sign_tone == "no-evidence"
+    assert by_name["xnli"].cell(last).sign_tone == "undecided"
 
 
 def test_all_measures_and_drift_have_tables_of_their_own() -> None:

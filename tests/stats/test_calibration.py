@@ -26,6 +26,7 @@ import json, sys
 from dataclasses import asdict
 sys.path.insert(0, {str(SCRIPT.parent)!r})
 import calibrate_statistics as script
+from adiabat.core.margin import Margin
 
 def tried(name, **options):
     shape = script.Shape(name, getattr(script, name))
@@ -33,6 +34,9 @@ def tried(name, **options):
 
 names = ("dense", "several", "skewed", "sparse", "sparse_sizes", "seeds")
 found = {{name: tried(name, seed=0) for name in names}}
+found["rare_losses"] = tried("rare_losses", seed=3)
+found["lost"] = tried("dense", seed=4, shift=0.03, margin=Margin(0.03, "PND"))
+found["kept"] = tried("dense", seed=5, margin=Margin(found["dense"].detectable, "PND"))
 found["found"] = tried("dense", seed=1, shift=found["dense"].detectable)
 print(json.dumps({{name: asdict(cell) for name, cell in found.items()}}))
 """
@@ -83,6 +87,16 @@ def test_a_difference_of_the_detectable_size_is_found_four_times_in_five(cells):
     assert within(cells["found"]["verdict"], low=0.75, high=0.85)
 
 
+def test_a_loss_of_the_margin_is_called_not_worse_one_time_in_twenty_at_most(cells):
+    assert within(cells["lost"]["not_worse"], low=0.03, high=0.06)
+    assert within(cells["rare_losses"]["not_worse"], low=0.0, high=0.05)
+
+
+def test_without_a_loss_a_margin_of_the_detectable_size_is_usually_kept(cells):
+    # One-sided, so more often than the four times in five of the two-sided verdict.
+    assert within(cells["kept"]["not_worse"], low=0.82, high=0.92)
+
+
 def test_bca_alone_is_fooled_by_few_queries_that_changed(script):
     random, missed = np.random.default_rng(0), 0
     counts = next(resampling_counts(100, resamples=RESAMPLES, seed=0))
@@ -96,9 +110,14 @@ def test_bca_alone_is_fooled_by_few_queries_that_changed(script):
 
 
 def test_shares_outside_four_to_six_per_cent_are_marked(script):
-    told = script.told(script.Cell(10_000, interval=0.0612, p=0.07, verdict=0.031, z=None, detectable=0.1))
+    told = script.told(script.Cell(10_000, interval=0.0612, p=0.07, verdict=0.031, z=None, detectable=0.1, not_worse=0.0))
     assert told == ["6.1 !", "7.0", "3.1 (few)", "-"]
-    assert script.told(script.Cell(200, interval=0.08, p=0.05, verdict=0.05, z=0.4, detectable=0.1)) == ["8.0", "5.0", "5.0", "40.0"]
+    assert script.told(script.Cell(200, interval=0.08, p=0.05, verdict=0.05, z=0.4, detectable=0.1, not_worse=0.0)) == [
+        "8.0",
+        "5.0",
+        "5.0",
+        "40.0",
+    ]
 
 
 def test_a_shift_is_the_true_difference(script):

@@ -5,16 +5,9 @@ import numpy as np
 import pytest
 
 from adiabat.evaluation.language_grid_measures import measure_grid
+from adiabat.stats.grid_comparison import cell_values, compare_grids, flips_for
 from adiabat.stats.samples import GridSample
-from adiabat.stats.significance import (
-    Z_CRITICAL,
-    benjamini_hochberg,
-    cell_values,
-    compare_grids,
-    flips_for,
-    sign_flip_p_values,
-    two_proportion_z,
-)
+from adiabat.stats.significance import Z_CRITICAL, benjamini_hochberg, sign_flip_p_values, two_proportion_z
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -49,7 +42,7 @@ def test_a_comparison_worked_by_hand():
     result = compare_grids(cells_of(after), cells_of(before), seed=0, resamples=100)
     assert (result.comparison, result.similarity) == ("P@1", "cosine")
     assert (result.after, result.before, result.improvement) == ([[1.0, 0.5]], [[0.0, 0.0]], [[None, None]])
-    assert result.verdicts == [["better", "no evidence"]]
+    assert result.verdicts == [["better", "undecided"]]
     assert (result.improved, result.worsened, result.improved_z, result.worsened_z) == (1, 0, None, None)
 
 
@@ -77,7 +70,7 @@ def test_verdicts_agree_with_going_through_all_signs():
     rejected = max((k for k in range(1, 7) if ordered[k - 1] <= 0.05 * k / 6), default=0)
     expected = [p <= ordered[rejected - 1] if rejected else False for p in p_values]
     result = compare_grids(one, other, seed=0, resamples=100)
-    assert [verdict != "no evidence" for row in result.verdicts for verdict in row] == expected
+    assert [verdict in ("better", "worse") for row in result.verdicts for verdict in row] == expected
     assert 0 < rejected < 6
 
 
@@ -86,7 +79,7 @@ def test_units_of_many_cells_share_their_signs():
     result = compare_grids(after[0], before[0], seed=7, resamples=500)
     differences = (after[0].values.astype(np.float64) - before[0].values).reshape(6, 40).T
     together = benjamini_hochberg(sign_flip_p_values(differences, seed=7, flips=500))
-    assert [verdict != "no evidence" for row in result.verdicts for verdict in row] == together.tolist()
+    assert [verdict in ("better", "worse") for row in result.verdicts for verdict in row] == together.tolist()
 
 
 def test_a_gain_everywhere_is_better_everywhere():
@@ -101,11 +94,12 @@ def test_a_gain_everywhere_is_better_everywhere():
 
 def test_swapping_before_and_after_mirrors_every_cell():
     before, after = nli_pair(16, 80, gain=0.25)
-    opposite = {"better": "worse", "worse": "better", "no evidence": "no evidence"}
+    opposite = {"better": {"worse"}, "worse": {"better"}, "undecided": {"undecided", "not worse"}, "not worse": {"undecided", "not worse"}}
     found = 0
     for was, now in zip(before, after, strict=True):
         forth, back = compare_grids(now, was, seed=1, resamples=1000), compare_grids(was, now, seed=1, resamples=1000)
-        assert [[opposite[verdict] for verdict in row] for row in forth.verdicts] == back.verdicts
+        for ways in zip(forth.verdicts, back.verdicts, strict=True):
+            assert all(other in opposite[verdict] for verdict, other in zip(*ways, strict=True))
         assert (forth.improved, forth.worsened) == (back.worsened, back.improved)
         assert (forth.improved_z, forth.worsened_z) == (back.worsened_z, back.improved_z)
         found += forth.improved

@@ -38,7 +38,7 @@ def test_the_numbers_of_clusters_decide_nothing(number):
     renumbered = replace(after, values=np.array([float(number[int(value)]) for value in after.values]))
     (found,) = paired_changes([renumbered], [before], seed=0, resamples=1000)
     # Four texts moved: no sign-flipping test of four can say less than 2 / 2^4.
-    assert (found.p, found.verdict) == (0.125, "no evidence")
+    assert (found.p, found.verdict) == (0.125, "undecided")
 
 
 def test_clusters_that_were_split_count_the_texts_that_left():
@@ -160,7 +160,7 @@ def test_one_unit_tells_nothing_of_how_much_units_differ(runs):
     (found,) = changes_over_runs([after], [before], seed=0, resamples=100)
     assert found.difference == pytest.approx(0.5 + 0.005 * (runs - 1))
     assert (found.after_interval, found.difference_interval, found.improvement_interval, found.detectable) == (None,) * 4
-    assert (found.p, found.verdict) == (1.0, "no evidence")
+    assert (found.p, found.verdict) == (1.0, "undecided")
 
 
 def test_one_unit_with_weight_is_one_unit():

@@ -133,7 +133,7 @@ def test_swapping_before_and_after_mirrors_the_answer(make):
 def test_no_change_is_no_evidence(make):
     one = make(40)
     (found,) = paired_changes([one], [replace(one, values=one.values.copy())], seed=0, resamples=200)
-    assert (found.difference, found.difference_interval, found.p, found.verdict) == (0.0, (0.0, 0.0), 1.0, "no evidence")
+    assert (found.difference, found.difference_interval, found.p, found.verdict) == (0.0, (0.0, 0.0), 1.0, "undecided")
     assert (found.effect, found.detectable) == (None, None)
 
 
@@ -142,7 +142,7 @@ def test_differences_of_rounding_are_no_change():
     assert (found.difference, found.p, found.gained, found.lost) == (0.0, 1.0, 0, 0)
 
 
-@pytest.mark.parametrize(("changed", "p_value", "verdict"), [(2, 1 / 2, "no evidence"), (5, 1 / 16, "no evidence"), (6, 1 / 32, "better")])
+@pytest.mark.parametrize(("changed", "p_value", "verdict"), [(2, 1 / 2, "undecided"), (5, 1 / 16, "undecided"), (6, 1 / 32, "better")])
 def test_few_changed_units_are_no_evidence_however_uniform(changed, p_value, verdict):
     found = change(np.ones(changed), np.zeros(changed))
     assert found.difference_interval == (1.0, 1.0)

@@ -208,17 +208,19 @@ def test_bootstrap_p_values_of_cases_worked_by_hand():
         ((0.1, 0.2), 0.01, True, "worse"),
         ((-0.2, -0.1), 0.01, False, "worse"),
         ((-0.2, -0.1), 0.01, True, "better"),
-        ((0.0, 0.2), 0.01, False, "no evidence"),
-        ((-0.2, 0.0), 0.01, True, "no evidence"),
-        ((-0.1, 0.2), 0.3, False, "no evidence"),
-        ((0.1, 0.2), 0.06, False, "no evidence"),
-        ((0.1, 0.2), 0.05, False, "no evidence"),
-        ((math.nan, math.nan), 0.01, False, "no evidence"),
-        (None, 0.01, False, "no evidence"),
+        ((0.0, 0.2), 0.01, False, "undecided"),
+        ((-0.2, 0.0), 0.01, True, "undecided"),
+        ((-0.1, 0.2), 0.3, False, "undecided"),
+        ((0.1, 0.2), 0.06, False, "undecided"),
+        ((0.1, 0.2), 0.05, False, "undecided"),
+        ((math.nan, math.nan), 0.01, False, "undecided"),
+        (None, 0.01, False, "undecided"),
     ],
 )
 def test_the_verdict_needs_an_interval_clear_of_zero_and_a_small_p_value(interval, p_value, lower_is_better, expected):
-    assert verdict_of(interval, p_value=p_value, lower_is_better=lower_is_better) == expected
+    assert verdict_of(interval, p_value=p_value, lower_is_better=lower_is_better, within=False) == expected
+    unchanged = "not worse" if expected == "undecided" else expected
+    assert verdict_of(interval, p_value=p_value, lower_is_better=lower_is_better, within=True) == unchanged
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.05, 0.2])

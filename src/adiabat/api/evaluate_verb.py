@@ -11,7 +11,7 @@ from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optiona
 from adiabat.api.call import Progress, called
 from adiabat.config.shared import EvaluateSettings
 from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
-from adiabat.core.errors import DataError
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
 from adiabat.evaluation.evaluate import evaluate_datasets, read_dataset
@@ -95,6 +95,7 @@ def evaluate(
         if folder:
             refuse_foreign_scores(folder)
         sets = [(path_of(path, "store"), data_of(rows, "data")) for path, rows in [(store, data), *retain]]
+        _require_other_data(sets, splits)
         stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
         datasets = [
             read_dataset(
@@ -122,6 +123,15 @@ def evaluate(
             with replacing_scores(scores, folder, models={"model": loaded[0].name, "baseline": "" if baseline is None else loaded[1].name}):
                 write_report(result, folder)
     return result
+
+
+def _require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:
+    """A retention set must not be the target itself, whose change it would repeat."""
+    target, *retained = (
+        (os.path.realpath(store), os.path.realpath(data), split) for (store, data), split in zip(sets, splits, strict=True)
+    )
+    if target in retained:
+        raise ConfigError(f"--retain must be another data set than the target, got {sets[0][1]} for both; leave it out")
 
 
 def _training_record(model: Model) -> TrainingRecord | None:

@@ -113,8 +113,8 @@ def app_of(verb: str) -> typer.Typer:
 def main() -> None:
     """Run a verb.
 
-    Exit codes: 0; 2 for a user error, reported in one line; 130 after Ctrl-C; 1 for a defect, for too little memory, and silently if the
-    reader of the output is gone.
+    Exit codes: 0; 2 for a user error, reported in one line; 3 if ``--fail-on`` holds; 130 after Ctrl-C; 1 for a defect, for too little
+    memory, and silently if the reader of the output is gone.
     """
     words = sys.argv[1:]
     verb = next((word for word in words if word not in ("--debug", "--verify")), "")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -20,6 +20,7 @@ from adiabat.cli.options import (
     Split,
     TuningData,
     answer,
+    complain,
     option,
     settings_of,
     show,
@@ -128,6 +129,14 @@ def evaluate(
         option("--baseline-store", "STORE", "Document vectors of the baseline, if its document tower differs; repeatable."),
     ] = None,
     retain: Annotated[list[str] | None, option("--retain", "STORE DATA", "A data set that must not get worse; repeatable.")] = None,
+    fail_on: Annotated[
+        Literal["worse", "undecided"] | None,
+        option(
+            "--fail-on",
+            None,
+            "Exit with code 3 if a data set, or a cell of a language grid, is worse; undecided: or if a set is undecided.",
+        ),
+    ] = None,
     config: Config = None,
     assignments: Assignments = None,
     seed: Seed = None,
@@ -138,7 +147,7 @@ def evaluate(
     from adiabat.config.shared import EvaluateSettings
 
     if suite is not None:
-        options = {"--split": split, "--baseline-store": baseline_store, "--retain": retain, "--config": config}
+        options = {"--split": split, "--baseline-store": baseline_store, "--retain": retain, "--fail-on": fail_on, "--config": config}
         if unused := [name for name, value in options.items() if value]:
             raise ConfigError(f"{', '.join(unused)} has no effect with --suite; leave it out, or leave out --suite")
         _evaluate_suite(words or [], suite, out, baseline, assignments, seed=seed, device=device, as_json=as_json)
@@ -146,6 +155,8 @@ def evaluate(
     if len(words or []) != 3:
         words_given = " ".join(words or []) or "neither"
         raise ConfigError(f"evaluate takes MODEL STORE DATA, or --suite SUITE with models, got {words_given}; see adiabat evaluate --help")
+    if fail_on is not None and baseline is None:
+        raise ConfigError(f"--fail-on {fail_on} needs a baseline to be worse than; add --baseline MODEL, or leave it out")
     model, store, data = words or []
     settings = settings_of(EvaluateSettings, config, assignments, seed=seed, device=device)
     import adiabat
@@ -162,6 +173,9 @@ def evaluate(
         settings=settings,
     )
     show(result, as_json=as_json, location=out / "report.html")
+    if fail_on is not None and (names := result.failing(fail_on)):
+        complain(f"--fail-on {fail_on}: {', '.join(names)}")
+        raise typer.Exit(3)
 
 
 def _evaluate_suite(

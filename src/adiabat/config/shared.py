@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
 
 from adiabat.config.faults import ABSENT, Need, shown
-from adiabat.config.section import DropSameId, Section, SeedNumber, Text, Texts, each_once
+from adiabat.config.section import DropSameId, MisfitError, Section, SeedNumber, Text, Texts, each_once
 from adiabat.core.errors import ConfigError
+from adiabat.core.margin import Margin
 
 
 class EncoderSection(Section):
@@ -173,7 +174,25 @@ class StoreSection(Section):
     0.9999."""
 
 
-class RankingMeasureSection(Section):
+def _margin(given: float | str) -> float | str:
+    try:
+        Margin.parse(given)
+    except ValueError:
+        raise MisfitError(Margin.FORM) from None
+    return given
+
+
+class ComparisonSection(Section):
+    """How two models are compared."""
+
+    resamples: Annotated[int, Field(ge=100)] = 10_000
+    """Resamples of the paired bootstrap, and sign flips; a language grid takes more flips if its number of cells requires it."""
+    margin: Annotated[float | str, AfterValidator(_margin)] = "1 %"
+    """The loss that would matter: a share of the baseline's value (0.01 or "1 %"), or a difference of a measure ("0.01 nDCG", which leaves
+    other measures at 1 %). A data set is "not worse" if its data exclude this loss."""
+
+
+class RankingMeasureSection(ComparisonSection):
     """Measures of rankings."""
 
     measures: Annotated[Texts, Field(min_length=1), each_once("measure")] = ("nDCG@10", "RR", "AP", "P@1")
@@ -182,8 +201,6 @@ class RankingMeasureSection(Section):
     """Number of documents retrieved per query if the whole store is ranked; a measure with a larger cutoff retrieves more."""
     drop_same_id: DropSameId = "auto"
     """Leave the document with the query's id out of its ranking: if their texts are equal too (auto), always (true), or never (false)."""
-    resamples: Annotated[int, Field(ge=100)] = 10_000
-    """Resamples of the paired bootstrap; a language grid takes more if its number of cells requires it."""
 
 
 class MeasureSection(RankingMeasureSection):

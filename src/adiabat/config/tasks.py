@@ -11,7 +11,15 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.faults import Need, shown
 from adiabat.config.section import DropSameId, Section, Text, Texts
-from adiabat.config.shared import ColumnsSection, DataSection, EncoderSection, RankingEncoderSection, RankingMeasureSection, RunSection
+from adiabat.config.shared import (
+    ColumnsSection,
+    ComparisonSection,
+    DataSection,
+    EncoderSection,
+    RankingEncoderSection,
+    RankingMeasureSection,
+    RunSection,
+)
 from adiabat.core.errors import ConfigError
 
 Towers = Literal["query", "document"]
@@ -241,7 +249,7 @@ class SuiteSection(Section):
     """Directory for the vectors of corpora, which several suites can share; None takes one inside the output directory."""
 
 
-class RunsMeasureSection(Section):
+class RunsMeasureSection(ComparisonSection):
     """``[measure]`` of a comparison of score files or TREC runs."""
 
     measures: Annotated[Texts, Field(min_length=1)] = ("nDCG@10", "RR", "AP", "P@1")
@@ -253,8 +261,6 @@ class RunsMeasureSection(Section):
     """Name of the task of a TREC run, to match score files; None takes the name of the judgements file."""
     units: Literal["same", "common"] = "same"
     """If one side lacks queries of the other: stop and count them (same), or compare on the queries that both have (common)."""
-    resamples: Annotated[int, Field(ge=100)] = 10_000
-    """Number of bootstrap resamples and of sign flips."""
 
 
 class CompareSettings(Section):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from adiabat.config.shared import EvaluateSettings, MeasureSection
+from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS
@@ -29,9 +30,9 @@ from adiabat.evaluation.systems import (
 from adiabat.models.device import device_name
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Result, TrainedOn, Unseen
+from adiabat.stats.grid_comparison import compare_grids, flips_notes
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import TaskScores
-from adiabat.stats.significance import compare_grids, flips_notes
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.search import hits_of, search
 from adiabat.store.vector_store import Store
@@ -156,7 +157,11 @@ def _measure(
     trained: Sequence[TrainedTexts | None],
 ) -> DatasetResult:
     """Score both systems, and compare their queries."""
-    drawing = {"seed": settings.run.seed, "resamples": settings.measure.resamples}
+    drawing: dict[str, Any] = {
+        "seed": settings.run.seed,
+        "resamples": settings.measure.resamples,
+        "margin": Margin.parse(settings.measure.margin),
+    }
     systems = [after] if before is None else [after, before]
     similarities = similarities_of(*(system.model for system in systems))
     grid = dataset.examples
@@ -179,10 +184,17 @@ def _measure(
 
 
 def dataset_result(
-    after: TaskScores, before: TaskScores | None, grid: LanguageGridSet | None, *, role: Role, seed: int, resamples: int
+    after: TaskScores,
+    before: TaskScores | None,
+    grid: LanguageGridSet | None,
+    *,
+    role: Role,
+    seed: int,
+    resamples: int,
+    margin: Margin = DEFAULT_MARGIN,
 ) -> DatasetResult:
     """Result of queries, or of a grid of sentence pairs; `before` is the baseline by the same similarities, or None."""
-    drawing = {"seed": seed, "resamples": resamples}
+    drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
     ladder = paired_changes(after.ladder, before.ladder if before else None, **drawing)
     result = DatasetResult(
         name=after.task,
@@ -213,7 +225,7 @@ def dataset_result(
     )
 
 
-def _measure_unseen(scores: Sequence[TaskScores], *, seed: int, resamples: int) -> Unseen | None:
+def _measure_unseen(scores: Sequence[TaskScores], *, seed: int, resamples: int, margin: Margin) -> Unseen | None:
     """Measure on the queries without any training data of a model.
 
     None if that is all queries or fewer than two, or where a model may have seen more than is known.
@@ -226,7 +238,7 @@ def _measure_unseen(scores: Sequence[TaskScores], *, seed: int, resamples: int) 
     if not 2 <= len(rows) < len(scores[0].units):
         return None
     after, *before = ([task_scores.take(np.asarray(rows)).samples[0]] for task_scores in scores)
-    (change,) = paired_changes(after, before[0] if before else None, seed=seed, resamples=resamples)
+    (change,) = paired_changes(after, before[0] if before else None, seed=seed, resamples=resamples, margin=margin)
     return Unseen(len(rows), change)
 
 

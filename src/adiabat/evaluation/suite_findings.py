@@ -9,12 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from adiabat.config.tasks import CompareSettings, SuiteSettings
 from adiabat.core.errors import DataError, several
+from adiabat.core.margin import Margin
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now
 from adiabat.results.evaluation_result import TrainedOn, Verdict
@@ -34,9 +35,10 @@ from adiabat.results.suite_result import (
     by_kind,
     equal_values,
 )
+from adiabat.stats.grid_comparison import compare_grids
 from adiabat.stats.paired import changes_over_runs
 from adiabat.stats.samples import GridSample, Sample, TaskScores
-from adiabat.stats.significance import benjamini_hochberg, compare_grids
+from adiabat.stats.significance import benjamini_hochberg
 from adiabat.stats.statistics import value_of
 
 UNITS_SHOWN = 40
@@ -45,7 +47,7 @@ UNITS_SHOWN = 40
 TEXT_SHOWN = 500
 """Characters of a unit's text in a result file."""
 
-VERDICTS: tuple[Verdict, ...] = ("better", "no evidence", "worse")
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,22 +132,23 @@ def compare_models(
         inputs=dict(inputs),
     )
     tasks = list(dict.fromkeys(name for model in models for run in model.runs for name in run))
+    margin = Margin.parse(settings.measure.margin)
     for number, task in enumerate(tasks):
         watch.progress(f"comparing on {task}", number, len(tasks))
-        _add_task(result, task, [_Measured(model.name, scores) for model in models if (scores := model.scores_of(task))])
+        _add_task(result, margin, task, [_Measured(model.name, scores) for model in models if (scores := model.scores_of(task))])
     watch.progress("comparing", len(tasks), len(tasks))
     corrected = replace(result, pairings=_corrected(result.pairings, baseline), seconds=seconds + time.monotonic() - started)
     return analysed(corrected)
 
 
-def _add_task(result: SuiteResult, task: str, models: Sequence[_Measured]) -> None:
+def _add_task(result: SuiteResult, margin: Margin, task: str, models: Sequence[_Measured]) -> None:
     """Add the findings on one task to the lists of a result."""
     _require_same_units(task, models)
     result.tasks.append(_described(models))
     result.facts.extend(_facts(task, models))
     result.notes.extend(f"{task}: {overlap.said}" for model in models for overlap in model.trained_on)
-    drawing: dict[str, int] = {"seed": result.seed, "resamples": result.resamples}
-    result.scores.extend(_levels(task, models, **drawing))
+    drawing: dict[str, Any] = {"seed": result.seed, "resamples": result.resamples, "margin": margin}
+    result.scores.extend(_levels(task, models, seed=result.seed, resamples=result.resamples))
     result.units.extend(_units(task, models))
     proofs = [model for model in models if model.is_proof]
     if proofs:
@@ -253,11 +256,13 @@ def _reference(models: Sequence[_Measured], baseline: str | None) -> _Measured:
     return next(model for model, value in zip(models, values, strict=True) if equal_values(value, max(values)))
 
 
-def _pairings(task: str, models: Sequence[_Measured], against: _Measured, *, seed: int, resamples: int) -> Iterator[Pairing]:
+def _pairings(
+    task: str, models: Sequence[_Measured], against: _Measured, *, seed: int, resamples: int, margin: Margin
+) -> Iterator[Pairing]:
     for group in _of_equal_runs(models):
         # BM25 and vectors rank by different similarities; the comparison is of ranks.
         before = [[replace(sample, similarity=model.main[0].similarity) for sample in against.main] for model in group]
-        changes = changes_over_runs([model.main for model in group], before, seed=seed, resamples=resamples)
+        changes = changes_over_runs([model.main for model in group], before, seed=seed, resamples=resamples, margin=margin)
         for model, change in zip(group, changes, strict=True):
             yield Pairing(task, model.name, against.name, change, significant=False)
 
@@ -270,7 +275,7 @@ def _corrected(pairings: Sequence[Pairing], baseline: str | None) -> list[Pairin
     values = [min(1.0, weight * p) for weight, p in zip(chosen, known, strict=True)]
     holds = benjamini_hochberg(np.array(values, dtype=np.float64))
     return [
-        replace(pairing, significant=bool(rejected) and pairing.change.verdict != "no evidence")
+        replace(pairing, significant=bool(rejected) and pairing.change.verdict in ("better", "worse"))
         for pairing, rejected in zip(pairings, holds, strict=True)
     ]
 
@@ -280,7 +285,9 @@ def _choice(against: str, models: int, baseline: str | None) -> float:
     return 1.0 if against == baseline else models / 2
 
 
-def _grids(task: str, models: Sequence[_Measured], against: _Measured, *, choice: float, seed: int, resamples: int) -> Iterator[SuiteGrid]:
+def _grids(
+    task: str, models: Sequence[_Measured], against: _Measured, *, choice: float, seed: int, resamples: int, margin: Margin
+) -> Iterator[SuiteGrid]:
     for model in models:
         # Exchanges of units ignore seeds, so models of several runs get values and no verdicts.
         alone = model is against or len(model.runs) > 1 or len(against.runs) > 1
@@ -288,7 +295,7 @@ def _grids(task: str, models: Sequence[_Measured], against: _Measured, *, choice
             if grid_sample.similarity != model.main[0].similarity:
                 continue
             before = None if alone else replace(against.cells(number), similarity=grid_sample.similarity)
-            grid = compare_grids(model.cells(number), before, seed=seed, resamples=resamples, choice=choice)
+            grid = compare_grids(model.cells(number), before, seed=seed, resamples=resamples, choice=choice, margin=margin)
             rows, columns = list(grid_sample.rows), list(grid_sample.columns)
             yield SuiteGrid(task, model.name, None if alone else against.name, rows, columns, grid_sample.lower_is_better, grid)
 
@@ -357,7 +364,7 @@ def _standing(result: SuiteResult, tasks: Sequence[TaskRanking], model: str, mea
         tasks=measured,
         best=len(best),
         clear=sum(ranking.clear for ranking in best),
-        not_worse=None if baseline is not None and not beside_best else sum(model in ranking.not_worse for ranking in beside_best),
+        even=None if baseline is not None and not beside_best else sum(model in ranking.even for ranking in beside_best),
         verdicts=None if baseline is None or model == baseline else {verdict: verdicts.count(verdict) for verdict in VERDICTS},
         mean_rank=sum(ranking.ranks[model] for ranking in contests) / len(contests) if len(contests) == contested > 0 else None,
     )

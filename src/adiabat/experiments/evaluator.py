@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -14,6 +15,7 @@ from adiabat.adiabatic.regularization import noise_of, read_tower
 from adiabat.config.shared import EncoderSection, RankingMeasureSection
 from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, write_json
+from adiabat.core.margin import Margin
 from adiabat.core.progress import Watch
 from adiabat.data.records import Fingerprint
 from adiabat.data.text_hashes import TrainedTexts
@@ -25,9 +27,9 @@ from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.results.rate_search_result import Drift
 from adiabat.results.sweep_result import TaskOutcome
+from adiabat.stats.grid_comparison import compare_grids
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import TaskScores
-from adiabat.stats.significance import compare_grids
 from adiabat.store.vector_store import Store
 
 OTHERWISE = "untuned, written otherwise"
@@ -79,11 +81,11 @@ class Evaluator:
     def outcomes(self, model: DualEncoder, name: str, start: Start, trained: TrainedTexts | None = None) -> list[TaskOutcome]:
         """Measure a trained model on every task, and compare it with its start."""
         scores = self._scores(_subject(model, name, trained))
-        drawing = {"seed": self.seed, "resamples": self.measure.resamples}
+        margin = Margin.parse(self.measure.margin)
         outcomes = []
         for number, (task, after) in enumerate(scores.items()):
             self.watch.progress(f"{name}: comparing {task}", number, len(scores))
-            outcomes.append(_outcome(after, start.scores[task], **drawing))
+            outcomes.append(_outcome(after, start.scores[task], seed=self.seed, resamples=self.measure.resamples, margin=margin))
         return outcomes
 
     def forget(self, model: DualEncoder, others: Collection[Fingerprint]) -> None:
@@ -180,10 +182,11 @@ def _noise_at(path: Path) -> dict[str, float] | None:
     return noise if noise.keys() <= set(MEASURES) and OVERLAP_LOSS in noise else None
 
 
-def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int) -> TaskOutcome:
+def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int, margin: Margin) -> TaskOutcome:
+    drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
     pairs = zip(after.grids, before.grids, strict=True)
-    grids = [compare_grids(now, was, seed=seed, resamples=resamples) for now, was in pairs]
-    changes = paired_changes(after.samples, before.samples, seed=seed, resamples=resamples)
+    grids = [compare_grids(now, was, **drawing) for now, was in pairs]
+    changes = paired_changes(after.samples, before.samples, **drawing)
     if not after.is_proof:
         changes, grids = without_verdicts(changes), without_grid_verdicts(grids)
     return TaskOutcome(

@@ -193,7 +193,7 @@ def _to_best(scores: Scores, draws: Draws, proof: Sequence[bool], best: int) -> 
 
 def _contrast(gaps: Differences, index: int, *, judged: bool) -> Contrast:
     low, high = float(gaps.low[index]), float(gaps.high[index])
-    verdict: Verdict = "no evidence"
+    verdict: Verdict = "undecided"
     if judged and gaps.distinct[index]:
         verdict = "better" if low > 0 else "worse"
     return Contrast(float(gaps.values[index]), (low, high), verdict)

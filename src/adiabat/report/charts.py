@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WIDE, NARROW = 7.4, 4.0
 """Widths and heights in inches, of a full-column picture, and of one for half a column or a phone."""
 
-VERDICT_COLOURS: dict[Verdict | None, str] = {"better": GOOD, "worse": BAD, "no evidence": MUTED, None: MUTED}
+VERDICT_COLOURS: dict[Verdict | None, str] = {"better": GOOD, "not worse": INK, "undecided": MUTED, "worse": BAD, None: MUTED}
 
 SERIES = (GOOD, BAD, ACCENT, "#2c7a5b", "#8a6d00", "#5d6773", "#9c2f6b", "#3a3f9e")
 """Colours of several lines, in order."""
@@ -120,7 +120,7 @@ def forest(
 def _draw_row(axes: "Axes", position: int, row: ForestRow, *, narrow: bool) -> None:
     colour, weight = VERDICT_COLOURS[row.verdict], "bold" if row.main else "normal"
     axes.plot(row.interval, [position] * 2, color=colour, linewidth=2.2, solid_capstyle="round", zorder=2)
-    face, mark = PAPER if row.verdict == "no evidence" else colour, "D" if row.main else "o"
+    face, mark = PAPER if row.verdict == "undecided" else colour, "D" if row.main else "o"
     axes.plot(row.value, position, mark, markersize=7, markerfacecolor=face, markeredgecolor=colour, markeredgewidth=1.8, zorder=3)
     if len(row.runs) > 1:
         axes.plot(row.runs, [position + 0.24] * len(row.runs), "|", markersize=6, markeredgewidth=1.2, color=ACCENT, zorder=3)

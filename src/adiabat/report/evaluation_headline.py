@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from functools import partial
-from operator import itemgetter
+from typing import get_args
 
+from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.core.text import NO_BREAK, counted, integer
 from adiabat.report.format import bounds, improvement, joined, named, number
 from adiabat.report.pages import Tone
-from adiabat.results.evaluation_result import Change, DatasetResult, Result
+from adiabat.results.evaluation_result import Change, DatasetResult, Result, Verdict
 
 _ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
 
@@ -23,11 +24,12 @@ def headline(result: Result) -> str:
     if not compared:
         return "; ".join(_level(dataset) for dataset in result.datasets) + ". There is no baseline, so the change is unknown."
     targets = [dataset for dataset in compared if dataset.role == "target"]
-    head = "; ".join(_target_clause(dataset) for dataset in targets) or "No target was measured"
+    head = "; ".join(_target_clause(dataset, margin_of(result)) for dataset in targets) or "No target was measured"
     retained = [dataset for dataset in compared if dataset.role == "retain"]
-    clauses = [_retention_clause([dataset for dataset in retained if not _seen(dataset)])] if not all(map(_seen, retained)) else []
+    judged = [dataset for dataset in retained if not _seen(dataset)]
+    clauses = _retention_clauses(judged, margin_of(result)) if judged or not retained else []
     clauses += [f"the retention set {_no_verdict(dataset)}" for dataset in retained if _seen(dataset)]
-    return f"{'; '.join([head, *(clauses or [_retention_clause([])])])}."
+    return f"{'; '.join([head, *clauses])}."
 
 
 def tone(result: Result) -> Tone:
@@ -36,7 +38,8 @@ def tone(result: Result) -> Tone:
     if any(verdict == "worse" for _, verdict in verdicts):
         return "bad"
     targets = [verdict for role, verdict in verdicts if role == "target"]
-    return "good" if targets and all(verdict == "better" for verdict in targets) else "plain"
+    proven = ("retain", "undecided") not in verdicts and ("retain", None) not in verdicts
+    return "good" if proven and targets and all(verdict == "better" for verdict in targets) else "plain"
 
 
 def reservations(result: Result) -> list[str]:
@@ -90,11 +93,15 @@ def _no_verdict(dataset: DatasetResult) -> str:
     return f"{named(dataset.name)} has no verdict because {share}: {_moved(dataset.main_change())}"
 
 
-def _target_clause(dataset: DatasetResult) -> str:
+def _target_clause(dataset: DatasetResult, margin: str) -> str:
     if _seen(dataset):
         return f"The target {_no_verdict(dataset)}"
     change = dataset.main_change()
-    finding = {"better": "got better", "worse": "got worse"}.get(change.verdict or "", "shows no evidence of change")
+    finding = {
+        "better": "got better",
+        "not worse": f"shows no gain, and no loss of more than {margin}",
+        "worse": "got worse",
+    }.get(change.verdict or "", "shows no evidence of change")
     return f"The target {named(dataset.name)} {finding}: {_moved(change)}"
 
 
@@ -104,49 +111,56 @@ def _moved(change: Change) -> str:
     return f"{change.measure} {before}{_ARROW}{number(change.after, digits=3)}, {improvement(change)}"
 
 
-def _retention_clause(sets: Sequence[DatasetResult]) -> str:
-    worse = [
-        f"{named(dataset.name)} ({change.measure} {improvement(change)})"
-        for dataset in sets
-        if (change := dataset.main_change()).verdict == "worse"
-    ]
+def _retention_clauses(sets: Sequence[DatasetResult], margin: str) -> list[str]:
+    """How the retention sets came out: worse ones, those without a loss of the margin, and undecided ones."""
     if not sets:
-        return "no retention set was measured, so effects on other tasks are unknown"
-    if len(sets) == 1:
-        return (
-            f"the retention set got worse: {worse[0]}" if worse else f"the retention set {named(sets[0].name)} did not get measurably worse"
-        )
+        return ["no retention set was measured, so effects on other tasks are unknown"]
+    by_verdict = {verdict: [dataset for dataset in sets if dataset.main_change().verdict == verdict] for verdict in get_args(Verdict)}
+    worse, held = by_verdict["worse"], len(by_verdict["better"]) + len(by_verdict["not worse"])
+    listed_worse = ", ".join(f"{named(dataset.name)} ({dataset.main} {improvement(dataset.main_change())})" for dataset in worse)
+    clauses = []
     if worse:
-        return f"{len(worse)} of the {len(sets)} retention sets got worse: {', '.join(worse)}"
-    return f"none of the {len(sets)} retention sets got measurably worse"
+        clauses.append(f"{_share(len(worse), len(sets))} got worse: {listed_worse}")
+    if held:
+        clauses.append(f"not worse by more than {margin} on {_share(held, len(sets))}")
+    return [*clauses, *map(_undecided, by_verdict["undecided"])]
+
+
+def _share(some: int, total: int) -> str:
+    if total == 1:
+        return "the retention set"
+    if some == total == 2:
+        return "both retention sets"
+    return f"all {total} retention sets" if some == total else f"{some} of {total} retention sets"
+
+
+def _undecided(dataset: DatasetResult) -> str:
+    """An undecided set, with the number of units that would decide it."""
+    change, noun = dataset.main_change(), "sentence pair" if dataset.languages else "query"
+    if change.needed is None:
+        return f"{named(dataset.name)} is undecided"
+    # Two digits: it is an estimate.
+    about = int(float(f"{change.needed:.2g}"))
+    units = dataset.queries // max(1, len(dataset.languages))
+    return f"{named(dataset.name)} is undecided (needs about {counted(max(about, units + 1), noun)}, has {integer(units)})"
+
+
+def margin_of(result: Result) -> str:
+    """The margin as the settings say it."""
+    return str(Margin.parse(result.settings.get("measure", {}).get("margin", DEFAULT_MARGIN.value)))
 
 
 def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
-    """The loss that the intervals leave open if none was found: absence of evidence is not evidence of absence."""
-    undecided = [
-        (named(dataset.name), change)
-        for dataset in datasets
-        if dataset.role == "retain" and (change := dataset.main_change()).verdict == "no evidence"
-    ]
-    percents = [
-        (-change.improvement_interval[0], f"{name}, {change.measure}")
-        for name, change in undecided
-        if change.improvement_interval is not None
-    ]
-    loss, location = max(percents, key=itemgetter(0), default=(0.0, ""))
-    losses = [f"{loss:.1f}{NO_BREAK}% ({location})"] if loss >= 0.05 else []
-    # If the baseline is 0 in many resamples, there are no percentages; differences are not comparable between data sets, so each is named.
-    for name, change in undecided:
-        if change.improvement_interval is None:
-            low, high = change.difference_interval or (0.0, 0.0)
-            loss = high if change.lower_is_better else -low
-            losses += [f"{number(loss, digits=3)} ({name}, difference of {change.measure})"] if loss > 0 else []
+    """The loss that the data allow on undecided retention sets: absence of evidence is not evidence of absence."""
+    losses = []
+    for dataset in datasets:
+        change = dataset.main_change()
+        if dataset.role == "retain" and change.verdict == "undecided" and change.loss_bound is not None and change.loss_bound > 0:
+            percent = f"{100 * change.loss_bound / change.before:.1f}{NO_BREAK}%" if change.before else number(change.loss_bound, digits=3)
+            losses.append(f"{percent} ({named(dataset.name)}, {change.measure})")
     if not losses:
         return ""
-    return (
-        f"\u201cNo evidence\u201d is not proof of no change: on the retention sets without evidence, the intervals allow a loss of "
-        f"up to {', '.join(losses)}."
-    )
+    return f"Undecided is not unchanged: at one-sided 95{NO_BREAK}% the data allow a loss of up to {', '.join(losses)}."
 
 
 def _other_measures_worse(dataset: DatasetResult) -> str:

@@ -41,7 +41,8 @@ _COMPARED = [
         "The paired interval and the verdict",
         f"Both models answer the same queries. The interval is the paired 95{NO_BREAK}% BCa bootstrap interval over queries; p comes from "
         "swapping before and after at random, query by query. Better or worse: the interval excludes zero and p is below 0.05, which "
-        "requires at least six changed queries. No evidence is not proof of equality; the interval bounds the change.",
+        "requires at least six changed queries. Not worse: neither, and the one-sided 95\N{NO-BREAK SPACE}% bound excludes a loss of the "
+        "margin. Otherwise undecided: the data do not exclude such a loss.",
     ),
     (
         "z, the two-proportion test",
@@ -167,7 +168,7 @@ def _forest(datasets: Sequence[DatasetResult]) -> Figure | None:
         charts=[forest("forest", rows, label="improvement of the main measure, % (right of zero is better)")],
         narrow=forest("forest-narrow", rows, label="improvement, % (right is better)", narrow=True),
         label="Improvement of each data set with its paired 95 percent interval; the table below holds the numbers",
-        caption="Filled: the verdict is better or worse. Open: no evidence; the interval may still exclude zero if fewer than six "
+        caption="Filled: better, not worse or worse. Open: undecided; the interval may still exclude zero if fewer than six "
         "queries changed. Diamond: target. Circle: retention set.",
     )
 
@@ -229,7 +230,7 @@ def _heat_map(grid: GridComparison, languages: Sequence[str]) -> HeatMap:
         shades=values,
         text=partial(texts.signed, decimals=0 if large else 1) if compared else "{:.3f}".format,
         compared=compared,
-        marked=None if grid.verdicts is None else np.array(grid.verdicts) != "no evidence",
+        marked=None if grid.verdicts is None else np.isin(grid.verdicts, ("better", "worse")),
         counts=grid_counts(grid, cells=len(languages) ** 2),
         caption=f"{meaning}{dots}",
     )
@@ -239,8 +240,9 @@ def grid_counts(grid: GridComparison, *, cells: int) -> list[str]:
     """Numbers of improved and worsened cells of a language grid."""
     if grid.improved is None or grid.worsened is None:
         return []
-    neither = integer(cells - grid.improved - grid.worsened)
-    lines = [f"paired: {integer(grid.improved)} better, {integer(grid.worsened)} worse, {neither} no evidence, of {integer(cells)}"]
+    kept = grid.not_worse or 0
+    rest = f"{integer(kept)} not worse, {integer(cells - grid.improved - grid.worsened - kept)} undecided"
+    lines = [f"paired: {integer(grid.improved)} better, {integer(grid.worsened)} worse, {rest}, of {integer(cells)}"]
     if grid.improved_z is not None and grid.worsened_z is not None:
         lines.append(f"z-test: {integer(grid.improved_z)} better, {integer(grid.worsened_z)} worse")
     return lines

@@ -15,8 +15,9 @@ EVEN = "\N{ALMOST EQUAL TO}"
 
 VERDICT_MARKS: dict[Verdict, str] = {
     "better": "\N{BLACK UP-POINTING TRIANGLE}",
+    "not worse": "\N{BLACK SQUARE}",
+    "undecided": "\N{WHITE CIRCLE}",
     "worse": "\N{BLACK DOWN-POINTING TRIANGLE}",
-    "no evidence": "\N{WHITE CIRCLE}",
 }
 """A shape for each verdict, so that colour is never the only sign."""
 

@@ -65,7 +65,7 @@ class Overview:
         best = model in ranking.best
         beside_baseline = pairing is not None and pairing.against == self.result.baseline
         verdict = None if pairing is None else pairing.verdict
-        even = not best and not beside_baseline and model in ranking.not_worse
+        even = not best and not beside_baseline and model in ranking.even
         return Mark(best, even, verdict if beside_baseline or (verdict == "worse" and not best) else None)
 
 
@@ -97,14 +97,13 @@ def _one_task(view: Overview, task: SuiteTask) -> str:
     beside_baseline = ranking.against is not None and ranking.against == view.result.baseline
     first = [ranking.against or ""] if beside_baseline else ranking.best
     lead = "is the baseline" if beside_baseline else "is best" if len(first) == 1 else "are best"
-    groups: dict[Verdict, list[str]] = {"better": [], "worse": [], "no evidence": []}
+    groups: dict[Verdict, list[str]] = {"better": [], "worse": [], "not worse": [], "undecided": []}
     for (name, model), pairing in view.pairings.items():
         if name == task.name and model not in first:
             groups[pairing.verdict].append(f"{named(model)} ({joined(*difference(pairing.change, least=3))})")
     value_of_first = f"{task.measure} {level(view.scores[task.name, first[0]])}"
     clauses = [f"{listed([*map(named, first)])} {lead} on {named(task.name)}, {value_of_first}"]
-    labels = {verdict: f"{verdict}{' either way' * (verdict == 'no evidence')}" for verdict in groups}
-    clauses += [f"{labels[verdict]}: {listed(names)}" for verdict, names in groups.items() if names]
+    clauses += [f"{verdict}: {listed(names)}" for verdict, names in groups.items() if names]
     return f"{'; '.join(clauses)}."
 
 
@@ -117,7 +116,7 @@ def _against_baseline(model: str, verdicts: dict[Verdict, int]) -> str:
     if not (total := sum(verdicts.values())):
         return f"{model} has no task in common with it"
     better = f"better on {verdicts['better']} of {counted(total, 'task')}"
-    return f"{model} is {better}, worse on {verdicts['worse']}, with no evidence on {verdicts['no evidence']}"
+    return f"{model} is {better}, worse on {verdicts['worse']}, not worse on {verdicts['not worse']}, undecided on {verdicts['undecided']}"
 
 
 def _without_baseline(view: Overview, tasks: Sequence[str]) -> str:
@@ -169,20 +168,20 @@ def reservations(result: SuiteResult) -> list[str]:
     """Reservations that an honest reader should know."""
     comparisons, tasks = counted(len(result.pairings), "comparison"), len(result.tasks)
     family = f"all {comparisons}" if len(result.pairings) > 1 else "the one comparison"
-    undecided = sum(pairing.verdict == "no evidence" for pairing in result.pairings)
+    undecided = sum(pairing.verdict == "undecided" for pairing in result.pairings)
     lacking = [f"{named(standing.model)} ({standing.tasks})" for standing in result.analysis.models if standing.tasks < tasks]
     verdicts = (
         f"Verdicts hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over {family} of main measures: at most about one in twenty "
         "reported differences is expected to be false. Other measures have intervals but no verdicts."
     )
-    no_evidence = (
-        f"In {undecided} of {comparisons} there is no evidence either way, which is not proof of equality: "
+    open_comparisons = (
+        f"{undecided} of {comparisons} are undecided: the data neither show a change nor exclude a loss of the margin; "
         "each task states the smallest difference that its data would detect."
     )
     coverage = f"Some models did not run all {tasks} tasks: {listed(lacking)}. Each model is counted over its own tasks."
     return [
         *([verdicts] if result.pairings else []),
-        *([no_evidence] if undecided else []),
+        *([open_comparisons] if undecided else []),
         *([joined(coverage, about_ranks(result))] if lacking else []),
         about_runs(result),
         *filter(None, result.notes),

@@ -33,8 +33,8 @@ _COMPARED = [
         "p and verdict",
         "p tests the paired difference by sign flips of the units, or by the bootstrap tails if units have no scores or a model has "
         "several seeds. A verdict requires an interval that excludes zero and a p that passes Benjamini–Hochberg over the main measures "
-        "of all tasks and models. Against the best of a task, p is first corrected for all its pairs. No evidence is not proof of "
-        "equality.",
+        "of all tasks and models. Against the best of a task, p is first corrected for all its pairs. Not worse: no such change, and the "
+        "one-sided 95\N{NO-BREAK SPACE}% bound excludes a loss of the margin.",
     ),
     (
         "Best, and not measurably worse",
@@ -85,8 +85,8 @@ def terminal(result: SuiteResult) -> list[Table]:
     if result.mixed:
         others = counted(len(result.beside_best), "task")
         two = (
-            f"{words.references(result)} Better, no evidence and worse: against {texts.named(result.baseline or '')}; not worse: against "
-            f"the best, on the other {others}."
+            f"{words.references(result)} Better, not worse, undecided and worse: against {texts.named(result.baseline or '')}; even: "
+            f"against the best, on the other {others}."
         )
     caption = " ".join(filter(None, [words.headline(view), two, words.about_ranks(result)]))
     return [_by_task(view), Table(columns=_standing_columns(view, page=False), rows=result.analysis.models, caption=[caption])]
@@ -107,7 +107,7 @@ def _by_task(view: Overview) -> Table:
         scores = all_scores = view.on(task.name)
         ranking = view.rankings[task.name]
         if len(view.scores) > MOST_ROWS and ranking.against in ranking.best:
-            scores = [score for score in all_scores if score.model in ranking.not_worse]
+            scores = [score for score in all_scores if score.model in ranking.even]
         details = f"{task.measure}{', lower is better' * task.lower_is_better}{', listed candidates' * (task.kind == 'triplets')}"
         beside = short(words.beside(view, task.name))
         rows.append((Cell(task.name, bold=True), Cell(details, tone="muted"), Cell(beside, tone="muted"), Cell("")))
@@ -245,10 +245,10 @@ def _standing_columns(view: Overview, *, page: bool) -> list[Column]:
     if result.baseline is None:
         columns.append(count("clearly best" if page else "clearly", "clear"))
     else:
-        columns += [verdicts("better", than), verdicts("no evidence"), verdicts("worse", than, "")]
+        columns += [verdicts("better", than), verdicts("not worse", than), verdicts("undecided"), verdicts("worse", than, "")]
     if others or result.baseline is None:
         below = [f"of {counted(others, 'other task')}"] if result.baseline is not None and page else []
-        columns.append(count("not measurably worse than the best" if page else "not worse", "not_worse", below))
+        columns.append(count("not measurably worse than the best" if page else "even", "even", below))
     rank = Column("mean rank", lambda standing: value_cell(standing.mean_rank, text="{:.1f}".format), "number", (), "ascending")
     return [*columns, rank, *(mean_column(mean) for mean in result.analysis.means if page)]
 
@@ -270,7 +270,7 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 _CSV = (
     *("task", "kind", "model", "measure", "similarity", "main", "value", "low", "high", "lower_is_better", "unit", "units", "runs"),
-    *("best", "not_worse", "against", "difference", "difference_low", "difference_high", "p", "test", "significant", "verdict"),
+    *("best", "even", "against", "difference", "difference_low", "difference_high", "p", "test", "significant", "verdict"),
     *("effect", "gained", "lost", "detectable"),
 )
 
@@ -300,11 +300,11 @@ def _figures(view: Overview, score: Score) -> dict[str, Any]:
     row["best"] = best
     pairing = view.pairings.get((score.task, score.model))
     if pairing is None:
-        return {**row, "not_worse": True if best else None}
+        return {**row, "even": True if best else None}
     change = pairing.change
     row = {**asdict(change), **row, "against": pairing.against, "significant": pairing.significant, "verdict": pairing.verdict}
     row |= _ends("difference_", change.difference_interval)
-    return {**row, "not_worse": score.model in ranking.not_worse if ranking.against in ranking.best or best else None}
+    return {**row, "even": score.model in ranking.even if ranking.against in ranking.best or best else None}
 
 
 def _ends(prefix: str, interval: tuple[float, float] | None) -> dict[str, float]:

@@ -73,7 +73,8 @@ def _forest(view: Overview, task: SuiteTask, position: int) -> Figure | None:
         charts=[forest(f"forest-{position}", rows, label=label, flipped=task.lower_is_better)],
         narrow=forest(f"forest-{position}-narrow", rows, label="difference (right is better)", flipped=task.lower_is_better, narrow=True),
         label=f"Differences to {cut(against, limit=60)} with 95 percent intervals; the table below holds the numbers",
-        caption="Filled: better or worse after the correction. Open: no evidence. An interval covers one comparison and may exclude zero; "
+        caption="Filled: better, not worse or worse after the correction. Open: undecided. An interval covers one comparison and may "
+        "exclude zero; "
         "the verdict is corrected over all of them.",
     )
 

@@ -57,7 +57,7 @@ class Drawing(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A value of a run; `open` if there is no evidence of a change, `interval` at 95 %."""
+    """A value of a run; `open` if it is neither better nor worse, `interval` at 95 %."""
 
     x: float
     y: float
@@ -192,13 +192,15 @@ def against(result: SweepResult, series: Series) -> list[Drawing]:
     return [drawing._replace(caption=drawing.caption + cross) for drawing in drawn if any(panel.lines for panel in drawing.panels)]
 
 
-_IMPROVEMENT = f"Main measures. Markers are runs, lines means over seeds; bars: paired 95{NO_BREAK}% intervals. Open: no evidence."
+_IMPROVEMENT = (
+    f"Main measures. Markers are runs, lines means over seeds; bars: paired 95{NO_BREAK}% intervals. Open: neither better nor worse."
+)
 _PAIRS = (
     "Solid: by the paired test, corrected over all pairs; dashed: by the z-test of Vasilyev et al. 2024, which treats pairs of texts as "
     "independent."
 )
 _DRIFT = f"0 is the untuned tower. Bars: 95{NO_BREAK}% intervals over probes."
-_TRADE = f"Markers are settings; the untuned tower is at 0. Bars: paired 95{NO_BREAK}% intervals. Open: no evidence."
+_TRADE = f"Markers are settings; the untuned tower is at 0. Bars: paired 95{NO_BREAK}% intervals. Open: neither better nor worse."
 _VALIDATION = "Optimiser steps of the runs, and the epoch whose weights were kept; 0 is the start."
 
 

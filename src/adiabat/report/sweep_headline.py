@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import get_args
 
 from adiabat.core.text import DASH, NO_BREAK, counted, integer, setting_text
 from adiabat.report import ranking_section
@@ -11,7 +12,7 @@ from adiabat.results.evaluation_result import Verdict
 from adiabat.results.ranking_result import Ranking
 from adiabat.results.sweep_result import Case, CaseChange, Setting, SweepAnalysis, SweepResult
 
-_VERDICTS: tuple[Verdict, ...] = ("better", "no evidence", "worse")
+_VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 REASON_LENGTH = 160
 """Maximum characters of a failure's reason in a sentence."""

@@ -190,7 +190,7 @@ class Table(Section):
 STYLES = {
     "better": "bold blue",
     "worse": "bold red",
-    "no-evidence": "dim",
+    "undecided": "dim",
     "best": "bold",
     "safe": "bold blue",
     "bad": "bold red",
@@ -230,7 +230,7 @@ _LATEX = {
     **{MINUS: "$-$", NO_BREAK: "~", DASH: "--", EVEN: r"$\approx$", "|": r"\textbar{}", "\N{REPLACEMENT CHARACTER}": "?"},
     # Keep straight quotes: usual fonts curve the double quote, and \textquotedbl needs a package.
     **{"`": r"\textasciigrave{}", "'": r"\textquotesingle{}", '"': r"\textquotesingle\textquotesingle{}"},
-    **dict(zip(VERDICT_MARKS.values(), (r"$\uparrow$", r"$\downarrow$", r"$\circ$"), strict=True)),
+    **dict(zip(VERDICT_MARKS.values(), (r"$\uparrow$", r"$\bullet$", r"$\circ$", r"$\downarrow$"), strict=True)),
 }
 
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from adiabat.results.record import Record
 
-Verdict = Literal["better", "worse", "no evidence"]
-"""Verdict by the paired 95 % interval and the p-value: better, worse, or no evidence."""
+Verdict = Literal["better", "not worse", "undecided", "worse"]
+"""Better or worse by the paired 95 % interval and the p-value; else not worse if a loss of the margin is excluded, or undecided."""
 
 Test = Literal["sign flips", "bootstrap"]
 """Source of a p-value: random exchanges of the two models' scores of a unit, or the tails of the resampled difference."""
@@ -52,6 +52,12 @@ class Change:
             in data with the same variation: 2.80 standard errors of the difference, and more with few units or runs. It is too low if few
             units changed, and with three runs, where the probability is about two thirds. None if nothing varies, or with fewer than two
             units.
+        margin: The loss that would matter, in the measure's own unit; None without a baseline, and for a share of a baseline that is not
+            above 0.
+        loss_bound: The largest loss that the data allow at one-sided 95 %, in the measure's own unit; below 0 if a gain is certain. None
+            with fewer than two units, or if nothing bounds it. Not worse: it is below `margin`.
+        needed: Only if undecided: the number of units at which a model that lost nothing would be shown to be not worse four times in five.
+            None if no number would do.
     """
 
     measure: str
@@ -72,6 +78,14 @@ class Change:
     gained: int | None = None
     lost: int | None = None
     detectable: float | None = None
+    margin: float | None = None
+    loss_bound: float | None = None
+    needed: int | None = None
+
+    @property
+    def not_worse(self) -> bool:
+        """Whether a loss of the margin is excluded."""
+        return self.verdict == "not worse" or (self.margin is not None and self.loss_bound is not None and self.loss_bound < self.margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +115,7 @@ class GridComparison:
     worsened: int | None = None
     improved_z: int | None = None
     worsened_z: int | None = None
+    not_worse: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +337,16 @@ class Result(Record):
     datasets: list[DatasetResult] = field(default_factory=list)
     examples: list[ChangedQuery] = field(default_factory=list)
     kind: Literal["evaluation", "training"] = "evaluation"
+
+    def failing(self, least: Literal["worse", "undecided"]) -> list[str]:
+        """Data sets and cells of language grids that are worse; for ``undecided`` also those of which nothing is shown."""
+        bad = {"worse"} if least == "worse" else {"worse", "undecided", None}
+        names = []
+        for dataset in self.datasets:
+            cells = [cell for grid in dataset.grid for row in grid.verdicts or [] for cell in row]
+            if dataset.main_change().verdict in bad or "worse" in cells:
+                names.append(dataset.name)
+        return names
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each data set and measure; for a training run without data sets, a row for each validation."""

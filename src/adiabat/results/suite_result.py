@@ -112,7 +112,7 @@ class Pairing:
     def verdict(self) -> Verdict:
         """The verdict after the correction."""
         if not self.significant or not self.change.difference:
-            return "no evidence"
+            return "not worse" if self.change.not_worse else "undecided"
         return "better" if (self.change.difference < 0) == self.change.lower_is_better else "worse"
 
 
@@ -167,7 +167,7 @@ class TaskRanking:
         ranks: 1 for the best; equal values share the mean of their ranks. Models trained on the units are left out, and so is a single
             model.
         best: Models with the best value, several if they are equal up to rounding; `against` first.
-        not_worse: The best models and those not measurably worse, if all are compared with the best.
+        even: The best models and those not measurably worse, if all are compared with the best.
         clear: Whether one model is measurably above every other.
     """
 
@@ -175,7 +175,7 @@ class TaskRanking:
     against: str | None
     ranks: dict[str, float]
     best: list[str]
-    not_worse: list[str]
+    even: list[str]
     clear: bool
 
 
@@ -187,7 +187,7 @@ class ModelStanding:
         tasks: Number of tasks that it did, including those that only it did.
         best: Number of tasks on which it has the best value.
         clear: Number of those on which it is measurably above every other model.
-        not_worse: Among tasks whose models are compared with the best, the number on which it is the best or not measurably worse; None if
+        even: Among tasks whose models are compared with the best, the number on which it is the best or not measurably worse; None if
             it did none of these because there is a baseline.
         verdicts: Counts of verdicts against the baseline; None for the baseline itself, and without one.
         mean_rank: None for a model that did not do every task that several models did.
@@ -197,7 +197,7 @@ class ModelStanding:
     tasks: int
     best: int
     clear: int
-    not_worse: int | None
+    even: int | None
     verdicts: dict[Verdict, int] | None
     mean_rank: float | None
 

@@ -7,40 +7,37 @@ stays valid with few changed units.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.results.evaluation_result import Change, Test
+from adiabat.stats.noninferiority import FEWEST_UNITS, Units, loss_bound, margin_in_unit, units_needed
+from adiabat.stats.quantity import Quantity, deviation
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.resampling import (
-    CONFIDENCE,
     RESAMPLES,
     Interval,
     RunEffect,
     RunResamples,
-    acceleration,
-    bca_interval,
     jackknife,
     jackknife_groups,
     percentile_interval,
     resampling_counts,
-    small_sample,
-    student_quantile,
 )
 from adiabat.stats.samples import Bounds, Sample
 from adiabat.stats.significance import bootstrap_p_value, rank_exchange_p_value, sign_flip_p_values, two_proportion_z, verdict_of
 from adiabat.stats.statistics import PairedMeasure, Replicates, require_comparable, shares_of, values_of
 
-POWER = 0.80
-"""Power of `Change.detectable`."""
-
 Runs = Sequence[Sample]
 """One measure of a model in each of its runs."""
 
 
-def paired_changes(after: Sequence[Sample], before: Sequence[Sample] | None, *, seed: int, resamples: int = RESAMPLES) -> list[Change]:
+def paired_changes(
+    after: Sequence[Sample], before: Sequence[Sample] | None, *, seed: int, resamples: int = RESAMPLES, margin: Margin = DEFAULT_MARGIN
+) -> list[Change]:
     """Compare two models on measures of the same units.
 
     Measures share their resamples and exchanges, so the result of one does not depend on the others.
@@ -50,6 +47,7 @@ def paired_changes(after: Sequence[Sample], before: Sequence[Sample] | None, *, 
         before: The same of its baseline, on the same units; None gives only values and their intervals.
         seed: Seed of the draws.
         resamples: Number of resamples, and of exchanges, > 0.
+        margin: The loss below which a measure is "not worse".
 
     Returns:
         One change per measure, in order.
@@ -62,11 +60,17 @@ def paired_changes(after: Sequence[Sample], before: Sequence[Sample] | None, *, 
         Efron and Tibshirani 1993, chapter 14; Smucker et al. 2007.
     """
     return changes_over_runs(
-        [[sample] for sample in after], None if before is None else [[sample] for sample in before], seed=seed, resamples=resamples
+        [[sample] for sample in after],
+        None if before is None else [[sample] for sample in before],
+        seed=seed,
+        resamples=resamples,
+        margin=margin,
     )
 
 
-def changes_over_runs(after: Sequence[Runs], before: Sequence[Runs] | None, *, seed: int, resamples: int = RESAMPLES) -> list[Change]:
+def changes_over_runs(
+    after: Sequence[Runs], before: Sequence[Runs] | None, *, seed: int, resamples: int = RESAMPLES, margin: Margin = DEFAULT_MARGIN
+) -> list[Change]:
     """Compare the means of two models over their runs of several seeds.
 
     Intervals are over units and seeds: see `adiabat.stats.resampling`. Exchanges of unit scores ignore seeds, so where a model has several
@@ -77,6 +81,7 @@ def changes_over_runs(after: Sequence[Runs], before: Sequence[Runs] | None, *, s
         before: The same of the baseline, in as many runs as it has; None as for `paired_changes`.
         seed: Of the draws.
         resamples: Number of resamples, > 0.
+        margin: The loss below which a measure is "not worse".
 
     Returns:
         One change per measure, in order; with one run of either model, that of `paired_changes`.
@@ -98,7 +103,7 @@ def changes_over_runs(after: Sequence[Runs], before: Sequence[Runs] | None, *, s
         counts = resampling_counts(group[0].first.values.size, resamples=resamples, seed=seed, groups=group[0].first.groups)
         values, draws = _values(group, None), _values(group, counts)
         for i, value, replicates in zip(indices, values, draws, strict=True):
-            changes[i] = _change(measures[i], value, replicates, runs, p_values.get(i))
+            changes[i] = _change(measures[i], value, replicates, runs, p_values.get(i), margin)
     return [changes[i] for i in range(len(measures))]
 
 
@@ -146,82 +151,6 @@ def _p_values(measures: Sequence[PairedMeasure], *, seed: int, flips: int) -> di
     return p_values
 
 
-@dataclass(frozen=True, slots=True)
-class _Quantity:
-    """One number with its resamples.
-
-    Attributes:
-        value: Value on the data.
-        units: Values on each resample of the units.
-        runs: Values with resampled runs too; `units` itself if runs do not differ.
-        draws: The same with the factor for the uncertain deviation of runs.
-        without: Jackknife values of units with any weight.
-        groups: Groups of the jackknife values.
-        run_freedom: Degrees of freedom of the spread of runs.
-    """
-
-    value: float
-    units: Float[np.ndarray, " r"]
-    runs: Float[np.ndarray, " r"]
-    draws: Float[np.ndarray, " r"]
-    without: Float[np.ndarray, " m"]
-    groups: Int[np.ndarray, " m"] | None
-    run_freedom: int
-
-    def error(self) -> tuple[float, float]:
-        """Standard error over units and runs, and its degrees of freedom: 0 if there are no two units."""
-        widening, freedom = small_sample(self.without, self.groups)
-        units = widening * _deviation(self.units)
-        runs = 0.0 if self.runs is self.units else _deviation(self.runs - self.units)
-        error = math.hypot(units, runs)
-        if runs > 0 and freedom > 0:
-            # Degrees of freedom of a sum of variances (Satterthwaite 1946).
-            freedom = error**4 / (units**4 / freedom + runs**4 / self.run_freedom)
-        return error, freedom
-
-    def interval(self) -> Interval | None:
-        """BCa interval; None if there are no two units."""
-        error, freedom = self.error()
-        if freedom == 0:
-            return None
-        if error == 0:
-            return self.value, self.value
-        skewness = acceleration(self.without, self.groups)
-        if self.runs is not self.units:
-            # Runs move it up as often as down: the third moment stays that of the units, while the spread grows.
-            skewness *= (_deviation(self.units) / error) ** 3
-        return bca_interval(self.value, self.draws, acceleration=skewness)
-
-    def wide_interval(self) -> Interval | None:
-        """BCa, but no narrower on either side than a t interval: for differences, which may be 0 on most units.
-
-        The skewness of the few that are left is mostly chance, and BCa follows it. With one query in ten changed, of 100, BCa alone misses
-        a difference of zero in 14 of 100 trials, and this in 4.
-        """
-        interval = self.interval()
-        if interval is None:
-            return None
-        error, freedom = self.error()
-        half = student_quantile((1 + CONFIDENCE) / 2, freedom) * error
-        return min(interval[0], self.value - half), max(interval[1], self.value + half)
-
-    def detectable(self) -> float | None:
-        """A true value that would show as evidence with probability `POWER`."""
-        error, freedom = self.error()
-        if error == 0 or freedom == 0:
-            return None
-        return error * (student_quantile((1 + CONFIDENCE) / 2, freedom) + student_quantile(POWER, freedom))
-
-
-def _deviation(draws: Float[np.ndarray, " r"]) -> float:
-    """Standard deviation of defined draws; 0 if they differ by rounding alone."""
-    defined = draws[~np.isnan(draws)]
-    if not defined.size:
-        return 0.0
-    spread = float(defined.std())
-    return spread if spread > 1e-12 * float(np.abs(defined).max()) else 0.0
-
-
 def _clipped(interval: Interval | None, bounds: Bounds | None) -> Interval | None:
     """The part of an interval within the bounds of the measure."""
     if interval is None or bounds is None:
@@ -230,7 +159,7 @@ def _clipped(interval: Interval | None, bounds: Bounds | None) -> Interval | Non
     return low, high
 
 
-def _change(measure: PairedMeasure, values: Replicates, draws: Replicates, runs: RunResamples, p: float | None) -> Change:
+def _change(measure: PairedMeasure, values: Replicates, draws: Replicates, runs: RunResamples, p: float | None, margin: Margin) -> Change:
     """The record of one measure."""
     first = measure.first
     after, before, difference = _quantities(measure, values, draws, runs)
@@ -242,7 +171,7 @@ def _change(measure: PairedMeasure, values: Replicates, draws: Replicates, runs:
     test: Test = "bootstrap" if p is None else "sign flips"
     p = _bootstrap_p(measure, difference.draws) if p is None else p
     effect, gained, lost = _of_units(measure)
-    return replace(
+    compared = replace(
         change,
         before=before.value,
         improvement=improvement(before.value, after.value, lower_is_better=first.lower_is_better),
@@ -251,18 +180,27 @@ def _change(measure: PairedMeasure, values: Replicates, draws: Replicates, runs:
         improvement_interval=_clipped(_percent_interval(difference, before, first), _bounds_of_improvement(first)),
         p=p,
         z=_z(measure),
-        verdict=verdict_of(interval, p_value=p, lower_is_better=first.lower_is_better),
         test=test,
         effect=effect,
         gained=gained,
         lost=lost,
         detectable=difference.detectable(),
     )
+    units = Units(first.lower_is_better, first.bounds, int((first.weights > 0).sum()), _changed(measure) if lost is None else lost)
+    return _with_verdict(compared, difference, before, units, margin.of(first.measure))
 
 
-def _quantities(
-    measure: PairedMeasure, values: Replicates, draws: Replicates, runs: RunResamples
-) -> tuple[_Quantity, _Quantity, _Quantity]:
+def _with_verdict(change: Change, difference: Quantity, before: Quantity, units: Units, margin: Margin) -> Change:
+    """The change with its verdict, and the figures of non-inferiority."""
+    limit, bound = margin_in_unit(margin, before.value), loss_bound(difference, before, units, margin)
+    within = limit is not None and bound < limit and units.count >= FEWEST_UNITS
+    p = 1.0 if change.p is None else change.p
+    verdict = verdict_of(change.difference_interval, p_value=p, lower_is_better=change.lower_is_better, within=within)
+    needed = units_needed(difference, before.value, units, limit) if verdict == "undecided" and limit is not None else None
+    return replace(change, verdict=verdict, margin=limit, loss_bound=bound if math.isfinite(bound) else None, needed=needed)
+
+
+def _quantities(measure: PairedMeasure, values: Replicates, draws: Replicates, runs: RunResamples) -> tuple[Quantity, Quantity, Quantity]:
     """After, before and difference; the last two are 0 if there is no other model."""
     without = measure.replicates(np.stack([jackknife(sample) for sample in measure.samples], axis=1))
     after, before = runs.effects([values.after, values.before], [draws.after, draws.before])
@@ -287,14 +225,14 @@ def _quantity(
     without: Float[np.ndarray, " m"],
     runs: RunResamples,
     groups: Int[np.ndarray, " m"] | None,
-) -> _Quantity:
+) -> Quantity:
     """Draws of units and runs together; the variance that both contain is taken off the units."""
     if not effect.shift.any():
-        return _Quantity(value, units, units, units, without, groups, runs.freedom)
-    variance = _deviation(units) ** 2
+        return Quantity(value, units, units, units, without, groups, runs.freedom)
+    variance = deviation(units) ** 2
     share = max(0.0, 1 - effect.variance / variance) if variance > 0 else 0.0
     units = value + (units - value) * math.sqrt(share)
-    return _Quantity(value, units, units + effect.shift, units + runs.widening * effect.shift, without, groups, runs.freedom)
+    return Quantity(value, units, units + effect.shift, units + runs.widening * effect.shift, without, groups, runs.freedom)
 
 
 def _bounds_of_difference(sample: Sample) -> Bounds | None:
@@ -311,7 +249,7 @@ def _bounds_of_improvement(sample: Sample) -> Bounds | None:
     return (-math.inf, 100.0) if sample.lower_is_better else (-100.0, math.inf)
 
 
-def _percent_interval(difference: _Quantity, before: _Quantity, sample: Sample) -> Interval | None:
+def _percent_interval(difference: Quantity, before: Quantity, sample: Sample) -> Interval | None:
     """Interval of the improvement; None if the baseline may be 0, which leaves the improvement without an end."""
     if before.value <= 0:
         return None
@@ -323,7 +261,7 @@ def _percent_interval(difference: _Quantity, before: _Quantity, sample: Sample) 
         for difference_draws, before_draws in ((difference.units, before.units), (difference.runs, before.runs))
     )
     if not np.isinf(draws).any():
-        return _Quantity(percent * ratio, units, runs, draws, without, before.groups, difference.run_freedom).wide_interval()
+        return Quantity(percent * ratio, units, runs, draws, without, before.groups, difference.run_freedom).wide_interval()
     with np.errstate(invalid="ignore"):
         low, high = percentile_interval(draws[~np.isnan(draws)])
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None

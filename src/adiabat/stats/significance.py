@@ -1,28 +1,19 @@
-"""Tests of a change: sign flips over units, rank exchanges, the two-proportion z-test, Benjamini-Hochberg; language grids cell by cell.
+"""Tests of a change: sign flips over units, rank exchanges, the two-proportion z-test, Benjamini-Hochberg.
 
 If two models were equivalent, their scores of a unit could be exchanged. Exchanging them on random halves of the units shows how far apart
 the models would be by chance. This preserves the dependence between the pairs of a unit, which the two-proportion test assumes to be
 independent (Fisher 1935).
-
-A cell of a language grid is better or worse where the sign-flip test over its units survives Benjamini-Hochberg over all cells of the
-comparison. Signs of whole units are flipped, the same in all cells: a unit is in every language, so cells are far from independent. A
-discrepancy over pairs of units flips differences of pseudo-values (`adiabat.evaluation.language_grid_measures`), which is not a permutation
-test in the strict sense. On simulated grids without a difference (30, 100 and 400 premises, ten shapes) the test at 5 % rejected 0.2 to 5.4
-% of cells, and at 0.2 % at most 0.25 %. The bootstrap of the same pseudo-values rejected up to 8.1 % and 0.75 %: too many where few
-premises changed, and in the far tail, where a correction over hundreds of cells decides.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from adiabat.results.evaluation_result import GridComparison, Verdict
-from adiabat.stats.ranking_measures import improvement
+from adiabat.results.evaluation_result import Verdict
 from adiabat.stats.resampling import RESAMPLES, Interval
-from adiabat.stats.samples import GridSample
 from adiabat.stats.statistics import members_of, ranks_of
 
 ERROR_RATE = 0.05
@@ -33,9 +24,6 @@ Z_CRITICAL = 1.96
 
 EXACT_UNITS = 14
 """Maximum number of differing units for an exact test over all exchanges, 16,384 at most."""
-
-DISCOVERY_RATE = 0.05
-"""Of the correction over the cells of a comparison."""
 
 # Exchanges per block: 8 MB as 64-bit floats, read again by every product.
 _BLOCK_CELLS = 2**20
@@ -193,15 +181,15 @@ def bootstrap_p_value(at_most_zero: int, at_least_zero: int, *, resamples: int, 
     return min(1.0, max(tail, 2.0 ** (1 - changed)))
 
 
-def verdict_of(interval: Interval | None, *, p_value: float, lower_is_better: bool) -> Verdict:
+def verdict_of(interval: Interval | None, *, p_value: float, lower_is_better: bool, within: bool) -> Verdict:
     """Verdict of a paired interval and p-value of ``after - before``: both must show a change.
 
-    An interval that touches zero, or None, is no evidence. The p-value, below 0.05 for a verdict, guards against intervals over too few
-    changed units.
+    An interval that touches zero, or None, shows none; the p-value, which must be below 0.05, guards against intervals over too few changed
+    units. Without a change, `within` tells "not worse" (a loss of the margin is excluded) from "undecided".
     """
     low, high = interval or (0.0, 0.0)
     if not (low > 0 or high < 0) or not p_value < ERROR_RATE:
-        return "no evidence"
+        return "not worse" if within else "undecided"
     return "better" if (high < 0) == lower_is_better else "worse"
 
 
@@ -278,104 +266,3 @@ class _RankSums:
         correlations = np.full(spread.shape, np.nan)
         np.divide(product, np.sqrt(np.maximum(spread, 0)), out=correlations, where=spread > 1e-15)
         return correlations
-
-
-def compare_grids(
-    after: GridSample, before: GridSample | None, *, seed: int, resamples: int = RESAMPLES, choice: float = 1.0
-) -> GridComparison:
-    """Compare two models in every cell of a language grid.
-
-    Args:
-        after: Of the model under test.
-        before: Of its baseline, over the same units; None gives only the values.
-        seed: Of the sign flips.
-        resamples: Sign flips at least, > 0; `flips_for` adds as many as the cells need.
-        choice: Factor on each p-value, >= 1: above 1 where `before` was chosen by its score on these units.
-
-    Returns:
-        Tables of values, improvements and verdicts; counts by the z-test only where the cells count errors.
-
-    Raises:
-        ValueError: If the two differ in comparison, similarity, languages or units, or `resamples` is not above 0.
-
-    Reference:
-        Vasilyev et al. 2024.
-    """
-    values = cell_values(after)
-    result = GridComparison(after.comparison, after.similarity, after=values.tolist())
-    if before is None:
-        return result
-    _check_fit(after, before, resamples)
-    baseline = cell_values(before)
-    better = values < baseline if after.lower_is_better else values > baseline
-    verdicts = np.where(_changed(after, before, choice, seed, resamples), np.where(better, "better", "worse"), "no evidence")
-    rows = zip(baseline.tolist(), values.tolist(), strict=True)
-    improved_z, worsened_z = _counts_by_z(after, before)
-    return replace(
-        result,
-        before=baseline.tolist(),
-        improvement=[[improvement(b, a, lower_is_better=after.lower_is_better) for b, a in zip(*row, strict=True)] for row in rows],
-        verdicts=verdicts.tolist(),
-        improved=int((verdicts == "better").sum()),
-        worsened=int((verdicts == "worse").sum()),
-        improved_z=improved_z,
-        worsened_z=worsened_z,
-    )
-
-
-def cell_values(cells: GridSample) -> Float[np.ndarray, "a b"]:
-    """Value of every cell: ``errors / total`` where the cells count errors, else the mean over units."""
-    if cells.errors is not None:
-        return np.asarray(cells.errors / cells.total)
-    return np.asarray(cells.values.mean(axis=-1, dtype=np.float64))
-
-
-def flips_for(cells: int, *, requested: int) -> int:
-    """Number of sign flips for a comparison of so many cells: `requested`, or ``cells / 0.05`` where that is more.
-
-    R flips give p-values of ``1 / (R + 1)`` at least, and the strictest step of Benjamini-Hochberg over n cells asks for ``0.05 / n``: with
-    fewer flips, no single changed pair of languages could be reported.
-    """
-    return max(requested, math.ceil(cells / DISCOVERY_RATE))
-
-
-def flips_notes(cells: int, *, requested: int) -> list[str]:
-    """A sentence where `flips_for` gives more flips than `requested`; `cells` is 0 without a baseline."""
-    flips = flips_for(cells, requested=requested)
-    if flips == requested:
-        return []
-    return [
-        f"signs were flipped {flips:,} times in the cells of the grid, not measure.resamples = {requested:,}: "
-        f"fewer could not detect a single changed pair of languages among {cells:,}"
-    ]
-
-
-def _changed(after: GridSample, before: GridSample, choice: float, seed: int, resamples: int) -> Bool[np.ndarray, "a b"]:
-    """Cells whose change survives the correction over all cells."""
-    shape = after.values.shape
-    differences = (after.values.astype(np.float64) - before.values).reshape(-1, shape[-1]).T
-    flips = flips_for(math.ceil(differences.shape[1] * choice), requested=resamples)
-    p_values = np.minimum(1.0, choice * sign_flip_p_values(differences, seed=seed, flips=flips))
-    return benjamini_hochberg(p_values, rate=DISCOVERY_RATE).reshape(shape[:2])
-
-
-def _counts_by_z(after: GridSample, before: GridSample) -> tuple[int, int] | tuple[None, None]:
-    """Improved and worsened cells by the two-proportion test of Vasilyev et al. 2024."""
-    if after.errors is None or before.errors is None:
-        return None, None
-    counted = zip(before.errors.ravel().tolist(), after.errors.ravel().tolist(), strict=True)
-    # More errors give a z above 0.
-    z = np.array([two_proportion_z(was, now, after.total) for was, now in counted])
-    return int((z < -Z_CRITICAL).sum()), int((z > Z_CRITICAL).sum())
-
-
-def _check_fit(after: GridSample, before: GridSample, resamples: int) -> None:
-    if resamples <= 0:
-        raise ValueError(f"resamples must be above 0, got {resamples}")
-    counted = ("total",) if after.errors is not None and before.errors is not None else ()
-    for name in ("comparison", "similarity", "rows", "columns", "lower_is_better", *counted):
-        tested, baseline = getattr(after, name), getattr(before, name)
-        if tested != baseline:
-            raise ValueError(f"after and before must have the same {name}, got {tested} and {baseline}")
-    if after.values.shape != before.values.shape:
-        raise ValueError(f"after and before must be over the same units, got {after.values.shape[-1]} and {before.values.shape[-1]}")

@@ -199,7 +199,7 @@ def test_at_equal_gain_methods_are_read_between_their_nearest_runs() -> None:
         ("pulled", {"arxiv": -2.0}, pytest.approx(0.16)),
         ("rate", {"arxiv": pytest.approx(-3.0)}, pytest.approx(0.25)),
     ]
-    # Intervals of the samples are 1 % to either side, so that 0.5 % and 0.4 % are no evidence.
+    # Intervals of the samples are 1 % to either side, so that 0.5 % and 0.4 % are undecided.
     assert [cost.harmless for cost in equal.costs] == [3.0, 2.0]
 
 

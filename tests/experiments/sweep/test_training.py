@@ -275,7 +275,7 @@ def test_a_variant_that_was_trained_on_queries_of_a_task_is_named_and_has_no_ver
     assert bool(told) is not verdicts
     if not verdicts:
         near = next(one for one in found.standings if one.name == "near")
-        assert {near.gain.verdict, *(one.to_best.verdict for one in found.standings if one.to_best)} == {"no evidence"}
+        assert {near.gain.verdict, *(one.to_best.verdict for one in found.standings if one.to_best)} == {"undecided"}
 
 
 # --- Resuming ---

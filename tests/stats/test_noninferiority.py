@@ -1,0 +1,141 @@
+"""Non-inferiority: its bound against statsmodels, Clopper-Pearson and plain loops, and the verdicts that follow."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.weightstats import ttost_paired
+
+from adiabat.core.margin import Margin
+from adiabat.results.evaluation_result import Change
+from adiabat.stats.paired import paired_changes
+from adiabat.stats.samples import SHARE, Sample
+
+
+def compared(after, before, margin: Margin | None = None, *, lower_is_better: bool = False, resamples: int = 4000, **options) -> Change:
+    options = {"bounds": SHARE, "lower_is_better": lower_is_better, **options}
+    samples = [Sample("nDCG@10", np.asarray(values, dtype=np.float64), "cosine", **options) for values in (after, before)]
+    return paired_changes(samples[:1], samples[1:], seed=0, resamples=resamples, margin=margin or Margin())[0]
+
+
+def scores(units: int, *, seed: int, change: float = 0.0, spread: float = 0.05):
+    random = np.random.default_rng(seed)
+    before = random.uniform(0.2, 0.8, units)
+    return before + change + random.normal(0, spread, units), before
+
+
+@pytest.mark.parametrize("lower_is_better", [False, True])
+@pytest.mark.parametrize(("margin", "change"), [(0.004, 0.0), (0.02, -0.012), (0.01, -0.0035), (0.002, 0.001)])
+def test_an_absolute_margin_agrees_with_the_one_sided_t_test_of_statsmodels(margin: float, change: float, lower_is_better: bool) -> None:
+    """Symmetric differences of 2,000 units, where BCa and t agree to a thousandth of the spread."""
+    after, before = scores(2000, seed=3, change=change)
+    found = compared(after, before, Margin(margin, "nDCG"), lower_is_better=lower_is_better)
+    # Whichever way is worse, the test that the loss is below the margin is one side of the TOST.
+    _, above, below = ttost_paired(after, before, -margin, margin)
+    p = (below if lower_is_better else above)[1]
+    assert found.loss_bound is not None
+    assert (found.loss_bound < margin) == (p < 0.05)
+    sign = -1 if lower_is_better else 1
+    error = (after - before).std(ddof=1) / math.sqrt(after.size)
+    by_t = -(sign * (after - before).mean() - stats.t.ppf(0.95, after.size - 1) * error)
+    assert found.loss_bound == pytest.approx(by_t, abs=0.1 * error)
+    assert found.loss_bound >= by_t - 1e-12
+
+
+def test_a_share_moves_with_the_baseline_of_each_resample() -> None:
+    """One percent of the baseline: the bound is that of ``after - 0.99 before`` by a t interval, or wider."""
+    random = np.random.default_rng(0)
+    before = random.uniform(0, 1, 500)
+    after = before * random.uniform(0.9, 1.1, 500)
+    found = compared(after, before)
+    shifted = after - 0.99 * before
+    low = shifted.mean() - stats.t.ppf(0.95, 499) * shifted.std(ddof=1) / math.sqrt(500)
+    assert found.margin == pytest.approx(0.01 * before.mean())
+    assert found.loss_bound == pytest.approx(0.01 * before.mean() - low, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("units", "lost", "verdict"), [(50, 0, "undecided"), (298, 0, "undecided"), (299, 0, "not worse"), (600, 1, "not worse")]
+)
+def test_few_losses_are_bounded_exactly(units: int, lost: int, verdict: str) -> None:
+    """Rule of three: with no loss among 298 queries a share of 1 % may still lose, by all they have; with 299 no more."""
+    before = np.full(units, 0.72)
+    after = before.copy()
+    after[:lost] -= 0.001
+    found = compared(after, before)
+    share = stats.binomtest(lost, units).proportion_ci(method="exact", confidence_level=0.9).high if lost else 1 - 0.05 ** (1 / units)
+    assert found.loss_bound == pytest.approx(0.72 * share)
+    assert found.verdict == verdict
+    assert found.needed == (299 if verdict == "undecided" else None)
+
+
+def test_the_verdicts_of_a_baseline_and_a_margin() -> None:
+    for change, units, verdict in ((0.02, 1000, "better"), (-0.02, 1000, "worse"), (0.0, 1000, "not worse"), (0.0, 60, "undecided")):
+        found = compared(*scores(units, seed=1, change=change, spread=0.03))
+        assert found.verdict == verdict, change
+        assert (found.needed is not None) == (verdict == "undecided")
+
+
+def test_a_loss_that_is_certain_and_below_the_margin_is_worse() -> None:
+    found = compared(*scores(4000, seed=2, change=-0.002, spread=0.02))
+    assert found.loss_bound is not None
+    assert found.margin is not None
+    assert found.loss_bound < found.margin
+    assert found.verdict == "worse"
+
+
+def test_the_needed_number_of_units_decides_four_times_in_five() -> None:
+    after, before = scores(200, seed=5, spread=0.08)
+    found = compared(after, before, Margin(0.004, "nDCG"))
+    assert found.verdict == "undecided"
+    assert found.needed is not None
+    spread = (after - before).std(ddof=1)
+    wanted = ((stats.t.ppf(0.95, 199) + stats.t.ppf(0.8, 199)) * spread / 0.004) ** 2
+    assert found.needed == pytest.approx(wanted, rel=0.02)
+    random = np.random.default_rng(0)
+    differences = random.normal(0, spread, (2000, found.needed))
+    error = differences.std(axis=1, ddof=1) / math.sqrt(found.needed)
+    excluded = differences.mean(axis=1) - stats.t.ppf(0.95, found.needed - 1) * error > -0.004
+    assert excluded.mean() == pytest.approx(0.8, abs=0.03)
+
+
+def test_without_a_baseline_above_zero_a_share_decides_nothing() -> None:
+    found = compared(np.zeros(400), np.zeros(400))
+    assert (found.margin, found.verdict, found.needed) == (None, "undecided", None)
+
+
+def test_nine_units_exclude_no_loss_and_one_has_no_bound() -> None:
+    before = np.linspace(0.1, 0.9, 9)
+    after = before + np.resize([1e-4, -1e-4], 9)
+    assert compared(after, before).verdict == "undecided"
+    assert compared([0.5], [0.5]).loss_bound is None
+
+
+@pytest.mark.parametrize(
+    ("given", "margin"),
+    [
+        (0.01, Margin(0.01)),
+        ("1 %", Margin(0.01)),
+        ("2.5%", Margin(0.025)),
+        ("0.01 nDCG", Margin(0.01, "nDCG")),
+        ("0.02 nDCG@10", Margin(0.02, "nDCG@10")),
+    ],
+)
+def test_a_margin_is_read_from_a_share_or_a_difference(given: float | str, margin: Margin) -> None:
+    assert Margin.parse(given) == margin
+    assert Margin.parse(str(margin)) == margin
+
+
+@pytest.mark.parametrize(
+    "given", [0, -0.01, 1.0, 3, "", "0", "nDCG", "0 nDCG", "-1 %", "100 %", "1 nDCG", "1.2.3", "0.01 0.02", math.nan, math.inf]
+)
+def test_a_margin_that_is_none_is_refused(given: float | str) -> None:
+    with pytest.raises(ValueError, match=r'must be a share such as 0\.01 or "1 %", or a difference'):
+        Margin.parse(given)
+
+
+def test_a_difference_holds_for_its_measure_alone() -> None:
+    margin = Margin(0.02, "nDCG")
+    assert [margin.of(name) for name in ("nDCG@10", "nDCG", "PND pooled")] == [margin, margin, Margin(0.01)]
+    assert Margin(0.02, "PND pooled").of("PND pooled").value == 0.02

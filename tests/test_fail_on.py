@@ -1,0 +1,47 @@
+"""`adiabat evaluate --fail-on`: exit code 3 with the data sets that are worse or undecided, after the result is written."""
+
+from pathlib import Path
+
+import pytest
+
+from adiabat.results.evaluation_result import DatasetResult, Result
+from adiabat.results.record import read_result
+from tests.commands import evaluate, lines, run_in_process, write_world
+from tests.report.sample_results import make_dataset, make_grid, make_result
+
+BETTER = make_dataset("cs", "target", 0.5, 0.6)
+HELD = make_dataset("law", "retain", 0.5, 0.5, half_width=0.004)
+UNDECIDED = make_dataset("maths", "retain", 0.57, 0.572)
+WORSE = make_dataset("physics", "retain", 0.50, 0.45)
+CELLS = make_grid(["en", "de"])
+
+
+@pytest.mark.parametrize(
+    ("datasets", "worse", "undecided"),
+    [
+        ([BETTER, HELD], [], []),
+        ([BETTER, HELD, UNDECIDED], [], ["maths"]),
+        ([BETTER, WORSE, UNDECIDED], ["physics"], ["physics", "maths"]),
+        # One of four pairs of languages is worse, whatever the mean over them.
+        ([BETTER, CELLS], ["XNLI"], ["XNLI"]),
+    ],
+)
+def test_what_fails_is_worse_or_undecided(datasets: list[DatasetResult], worse: list[str], undecided: list[str]) -> None:
+    result = make_result(*datasets)
+    assert (result.failing("worse"), result.failing("undecided")) == (worse, undecided)
+
+
+def test_a_failing_evaluation_is_written_and_ends_with_code_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_world(tmp_path)
+    lines(tmp_path / "other.jsonl", [{"query": f"other {number}", "pos": [f"d{number}"]} for number in range(12)])
+    monkeypatch.chdir(tmp_path)
+    # A model beside itself: nothing changed, which 20 queries do not prove.
+    arguments = evaluate("pairs.jsonl", "--baseline", "model", "--retain", "store", "other.jsonl")
+    said = run_in_process(capsys, monkeypatch, [*arguments, "--fail-on", "undecided"])
+    assert said.code == 3
+    assert said.err.splitlines()[-1] == "adiabat: --fail-on undecided: pairs, other"
+    result = read_result(tmp_path / "new" / "result.json", Result)
+    assert [dataset.main_change().verdict for dataset in result.datasets] == ["undecided", "undecided"]
+    assert run_in_process(capsys, monkeypatch, [*arguments, "--fail-on", "worse"]).code == 0
