@@ -79,10 +79,7 @@ def evaluate(
     models = [model] if baseline is None else [model, baseline]
     for entry, argument in zip(models, ("model", "baseline"), strict=False):
         require_model(entry, argument)
-    if isinstance(baseline_stores, str | os.PathLike) or not isinstance(baseline_stores, Sequence):
-        raise wrong_type("baseline_stores", "a list of stores", baseline_stores)
-    if not isinstance(retain, Sequence) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in retain):
-        raise wrong_type("retain", "a list of pairs of a store and its data", retain)
+    _require_lists(baseline_stores, retain)
     # Measures and the job's record are checked before anything is read.
     require_relevant_only(chosen.measure.measures)
     tuning = _training_record(model)
@@ -123,6 +120,13 @@ def evaluate(
             with replacing_scores(scores, folder, models={"model": loaded[0].name, "baseline": "" if baseline is None else loaded[1].name}):
                 write_report(result, folder)
     return result
+
+
+def _require_lists(baseline_stores: object, retain: object) -> None:
+    if isinstance(baseline_stores, str | os.PathLike) or not isinstance(baseline_stores, Sequence):
+        raise wrong_type("baseline_stores", "a list of stores", baseline_stores)
+    if not isinstance(retain, Sequence) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in retain):
+        raise wrong_type("retain", "a list of pairs of a store and its data", retain)
 
 
 def _require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:

@@ -31,6 +31,23 @@ from adiabat.core.text import counted
 if TYPE_CHECKING:
     from adiabat.results.evaluation_result import Result
 
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="MODEL STORE DATA | MODEL...",
+        help="A model, a store of its document vectors and the target data set; with --suite any number of models, or bm25.",
+        show_default=False,
+    ),
+]
+FailOn = Annotated[
+    Literal["worse", "undecided"] | None,
+    option(
+        "--fail-on",
+        None,
+        "Exit with code 3 if a data set, or a cell of a language grid, is worse; undecided: or if a set is undecided.",
+    ),
+]
+
 
 def embed(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model whose document tower encodes the corpus.")],
@@ -108,14 +125,7 @@ def _say_tuned(result: "Result") -> None:
 
 def evaluate(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for result.json and report.html.")],
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="MODEL STORE DATA | MODEL...",
-            help="A model, a store of its document vectors and the target data set; with --suite any number of models, or bm25.",
-            show_default=False,
-        ),
-    ] = None,
+    words: Words = None,
     suite: Annotated[
         str | None,
         typer.Option(
@@ -129,14 +139,7 @@ def evaluate(
         option("--baseline-store", "STORE", "Document vectors of the baseline, if its document tower differs; repeatable."),
     ] = None,
     retain: Annotated[list[str] | None, option("--retain", "STORE DATA", "A data set that must not get worse; repeatable.")] = None,
-    fail_on: Annotated[
-        Literal["worse", "undecided"] | None,
-        option(
-            "--fail-on",
-            None,
-            "Exit with code 3 if a data set, or a cell of a language grid, is worse; undecided: or if a set is undecided.",
-        ),
-    ] = None,
+    fail_on: FailOn = None,
     config: Config = None,
     assignments: Assignments = None,
     seed: Seed = None,

@@ -10,7 +10,6 @@ from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
 from adiabat.config.faults import ABSENT, Need, shown
 from adiabat.config.section import DropSameId, MisfitError, Section, SeedNumber, Text, Texts, each_once
 from adiabat.core.errors import ConfigError
-from adiabat.core.margin import Margin
 
 
 class EncoderSection(Section):
@@ -175,6 +174,8 @@ class StoreSection(Section):
 
 
 def _margin(given: float | str) -> float | str:
+    from adiabat.core.margin import Margin
+
     try:
         Margin.parse(given)
     except ValueError:
