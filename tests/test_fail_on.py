@@ -45,3 +45,9 @@ def test_a_failing_evaluation_is_written_and_ends_with_code_3(
     result = read_result(tmp_path / "new" / "result.json", Result)
     assert [dataset.main_change().verdict for dataset in result.datasets] == ["undecided", "undecided"]
     assert run_in_process(capsys, monkeypatch, [*arguments, "--fail-on", "worse"]).code == 0
+    above = run_in_process(
+        capsys, monkeypatch, [*evaluate("pairs.jsonl", "--baseline", "model", out="above"), "--set", "measure.margin=0.9 PND"]
+    )
+    assert above.code == 2
+    assert "measure.margin must be below all that PND can lose on pairs, 0.5, got 0.9 PND" in above.err
+    assert not (tmp_path / "above").exists()

@@ -9,7 +9,7 @@ from statsmodels.stats.weightstats import ttost_paired
 
 from adiabat.core.margin import Margin
 from adiabat.results.evaluation_result import Change
-from adiabat.stats.paired import paired_changes
+from adiabat.stats.paired import changes_over_runs, paired_changes
 from adiabat.stats.samples import SHARE, Sample
 
 
@@ -87,17 +87,94 @@ def test_a_loss_that_is_certain_and_below_the_margin_is_worse() -> None:
 
 def test_the_needed_number_of_units_decides_four_times_in_five() -> None:
     after, before = scores(200, seed=5, spread=0.08)
-    found = compared(after, before, Margin(0.004, "nDCG"))
+    margin, loss, spread = 0.008, -(after - before).mean(), (after - before).std(ddof=1)
+    found = compared(after, before, Margin(margin, "nDCG"))
+    assert loss > 0
     assert found.verdict == "undecided"
     assert found.needed is not None
-    spread = (after - before).std(ddof=1)
-    wanted = ((stats.t.ppf(0.95, 199) + stats.t.ppf(0.8, 199)) * spread / 0.004) ** 2
-    assert found.needed == pytest.approx(wanted, rel=0.02)
+    power, one_sided, two_sided = stats.t.ppf([0.8, 0.95, 0.975], 199)
+    ways = [((one_sided + power) * spread / (margin - loss)) ** 2, ((two_sided + power) * spread / loss) ** 2]
+    assert found.needed == pytest.approx(min(ways), rel=0.02)
     random = np.random.default_rng(0)
-    differences = random.normal(0, spread, (2000, found.needed))
+    differences = random.normal(-loss, spread, (2000, found.needed))
     error = differences.std(axis=1, ddof=1) / math.sqrt(found.needed)
-    excluded = differences.mean(axis=1) - stats.t.ppf(0.95, found.needed - 1) * error > -0.004
+    excluded = differences.mean(axis=1) - stats.t.ppf(0.95, found.needed - 1) * error > -margin
     assert excluded.mean() == pytest.approx(0.8, abs=0.03)
+
+
+def test_a_loss_near_the_margin_is_decided_by_showing_it() -> None:
+    after, before = scores(300, seed=7, spread=0.05)
+    after -= (after - before).mean() + 0.002
+    found = compared(after, before, Margin(0.0031, "nDCG"))
+    loss, spread = 0.002, (after - before).std(ddof=1)
+    assert found.verdict == "undecided"
+    assert found.needed == pytest.approx(((stats.t.ppf(0.975, 299) + stats.t.ppf(0.8, 299)) * spread / loss) ** 2, rel=0.02)
+
+
+def test_few_losses_need_as_many_units_as_show_more_of_them() -> None:
+    """Of 150 queries two lose a tenth and two gain it: eight expected losses need four times as many."""
+    before = np.full(150, 0.72)
+    after = before.copy()
+    after[:2] -= 0.1
+    after[2:4] += 0.1
+    found = compared(after, before)
+    assert (found.verdict, found.needed) == ("undecided", 600)
+
+
+def test_where_runs_differ_too_much_no_number_of_units_is_named() -> None:
+    random = np.random.default_rng(0)
+    before = random.uniform(0.3, 0.9, 3000)
+    runs = [
+        [Sample("nDCG@10", before + step + random.normal(0, 0.05, 3000), bounds=SHARE) for step in steps]
+        for steps in ((-0.02, 0.0, 0.02), (0.0,))
+    ]
+    (found,) = changes_over_runs([runs[0]], [runs[1]], seed=0, resamples=500)
+    assert (found.verdict, found.needed) == ("undecided", None)
+
+
+def test_an_absurd_number_of_units_is_not_named() -> None:
+    before = np.linspace(0.3, 0.7, 40)
+    after = before + np.resize([0.2, -0.2], 40)
+    assert compared(after, before, Margin(1e-4, "nDCG")).needed is None
+    assert compared(after, before, Margin(1e-200, "nDCG")).needed is None
+
+
+def test_all_units_of_a_rank_correlation_count_whatever_people_said() -> None:
+    random = np.random.default_rng(0)
+    people = -random.random(300)
+    before = people + random.normal(0, 0.2, 300)
+    samples = [
+        Sample("Spearman", values, "cosine", people, "spearman", bounds=(-1.0, 1.0))
+        for values in (before + random.normal(0, 0.02, 300), before)
+    ]
+    (found,) = paired_changes(samples[:1], samples[1:], seed=0, resamples=500, margin=Margin(0.001, "Spearman"))
+    assert found.verdict == "undecided"
+    assert found.needed is not None
+    assert found.needed > 300
+
+
+def test_losses_are_bounded_in_each_group_and_by_what_weights_are_worth() -> None:
+    """Three texts of a rare class are half of the balanced accuracy; a query with nearly all pairs is nearly all of the pooled PND."""
+    before = np.full(1000, 0.9)
+    groups = np.array([0] * 997 + [1] * 3)
+    grouped = compared(before, before, groups=groups)
+    share = (1 - 0.05 ** (1 / 997) + 1 - 0.05 ** (1 / 3)) / 2
+    assert grouped.loss_bound == pytest.approx(0.9 * share)
+    weights = np.r_[39_600.0, np.ones(399)]
+    weighted = compared(0.9 * weights, 0.9 * weights, reference=weights)
+    effective = weights.sum() ** 2 / (weights**2).sum()
+    assert weighted.loss_bound == pytest.approx(0.9 * (1 - 0.05 ** (1 / effective)))
+    assert (grouped.verdict, weighted.verdict) == ("undecided", "undecided")
+
+
+def test_one_changed_unit_among_pseudo_values_is_one_loss() -> None:
+    before = np.full(60, 0.5)
+    after = before.copy()
+    after[0] += 0.1
+    after[1:] -= 0.1 / 60
+    found = compared(after, before, Margin(0.02, "nDCG"), lower_is_better=True, pseudo_values=True)
+    assert found.loss_bound == pytest.approx(0.5 * stats.binomtest(1, 60).proportion_ci(method="exact", confidence_level=0.9).high)
+    assert found.verdict == "undecided"
 
 
 def test_without_a_baseline_above_zero_a_share_decides_nothing() -> None:
@@ -108,7 +185,8 @@ def test_without_a_baseline_above_zero_a_share_decides_nothing() -> None:
 def test_nine_units_exclude_no_loss_and_one_has_no_bound() -> None:
     before = np.linspace(0.1, 0.9, 9)
     after = before + np.resize([1e-4, -1e-4], 9)
-    assert compared(after, before).verdict == "undecided"
+    found = compared(after, before, Margin(0.9, "nDCG"))
+    assert (found.verdict, found.loss_bound, found.not_worse) == ("undecided", None, False)
     assert compared([0.5], [0.5]).loss_bound is None
 
 

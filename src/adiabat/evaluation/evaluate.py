@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from adiabat.config.shared import EvaluateSettings, MeasureSection
+from adiabat.core.errors import ConfigError
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
@@ -208,6 +209,7 @@ def dataset_result(
         notes=list(after.notes),
         ladder=ladder,
     )
+    _require_below_measure(margin, result)
     if grid is None:
         pooled = next(sample for sample in after.samples if sample.measure == "PND pooled")
         return replace(result, pairs=int(pooled.weights.sum()))
@@ -223,6 +225,19 @@ def dataset_result(
         grid=[compare_grids(now, was, **drawing) for now, was in zip(after.grids, against, strict=True)],
         notes=[*after.notes, *flips_notes(compared, requested=resamples)],
     )
+
+
+def _require_below_measure(margin: Margin, result: DatasetResult) -> None:
+    """A margin that is all of the measure would call any loss no loss."""
+    change = result.main_change()
+    if change.before is None or change.margin is None or not margin.of(change.measure).unit:
+        return
+    most = 1 - change.before if change.lower_is_better else change.before
+    if change.margin >= most:
+        raise ConfigError(
+            f"measure.margin must be below all that {change.measure} can lose on {result.name}, {most:.3g}, got {margin}; "
+            "take a smaller one"
+        )
 
 
 def _measure_unseen(scores: Sequence[TaskScores], *, seed: int, resamples: int, margin: Margin) -> Unseen | None:
@@ -252,12 +267,12 @@ def _with_overlap(result: DatasetResult, overlaps: Sequence[TrainedOn]) -> Datas
 
 def without_verdicts(changes: Sequence[Change]) -> list[Change]:
     """Changes without verdicts, for a model that was trained on too many of the units."""
-    return [replace(change, verdict=None) for change in changes]
+    return [replace(change, verdict=None, needed=None) for change in changes]
 
 
 def without_grid_verdicts(grids: Sequence[GridComparison]) -> list[GridComparison]:
     """Language grids without verdicts."""
-    return [replace(grid, verdicts=None, improved=None, worsened=None, improved_z=None, worsened_z=None) for grid in grids]
+    return [replace(grid, verdicts=None, improved=None, worsened=None, not_worse=None, improved_z=None, worsened_z=None) for grid in grids]
 
 
 def _other_similarity(after: System, before: System | None) -> list[str]:

@@ -55,9 +55,9 @@ class Change:
         margin: The loss that would matter, in the measure's own unit; None without a baseline, and for a share of a baseline that is not
             above 0.
         loss_bound: The largest loss that the data allow at one-sided 95 %, in the measure's own unit; below 0 if a gain is certain. None
-            with fewer than two units, or if nothing bounds it. Not worse: it is below `margin`.
-        needed: Only if undecided: the number of units at which a model that lost nothing would be shown to be not worse four times in five.
-            None if no number would do.
+            with fewer than ten units, or if nothing bounds it. Not worse: it is below `margin`, and no loss is shown.
+        needed: Only if undecided: the number of units that would decide four times in five, if the observed loss is the true one. None if
+            no number up to a million would do.
     """
 
     measure: str
@@ -85,7 +85,9 @@ class Change:
     @property
     def not_worse(self) -> bool:
         """Whether a loss of the margin is excluded."""
-        return self.verdict == "not worse" or (self.margin is not None and self.loss_bound is not None and self.loss_bound < self.margin)
+        if self.verdict is None or self.margin is None or self.loss_bound is None:
+            return False
+        return self.loss_bound < self.margin
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,9 +139,10 @@ def _loss_excluded(after: GridSample, before: GridSample, margin: Margin) -> Boo
     baseline = cell_values(before)
     error = (gains + share * before.values).std(axis=-1, ddof=1) / math.sqrt(count)
     bound = student_quantile(CONFIDENCE, count - 1) * error - sign * (cell_values(after) - baseline)
-    lost = (gains < -1e-12).sum(axis=-1)
+    # One changed unit moves the pseudo-values of all others a little.
+    lost = (gains < -0.1 * np.abs(gains).max(axis=-1, keepdims=True)).sum(axis=-1)
     unseen = [
-        Units(after.lower_is_better, SHARE, count, losses).unseen(value)
+        Units(after.lower_is_better, SHARE, count, ((float(count), losses),)).unseen(value)
         for losses, value in zip(lost.ravel().tolist(), baseline.ravel().tolist(), strict=True)
     ]
     limit = np.full(baseline.shape, margin.value) if margin.unit else share * baseline

@@ -11,22 +11,32 @@ in up to 60 % of trials if losses are rare, and this rule in at most 5 %. Of oth
 more.
 
 Reference:
-    Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Efron and Tibshirani 1993, chapter 14.
+    Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Kish 1965 (effective number of units); Efron and
+    Tibshirani 1993, chapter 14.
 """
 
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from adiabat.core.margin import Margin
 from adiabat.stats.quantity import POWER, Quantity
 from adiabat.stats.resampling import CONFIDENCE, student_quantile
 from adiabat.stats.samples import Bounds
+from adiabat.stats.statistics import PairedMeasure, members_of
 
 FEW_LOSSES = 6
 """With fewer units that lost, the share of losing units is bounded exactly."""
 
+LIKELY_LOSSES = 8.0
+"""Of so many expected losses at least `FEW_LOSSES` are seen four times in five (Poisson)."""
+
 FEWEST_UNITS = 10
 """With fewer units, no loss is excluded."""
+
+MOST_UNITS = 1_000_000
+"""A larger number of units is not an answer to how many are needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +47,20 @@ class Units:
         lower_is_better: Whether a loss is a rise.
         bounds: Of the measure; None if it has none.
         count: Number of units with weight, > 0.
-        lost: Number of them that the model under test does worse on, or that differ if units have no values of their own.
+        groups: For each group whose values are averaged, or for all units as one group: the number of units of equal weight that are worth
+            as much as its units (Kish 1965), and the number that the model under test does worse on (that differ, if units have no values
+            of their own).
     """
 
     lower_is_better: bool
     bounds: Bounds | None
     count: int
-    lost: int
+    groups: tuple[tuple[float, int], ...]
+
+    @property
+    def lost(self) -> int:
+        """The fewest losses of a group."""
+        return min(lost for _, lost in self.groups)
 
     def worst(self, before: float) -> float:
         """Mean loss if every unit fell to the worst value of the measure."""
@@ -53,13 +70,27 @@ class Units:
         return high - before if self.lower_is_better else before - low
 
     def unseen(self, before: float) -> float:
-        """The loss if as many units lose all they have as `lost` of `count` allow; 0 if enough losses were seen."""
+        """The loss if, of each group with few losses, as many units lose all they have as those losses allow; 0 if no group has few."""
         if self.lost >= FEW_LOSSES:
             return 0.0
-        from scipy.special import betaincinv
+        return sum(_upper_share(count, lost) for count, lost in self.groups) / len(self.groups) * self.worst(before)
 
-        share = float(betaincinv(self.lost + 1, self.count - self.lost, CONFIDENCE)) if self.lost < self.count else 1.0
-        return share * self.worst(before)
+
+def units_of(measure: PairedMeasure, changed: int) -> Units:
+    """The units of a paired measure, of which `changed` differ between the models."""
+    first, difference = measure.first, measure.difference
+    if difference is None:
+        return Units(first.lower_is_better, first.bounds, first.values.size, ((float(first.values.size), changed),))
+    weights = difference.weights
+    losses = difference.values if difference.lower_is_better else -difference.values
+    # One changed unit moves the pseudo-values of all others a little.
+    noticed = 0.1 * float(np.abs(losses).max(initial=0.0)) if difference.pseudo_values else 0.0
+    groups = tuple(
+        (float(weights[members].sum() ** 2 / (weights[members] ** 2).sum()), int((losses[members] > noticed).sum()))
+        for members in members_of(difference.groups, losses.size)
+        if weights[members].any()
+    )
+    return Units(first.lower_is_better, first.bounds, int((weights > 0).sum()), groups)
 
 
 def margin_in_unit(margin: Margin, before: float) -> float | None:
@@ -79,18 +110,22 @@ def loss_bound(difference: Quantity, before: Quantity, units: Units, margin: Mar
         margin: Of the measure; a share moves with the baseline of each resample.
 
     Returns:
-        The loss in the measure's unit, of either sign; infinite with fewer than two units. It is below the margin exactly where the data
-        exclude a loss of the margin.
+        The loss in the measure's unit, of either sign; infinite with fewer than `FEWEST_UNITS` units. It is below the margin exactly where
+        the data exclude a loss of the margin.
     """
+    if units.count < FEWEST_UNITS:
+        return math.inf
     share = 0.0 if margin.unit else margin.value
     shifted = difference.combined(-1.0 if units.lower_is_better else 1.0, before, share)
     return max(share * before.value - shifted.lower_end(), units.unseen(before.value) or -math.inf)
 
 
 def units_needed(difference: Quantity, before: float, units: Units, margin: float) -> int | None:
-    """Number of units at which a model that lost nothing would be shown to be within the margin four times in five.
+    """Number of units that would decide the change four times in five, if the observed loss is the true one (a gain counts as none).
 
-    ``n ((t_95 + t_80) SE / margin)^2`` at the observed standard error, and enough for the exact bound if few units lost.
+    With a loss of l, either a loss of the margin is excluded, ``n ((t_95 + t_80) SE / (margin - l))^2``, or a loss is shown,
+    ``n ((t_97.5 + t_80) SE / l)^2``, whichever needs fewer; and enough that the exact bound of few losses does not stand in the way. The
+    part of SE that comes from runs does not shrink with the units.
 
     Args:
         difference: ``after - before`` with its resamples.
@@ -99,13 +134,36 @@ def units_needed(difference: Quantity, before: float, units: Units, margin: floa
         margin: In the measure's unit, > 0.
 
     Returns:
-        More than there are; None if no number would do, or there are fewer than two units.
+        More than there are; None if no number up to `MOST_UNITS` would do, or there are fewer than two units.
     """
-    error, freedom = difference.error()
-    worst = units.worst(before)
-    if freedom == 0 or (units.lost < FEW_LOSSES and math.isinf(worst)):
+    of_units, of_runs, freedom = difference.errors()
+    if freedom == 0:
         return None
-    needed = units.count * ((student_quantile(CONFIDENCE, freedom) + student_quantile(POWER, freedom)) * error / margin) ** 2
-    if units.lost < FEW_LOSSES and margin < worst:
-        needed = max(needed, math.log(1 - CONFIDENCE) / math.log1p(-margin / worst))
-    return max(math.ceil(needed), units.count + 1)
+    loss = max(0.0, difference.value if units.lower_is_better else -difference.value)
+    power = student_quantile(POWER, freedom)
+    ways = [(margin - loss, student_quantile(CONFIDENCE, freedom) + power), (loss, student_quantile((1 + CONFIDENCE) / 2, freedom) + power)]
+    variances = [(gap / factor) ** 2 - of_runs**2 for gap, factor in ways if gap > 0]
+    # A variance of units below the least float counts as none.
+    possible = [of_units**2 / variance for variance in variances if variance > 1e-300]
+    if not possible:
+        return None
+    times = max(min(possible), FEWEST_UNITS / units.count)
+    if units.lost < FEW_LOSSES:
+        times = max(times, *(_times_for_losses(count, lost, margin / units.worst(before)) for count, lost in units.groups))
+    return max(math.ceil(times * units.count), units.count + 1) if times * units.count <= MOST_UNITS else None
+
+
+def _times_for_losses(count: float, lost: int, share: float) -> float:
+    """How many times as many units keep the exact bound of a group's losses below a share of what units can lose."""
+    if lost >= FEW_LOSSES or share >= 1:
+        return 1.0
+    if lost > 0:
+        return LIKELY_LOSSES / lost
+    return math.inf if share <= 0 else math.log(1 - CONFIDENCE) / math.log1p(-share) / count
+
+
+def _upper_share(count: float, lost: int) -> float:
+    """Clopper-Pearson upper end, one-sided 95 %, of the share of losing units."""
+    from scipy.special import betaincinv
+
+    return float(betaincinv(lost + 1, count - lost, CONFIDENCE)) if lost < count else 1.0

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.results.evaluation_result import Change, Test
-from adiabat.stats.noninferiority import FEWEST_UNITS, Units, loss_bound, margin_in_unit, units_needed
+from adiabat.stats.noninferiority import Units, loss_bound, margin_in_unit, units_needed, units_of
 from adiabat.stats.quantity import Quantity, deviation
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.resampling import (
@@ -186,14 +186,13 @@ def _change(measure: PairedMeasure, values: Replicates, draws: Replicates, runs:
         lost=lost,
         detectable=difference.detectable(),
     )
-    units = Units(first.lower_is_better, first.bounds, int((first.weights > 0).sum()), _changed(measure) if lost is None else lost)
-    return _with_verdict(compared, difference, before, units, margin.of(first.measure))
+    return _with_verdict(compared, difference, before, units_of(measure, _changed(measure)), margin.of(first.measure))
 
 
 def _with_verdict(change: Change, difference: Quantity, before: Quantity, units: Units, margin: Margin) -> Change:
     """The change with its verdict, and the figures of non-inferiority."""
     limit, bound = margin_in_unit(margin, before.value), loss_bound(difference, before, units, margin)
-    within = limit is not None and bound < limit and units.count >= FEWEST_UNITS
+    within = limit is not None and bound < limit
     p = 1.0 if change.p is None else change.p
     verdict = verdict_of(change.difference_interval, p_value=p, lower_is_better=change.lower_is_better, within=within)
     needed = units_needed(difference, before.value, units, limit) if verdict == "undecided" and limit is not None else None

@@ -49,6 +49,11 @@ class Quantity:
 
     def error(self) -> tuple[float, float]:
         """Standard error over units and runs, and its degrees of freedom: 0 if there are no two units."""
+        units, runs, freedom = self.errors()
+        return math.hypot(units, runs), freedom
+
+    def errors(self) -> tuple[float, float, float]:
+        """Standard errors over units and over runs, and the degrees of freedom of both together."""
         widening, freedom = small_sample(self.without, self.groups)
         units = widening * deviation(self.units)
         runs = 0.0 if self.runs is self.units else deviation(self.runs - self.units)
@@ -56,7 +61,7 @@ class Quantity:
         if runs > 0 and freedom > 0:
             # Degrees of freedom of a sum of variances (Satterthwaite 1946).
             freedom = error**4 / (units**4 / freedom + runs**4 / self.run_freedom)
-        return error, freedom
+        return units, runs, freedom
 
     def interval(self) -> Interval | None:
         """BCa interval; None if there are no two units."""
