@@ -73,6 +73,11 @@ def message(kind: type[Section], table: dict[str, Any]) -> str:
         ),
         (
             ScalingSettings,
+            {"train": {"learning_rate": "fast"}, "data": {"stream": {"shard_size": 5}}},
+            ["train.learning_rate must", "data.stream must be left out of a scaling experiment"],
+        ),
+        (
+            ScalingSettings,
             {"train": {"learning_rate": 3e-4, "batch_size": 0}},
             ["train.batch_size must", "train.learning_rate must be left out of a scaling experiment"],
         ),

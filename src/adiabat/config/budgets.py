@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from adiabat.config.dual_training import TrainRunSection, TrainSection, TrainTables
 from adiabat.config.faults import Need, without_effect
 from adiabat.config.reader import TRAIN_TABLES
-from adiabat.config.section import Bytes, Fraction, Seconds, Section, SeedNumbers, Text, Texts, each_once
+from adiabat.config.section import Bytes, Fraction, Seconds, Section, SeedNumbers, Text, Texts, each_once, until_wrong
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection
 from adiabat.config.tasks import AnyTask, repeated_names
 from adiabat.config.training_choices import (
@@ -227,16 +227,22 @@ class ScalingSettings(TrainTables, _ScalingTables):
         yield from repeated_names("tasks", [ALL_TASKS, *(task.name for task in self.tasks)])
         yield from repeated_names("models", [family.title for family in self.models])
         for key, source in TAKEN.items():
-            table, name = key.split(".")
-            section = getattr(self, table)
-            if getattr(section, name) != type(section).model_fields[name].default:
-                yield key, f"must be left out of a scaling experiment, which gives each run its own; leave it out; set {source} instead"
-        if self.data.stream is not None:
-            yield "data.stream", "must be left out of a scaling experiment, whose runs end with a budget; leave it out"
+            yield from until_wrong(self._taken(key, source))
+        yield from until_wrong(self._without_stream())
         for family in self.models if self.rates.full is None and (self.methods.full or self.methods.freezing) else ():
             if family.pretraining_rate is None:
                 told = "must be given without rates.full, got none; full training and freezing take a tenth of it; set it, or rates.full"
                 yield f"models.pretraining_rate of {family.model}", told
+
+    def _taken(self, key: str, source: str) -> Iterator[tuple[str, str]]:
+        table, name = key.split(".")
+        section = getattr(self, table)
+        if getattr(section, name) != type(section).model_fields[name].default:
+            yield key, f"must be left out of a scaling experiment, which gives each run its own; leave it out; set {source} instead"
+
+    def _without_stream(self) -> Iterator[tuple[str, str]]:
+        if self.data.stream is not None:
+            yield "data.stream", "must be left out of a scaling experiment, whose runs end with a budget; leave it out"
 
     def common(self) -> dict[str, Any]:
         """Settings that all runs share."""
