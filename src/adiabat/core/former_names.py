@@ -14,6 +14,7 @@ FORMER = {
     "adiabat.errors": "adiabat.core.errors",
     "adiabat.model.directory": "adiabat.models.loading",
     "adiabat.model.packing": "adiabat.training.blocks",
+    "adiabat.store.imports": "adiabat.store.ingestion",
     "adiabat.store.lexical": "adiabat.store.bm25",
 }
 """Former and present names of modules."""
