@@ -81,6 +81,10 @@ def write_faulty_places(here: Path) -> None:
     (here / "notes" / "todo.txt").write_text("x")
     (here / "foreign").mkdir()
     (here / "foreign" / "result.json").write_text("{}")
+    (here / "judged" / "qrels").mkdir(parents=True)
+    lines(here / "judged" / "queries.jsonl", [{"_id": "q", "text": "a"}])
+    for split in ("dev", "test"):
+        (here / "judged" / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\nq\td1\t1\n", encoding="utf-8")
     (here / "no_qrels").mkdir()
     lines(here / "no_qrels" / "corpus.jsonl", DOCUMENTS)
     lines(here / "no_qrels" / "queries.jsonl", [{"_id": "q", "text": "a"}])
@@ -161,6 +165,15 @@ MISTAKES: list[Mistake] = [
     (evaluate("pairs.jsonl", "--device", "gpu"), "run.device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
     (evaluate("pairs.jsonl", "--retain", "store"), "--retain takes two words, STORE and DATA, got store"),
     (evaluate("pairs.jsonl", "--retain", "store", "pairs.jsonl"), "--retain must be another data set than the target", "pairs.jsonl"),
+    (
+        evaluate("pairs.jsonl", *("--retain", "store", "corpus.jsonl") * 2),
+        "--retain must name each data set once, got corpus.jsonl twice",
+        "leave one out",
+    ),
+    (
+        evaluate("judged", "--split", "test", "--retain", "store", "judged"),
+        "--retain must be another data set than the target, got judged for both",
+    ),
     (evaluate("pairs.jsonl", "--fail-on", "worse"), "--fail-on worse needs a baseline", "--baseline MODEL"),
     (evaluate("pairs.jsonl", "--fail-on", "better"), "--fail-on"),
     (evaluate("pairs.jsonl", "--retain=store"), "--retain takes two words", "got store"),

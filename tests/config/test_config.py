@@ -230,10 +230,17 @@ def test_a_wrong_value_is_told_in_plain_words(assignment: str, told: str) -> Non
         ("measure.margin=0", "measure.margin must be a share such as 0.01 or"),
         ("measure.margin=-0.01", "measure.margin must be a share such as 0.01 or"),
         ("measure.margin=1.5 nDCG", "measure.margin must be a share such as 0.01 or"),
+        *((f"measure.margin={wrong}", "measure.margin must be a share such as 0.01 or") for wrong in ("true", "[1]", "nan", "{a = 1}")),
+        ("measure.margin=0.5 percent", "measure.margin must be a share, or a difference of PND, nDCG, RR, AP, P, R, Rprec, "),
+        ("measure.margin=0.01 nDGC", "measure.margin must be a share, or a difference of PND, "),
+        ("measure.margin='0.01e'", "measure.margin must be a share, or a difference of PND, "),
     ],
 )
 def test_measures_are_some_and_each_once(assignment: str, told: str) -> None:
-    assert fault(EvaluateSettings, assignment).startswith(told)
+    said = fault(EvaluateSettings, assignment)
+    assert said.startswith(told)
+    assert "\n" not in said
+    assert said.count("must be") == 1
 
 
 @pytest.mark.parametrize("assignment", ["tune.loss.margin", "=3", "tune..loss=3", ".margin=3", ""])

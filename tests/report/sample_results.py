@@ -38,7 +38,7 @@ def make_change(
 
 def make_dataset(name: str, role: str, before: float | None, after: float, **options) -> DatasetResult:
     change = make_change(before, after, **options)
-    return DatasetResult(name, role, "ranking", 300, 5183, 0, change.measure, [change])  # type: ignore[arg-type]
+    return DatasetResult(name, role, "ranking", 300, 5183, 0, change.measure, [change], units=300)  # type: ignore[arg-type]
 
 
 def make_grid(languages: list[str], *, compared: bool = True, name: str = "XNLI") -> DatasetResult:
@@ -56,7 +56,7 @@ def make_grid(languages: list[str], *, compared: bool = True, name: str = "XNLI"
         worsened = int(side > 1)
         grid = GridComparison("entailment-neutral", "cosine", after, after, improvement, verdicts, 1, worsened, 7, worsened)
     change = make_change(0.25 if compared else None, 0.245, measure="PND")
-    return DatasetResult(name, "retain", "grid", 1670, 1670 * side, 99, "PND", [change], languages, [grid])
+    return DatasetResult(name, "retain", "grid", 1670, 1670 * side, 99, "PND", [change], languages, [grid], units=500)
 
 
 def make_tuning(*, best_epoch: int = 2) -> TrainingRecord:

@@ -8,7 +8,7 @@ import pytest
 from adiabat.report import evaluation_page, pages, training_page
 from adiabat.report.evaluation_headline import headline, reservations, tone
 from adiabat.report.evaluation_page import EXAMPLES_SHOWN
-from adiabat.results.evaluation_result import Change, DatasetResult, Hit, Result
+from adiabat.results.evaluation_result import Change, DatasetResult, Hit, Result, TrainedOn
 from tests.report.html_page import Page, plain, printed
 from tests.report.sample_results import full_result, make_change, make_dataset, make_example, make_grid, make_result, make_tuning
 
@@ -19,7 +19,7 @@ UNDECIDED = "maths is undecided (needs about 1,900 queries, has 300)"
 WORSE = make_dataset("physics", "retain", 0.50, 0.45)
 LOSS = "(nDCG@10 −10.0 % [−14.0, −6.0])"
 BETTER_CS = "The target cs got better: nDCG@10 0.612 → 0.661, +8.0 % [+4.7, +11.3]; "
-NOT_CS = "The target cs shows no evidence of change: nDCG@10 0.600 → 0.610, +1.7 % [−1.7, +5.0]"
+NOT_CS = "The target cs is undecided (needs about 1,900 queries, has 300): nDCG@10 0.600 → 0.610, +1.7 % [−1.7, +5.0]"
 WORSE_CS = "The target cs got worse: nDCG@10 0.600 → 0.500, −16.7 % [−20.0, −13.3]; "
 NOTHING_RETAINED = "no retention set was measured, so effects on other tasks are unknown."
 
@@ -57,6 +57,58 @@ NOTHING_RETAINED = "no retention set was measured, so effects on other tasks are
 def test_the_headline_says_no_more_than_the_verdicts(datasets: list[DatasetResult], sentence: str, news: str) -> None:
     result = make_result(*datasets)
     assert plain(headline(result)) == (f"{BETTER_CS}{sentence}" if datasets[0] is BETTER else sentence)
+    assert tone(result) == news
+
+
+ABSOLUTE = {"measure": {"margin": "0.01 nDCG"}}
+OF_PAIRS = replace(HELD, name="physics", changes=[make_change(0.25, 0.25, measure="PND", half_width=0.001)], main="PND")
+HELD_GRID = replace(make_grid(["en", "de"]), changes=OF_PAIRS.changes)
+GRID = make_grid(["en", "de"])
+SEEN = replace(
+    make_dataset("seen", "retain", 0.5, 0.6),
+    changes=[replace(make_change(0.5, 0.6), verdict=None)],
+    trained=[TrainedOn("job", 300, 200, 300, 200, 200, is_proof=False)],
+)
+ZERO = make_dataset("web", "retain", 0.0, 0.0, measure="P@1")
+
+
+@pytest.mark.parametrize(
+    ("datasets", "settings", "clause", "news"),
+    [
+        ([BETTER, HELD], ABSOLUTE, "; not worse by more than 0.01 nDCG on the retention set.", "good"),
+        ([BETTER, HELD, OF_PAIRS], ABSOLUTE, "; not worse by more than 0.01 nDCG on law; by more than 1 % on physics.", "good"),
+        ([BETTER, OF_PAIRS], ABSOLUTE, "; not worse by more than 1 % on the retention set.", "good"),
+        ([replace(OF_PAIRS, role="target")], ABSOLUTE, "shows no gain, and no loss of more than 1 %: PND 0.250", "plain"),
+        # Worse cells of a grid that is fine as a whole.
+        (
+            [BETTER, HELD_GRID],
+            {},
+            "; 1 of 4 language pairs of XNLI got worse; not worse by more than 1 % on the retention set as a whole.",
+            "bad",
+        ),
+        ([replace(HELD_GRID, role="target"), HELD], {}, ", but 1 of 4 language pairs got worse; not worse by more", "bad"),
+        ([BETTER, GRID], {}, "XNLI is undecided (needs about 1,900 premises, has 500).", "bad"),
+        # Sets that were trained on count among the retention sets.
+        (
+            [BETTER, HELD, HELD, SEEN],
+            {},
+            "; not worse by more than 1 % on 2 of 3 retention sets; the retention set seen has no verdict",
+            "plain",
+        ),
+        ([BETTER, HELD, SEEN], {}, "; not worse by more than 1 % on 1 of 2 retention sets; the retention set seen has no verdict", "plain"),
+        (
+            [BETTER, ZERO],
+            {},
+            '; web is undecided (a share of a baseline of 0 is no margin; an absolute one decides, such as measure.margin = "0.01 P").',
+            "plain",
+        ),
+        ([BETTER, replace(SAME, units=None)], {}, "; maths is undecided (needs about 1,900 queries).", "plain"),
+        ([BETTER, replace(SAME, changes=[replace(SAME.changes[0], needed=None)])], {}, "; maths is undecided.", "plain"),
+    ],
+)
+def test_the_headline_names_margins_cells_and_reasons(datasets: list[DatasetResult], settings: dict, clause: str, news: str) -> None:
+    result = make_result(*datasets, settings=settings)
+    assert clause in plain(headline(result))
     assert tone(result) == news
 
 
@@ -100,10 +152,10 @@ ROOM = "the data allow a loss of up to"
     ("datasets", "sentence"),
     [
         ([BETTER, SAME, HELD], f"{ROOM} 2.6 % (maths, nDCG@10)."),
-        ([BETTER, BARE], f"{ROOM} 159.8 % (law, P@1)."),
+        ([BETTER, BARE], f"{ROOM} 100.0 % (law, P@1)."),
         (
             [BETTER, SAME, BARE, without_percents("web", 0.0, 0.0, "PND")],
-            f"{ROOM} 2.6 % (maths, nDCG@10), 159.8 % (law, P@1), 0.0420 (web, PND).",
+            f"{ROOM} 2.6 % (maths, nDCG@10), 100.0 % (law, P@1), 0.0420 (web, PND).",
         ),
         ([other_measure(make_change(0.5, 0.4, measure="P@1"))], "maths other measures got worse: P@1 by cosine (−20.0 % [−24.0, −16.0])."),
         ([make_grid(["en", "de"])], "On XNLI, 1 of 4 language pairs got worse, 1 better (entailment-neutral by cosine)."),

@@ -37,8 +37,7 @@ def printed(found: Ranking, width: int = 80) -> str:
         (CLEAR, "squad is best: nDCG@10 0.610 [0.590, 0.630], mean of 2 seeds on 2 tasks; measurably above quora."),
         (
             OPEN,
-            "squad is ahead: nDCG@10 0.610 [0.590, 0.630], mean of 2 seeds on 2 tasks; measurably above quora; "
-            "no evidence of a difference from medquad.",
+            "squad is ahead: nDCG@10 0.610 [0.590, 0.630], mean of 2 seeds on 2 tasks; measurably above quora; undecided against medquad.",
         ),
         (
             make_ranking({"a": 0.6, "b": 0.5, "c": 0.4}, seeds=[3], tasks=["one"]),
@@ -46,7 +45,7 @@ def printed(found: Ranking, width: int = 80) -> str:
         ),
         (
             make_ranking(dict.fromkeys("bcdefg", 0.6) | {"a": 0.601}),
-            "a is ahead: nDCG@10 0.601 [0.581, 0.621], mean of 2 seeds on 2 tasks; no evidence of a difference from b, c, d, e and 2 more.",
+            "a is ahead: nDCG@10 0.601 [0.581, 0.621], mean of 2 seeds on 2 tasks; undecided against b, c, d, e and 2 more.",
         ),
     ],
 )

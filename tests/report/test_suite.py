@@ -40,12 +40,13 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
         ),
         (
             view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}}, baseline="b"),
-            "Against b: a is better on 1 of 2 tasks, worse on 0, not worse on 0, undecided on 1.",
+            "Against b: a is better on 1 of 2 tasks, worse on 0, not worse by more than 1 % on 0, undecided on 1.",
         ),
         (
             view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}, "z": {"a": 0.6, "c": 0.5}}, baseline="a"),
-            "Against a: b is better on 0 of 1 task, worse on 1, not worse on 0, undecided on 0; c is better on 0 of 1 task, "
-            "worse on 1, not worse on 0, undecided on 0. On y, without a: best b 0.600 [0.580, 0.620], clearly.",
+            "Against a: b is better on 0 of 1 task, worse on 1, not worse by more than 1 % on 0, undecided on 0; "
+            "c is better on 0 of 1 task, worse on 1, not worse by more than 1 % on 0, undecided on 0. "
+            "On y, without a: best b 0.600 [0.580, 0.620], clearly.",
         ),
         (
             view_of(
@@ -56,7 +57,8 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
                 },
                 baseline="l",
             ),
-            "Against l: a is better on 1 of 1 task, worse on 0, not worse on 0, undecided on 0; b has no task in common with it. "
+            "Against l: a is better on 1 of 1 task, worse on 0, not worse by more than 1 % on 0, undecided on 0; "
+            "b has no task in common with it. "
             "On the 5 tasks without l: b is best on 3 (all clearly), a on 2 (none clearly).",
         ),
         (
@@ -115,10 +117,21 @@ def test_only_one_answer_for_all_tasks_is_good_or_bad_news(values, baseline, wan
 def test_reservations_name_what_the_head_line_leaves_out() -> None:
     said = plain(" ".join(words.reservations(full_suite())))
     assert "Benjamini–Hochberg at 5 % over all 6 comparisons of main measures" in said
+    assert "Not worse is not corrected: each such comparison excludes a loss of 1 % for itself, at one-sided 95 %." in said
     assert "2 of 6 comparisons are undecided: the data neither show a change nor exclude a loss of the margin" in said
     assert "Some models did not run all 4 tasks: lexical (2)." in said
     assert "Means over several seeds, with intervals over seeds and units: small (3). All others are one run" in said
     assert said.endswith("a note of the suite")
+
+
+def test_counts_name_the_margins_of_the_measures_that_were_compared_and_one_is_singular() -> None:
+    result = make_suite({"x": {"a": 0.6, "b": 0.59}, "y": {"a": 0.6, "b": 0.5}}, baseline="b")
+    other = [replace(pairing, change=replace(pairing.change, measure="accuracy")) for pairing in result.pairings if pairing.task == "y"]
+    result = replace(result, pairings=[*result.pairings, *other], settings={"measure": {"margin": "0.01 nDCG"}})
+    assert "not worse by more than 0.01 nDCG or 1 % on 0" in plain(headline(Overview(result)))
+    assert "excludes a loss of 0.01 nDCG or 1 % for itself" in plain(" ".join(words.reservations(result)))
+    one = plain(" ".join(words.reservations(make_suite({"x": {"a": 0.6, "b": 0.59}}, baseline="b"))))
+    assert "1 of 1 comparison is undecided: " in one
 
 
 def test_a_similarity_is_told_only_where_all_models_have_it() -> None:

@@ -194,6 +194,19 @@ def test_reservations_name_the_limits_of_the_evidence(result: SweepResult, facts
         assert fact not in reserved(result)
 
 
+def test_tasks_that_are_proven_not_worse_leave_no_loss_open() -> None:
+    result = simple_sweep()
+    proven = [
+        replace(
+            run,
+            tasks=[replace(outcome, changes=[replace(change, verdict="not worse") for change in outcome.changes]) for outcome in run.tasks],
+        )
+        for run in result.runs
+    ]
+    assert "allow a loss" in reserved(result)
+    assert "allow a loss" not in reserved(replace(result, runs=proven))
+
+
 def test_rates_that_only_some_variants_have_are_no_series() -> None:
     """Harm at a rate would be ascribed to the rate, though other settings differ there."""
     full = [make_run({RATE: rate}, make_tasks(1.0, other), variant="full") for rate, other in ((1e-7, 0.0), (1e-6, -5.0))]

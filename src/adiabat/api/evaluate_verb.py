@@ -12,7 +12,7 @@ from adiabat.api.call import Progress, called
 from adiabat.config.shared import EvaluateSettings
 from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.data.examples import read_examples
+from adiabat.data.examples import read_examples, resolved_split
 from adiabat.data.records import ExampleSet
 from adiabat.evaluation.evaluate import evaluate_datasets, read_dataset
 from adiabat.evaluation.measured_models import resolve_models
@@ -130,12 +130,16 @@ def _require_lists(baseline_stores: object, retain: object) -> None:
 
 
 def _require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:
-    """A retention set must not be the target itself, whose change it would repeat."""
+    """A retention set must be neither the target itself, whose change it would repeat, nor another retention set."""
     target, *retained = (
-        (os.path.realpath(store), os.path.realpath(data), split) for (store, data), split in zip(sets, splits, strict=True)
+        (os.path.realpath(store), os.path.realpath(data), resolved_split(data, split))
+        for (store, data), split in zip(sets, splits, strict=True)
     )
     if target in retained:
         raise ConfigError(f"--retain must be another data set than the target, got {sets[0][1]} for both; leave it out")
+    repeated = [data for number, (_, data) in enumerate(sets[1:]) if retained[number] in retained[:number]]
+    if repeated:
+        raise ConfigError(f"--retain must name each data set once, got {repeated[0]} twice; leave one out")
 
 
 def _training_record(model: Model) -> TrainingRecord | None:

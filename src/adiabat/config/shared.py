@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 
 from adiabat.config.faults import ABSENT, Need, shown
 from adiabat.config.section import DropSameId, MisfitError, Section, SeedNumber, Text, Texts, each_once
@@ -173,13 +173,14 @@ class StoreSection(Section):
     0.9999."""
 
 
-def _margin(given: float | str) -> float | str:
+def _margin(given: object) -> float | str:
+    """A margin as it is given, checked before the types of the setting, each of which would report its own fault."""
     from adiabat.core.margin import Margin
 
-    try:
-        Margin.parse(given)
-    except ValueError:
-        raise MisfitError(Margin.FORM) from None
+    if isinstance(given, bool) or not isinstance(given, int | float | str):
+        raise MisfitError(Margin.FORM)
+    if wanted := Margin.wanted(given):
+        raise MisfitError(wanted)
     return given
 
 
@@ -188,7 +189,7 @@ class ComparisonSection(Section):
 
     resamples: Annotated[int, Field(ge=100)] = 10_000
     """Resamples of the paired bootstrap, and sign flips; a language grid takes more flips if its number of cells requires it."""
-    margin: Annotated[float | str, AfterValidator(_margin)] = "1 %"
+    margin: Annotated[float | str, BeforeValidator(_margin)] = "1 %"
     """The loss that would matter: a share of the baseline's value (0.01 or "1 %"), or a difference of a measure ("0.01 nDCG", which leaves
     other measures at 1 %). A data set is "not worse" if its data exclude this loss."""
 

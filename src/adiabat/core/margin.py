@@ -4,7 +4,21 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-_FORM = re.compile(r"\s*(?P<number>[0-9.]+(?:e-?[0-9]+)?)\s*(?P<unit>%|[A-Za-z][\w@() -]*?)?\s*", re.IGNORECASE)
+_FORM = re.compile(r"\s*(?P<number>[0-9.]+(?:e-?[0-9]+)?)\s*(?P<unit>%|[A-Za-z][\w@()=.,' -]*?)?\s*", re.IGNORECASE)
+
+_MEASURES = ("PND", "nDCG", "RR", "AP", "P", "R", "Rprec", "Success", "Spearman", "average precision", "accuracy", "F1", "V-measure")
+"""Measures that a message offers."""
+
+_ACCEPTED = (
+    *("PND pooled", "balanced accuracy", "accuracy a to b", "accuracy b to a", "MAP", "MRR", "NDCG", "Precision", "Recall", "RPrec"),
+    *("AP_IA", "MAP_IA", "P_IA", "ERR_IA", "nERR_IA", "alpha_DCG", "alpha_nDCG", "NRBP", "nNRBP", "StRecall", "BPM", "Bpref", "BPref"),
+    *("Compat", "ERR", "NERR8", "NERR9", "NERR10", "NERR11", "INSQ", "INST", "IPrec", "Judged", "NumQ", "NumRel", "NumRelRet", "NumRet"),
+    *("RBP", "SDCG", "SetAP", "SetF", "SetP", "SetR", "SetRelP", "infAP"),
+    *("cosine_spearman", "max_ap", "v_measure", "ndcg_at_10", "map_at_1000", "main_score", "lrap", "hamming"),
+)
+"""Further measures of tasks, of ir-measures, and main scores of mteb where it keeps no scores of single texts."""
+
+_NAMES = frozenset(name.casefold() for name in (*_MEASURES, *_ACCEPTED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +40,45 @@ class Margin:
         """Read a share (``0.01``, ``"1 %"``), or a difference with the measure it is of (``"0.01 nDCG"``).
 
         Raises:
-            ValueError: If it is neither, or the number is not above 0 and below 1.
+            ValueError: If it is neither, the number is not above 0 and below 1, or no measure has that name.
         """
-        form = _FORM.fullmatch(given if isinstance(given, str) else repr(float(given)))
-        try:
-            value = float(form["number"]) if form else 0.0
-        except ValueError:
-            value = 0.0
-        unit = (form["unit"] or "").strip() if form else ""
-        if unit == "%":
-            value, unit = value / 100, ""
+        if wanted := cls.wanted(given):
+            raise ValueError(f"must be {wanted}, got {given!r}")
+        return cls(*_read(given))
+
+    @classmethod
+    def wanted(cls, given: float | str) -> str:
+        """What to give instead; "" for a margin."""
+        value, unit = _read(given)
         if not 0 < value < 1:
-            raise ValueError(f"must be {cls.FORM}, got {given!r}")
-        return cls(value, unit)
+            return cls.FORM
+        if unit and _name(unit) not in _NAMES:
+            return f"a share, or a difference of {', '.join(_MEASURES)} or another measure of ir-measures"
+        return ""
 
     def of(self, measure: str) -> "Margin":
         """The margin for a measure: itself if it is a share or names the measure, else the default share."""
-        family = re.split(r"[@( ]", measure, maxsplit=1)[0]
+        family = re.split(r"[@(, ]", measure, maxsplit=1)[0]
         return self if not self.unit or self.unit.casefold() in (measure.casefold(), family.casefold()) else DEFAULT_MARGIN
 
     def __str__(self) -> str:
         return f"{self.value:g} {self.unit}" if self.unit else f"{100 * self.value:g} %"
+
+
+def _read(given: float | str) -> tuple[float, str]:
+    """Number and unit; 0 where there is no number."""
+    form = _FORM.fullmatch(given if isinstance(given, str) else repr(float(given)))
+    try:
+        value = float(form["number"]) if form else 0.0
+    except ValueError:
+        value = 0.0
+    unit = (form["unit"] or "").strip() if form else ""
+    return (value / 100, "") if unit == "%" else (value, unit)
+
+
+def _name(unit: str) -> str:
+    """The name of a measure without cutoff and parameters."""
+    return re.split(r"[@(]", unit, maxsplit=1)[0].strip().casefold()
 
 
 DEFAULT_MARGIN = Margin()

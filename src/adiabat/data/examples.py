@@ -23,6 +23,15 @@ _LABEL_ADVICE = (
 _LIST_ADVICE = "write JSON lists, or JSON lines in place of CSV"
 
 
+def resolved_split(source: str | Path, split: str | None, *, usual_split: str = "test") -> str | None:
+    """The split that `read_examples` reads of a BEIR folder; of other sources the one that was given."""
+    if not is_beir_examples(source):
+        return split
+    from adiabat.data.judgements import choose_split
+
+    return choose_split(Path(source), split, usual_split)[0]
+
+
 def read_examples(
     source: str | Path,
     *,

@@ -37,7 +37,7 @@ def read_beir_examples(
     """Read the judged queries of a split: scores above 0 are positives with that grade, others judged negatives."""
     if columns:
         raise ConfigError(f"columns must be left out for the BEIR folder {folder}, whose names are fixed, got {', '.join(columns)}")
-    split, qrels = _choose_split(folder, split, usual_split)
+    split, qrels = choose_split(folder, split, usual_split)
     faults = FileFaults()
     judged = _read_qrels(qrels, faults)
     texts = _read_queries(folder, judged, faults)
@@ -55,7 +55,7 @@ def read_beir_examples(
     return ExampleSet(name or f"{folder.resolve().name}/{split}", tuple(answered), holds_texts=False, is_judged=True)
 
 
-def _choose_split(folder: Path, split: str | None, usual_split: str) -> tuple[str, Path]:
+def choose_split(folder: Path, split: str | None, usual_split: str) -> tuple[str, Path]:
     """Name and file of the judgements to read."""
     endings = tuple(".tsv" + compression for compression in ("", *CODECS))
     paths = {path.name.partition(".tsv")[0]: path for path in sorted((folder / "qrels").iterdir()) if path.name.endswith(endings)}

@@ -208,6 +208,7 @@ def dataset_result(
         changes=paired_changes(after.samples, before.samples if before else None, **drawing),
         notes=list(after.notes),
         ladder=ladder,
+        units=int((after.samples[0].weights > 0).sum()),
     )
     _require_below_measure(margin, result)
     if grid is None:

@@ -1,12 +1,13 @@
 """The headline of an evaluation and its reservations, computed so that they never claim more than the numbers allow."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.core.text import NO_BREAK, counted, integer
-from adiabat.report.format import bounds, improvement, joined, named, number
+from adiabat.report.format import bounds, improvement, joined, listed, named, number
 from adiabat.report.pages import Tone
 from adiabat.results.evaluation_result import Change, DatasetResult, Result, Verdict
 
@@ -24,10 +25,9 @@ def headline(result: Result) -> str:
     if not compared:
         return "; ".join(_level(dataset) for dataset in result.datasets) + ". There is no baseline, so the change is unknown."
     targets = [dataset for dataset in compared if dataset.role == "target"]
-    head = "; ".join(_target_clause(dataset, margin_of(result)) for dataset in targets) or "No target was measured"
+    head = "; ".join(_target_clause(dataset, margin_of(result.settings, dataset.main)) for dataset in targets) or "No target was measured"
     retained = [dataset for dataset in compared if dataset.role == "retain"]
-    judged = [dataset for dataset in retained if not _seen(dataset)]
-    clauses = _retention_clauses(judged, margin_of(result)) if judged or not retained else []
+    clauses = _retention_clauses(retained, result.settings)
     clauses += [f"the retention set {_no_verdict(dataset)}" for dataset in retained if _seen(dataset)]
     return f"{'; '.join([head, *clauses])}."
 
@@ -35,7 +35,7 @@ def headline(result: Result) -> str:
 def tone(result: Result) -> Tone:
     """Whether the headline is good news."""
     verdicts = {(dataset.role, dataset.main_change().verdict) for dataset in result.datasets}
-    if any(verdict == "worse" for _, verdict in verdicts):
+    if any(verdict == "worse" for _, verdict in verdicts) or any(dataset.worse_cells() for dataset in result.datasets):
         return "bad"
     targets = [verdict for role, verdict in verdicts if role == "target"]
     proven = ("retain", "undecided") not in verdicts and ("retain", None) not in verdicts
@@ -101,8 +101,9 @@ def _target_clause(dataset: DatasetResult, margin: str) -> str:
         "better": "got better",
         "not worse": f"shows no gain, and no loss of more than {margin}",
         "worse": "got worse",
-    }.get(change.verdict or "", "shows no evidence of change")
-    return f"The target {named(dataset.name)} {finding}: {_moved(change)}"
+    }.get(change.verdict or "") or _undecided(dataset)
+    cells = f", but {_worse_cells(dataset)} got worse" if dataset.worse_cells() and change.verdict != "worse" else ""
+    return f"The target {named(dataset.name)} {finding}: {_moved(change)}{cells}"
 
 
 def _moved(change: Change) -> str:
@@ -111,19 +112,34 @@ def _moved(change: Change) -> str:
     return f"{change.measure} {before}{_ARROW}{number(change.after, digits=3)}, {improvement(change)}"
 
 
-def _retention_clauses(sets: Sequence[DatasetResult], margin: str) -> list[str]:
-    """How the retention sets came out: worse ones, those without a loss of the margin, and undecided ones."""
-    if not sets:
+def _retention_clauses(retained: Sequence[DatasetResult], settings: Mapping[str, Any]) -> list[str]:
+    """How the retention sets came out: worse ones and worse cells, those without a loss of the margin, and undecided ones."""
+    if not retained:
         return ["no retention set was measured, so effects on other tasks are unknown"]
-    by_verdict = {verdict: [dataset for dataset in sets if dataset.main_change().verdict == verdict] for verdict in get_args(Verdict)}
-    worse, held = by_verdict["worse"], len(by_verdict["better"]) + len(by_verdict["not worse"])
+    # Sets that a model was trained on have no verdict.
+    by_verdict = {verdict: [dataset for dataset in retained if dataset.main_change().verdict == verdict] for verdict in get_args(Verdict)}
+    worse, total = by_verdict["worse"], len(retained)
     listed_worse = ", ".join(f"{named(dataset.name)} ({dataset.main} {improvement(dataset.main_change())})" for dataset in worse)
-    clauses = []
-    if worse:
-        clauses.append(f"{_share(len(worse), len(sets))} got worse: {listed_worse}")
-    if held:
-        clauses.append(f"not worse by more than {margin} on {_share(held, len(sets))}")
-    return [*clauses, *map(_undecided, by_verdict["undecided"])]
+    clauses = [f"{_share(len(worse), total)} got worse: {listed_worse}"] if worse else []
+    mixed = [dataset for dataset in retained if dataset.worse_cells() and dataset not in worse]
+    clauses += [f"{_worse_cells(dataset)} of {named(dataset.name)} got worse" for dataset in mixed]
+    if held := [dataset for dataset in retained if dataset.main_change().verdict in ("better", "not worse")]:
+        clauses.append(f"not worse {_held(held, total, settings)}{' as a whole' if set(map(id, held)) & set(map(id, mixed)) else ''}")
+    return [*clauses, *(f"{named(dataset.name)} {_undecided(dataset)}" for dataset in by_verdict["undecided"])]
+
+
+def _held(held: Sequence[DatasetResult], total: int, settings: Mapping[str, Any]) -> str:
+    """The sets without a loss of the margin by which each was judged."""
+    by_margin: dict[str, list[str]] = {}
+    for dataset in held:
+        by_margin.setdefault(margin_of(settings, dataset.main), []).append(named(dataset.name))
+    if len(by_margin) == 1:
+        return f"by more than {next(iter(by_margin))} on {_share(len(held), total)}"
+    return "; ".join(f"by more than {margin} on {listed(names)}" for margin, names in by_margin.items())
+
+
+def _worse_cells(dataset: DatasetResult) -> str:
+    return f"{integer(dataset.worse_cells())} of {counted(dataset.cells, 'language pair')}"
 
 
 def _share(some: int, total: int) -> str:
@@ -135,19 +151,25 @@ def _share(some: int, total: int) -> str:
 
 
 def _undecided(dataset: DatasetResult) -> str:
-    """An undecided set, with the number of units that would decide it."""
-    change, noun = dataset.main_change(), "sentence pair" if dataset.languages else "query"
+    """That a set is undecided, with the number of units that would decide it, or the reason why none would."""
+    change = dataset.main_change()
+    if change.before is not None and change.before <= 0 and change.margin is None:
+        family = re.split(r"[@(,]", change.measure, maxsplit=1)[0]
+        reason = f"a share of a baseline of {number(change.before, digits=3)} is no margin"
+        return f'is undecided ({reason}; an absolute one decides, such as measure.margin = "0.01 {family}")'
     if change.needed is None:
-        return f"{named(dataset.name)} is undecided"
+        return "is undecided"
     # Two digits: it is an estimate.
-    about = int(float(f"{change.needed:.2g}"))
-    units = dataset.queries // max(1, len(dataset.languages))
-    return f"{named(dataset.name)} is undecided (needs about {counted(max(about, units + 1), noun)}, has {integer(units)})"
+    about, noun = int(float(f"{change.needed:.2g}")), "premise" if dataset.kind == "grid" else "query"
+    units = dataset.units
+    if units is None:
+        return f"is undecided (needs about {counted(about, noun)})"
+    return f"is undecided (needs about {counted(max(about, units + 1), noun)}, has {integer(units)})"
 
 
-def margin_of(result: Result) -> str:
-    """The margin as the settings say it."""
-    return str(Margin.parse(result.settings.get("measure", {}).get("margin", DEFAULT_MARGIN.value)))
+def margin_of(settings: Mapping[str, Any], measure: str) -> str:
+    """The margin by which a measure was judged, as the settings of the result say it."""
+    return str(Margin.parse(settings.get("measure", {}).get("margin", DEFAULT_MARGIN.value)).of(measure))
 
 
 def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
@@ -155,12 +177,20 @@ def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
     losses = []
     for dataset in datasets:
         change = dataset.main_change()
-        if dataset.role == "retain" and change.verdict == "undecided" and change.loss_bound is not None and change.loss_bound > 0:
-            percent = f"{100 * change.loss_bound / change.before:.1f}{NO_BREAK}%" if change.before else number(change.loss_bound, digits=3)
+        loss = _possible_loss(change)
+        if dataset.role == "retain" and change.verdict == "undecided" and loss > 0:
+            percent = f"{100 * loss / change.before:.1f}{NO_BREAK}%" if change.before else number(loss, digits=3)
             losses.append(f"{percent} ({named(dataset.name)}, {change.measure})")
     if not losses:
         return ""
     return f"Undecided is not unchanged: at one-sided 95{NO_BREAK}% the data allow a loss of up to {', '.join(losses)}."
+
+
+def _possible_loss(change: Change) -> float:
+    """The loss that the data allow, at most all that the measure can lose; 0 if it is unknown."""
+    if change.loss_bound is None or change.before is None:
+        return 0.0
+    return min(change.loss_bound, 1 - change.before if change.lower_is_better else change.before)
 
 
 def _other_measures_worse(dataset: DatasetResult) -> str:

@@ -24,8 +24,8 @@ _TERMS = [
     (
         "Simultaneous intervals",
         "Intervals of differences hold for all pairs at once: in 19 of 20 sweeps, all contain their true differences. An interval "
-        "wholly below zero means worse. Otherwise there is no evidence, which is not proof of equality. Fewer than six differing "
-        "queries are no evidence.",
+        "wholly below zero means worse. Otherwise the comparison is undecided, which is no proof of equality; so it is with fewer "
+        "than six differing queries.",
     ),
     (
         "Share of resamples best",
@@ -131,7 +131,7 @@ def _figure(ranking: Ranking) -> Figure:
         label="Scores of the variants with intervals, and their differences from the first; the table below holds the numbers",
         caption="Left: dot and line are the mean and its interval; ticks below are single runs. The interval includes variation that all "
         "variants share, such as hard queries. Right: differences on the same queries; compare variants here. Filled: measurably "
-        "lower than the first. Open: no evidence of a difference.",
+        "lower than the first. Open: undecided.",
     )
 
 
@@ -256,7 +256,7 @@ def headline(ranking: Ranking) -> str:
     if worse:
         clauses.append(f"measurably above {'all others' if not even and worse[1:] else listed([*map(named, worse)])}")
     if even:
-        clauses.append(f"no evidence of a difference from {listed([*map(named, even)])}")
+        clauses.append(f"undecided against {listed([*map(named, even)])}")
     return "; ".join(clauses) + "."
 
 

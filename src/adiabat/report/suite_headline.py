@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adiabat.core.text import DASH, NO_BREAK, counted
+from adiabat.report.evaluation_headline import margin_of
 from adiabat.report.format import EVEN, VERDICT_MARKS, bounds, difference, first_few, joined, listed, named, value
 from adiabat.report.pages import Tone
 from adiabat.results.evaluation_result import Verdict
@@ -108,15 +109,22 @@ def _one_task(view: Overview, task: SuiteTask) -> str:
 
 
 def _baseline(result: SuiteResult) -> str:
-    clauses = [_against_baseline(named(row.model), row.verdicts) for row in result.analysis.models if row.verdicts is not None]
+    margin = _margins(result)
+    clauses = [_against_baseline(named(row.model), row.verdicts, margin) for row in result.analysis.models if row.verdicts is not None]
     return f"Against {named(result.baseline or '')}: {first_few(clauses, location=' in the table')}."
 
 
-def _against_baseline(model: str, verdicts: dict[Verdict, int]) -> str:
+def _margins(result: SuiteResult) -> str:
+    """The margins by which the comparisons were judged."""
+    return " or ".join(dict.fromkeys(margin_of(result.settings, pairing.change.measure) for pairing in result.pairings))
+
+
+def _against_baseline(model: str, verdicts: dict[Verdict, int], margin: str) -> str:
     if not (total := sum(verdicts.values())):
         return f"{model} has no task in common with it"
     better = f"better on {verdicts['better']} of {counted(total, 'task')}"
-    return f"{model} is {better}, worse on {verdicts['worse']}, not worse on {verdicts['not worse']}, undecided on {verdicts['undecided']}"
+    held = f"not worse by more than {margin} on {verdicts['not worse']}"
+    return f"{model} is {better}, worse on {verdicts['worse']}, {held}, undecided on {verdicts['undecided']}"
 
 
 def _without_baseline(view: Overview, tasks: Sequence[str]) -> str:
@@ -169,13 +177,15 @@ def reservations(result: SuiteResult) -> list[str]:
     comparisons, tasks = counted(len(result.pairings), "comparison"), len(result.tasks)
     family = f"all {comparisons}" if len(result.pairings) > 1 else "the one comparison"
     undecided = sum(pairing.verdict == "undecided" for pairing in result.pairings)
+    are = "is" if undecided == 1 else "are"
     lacking = [f"{named(standing.model)} ({standing.tasks})" for standing in result.analysis.models if standing.tasks < tasks]
     verdicts = (
-        f"Verdicts hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over {family} of main measures: at most about one in twenty "
-        "reported differences is expected to be false. Other measures have intervals but no verdicts."
+        f"Better and worse hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over {family} of main measures: at most about one in "
+        "twenty reported differences is expected to be false. Not worse is not corrected: each such comparison excludes a loss of "
+        f"{_margins(result)} for itself, at one-sided 95{NO_BREAK}%. Other measures have intervals but no verdicts."
     )
     open_comparisons = (
-        f"{undecided} of {comparisons} are undecided: the data neither show a change nor exclude a loss of the margin; "
+        f"{undecided} of {comparisons} {are} undecided: the data neither show a change nor exclude a loss of the margin; "
         "each task states the smallest difference that its data would detect."
     )
     coverage = f"Some models did not run all {tasks} tasks: {listed(lacking)}. Each model is counted over its own tasks."

@@ -259,7 +259,7 @@ def _about_best(result: SweepResult) -> list[str]:
         return []
     where, several = _setting(view, best), len(view.cases) > 1
     outcomes = [outcome for run in result.runs_of(best) for outcome in run.tasks if outcome.task in result.others]
-    intervals = [(outcome.main.improvement_interval, outcome.task) for outcome in outcomes]
+    intervals = [(outcome.main.improvement_interval, outcome.task) for outcome in outcomes if not outcome.main.not_worse]
     losses = [(-bounds[0], task) for bounds, task in intervals if bounds is not None and bounds[0] < 0]
     if losses:
         loss, task = max(losses)

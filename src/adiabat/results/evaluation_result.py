@@ -186,6 +186,7 @@ class DatasetResult:
             so ordered. Only for listed candidates, of which every query has one positive and equally many negatives.
         trained: Of each model that is of a job. Where one of them is no proof, no change of the data set has a verdict.
         unseen: What is left where queries with anything trained on are left out; None if that is all of them, or nothing.
+        units: Number of units behind the main change: queries, or the premises of a grid; None in results that do not count them.
     """
 
     name: str
@@ -202,6 +203,20 @@ class DatasetResult:
     ladder: list[Change] = field(default_factory=list)
     trained: list[TrainedOn] = field(default_factory=list)
     unseen: Unseen | None = None
+    units: int | None = None
+
+    @property
+    def cells(self) -> int:
+        """Number of language pairs."""
+        return len(self.languages) ** 2
+
+    def worse_cells(self) -> int:
+        """Number of language pairs that are worse in any comparison of the grid."""
+        verdicts = (grid.verdicts or [] for grid in self.grid)
+        worse = {
+            (row, column) for table in verdicts for row, cells in enumerate(table) for column, cell in enumerate(cells) if cell == "worse"
+        }
+        return len(worse)
 
     def main_change(self) -> Change:
         """The change that decides the verdict: `main`, by the main similarity, which comes first."""
@@ -341,13 +356,14 @@ class Result(Record):
     kind: Literal["evaluation", "training"] = "evaluation"
 
     def failing(self, least: Literal["worse", "undecided"]) -> list[str]:
-        """Data sets and cells of language grids that are worse; for ``undecided`` also those of which nothing is shown."""
+        """Data sets that are worse, or have worse cells of a language grid; for ``undecided`` also those of which nothing is shown."""
         bad = {"worse"} if least == "worse" else {"worse", "undecided", None}
         names = []
         for dataset in self.datasets:
-            cells = [cell for grid in dataset.grid for row in grid.verdicts or [] for cell in row]
-            if dataset.main_change().verdict in bad or "worse" in cells:
+            if dataset.main_change().verdict in bad:
                 names.append(dataset.name)
+            elif worse := dataset.worse_cells():
+                names.append(f"{dataset.name} ({worse:,} of {dataset.cells:,} language pair{'s' * (dataset.cells > 1)})")
         return names
 
     def rows(self) -> list[dict[str, Any]]:

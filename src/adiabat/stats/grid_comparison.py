@@ -129,7 +129,8 @@ def _counts_by_z(after: GridSample, before: GridSample) -> tuple[int, int] | tup
 
 def _loss_excluded(after: GridSample, before: GridSample, margin: Margin) -> Bool[np.ndarray, "a b"]:
     """Cells that exclude a loss of the margin at one-sided 95 %, each for itself: by a t interval, and exactly if few units lost."""
-    margin = margin.of(after.comparison)
+    # Comparisons of labels, such as entailment-neutral, are discrepancies of pairs, and named after the labels.
+    margin = margin.of("PND" if after.lower_is_better else after.comparison)
     share = 0.0 if margin.unit else margin.value
     sign = -1.0 if after.lower_is_better else 1.0
     gains = sign * (after.values.astype(np.float64) - before.values)

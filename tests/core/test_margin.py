@@ -1,0 +1,29 @@
+"""The margin of non-inferiority: the measures that it may be a difference of."""
+
+import pytest
+from ir_measures import measures
+
+from adiabat.core.margin import Margin
+
+
+@pytest.mark.parametrize("given", ["0.5 percent", "0.01 nDGC", "0.01e", "0.01 PND foo", "0.01 @10"])
+def test_a_unit_that_is_no_measure_is_refused(given: str) -> None:
+    with pytest.raises(ValueError, match="must be a share"):
+        Margin.parse(given)
+
+
+@pytest.mark.parametrize(
+    "unit", ["PND", "pnd pooled", "Spearman", "AP", "average precision", "V-measure", "balanced accuracy", "F1", "P(rel=2)@5", "nDCG@10"]
+)
+def test_measures_of_tasks_are_units(unit: str) -> None:
+    assert Margin.parse(f"0.01 {unit}") == Margin(0.01, unit)
+
+
+def test_every_measure_of_ir_measures_is_a_unit() -> None:
+    assert {Margin.parse(f"0.01 {name}").unit for name in measures.registry if name.isascii()} == set(
+        filter(str.isascii, measures.registry)
+    )
+
+
+def test_the_discrepancy_against_one_negative_has_the_margin_of_the_discrepancy() -> None:
+    assert Margin(0.02, "PND").of("PND, negative 1") == Margin(0.02, "PND")
