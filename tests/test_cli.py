@@ -209,7 +209,8 @@ def test_evaluate_answers_with_the_report_or_the_whole_result(run: Run, new: str
 
 def test_retain_takes_two_words_as_often_as_wanted(run: Run, new: str) -> None:
     lines(Path(f"{new}.jsonl"), PAIRS[:12])
-    said = run(*evaluate("pairs.jsonl", "--retain", "store", f"{new}.jsonl", "--retain", "store", f"{new}.jsonl", "--json", out=new))
+    lines(Path(f"{new}-2.jsonl"), PAIRS[:13])
+    said = run(*evaluate("pairs.jsonl", "--retain", "store", f"{new}.jsonl", "--retain", "store", f"{new}-2.jsonl", "--json", out=new))
     assert [one["role"] for one in json.loads(said.out)["datasets"]] == ["target", "retain", "retain"]
 
 

@@ -67,6 +67,9 @@ class Margin:
 
 def _read(given: float | str) -> tuple[float, str]:
     """Number and unit; 0 where there is no number."""
+    if isinstance(given, int):
+        # No share, and perhaps too large for a float.
+        return 0.0, ""
     form = _FORM.fullmatch(given if isinstance(given, str) else repr(float(given)))
     try:
         value = float(form["number"]) if form else 0.0
