@@ -69,7 +69,7 @@ SEEN = replace(
     changes=[replace(make_change(0.5, 0.6), verdict=None)],
     trained=[TrainedOn("job", 300, 200, 300, 200, 200, is_proof=False)],
 )
-ZERO = make_dataset("web", "retain", 0.0, 0.0, measure="P@1")
+ZERO = make_dataset("web", "retain", 0.0, 0.0, measure="PND")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,13 @@ ZERO = make_dataset("web", "retain", 0.0, 0.0, measure="P@1")
         (
             [BETTER, ZERO],
             {},
-            '; web is undecided (a share of a baseline of 0 is no margin; an absolute one decides, such as measure.margin = "0.01 P").',
+            '; web is undecided (a share of a baseline of 0 is no margin; an absolute one decides, such as measure.margin = "0.01 PND").',
+            "plain",
+        ),
+        (
+            [BETTER, make_dataset("web", "retain", 0.0, 0.0, measure="P@1")],
+            {},
+            "; web is undecided (a share of a baseline of 0 is no margin, and there is nothing to lose).",
             "plain",
         ),
         ([BETTER, replace(SAME, units=None)], {}, "; maths is undecided (needs about 1,900 queries).", "plain"),

@@ -154,6 +154,8 @@ def _undecided(dataset: DatasetResult) -> str:
     """That a set is undecided, with the number of units that would decide it, or the reason why none would."""
     change = dataset.main_change()
     if change.before is not None and change.before <= 0 and change.margin is None:
+        if not change.lower_is_better and change.before == 0:
+            return "is undecided (a share of a baseline of 0 is no margin, and there is nothing to lose)"
         family = re.split(r"[@(,]", change.measure, maxsplit=1)[0]
         reason = f"a share of a baseline of {number(change.before, digits=3)} is no margin"
         return f'is undecided ({reason}; an absolute one decides, such as measure.margin = "0.01 {family}")'
