@@ -199,7 +199,10 @@ def test_tasks_that_are_proven_not_worse_leave_no_loss_open() -> None:
     proven = [
         replace(
             run,
-            tasks=[replace(outcome, changes=[replace(change, verdict="not worse") for change in outcome.changes]) for outcome in run.tasks],
+            tasks=[
+                replace(outcome, changes=[replace(change, verdict="not worse", margin=1.0, loss_bound=0.0) for change in outcome.changes])
+                for outcome in run.tasks
+            ],
         )
         for run in result.runs
     ]
