@@ -200,6 +200,8 @@ def test_a_result_of_before_and_after_holds_what_both_scored(model: DualEncoder)
         14,
         14,
     )
+    # The change is over premises, of which some have several sentence pairs.
+    assert result.units == len(after.units) == len(after.samples[0].values) < len(sentence_pairs())
     # Three sentence pairs are entailed, two neutral, two contradicted: 6 + 6 comparisons; 3 + 4 of them are of different premises.
     assert (result.languages, result.pairs) == (["de", "en"], 4 * (12 + 7))
     for table, now, was in zip(result.grid, after.grids, before.grids, strict=True):

@@ -295,6 +295,7 @@ def test_a_result_is_made_from_scores_before_and_after(model: DualEncoder, store
     assert (result.name, result.role, result.queries, result.documents) == ("set", "retain", 6, 20)
     assert (result.kind, result.main) == (("pairs", "PND") if negatives else ("ranking", "nDCG@10"))
     assert result.pairs == pnd_of(after)[2]
+    assert result.units == 6
     for change in result.changes:
         assert (change.after, change.before) == pytest.approx((value(after, change.measure), value(before, change.measure)))
     assert result.notes == list(after.notes)

@@ -124,7 +124,8 @@ def _retention_clauses(retained: Sequence[DatasetResult], settings: Mapping[str,
     mixed = [dataset for dataset in retained if dataset.worse_cells() and dataset not in worse]
     clauses += [f"{_worse_cells(dataset)} of {named(dataset.name)} got worse" for dataset in mixed]
     if held := [dataset for dataset in retained if dataset.main_change().verdict in ("better", "not worse")]:
-        clauses.append(f"not worse {_held(held, total, settings)}{' as a whole' if set(map(id, held)) & set(map(id, mixed)) else ''}")
+        whole = " as a whole" if any(dataset.worse_cells() for dataset in held) else ""
+        clauses.append(f"not worse {_held(held, total, settings)}{whole}")
     return [*clauses, *(f"{named(dataset.name)} {_undecided(dataset)}" for dataset in by_verdict["undecided"])]
 
 
