@@ -132,6 +132,19 @@ def test_where_runs_differ_too_much_no_number_of_units_is_named() -> None:
     assert (found.verdict, found.needed) == ("undecided", None)
 
 
+@pytest.mark.parametrize(("lower_is_better", "level", "gained"), [(False, 0.0, 1.0), (True, 1.0, 0.0)])
+def test_a_model_that_can_lose_nothing_is_compared_by_an_absolute_margin_all_the_same(
+    lower_is_better: bool, level: float, gained: float
+) -> None:
+    before = np.full(100, level)
+    after = before.copy()
+    after[0] = gained
+    found = compared(after, before, Margin(0.001, "nDCG"), lower_is_better=lower_is_better)
+    assert found.verdict == "undecided"
+    assert found.needed is not None
+    assert found.needed > 100
+
+
 def test_an_absurd_number_of_units_is_not_named() -> None:
     before = np.linspace(0.3, 0.7, 40)
     after = before + np.resize([0.2, -0.2], 40)

@@ -148,18 +148,17 @@ def units_needed(difference: Quantity, before: float, units: Units, margin: floa
     if not possible:
         return None
     times = max(min(possible), FEWEST_UNITS / units.count)
-    if units.lost < FEW_LOSSES:
-        times = max(times, *(_times_for_losses(count, lost, margin / units.worst(before)) for count, lost in units.groups))
+    times = max(times, *(_times_for_losses(count, lost, margin, units.worst(before)) for count, lost in units.groups))
     return max(math.ceil(times * units.count), units.count + 1) if times * units.count <= MOST_UNITS else None
 
 
-def _times_for_losses(count: float, lost: int, share: float) -> float:
-    """How many times as many units keep the exact bound of a group's losses below a share of what units can lose."""
-    if lost >= FEW_LOSSES or share >= 1:
-        return 1.0
+def _times_for_losses(count: float, lost: int, margin: float, worst: float) -> float:
+    """How many times as many units keep the exact bound of a group's losses below the margin; 0 if it never stands in the way."""
+    if lost >= FEW_LOSSES or margin >= worst:
+        return 0.0
     if lost > 0:
         return LIKELY_LOSSES / lost
-    return math.inf if share <= 0 else math.log(1 - CONFIDENCE) / math.log1p(-share) / count
+    return math.inf if math.isinf(worst) else math.log(1 - CONFIDENCE) / math.log1p(-margin / worst) / count
 
 
 def _upper_share(count: float, lost: int) -> float:
