@@ -56,6 +56,11 @@ class Margin:
             return f"a share, or a difference of {', '.join(_MEASURES)} or another measure of ir-measures"
         return ""
 
+    @property
+    def share(self) -> float:
+        """The share of the baseline's value; 0 for a difference."""
+        return 0.0 if self.unit else self.value
+
     def of(self, measure: str) -> "Margin":
         """The margin for a measure: itself if it is a share or names the measure, else the default share."""
         family = re.split(r"[@(, ]", measure, maxsplit=1)[0]

@@ -231,12 +231,11 @@ def dataset_result(
 def _require_below_measure(margin: Margin, result: DatasetResult) -> None:
     """A margin that is all of the measure would call any loss no loss."""
     change = result.main_change()
-    if change.before is None or change.margin is None or not margin.of(change.measure).unit:
+    if change.most is None or change.margin is None or not margin.of(change.measure).unit:
         return
-    most = 1 - change.before if change.lower_is_better else change.before
-    if change.margin >= most:
+    if change.margin >= change.most:
         raise ConfigError(
-            f"measure.margin must be below all that {change.measure} can lose on {result.name}, {most:.3g}, got {margin}; "
+            f"measure.margin must be below all that {change.measure} can lose on {result.name}, {change.most:.3g}, got {margin}; "
             "take a smaller one"
         )
 

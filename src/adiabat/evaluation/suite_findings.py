@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from adiabat.core.errors import DataError, several
 from adiabat.core.margin import Margin
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now
-from adiabat.results.evaluation_result import TrainedOn, Verdict
+from adiabat.results.evaluation_result import VERDICTS, TrainedOn
 from adiabat.results.suite_result import (
     Fact,
     KindMean,
@@ -46,8 +46,6 @@ UNITS_SHOWN = 40
 
 TEXT_SHOWN = 500
 """Characters of a unit's text in a result file."""
-
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.core.text import NO_BREAK, counted, integer
 from adiabat.report.format import bounds, improvement, joined, listed, named, number
 from adiabat.report.pages import Tone
-from adiabat.results.evaluation_result import Change, DatasetResult, Result, Verdict
+from adiabat.results.evaluation_result import VERDICTS, Change, DatasetResult, Result
 
 _ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
 
@@ -117,7 +117,7 @@ def _retention_clauses(retained: Sequence[DatasetResult], settings: Mapping[str,
     if not retained:
         return ["no retention set was measured, so effects on other tasks are unknown"]
     # Sets that a model was trained on have no verdict.
-    by_verdict = {verdict: [dataset for dataset in retained if dataset.main_change().verdict == verdict] for verdict in get_args(Verdict)}
+    by_verdict = {verdict: [dataset for dataset in retained if dataset.main_change().verdict == verdict] for verdict in VERDICTS}
     worse, total = by_verdict["worse"], len(retained)
     listed_worse = ", ".join(f"{named(dataset.name)} ({dataset.main} {improvement(dataset.main_change())})" for dataset in worse)
     clauses = [f"{_share(len(worse), total)} got worse: {listed_worse}"] if worse else []
@@ -186,14 +186,14 @@ def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
             losses.append(f"{percent} ({named(dataset.name)}, {change.measure})")
     if not losses:
         return ""
-    return f"Undecided is not unchanged: at one-sided 95{NO_BREAK}% the data allow a loss of up to {', '.join(losses)}."
+    return f"Undecided does not mean unchanged: at one-sided 95{NO_BREAK}% the data allow a loss of up to {', '.join(losses)}."
 
 
 def _possible_loss(change: Change) -> float:
     """The loss that the data allow, at most all that the measure can lose; 0 if it is unknown."""
-    if change.loss_bound is None or change.before is None:
+    if change.loss_bound is None or change.most is None:
         return 0.0
-    return min(change.loss_bound, 1 - change.before if change.lower_is_better else change.before)
+    return min(change.loss_bound, change.most)
 
 
 def _other_measures_worse(dataset: DatasetResult) -> str:
@@ -207,9 +207,8 @@ def _other_measures_worse(dataset: DatasetResult) -> str:
 
 
 def _worsened_languages(dataset: DatasetResult) -> list[str]:
-    cells = len(dataset.languages) ** 2
     return [
-        f"On {named(dataset.name)}, {integer(grid.worsened)} of {counted(cells, 'language pair')} got worse, "
+        f"On {named(dataset.name)}, {integer(grid.worsened)} of {counted(dataset.cells, 'language pair')} got worse, "
         f"{integer(grid.improved or 0)} better ({grid.comparison} by {grid.similarity})."
         for grid in dataset.grid
         if grid.worsened

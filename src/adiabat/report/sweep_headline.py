@@ -2,17 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import get_args
 
 from adiabat.core.text import DASH, NO_BREAK, counted, integer, setting_text
 from adiabat.report import ranking_section
 from adiabat.report.format import MOST_NAMED, VERDICT_MARKS, cut_name, decimals_for, interval, listed, named, signed
 from adiabat.report.pages import Tone
-from adiabat.results.evaluation_result import Verdict
+from adiabat.results.evaluation_result import VERDICTS
 from adiabat.results.ranking_result import Ranking
 from adiabat.results.sweep_result import Case, CaseChange, Setting, SweepAnalysis, SweepResult
-
-_VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 REASON_LENGTH = 160
 """Maximum characters of a failure's reason in a sentence."""
@@ -68,7 +65,7 @@ def verdict_marks(changed: CaseChange) -> str:
     counts = changed.verdicts
     if len(counts) < 2:
         return "".join(VERDICT_MARKS[verdict] for verdict in counts)
-    return " ".join(f"{VERDICT_MARKS[verdict]}{counts[verdict]}" for verdict in _VERDICTS if verdict in counts)
+    return " ".join(f"{VERDICT_MARKS[verdict]}{counts[verdict]}" for verdict in VERDICTS if verdict in counts)
 
 
 def verdict_words(changed: CaseChange) -> str:
@@ -76,7 +73,7 @@ def verdict_words(changed: CaseChange) -> str:
     counts = changed.verdicts
     if len(counts) < 2:
         return next(iter(counts), "no verdict")
-    first, *others = [verdict for verdict in _VERDICTS if verdict in counts]
+    first, *others = [verdict for verdict in VERDICTS if verdict in counts]
     return f"{first} in {counts[first]} of {sum(counts.values())} seeds" + "".join(
         f", {verdict} in {counts[verdict]}" for verdict in others
     )

@@ -5,12 +5,14 @@ Plots and pages are made from these records, never from live models.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from adiabat.results.record import Record
 
 Verdict = Literal["better", "not worse", "undecided", "worse"]
 """Better or worse by the paired 95 % interval and the p-value; else not worse if a loss of the margin is excluded, or undecided."""
+
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Test = Literal["sign flips", "bootstrap"]
 """Source of a p-value: random exchanges of the two models' scores of a unit, or the tails of the resampled difference."""
@@ -81,6 +83,11 @@ class Change:
     margin: float | None = None
     loss_bound: float | None = None
     needed: int | None = None
+
+    @property
+    def most(self) -> float | None:
+        """All that a measure between 0 and 1 can lose; None without a baseline."""
+        return None if self.before is None else 1 - self.before if self.lower_is_better else self.before
 
     @property
     def not_worse(self) -> bool:

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.results.evaluation_result import GridComparison
-from adiabat.stats.noninferiority import FEWEST_UNITS, Units
+from adiabat.stats.noninferiority import FEWEST_UNITS, NOTICED, Units
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.resampling import CONFIDENCE, RESAMPLES, student_quantile
 from adiabat.stats.samples import SHARE, GridSample
@@ -131,22 +131,20 @@ def _loss_excluded(after: GridSample, before: GridSample, margin: Margin) -> Boo
     """Cells that exclude a loss of the margin at one-sided 95 %, each for itself: by a t interval, and exactly if few units lost."""
     # Comparisons of labels, such as entailment-neutral, are discrepancies of pairs, and named after the labels.
     margin = margin.of("PND" if after.lower_is_better else after.comparison)
-    share = 0.0 if margin.unit else margin.value
     sign = -1.0 if after.lower_is_better else 1.0
     gains = sign * (after.values.astype(np.float64) - before.values)
     count = gains.shape[-1]
     if count < FEWEST_UNITS:
         return np.zeros(gains.shape[:2], dtype=np.bool_)
     baseline = cell_values(before)
-    error = (gains + share * before.values).std(axis=-1, ddof=1) / math.sqrt(count)
+    error = (gains + margin.share * before.values).std(axis=-1, ddof=1) / math.sqrt(count)
     bound = student_quantile(CONFIDENCE, count - 1) * error - sign * (cell_values(after) - baseline)
-    # One changed unit moves the pseudo-values of all others a little.
-    lost = (gains < -0.1 * np.abs(gains).max(axis=-1, keepdims=True)).sum(axis=-1)
+    lost = (gains < -NOTICED * np.abs(gains).max(axis=-1, keepdims=True)).sum(axis=-1)
     unseen = [
         Units(after.lower_is_better, SHARE, count, ((float(count), losses),)).unseen(value)
         for losses, value in zip(lost.ravel().tolist(), baseline.ravel().tolist(), strict=True)
     ]
-    limit = np.full(baseline.shape, margin.value) if margin.unit else share * baseline
+    limit = margin.value if margin.unit else margin.share * baseline
     return np.asarray(np.maximum(bound, np.reshape(unseen, baseline.shape)) < limit)
 
 

@@ -4,11 +4,10 @@ A set "did not get worse" only where the data exclude a loss of the margin. With
 excluded where the one-sided 95 % lower end of ``s (after - before) + m before`` lies above 0 (s is -1 where lower values are better): both
 models vary together from resample to resample, and so does the margin. The end is the lower of a BCa and a t end.
 
-Resamples of a few losses know nothing of the losses that were not drawn: of 50 queries none may have lost, and a share of 6 % still lose.
-Where fewer than `FEW_LOSSES` units lost, the loss may therefore be as large as the Clopper-Pearson upper end of their share, times what a
-unit can lose at most. In simulations with a true loss of exactly the margin (`scripts/calibrate_statistics.py`), the end alone excludes it
-in up to 60 % of trials if losses are rare, and this rule in at most 5 %. Of other shapes it is 2 to 7 % with 100 units, and 3 to 6 % with
-more.
+Resamples repeat the losses that the units happen to have: if none of 50 queries lost, up to 6 % of all queries may still lose. Where fewer
+than `FEW_LOSSES` units lost, the loss may therefore be as large as the Clopper-Pearson upper end of their share, times what a unit can
+lose at most. In simulations with a true loss of exactly the margin (`scripts/calibrate_statistics.py`), the end alone excludes it in up to
+60 % of trials if losses are rare, and this rule in at most 5 %. Of other shapes it is 2 to 7 % with 100 units, and 3 to 6 % with more.
 
 Reference:
     Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Kish 1965 (effective number of units); Efron and
@@ -31,6 +30,9 @@ FEW_LOSSES = 6
 
 LIKELY_LOSSES = 8.0
 """Of so many expected losses at least `FEW_LOSSES` are seen four times in five (Poisson)."""
+
+NOTICED = 0.1
+"""Share of the largest change from which a pseudo-value counts as changed: one changed unit moves those of all others a little."""
 
 FEWEST_UNITS = 10
 """With fewer units, no loss is excluded."""
@@ -70,7 +72,7 @@ class Units:
         return high - before if self.lower_is_better else before - low
 
     def unseen(self, before: float) -> float:
-        """The loss if, of each group with few losses, as many units lose all they have as those losses allow; 0 if no group has few."""
+        """The loss if as many units of each group lose all they have as its losses allow; 0 if every group has enough losses."""
         if self.lost >= FEW_LOSSES:
             return 0.0
         return sum(_upper_share(count, lost) for count, lost in self.groups) / len(self.groups) * self.worst(before)
@@ -83,8 +85,7 @@ def units_of(measure: PairedMeasure, changed: int) -> Units:
         return Units(first.lower_is_better, first.bounds, first.values.size, ((float(first.values.size), changed),))
     weights = difference.weights
     losses = difference.values if difference.lower_is_better else -difference.values
-    # One changed unit moves the pseudo-values of all others a little.
-    noticed = 0.1 * float(np.abs(losses).max(initial=0.0)) if difference.pseudo_values else 0.0
+    noticed = NOTICED * float(np.abs(losses).max(initial=0.0)) if difference.pseudo_values else 0.0
     groups = tuple(
         (float(weights[members].sum() ** 2 / (weights[members] ** 2).sum()), int((losses[members] > noticed).sum()))
         for members in members_of(difference.groups, losses.size)
@@ -115,9 +116,8 @@ def loss_bound(difference: Quantity, before: Quantity, units: Units, margin: Mar
     """
     if units.count < FEWEST_UNITS:
         return math.inf
-    share = 0.0 if margin.unit else margin.value
-    shifted = difference.combined(-1.0 if units.lower_is_better else 1.0, before, share)
-    return max(share * before.value - shifted.lower_end(), units.unseen(before.value) or -math.inf)
+    shifted = difference.combined(-1.0 if units.lower_is_better else 1.0, before, margin.share)
+    return max(margin.share * before.value - shifted.lower_end(), units.unseen(before.value) or -math.inf)
 
 
 def units_needed(difference: Quantity, before: float, units: Units, margin: float) -> int | None:

@@ -169,7 +169,8 @@ def _change(measure: PairedMeasure, values: Replicates, draws: Replicates, runs:
         return change
     interval = _clipped(difference.wide_interval(), _bounds_of_difference(first))
     test: Test = "bootstrap" if p is None else "sign flips"
-    p = _bootstrap_p(measure, difference.draws) if p is None else p
+    changed = _changed(measure)
+    p = _bootstrap_p(difference.draws, changed) if p is None else p
     effect, gained, lost = _of_units(measure)
     compared = replace(
         change,
@@ -186,7 +187,7 @@ def _change(measure: PairedMeasure, values: Replicates, draws: Replicates, runs:
         lost=lost,
         detectable=difference.detectable(),
     )
-    return _with_verdict(compared, difference, before, units_of(measure, _changed(measure)), margin.of(first.measure))
+    return _with_verdict(compared, difference, before, units_of(measure, changed), margin.of(first.measure))
 
 
 def _with_verdict(change: Change, difference: Quantity, before: Quantity, units: Units, margin: Margin) -> Change:
@@ -272,11 +273,11 @@ def _ratios(differences: Float[np.ndarray, " r"], before: Float[np.ndarray, " r"
         return np.asarray(np.divide(differences, before, out=differences * np.inf, where=before > 0))
 
 
-def _bootstrap_p(measure: PairedMeasure, draws: Float[np.ndarray, " r"]) -> float:
+def _bootstrap_p(draws: Float[np.ndarray, " r"], changed: int) -> float:
     defined = draws[~np.isnan(draws)]
     if not defined.size:
         return 1.0
-    return bootstrap_p_value(int((defined <= 0).sum()), int((defined >= 0).sum()), resamples=defined.size, changed=_changed(measure))
+    return bootstrap_p_value(int((defined <= 0).sum()), int((defined >= 0).sum()), resamples=defined.size, changed=changed)
 
 
 def _changed(measure: PairedMeasure) -> int:
