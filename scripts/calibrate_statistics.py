@@ -26,6 +26,7 @@ from jaxtyping import Float
 
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.results.evaluation_result import Change
+from adiabat.stats.clusters import Clusters
 from adiabat.stats.paired import changes_over_runs
 from adiabat.stats.samples import SHARE, Sample
 from adiabat.stats.significance import ERROR_RATE, Z_CRITICAL
@@ -176,6 +177,18 @@ def seeds(random: np.random.Generator, queries: int) -> Trial:
     return [run() for _ in range(3)], [run() for _ in range(3)]
 
 
+def clustered(random: np.random.Generator, queries: int) -> Trial:
+    """Clusters of 1 to 20 equal queries; nearly every cluster changes a little."""
+    # As many clusters as a set of so many queries has, which differ in size but are about as large in all trials.
+    sizes = random.permutation(np.resize(np.arange(1, 21), max(1, 2 * queries // 21)))
+    numbers = np.repeat(np.arange(sizes.size), sizes)
+    before = random.uniform(0.2, 0.8, sizes.size)
+    after = before + random.normal(0, 0.1, sizes.size)
+    clusters = Clusters(numbers, "cluster")
+    one, other = (Sample("nDCG@10", values[numbers], bounds=SHARE, clusters=clusters) for values in (after, before))
+    return [one], [other]
+
+
 def rare_losses(random: np.random.Generator, queries: int) -> Trial:
     """One query in a hundred loses all it has, and nothing else changes: a loss of 1 % of the baseline."""
     before = random.uniform(0.4, 1.0, queries)
@@ -193,11 +206,12 @@ SHAPES = (
     Shape("Spearman", rank_correlation, queries=(100, 1000), share=0.1),
     Shape("average precision", precision, queries=(300, 1000), share=0.1),
     Shape("V-measure", clusters, queries=(300, 1000), share=0.1),
+    Shape("clusters of 1 to 20 equal queries", clustered, queries=(330, 1000, 3000), share=0.5),
     Shape("3 seeds of either", seeds, queries=(100, 1000), share=0.5),
 )
 RARE = Shape("one query in 100 loses all", rare_losses, queries=(100, 300, 1000, 3000))
-LOSSES_OF = (*(shape for shape in SHAPES if shape.make in (dense, sparse_sizes, skewed, sparse_skewed, seeds)), RARE)
-POWER_OF = tuple(shape for shape in SHAPES if shape.make in (dense, skewed, seeds))
+LOSSES_OF = (*(shape for shape in SHAPES if shape.make in (dense, sparse_sizes, skewed, sparse_skewed, clustered, seeds)), RARE)
+POWER_OF = tuple(shape for shape in SHAPES if shape.make in (dense, skewed, clustered, seeds))
 
 
 def changes_of(trials: Sequence[Trial], *, seed: int, resamples: int, margin: Margin = DEFAULT_MARGIN) -> list[Change]:

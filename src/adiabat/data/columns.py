@@ -102,7 +102,11 @@ class Columns:
         for name in self.mapping:
             if name not in COLUMN_ALIASES:
                 near = difflib.get_close_matches(name, COLUMN_ALIASES, n=1, cutoff=0.6)
-                advice = f"did you mean data.columns.{near[0]}?" if near else f"the names are {', '.join(COLUMN_ALIASES)}"
+                advice = (
+                    f"did you mean data.columns.{near[0]}?"
+                    if near
+                    else f"the names are {', '.join(name for name in COLUMN_ALIASES if '.' not in name)}"
+                )
                 raise ConfigError(f"unknown key data.columns.{name}; {advice}")
         self.layouts: tuple[Layout, ...] = tuple(layout for layout, names in OF_LAYOUT.items() if set(names).issuperset(self.mapping))
         if not self.layouts:
@@ -200,7 +204,8 @@ class Columns:
         location = row.header or row.location
         present = f"found {_enumerated(row.values) or 'no columns'}"
         if name in self.mapping:
-            return f'{location}: expected "{self.mapping[name]}" (data.columns.{name}), {present}; name a column that is there'
+            setting = name if "." in name else f"data.columns.{name}"
+            return f'{location}: expected "{self.mapping[name]}" ({setting}), {present}; name a column that is there'
         known = {self.find(other, row) for other in OF_LAYOUT[layout]}
         known.update(more_columns("negative", row.values) if layout == "examples" else ())
         unknown = [column for column in row.values if column not in known]

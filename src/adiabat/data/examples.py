@@ -112,8 +112,8 @@ def parse_example(row: Row, columns: Columns) -> Example:
     columns.note_unread(row, "examples")
     id_column = columns.find("query_id", row)
     query_id = invented_id(row.number, query) if id_column is None else id_value(row.values[id_column], id_column, location)
-    topic, tag = (_group_name(columns.find(name, row), row) for name in ("topic", "tag"))
-    return Example(query_id, query, positives, negatives, (1,) * len(positives), location, topic, tag)
+    groups = (_group_name(columns.find(name, row), row) for name in ("topic", "tag", "measure.cluster"))
+    return Example(query_id, query, positives, negatives, (1,) * len(positives), location, *groups)
 
 
 def _group_name(column: str | None, row: Row) -> str:

@@ -35,23 +35,25 @@ def read_beir_examples(
     folder: Path, *, split: str | None, usual_split: str, name: str | None, columns: Mapping[str, str] | None
 ) -> ExampleSet:
     """Read the judged queries of a split: scores above 0 are positives with that grade, others judged negatives."""
-    if columns:
-        raise ConfigError(f"columns must be left out for the BEIR folder {folder}, whose names are fixed, got {', '.join(columns)}")
+    mapped = dict(columns or {})
+    cluster = mapped.pop("measure.cluster", None)
+    if mapped:
+        raise ConfigError(f"columns must be left out for the BEIR folder {folder}, whose names are fixed, got {', '.join(mapped)}")
     split, qrels = choose_split(folder, split, usual_split)
     faults = FileFaults()
     judged = _read_qrels(qrels, faults)
-    texts = _read_queries(folder, judged, faults)
+    queries = _read_queries(folder, judged, faults, cluster)
     faults.raise_if_any()
     answered = []
-    for query_id, text in texts.items():
+    for query_id, (text, group) in queries.items():
         grades, location = judged[query_id].grades, judged[query_id].location
         if positives := {doc_id: grade for doc_id, grade in grades.items() if grade > 0}:
             negatives = tuple(doc_id for doc_id, grade in grades.items() if grade <= 0)
-            answered.append(Example(query_id, text, tuple(positives), negatives, tuple(positives.values()), location))
+            answered.append(Example(query_id, text, tuple(positives), negatives, tuple(positives.values()), location, cluster=group))
     if not answered:
         raise DataError(f"{qrels} must hold at least one score above 0, got none; choose another split")
-    if lost := len(texts) - len(answered):
-        warnings.warn(f"{qrels}: {lost} of {len(texts)} queries have no score above 0 and are left out", stacklevel=3)
+    if lost := len(queries) - len(answered):
+        warnings.warn(f"{qrels}: {lost} of {len(queries)} queries have no score above 0 and are left out", stacklevel=3)
     return ExampleSet(name or f"{folder.resolve().name}/{split}", tuple(answered), holds_texts=False, is_judged=True)
 
 
@@ -89,31 +91,41 @@ def _parse_judgement(row: Row) -> tuple[str, str, int, str]:
     return query_id, doc_id, grade, row.location
 
 
-def _read_queries(folder: Path, judged: Mapping[str, _Judgements], faults: FileFaults) -> dict[str, str]:
-    """Texts of the judged queries, in file order."""
+def _read_queries(folder: Path, judged: Mapping[str, _Judgements], faults: FileFaults, cluster: str | None) -> dict[str, tuple[str, str]]:
+    """Texts of the judged queries in file order, each with its value of the column `cluster`, which may lie in ``metadata``."""
     path = compressed_path(folder / "queries.jsonl")
     if path is None:
         require_path(folder / "queries.jsonl")
         return {}
     columns = Columns(BEIR_COLUMNS)
 
-    def parse(row: Row) -> tuple[str, str, str]:
+    def parse(row: Row) -> tuple[str, str, str, str]:
         id_column, text_column = columns.require("doc_id", row, "corpus"), columns.require("text", row, "corpus")
         query_id = id_value(row.values[id_column], id_column, row.location)
-        return query_id, text_value(row.values[text_column], text_column, row.location), row.location
+        group = "" if cluster is None else _cluster_of(row, cluster)
+        return query_id, text_value(row.values[text_column], text_column, row.location), group, row.location
 
-    texts: dict[str, str] = {}
+    texts: dict[str, tuple[str, str]] = {}
     ids: set[str] = set()
-    for query_id, text, location in parsed_rows(read_rows(path, faults=faults), faults, parse):
+    for query_id, text, group, location in parsed_rows(read_rows(path, faults=faults), faults, parse):
         if query_id in ids:
             faults.add(f'{location}: query id must be unique, got "{query_id}" again')
         ids.add(query_id)
         if query_id in judged:
-            texts[query_id] = text
+            texts[query_id] = text, group
     if not faults.count:  # A query whose own line is at fault would be reported twice.
         for query_id in (query_id for query_id in judged if query_id not in ids):
             faults.add(f'{judged[query_id].location}: query must be one of {path.name}, got unknown id "{query_id}"')
     return texts
+
+
+def _cluster_of(row: Row, column: str) -> str:
+    """A query's value of a column, of the line itself or of its ``metadata``; "" for an empty value."""
+    metadata = row.values.get("metadata")
+    values = {**metadata, **row.values} if isinstance(metadata, Mapping) else row.values
+    if column not in values:
+        raise RowError(f'{row.location}: expected "{column}" (measure.cluster) in the line or its "metadata", got none')
+    return "" if values[column] in (None, "") else id_value(values[column], column, row.location)
 
 
 Run = dict[str, dict[str, float]]

@@ -70,10 +70,14 @@ def read_dataset(
     store: Store, path: str, *, role: Role, settings: EvaluateSettings, split: str | None, baseline_stores: Sequence[Store] = ()
 ) -> Dataset:
     """Read a data set and find its documents in a store."""
-    columns = settings.data.columns.given() if role == "target" else {}
-    examples = read_examples(path, split=split, columns=columns)
+    columns, cluster = settings.data.columns.given() if role == "target" else {}, settings.measure.cluster
+    by_column = role == "target" and cluster not in ("documents", "none")
+    examples = read_examples(path, split=split, columns=columns | ({"measure.cluster": cluster} if by_column else {}))
     if isinstance(examples, LanguageGridSet):
         require_every_label(examples, source=path)
+    elif by_column and len({example.cluster for example in examples.examples}) == 1:
+        value = examples.examples[0].cluster or "nothing"
+        raise ConfigError(f"measure.cluster must name a column with different values, got {value} in every row of {path}; leave it out")
     addressed = address(examples, store, missing=settings.data.missing, merge_equal=True) if isinstance(examples, ExampleSet) else examples
     return Dataset(store, addressed, role, path, split, baseline_stores)
 
@@ -197,6 +201,7 @@ def dataset_result(
     """Result of queries, or of a grid of sentence pairs; `before` is the baseline by the same similarities, or None."""
     drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
     ladder = paired_changes(after.ladder, before.ladder if before else None, **drawing)
+    clusters = after.samples[0].clusters
     result = DatasetResult(
         name=after.task,
         role=role,
@@ -206,9 +211,10 @@ def dataset_result(
         pairs=0,
         main=after.samples[0].measure,
         changes=paired_changes(after.samples, before.samples if before else None, **drawing),
-        notes=list(after.notes),
+        notes=[*after.notes, *after.cluster_notes],
         ladder=ladder,
         units=int((after.samples[0].weights > 0).sum()),
+        clusters=clusters.count if clusters is not None and clusters.drawn else None,
     )
     _require_below_measure(margin, result)
     if grid is None:
@@ -224,7 +230,7 @@ def dataset_result(
         pairs=sum(each.total * each.values[..., 0].size for each in by_main),
         languages=list(grid.languages),
         grid=[compare_grids(now, was, **drawing) for now, was in zip(after.grids, against, strict=True)],
-        notes=[*after.notes, *flips_notes(compared, requested=resamples)],
+        notes=[*result.notes, *flips_notes(compared, requested=resamples)],
     )
 
 

@@ -1,7 +1,7 @@
 """Scores of a model, or of BM25, on queries with known positives: ranked in a whole corpus, or among listed candidates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -10,10 +10,11 @@ from adiabat.config.shared import MeasureSection
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.ragged import Ragged
-from adiabat.data.text_hashes import TrainedTexts
+from adiabat.data.text_hashes import TrainedTexts, folded
 from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, errors_by_negative, rank_in_lists, rank_in_store
 from adiabat.evaluation.systems import BM25System, System, identical_documents, ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity
+from adiabat.stats.clusters import BY_DOCUMENTS, Clusters, connected
 from adiabat.stats.ranking_measures import largest_cutoff, measures_of_ranks, pnd_samples, require_relevant_only
 from adiabat.stats.samples import SHARE, Sample, TaskScores, TrainingOverlap, ranking_bounds
 from adiabat.store.addressing import AddressedSet
@@ -38,7 +39,9 @@ def score_retrieval(
     """
     plan = _planned(system.documents, examples, settings, watch)
     rankers, notes = _rankers(system, plan.examples, similarities, watch)
+    clusters = query_clusters(plan.examples, settings.cluster)
     samples = [sample for ranker in rankers for sample in _samples(plan, plan.standings(ranker, watch), ranker.similarity, settings)]
+    samples = [replace(sample, clusters=clusters) for sample in samples]
     return TaskScores(
         task=examples.name,
         kind="triplets" if plan.listed else "retrieval",
@@ -150,6 +153,24 @@ def _ladder(plan: _Plan, ranker: Ranker) -> list[Sample]:
         Sample(f"PND, negative {number}", column, ranker.similarity, lower_is_better=True, proportion=True, bounds=SHARE)
         for number, column in enumerate(columns, start=1)
     ]
+
+
+def query_clusters(examples: AddressedSet, cluster: str) -> Clusters | None:
+    """Clusters of the queries by the setting ``measure.cluster``; None if every query is drawn on its own.
+
+    Queries of equal text apart from case and white space are always connected. A column connects the queries of its values, and shared
+    documents further ones if enough clusters remain.
+    """
+    if cluster == "none":
+        return None
+    texts = np.unique([" ".join(folded(query)) for query in examples.queries], return_inverse=True)[1]
+    equal = Ragged(texts, np.arange(len(examples) + 1))
+    if cluster == "documents" or examples.clusters is None:
+        return Clusters(connected(examples.positives, equal))
+    further = Clusters(connected(examples.clusters, equal, examples.positives))
+    if further.drawn:
+        return Clusters(further.numbers, f'the column "{cluster}" and {BY_DOCUMENTS}')
+    return Clusters(connected(examples.clusters, equal), f'the column "{cluster}"')
 
 
 def _query_overlap(record: TrainedTexts | None, examples: AddressedSet, store: Store) -> TrainingOverlap | None:

@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import open_parquet, reading, write_parquet, writing_to
 from adiabat.results.suite_result import Kind
+from adiabat.stats.clusters import Clusters
 from adiabat.stats.samples import GridSample, Sample, Statistic, TaskScores, TrainingOverlap
 
 FORMAT = 1
@@ -37,6 +38,9 @@ SCORES = "scores"
 
 TRAINED = ("query trained on", "relevant documents", "relevant documents trained on")
 """Columns of `TrainingOverlap`."""
+
+CLUSTER = "cluster"
+"""Column of the numbers of `Clusters`."""
 
 SAMPLE_FIELDS = ("measure", "similarity", "statistic", "proportion", "lower_is_better", "bounds", "pseudo_values")
 GRID_FIELDS = ("comparison", "similarity", "rows", "columns", "lower_is_better", "total")
@@ -91,6 +95,8 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
         columns |= _columns_of(sample)
     for cells in scores.grids:
         columns[_name_of_cells(cells)] = _lists(cells)
+    if (clusters := scores.samples[0].clusters) is not None:
+        columns[CLUSTER] = pa.array(clusters.numbers)
     if scores.trained is not None:
         counts = (scores.trained.queries, scores.trained.relevant, scores.trained.documents)
         columns |= {name: pa.array(values) for name, values in zip(TRAINED, counts, strict=True) if values is not None}
@@ -108,7 +114,8 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
         table = open_parquet(path, remedy=REMEDY).read()
         if len(table) != record["units"] or not record["samples"]:
             raise ValueError(f"{len(table):,} rows and {len(record['samples'])} measures, of {record['units']:,} units")
-        samples = [_sample(table, description) for description in record["samples"]]
+        clusters = Clusters(table[CLUSTER].to_numpy(), record["clustered_by"]) if CLUSTER in table.column_names else None
+        samples = [replace(_sample(table, description), clusters=clusters) for description in record["samples"]]
         cells = [_cells(table, description) for description in record["cells"]]
         texts = table["text"].to_pylist() if "text" in table.column_names else ()
         return TaskScores(
@@ -245,6 +252,8 @@ def _described(scores: TaskScores) -> dict[str, Any]:
         for grid in scores.grids
     ]
     plain = {"task": scores.task, "kind": scores.kind, "unit": scores.unit, "units": len(scores.units), "documents": scores.documents}
+    if (clusters := scores.samples[0].clusters) is not None:
+        plain["clustered_by"] = clusters.by
     if scores.trained is not None:
         plain["trained_unknown"] = scores.trained.unknown
     return {**plain, "facts": dict(scores.facts), "notes": list(scores.notes), "samples": samples, "cells": cells}

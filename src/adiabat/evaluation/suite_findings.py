@@ -213,7 +213,7 @@ def _described(models: Sequence[_Measured]) -> SuiteTask:
         similarity=main.similarity,
         lower_is_better=main.lower_is_better,
         languages=list(scores.grids[0].rows) if scores.grids else [],
-        notes=[*common, *specific],
+        notes=[*common, *specific, *scores.cluster_notes],
     )
 
 

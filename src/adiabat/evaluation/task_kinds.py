@@ -218,7 +218,7 @@ def _retrieval(section: RetrievalTask, examples: ExampleSet, documents: Corpus, 
         return replace(score_retrieval(system, addressed, settings=measure, trained=model.trained, watch=watch), task=name)
 
     settings = section.model_dump(mode="json", exclude={"name", "stores"})
-    decisive = measure.model_dump(mode="json", exclude={"resamples", "margin"})
+    decisive = measure.model_dump(mode="json", exclude={"resamples", "margin", "cluster"})
     sha256 = _sha256([queries.hexdigest(), digest, settings, decisive, *digests])
     return LoadedTask(name, section.data, sha256, score, lexical=True)
 

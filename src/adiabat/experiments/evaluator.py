@@ -197,5 +197,5 @@ def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int
         changes=changes,
         languages=list(after.grids[0].rows) if after.grids else [],
         grids=grids,
-        notes=[*after.notes, *(overlap.said for overlap in after.trained_on("the run") if overlap.trained_queries)],
+        notes=[*after.notes, *after.cluster_notes, *(overlap.said for overlap in after.trained_on("the run") if overlap.trained_queries)],
     )

@@ -97,7 +97,8 @@ def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None
     if not matrices or len(matrices) < len(per_task):
         return None
     section = runner.settings.measure
-    draws = draw(matrices, trained=len(complete), seed=runner.seed, resamples=section.resamples)
+    clusters = [stored[starts[0]][name].samples[0].clusters for name in tasks]
+    draws = draw(matrices, trained=len(complete), seed=runner.seed, resamples=section.resamples, clusters=clusters)
     cases = {case: [done[trial.name] for trial in runs] for case, runs in complete.items()}
     own_start = [len(complete) + starts.index(start_of[case]) for case in complete]
     return _Evidence(cases, starts, own_start, stored, tasks, measure, matrices, draws, _levels(matrices, draws))

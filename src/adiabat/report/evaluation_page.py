@@ -40,7 +40,8 @@ _COMPARED = [
     (
         "The paired interval and the verdict",
         f"Both models answer the same queries. The interval is the paired 95{NO_BREAK}% BCa bootstrap interval over queries; p comes from "
-        "swapping before and after at random, query by query. Better or worse: the interval excludes zero and p is below 0.05, which "
+        "swapping before and after at random, query by query. Queries that share relevant documents, or a value of measure.cluster, are "
+        "drawn and swapped together, as the notes say. Better or worse: the interval excludes zero and p is below 0.05, which "
         "requires at least six changed queries. Not worse: neither, and the one-sided 95\N{NO-BREAK SPACE}% bound excludes a loss of the "
         "margin. Otherwise undecided: the data do not exclude such a loss.",
     ),
@@ -143,6 +144,7 @@ def _datasets(datasets: Sequence[DatasetResult], *, compared: bool) -> Group:
 
 def _about(dataset: DatasetResult) -> Cell:
     counts = [counted(dataset.queries, "query"), counted(dataset.documents, "document")]
+    counts += [counted(dataset.clusters, "cluster")] if dataset.clusters else []
     counts += [counted(dataset.pairs, "pair")] if dataset.pairs else []
     name = cut(dataset.name, limit=120)
     return Cell(name, [_KINDS[dataset.kind], ", ".join(counts)], bold=True, tag=_ROLES[dataset.role])

@@ -194,6 +194,7 @@ class DatasetResult:
         trained: Of each model that is of a job. Where one of them is no proof, no change of the data set has a verdict.
         unseen: What is left where queries with anything trained on are left out; None if that is all of them, or nothing.
         units: Number of units behind the main change: queries, or the premises of a grid; None in results that do not count them.
+        clusters: Number of clusters of queries that intervals and tests draw whole; None if they draw single queries.
     """
 
     name: str
@@ -211,6 +212,7 @@ class DatasetResult:
     trained: list[TrainedOn] = field(default_factory=list)
     unseen: Unseen | None = None
     units: int | None = None
+    clusters: int | None = None
 
     @property
     def cells(self) -> int:

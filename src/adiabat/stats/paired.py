@@ -96,14 +96,15 @@ def changes_over_runs(
     if not measures:
         return []
     runs = RunResamples.draw(measures[0].runs, resamples=resamples, generator=np.random.default_rng([seed, 2]))
-    p_values = _p_values(measures, seed=seed, flips=resamples)
+    drawn = [measure.drawn for measure in measures]
+    p_values = _p_values(drawn, seed=seed, flips=resamples)
     changes: dict[int, Change] = {}
-    for indices in _drawn_alike(measures):
-        group = [measures[i] for i in indices]
+    for indices in _drawn_alike(drawn):
+        group = [drawn[i] for i in indices]
         counts = resampling_counts(group[0].first.values.size, resamples=resamples, seed=seed, groups=group[0].first.groups)
         values, draws = _values(group, None), _values(group, counts)
         for i, value, replicates in zip(indices, values, draws, strict=True):
-            changes[i] = _change(measures[i], value, replicates, runs, p_values.get(i), margin)
+            changes[i] = _change(measures[i], drawn[i], value, replicates, runs, p_values.get(i), margin)
     return [changes[i] for i in range(len(measures))]
 
 
@@ -119,12 +120,13 @@ def _counterparts(after: Sequence[Runs], before: Sequence[Runs] | None) -> list[
 
 
 def _drawn_alike(measures: Sequence[PairedMeasure]) -> list[list[int]]:
-    """Indices of the measures that share their resamples: those with the same groups."""
-    by_groups: dict[bytes | None, list[int]] = {}
+    """Indices of the measures that share their resamples: those with the same groups, and as many units or clusters."""
+    alike: dict[tuple[bytes | None, int], list[int]] = {}
     for i, measure in enumerate(measures):
         groups = measure.first.groups
-        by_groups.setdefault(None if groups is None else groups.astype(np.int64).tobytes(), []).append(i)
-    return list(by_groups.values())
+        key = None if groups is None else groups.astype(np.int64).tobytes()
+        alike.setdefault((key, measure.first.values.size), []).append(i)
+    return list(alike.values())
 
 
 def _values(measures: Sequence[PairedMeasure], counts: Iterable[Float[np.ndarray, "b n"]] | None) -> list[Replicates]:
@@ -141,13 +143,14 @@ def _p_values(measures: Sequence[PairedMeasure], *, seed: int, flips: int) -> di
     exchanged = {i: measure for i, measure in enumerate(measures) if measure.runs == (1, 1)}
     differences = {i: shares_of(difference) for i, measure in exchanged.items() if (difference := measure.difference) is not None}
     p_values: dict[int, float] = {}
-    if differences:
-        flipped = sign_flip_p_values(np.stack(list(differences.values()), axis=1), seed=seed, flips=flips)
-        p_values.update(zip(differences, flipped.tolist(), strict=True))
+    for units in dict.fromkeys(shares.size for shares in differences.values()):
+        columns = {i: shares for i, shares in differences.items() if shares.size == units}
+        flipped = sign_flip_p_values(np.stack(list(columns.values()), axis=1), seed=seed, flips=flips)
+        p_values.update(zip(columns, flipped.tolist(), strict=True))
     for i, measure in exchanged.items():
         if measure.first.statistic == "spearman":
-            columns = (measure.first.values, measure.before[0].values, measure.first.weights)
-            p_values[i] = rank_exchange_p_value(*columns, groups=measure.first.groups, seed=seed, flips=flips)
+            scores = (measure.first.values, measure.before[0].values, measure.first.weights)
+            p_values[i] = rank_exchange_p_value(*scores, groups=measure.first.groups, seed=seed, flips=flips)
     return p_values
 
 
@@ -159,17 +162,25 @@ def _clipped(interval: Interval | None, bounds: Bounds | None) -> Interval | Non
     return low, high
 
 
-def _change(measure: PairedMeasure, values: Replicates, draws: Replicates, runs: RunResamples, p: float | None, margin: Margin) -> Change:
-    """The record of one measure."""
+def _change(
+    measure: PairedMeasure,
+    drawn: PairedMeasure,
+    values: Replicates,
+    draws: Replicates,
+    runs: RunResamples,
+    p: float | None,
+    margin: Margin,
+) -> Change:
+    """The record of one measure; `drawn` are its clusters, or itself."""
     first = measure.first
-    after, before, difference = _quantities(measure, values, draws, runs)
+    after, before, difference = _quantities(drawn, values, draws, runs)
     level = _clipped(after.interval(), first.bounds)
     change = Change(first.measure, first.similarity, first.lower_is_better, after=after.value, after_interval=level)
     if not measure.before:
         return change
     interval = _clipped(difference.wide_interval(), _bounds_of_difference(first))
     test: Test = "bootstrap" if p is None else "sign flips"
-    changed = _changed(measure)
+    changed = _changed(drawn)
     p = _bootstrap_p(difference.draws, changed) if p is None else p
     effect, gained, lost = _of_units(measure)
     compared = replace(
@@ -187,7 +198,10 @@ def _change(measure: PairedMeasure, values: Replicates, draws: Replicates, runs:
         lost=lost,
         detectable=difference.detectable(),
     )
-    return _with_verdict(compared, difference, before, units_of(measure, changed), margin.of(first.measure))
+    decided = _with_verdict(compared, difference, before, units_of(drawn, changed), margin.of(first.measure))
+    if drawn is measure or decided.needed is None:
+        return decided
+    return replace(decided, needed=math.ceil(decided.needed * first.values.size / drawn.first.values.size))
 
 
 def _with_verdict(change: Change, difference: Quantity, before: Quantity, units: Units, margin: Margin) -> Change:

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Float32, Int
 
 from adiabat.results.evaluation_result import TrainedOn
 from adiabat.results.suite_result import Kind
+from adiabat.stats.clusters import Clusters
 
 Statistic = Literal["mean", "spearman", "average precision", "v-measure"]
 """Statistic of the units; `adiabat.stats.statistics` has the formulas."""
@@ -43,6 +44,7 @@ class Sample:
         proportion: Whether values count errors among `reference` independent trials, as the two-proportion test assumes.
         pseudo_values: Whether values are pseudo-values, which depend on the other units too, so that one changed unit changes all.
         bounds: Range of possible values; None for an unlimited measure, such as a count.
+        clusters: Units that are not independent, for a mean without groups; None if all are.
     """
 
     measure: str
@@ -55,6 +57,7 @@ class Sample:
     proportion: bool = False
     pseudo_values: bool = False
     bounds: Bounds | None = None
+    clusters: Clusters | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -79,7 +82,16 @@ class Sample:
     def take(self, rows: Int[np.ndarray, " k"]) -> "Sample":
         """The units of some rows, in that order."""
         reference, groups = (None if column is None else column[rows] for column in (self.reference, self.groups))
-        return replace(self, values=self.values[rows], reference=reference, groups=groups)
+        clusters = None if self.clusters is None else self.clusters.take(rows)
+        return replace(self, values=self.values[rows], reference=reference, groups=groups, clusters=clusters)
+
+    def summed_over(self, clusters: Clusters) -> "Sample":
+        """A mean whose units are clusters: values and weights of a cluster's units are summed."""
+        if self.statistic != "mean" or self.groups is not None:
+            raise ValueError(f"{self.measure} must be a mean without groups to have clusters, got the statistic {self.statistic}")
+        numbers = np.unique(clusters.numbers, return_inverse=True)[1]
+        values, weights = (np.bincount(numbers, weights=column) for column in (self.values, self.weights))
+        return replace(self, values=values, reference=weights, clusters=None)
 
 
 def ranking_bounds(measure: str) -> Bounds | None:
@@ -174,6 +186,12 @@ class TaskScores:
     def is_proof(self) -> bool:
         """Whether a verdict may rest on these scores: False if the model was trained on more than a few of the units."""
         return self.trained is None or self.trained.is_proof
+
+    @property
+    def cluster_notes(self) -> list[str]:
+        """How intervals and tests treat units that are not independent."""
+        clusters = self.samples[0].clusters
+        return [sentence] if clusters is not None and (sentence := clusters.sentence(self.unit)) else []
 
     def trained_on(self, model: str) -> list[TrainedOn]:
         """The record of training data of `model`, whose scores these are; empty for a model without a job."""

@@ -220,6 +220,15 @@ class PairedMeasure:
         return replace(self.first, values=_less(after, before))
 
     @property
+    def drawn(self) -> "PairedMeasure":
+        """The same with whole clusters as units, where clusters of the first run are drawn."""
+        clusters = self.first.clusters
+        if clusters is None or not clusters.drawn:
+            return self
+        after, before = (tuple(sample.summed_over(clusters) for sample in side) for side in (self.after, self.before))
+        return PairedMeasure(after, before)
+
+    @property
     def samples(self) -> list[Sample]:
         """All samples that a resample evaluates."""
         difference = self.difference

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from adiabat.stats.clusters import Clusters
 from adiabat.stats.resampling import CONFIDENCE, resampling_counts
 
 MIN_CHANGED = 6
@@ -52,7 +53,7 @@ class Differences:
     distinct: Bool[np.ndarray, " p"]
 
 
-def draw(scores: Scores, *, trained: int, seed: int, resamples: int) -> Draws:
+def draw(scores: Scores, *, trained: int, seed: int, resamples: int, clusters: Sequence[Clusters | None] = ()) -> Draws:
     """Resample queries and runs.
 
     Args:
@@ -60,6 +61,7 @@ def draw(scores: Scores, *, trained: int, seed: int, resamples: int) -> Draws:
         trained: How many of the candidates, the first ones, were trained: the others are starts, which do not vary from run to run.
         seed: Of the draws.
         resamples: How many, > 0.
+        clusters: For each task, clusters of its queries, which are drawn whole; left out, queries are drawn one by one.
 
     Returns:
         The draws.
@@ -76,8 +78,8 @@ def draw(scores: Scores, *, trained: int, seed: int, resamples: int) -> Draws:
     freedom = trained * (runs - 1)
     scale = np.sqrt(freedom / random.chisquare(freedom, size=resamples)) if freedom else np.zeros(resamples)
     tasks, plain = [], []
-    for task_scores, stream in zip(scores, streams, strict=True):
-        means = _query_means(task_scores, seed=stream, resamples=resamples)
+    for task_scores, stream, drawn in zip(scores, streams, clusters or [None] * len(scores), strict=True):
+        means = _query_means(task_scores, drawn, seed=stream, resamples=resamples)
         centre, moved = means.mean(axis=2), _moved(means[:, :trained], chosen)
         moved = np.pad(moved, [(0, 0), (0, centre.shape[1] - trained)])
         tasks.append(centre + scale[:, None] * moved)
@@ -99,12 +101,20 @@ def _check(scores: Scores, trained: int) -> None:
         raise ValueError(f"trained must be 1 to {len(scores[0])}, got {trained}")
 
 
-def _query_means(scores: Float[np.ndarray, "c s q"], *, seed: int, resamples: int) -> Float[np.ndarray, "r c s"]:
-    """Means over queries that are drawn with replacement."""
+def _query_means(scores: Float[np.ndarray, "c s q"], clusters: Clusters | None, *, seed: int, resamples: int) -> Float[np.ndarray, "r c s"]:
+    """Means over queries, or whole clusters of them, that are drawn with replacement."""
     queries = scores.shape[2]
+    if clusters is None or not clusters.drawn:
+        numbers, weights = np.arange(queries), np.ones(queries)
+    else:
+        numbers = np.unique(clusters.numbers, return_inverse=True)[1]
+        weights = np.bincount(numbers).astype(np.float64)
     flat = scores.reshape(-1, queries).T / queries
-    blocks = resampling_counts(queries, resamples=resamples, seed=seed)
-    return np.concatenate([counts @ flat for counts in blocks]).reshape(resamples, *scores.shape[:2])
+    sums = np.zeros((weights.size, flat.shape[1]))
+    np.add.at(sums, numbers, flat)
+    blocks = resampling_counts(weights.size, resamples=resamples, seed=seed)
+    means = [counts @ sums * (queries / (counts @ weights))[:, None] for counts in blocks]
+    return np.concatenate(means).reshape(resamples, *scores.shape[:2])
 
 
 def _moved(means: Float[np.ndarray, "r c s"], chosen: Int[np.ndarray, "r cs"]) -> Float[np.ndarray, "r c"]:

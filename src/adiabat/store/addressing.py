@@ -36,6 +36,7 @@ class AddressedSet:
         notes: Notes on dropped documents and merged queries.
         answers: Positives of all entries with a query's text; None if every text has one entry. See `known`.
         is_judged: As in `ExampleSet`.
+        clusters: Numbers of the values of `Example.cluster` of each query; None if no query has one.
         negative_columns: Rows of the listed negatives in their order, if every query has one positive and equally many negatives, at least
             two, so that the d-th negatives of queries are comparable; None otherwise.
     """
@@ -50,6 +51,7 @@ class AddressedSet:
     answers: Ragged | None = None
     is_judged: bool = False
     negative_columns: Int[np.ndarray, "q d"] | None = None
+    clusters: Ragged | None = None
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -69,6 +71,7 @@ class AddressedSet:
             grades=self.grades.take(indices),
             negatives=self.negatives.take(indices),
             answers=None if self.answers is None else self.answers.take(indices),
+            clusters=None if self.clusters is None else self.clusters.take(indices),
             negative_columns=None if self.negative_columns is None else self.negative_columns[indices],
         )
 
@@ -167,6 +170,7 @@ def _merged(examples: AddressedSet) -> AddressedSet:
         positives=Ragged.of(map(list, positives)),
         grades=Ragged.of(list(grades.values()) for grades in positives),
         negatives=Ragged.of([row for row in rows if row not in grades] for grades, rows in zip(positives, negatives, strict=True)),
+        clusters=None if examples.clusters is None else Ragged.of(_joined(examples.clusters, rows) for rows in entries),
         notes=(*examples.notes, note),
     )
 
@@ -202,7 +206,7 @@ def _absent(examples: ExampleSet, row_of: Mapping[str, int]) -> list[str]:
 
 def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: Sequence[str]) -> AddressedSet:
     """Rows of positives and negatives per query, without missing documents, and without queries that lost all positives."""
-    ids, queries, positives, grades, negatives = [], [], [], [], []
+    ids, queries, positives, grades, negatives, groups = [], [], [], [], [], []
     for example in examples.examples:
         graded = _graded([row_of[entry] for entry in example.positives], example.grades or (1,) * len(example.positives))
         if not graded:
@@ -213,13 +217,16 @@ def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: Sequence[str]
         grades.append(list(graded.values()))
         irrelevant = dict.fromkeys(row_of[entry] for entry in example.negatives)
         negatives.append([row for row in irrelevant if row >= 0 and row not in graded])
+        groups.append(example.cluster)
     notes: tuple[str, ...] = ()
     if absent:
         documents, dropped = f"{len(absent):,} document{'' if len(absent) == 1 else 's'}", len(examples) - len(queries)
         without = f"{dropped:,} {'query' if dropped == 1 else 'queries'} without a positive"
         notes = (f"{examples.name}: {documents} missing from the store left out, and {without}",)
     addressed = AddressedSet(examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes)
-    return replace(addressed, is_judged=examples.is_judged)
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(filter(None, groups)))}
+    clusters = Ragged.of([numbers[group]] if group else [] for group in groups) if numbers else None
+    return replace(addressed, is_judged=examples.is_judged, clusters=clusters)
 
 
 def _negative_columns(examples: ExampleSet, row_of: Mapping[str, int]) -> Int[np.ndarray, "q d"] | None:

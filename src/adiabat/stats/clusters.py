@@ -1,0 +1,79 @@
+"""Clusters of units that are not independent of one another: resamples, jackknife and sign flips take whole clusters.
+
+Queries that share a relevant document rise and fall with it, so that ten of them tell less than ten others. The values of a cluster's units
+are summed, and so are their weights: the value of the sample stays the same, and its spread is that of independent clusters.
+
+Few clusters estimate their own spread badly. Those of shared documents are therefore drawn only if there are at least `FEWEST_CLUSTERS`.
+
+Reference:
+    Davison and Hinkley 1997, section 3.8; Cameron, Gelbach and Miller 2008 (few clusters); Miller 2024 (clusters of questions).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from adiabat.core.ragged import Ragged
+from adiabat.core.text import counted
+
+FEWEST_CLUSTERS = 30
+"""Fewest clusters of shared documents that are drawn whole."""
+
+BY_DOCUMENTS = "shared relevant documents"
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Clusters of the units of a sample.
+
+    Attributes:
+        numbers: Number of each unit's cluster.
+        by: What connects the units of a cluster.
+    """
+
+    numbers: Int[np.ndarray, " n"]
+    by: str = BY_DOCUMENTS
+
+    @property
+    def count(self) -> int:
+        """Number of clusters."""
+        return np.unique(self.numbers).size
+
+    @property
+    def drawn(self) -> bool:
+        """Whether whole clusters are drawn: where a cluster has several units, and documents leave enough clusters."""
+        return self.count < self.numbers.size and (self.by != BY_DOCUMENTS or self.count >= FEWEST_CLUSTERS)
+
+    def take(self, rows: Int[np.ndarray, " k"]) -> "Clusters":
+        """Clusters of some units."""
+        return Clusters(self.numbers[rows], self.by)
+
+    def sentence(self, unit: str) -> str:
+        """How intervals and tests treat the clusters; "" if every unit is a cluster of its own."""
+        units, clusters = counted(self.numbers.size, unit), counted(self.count, "cluster")
+        if self.drawn:
+            return f"intervals and tests draw whole clusters: {units} form {clusters} by {self.by}"
+        if self.count == self.numbers.size:
+            return ""
+        return (
+            f"{self.by} connect {units} into {clusters}, fewer than the {FEWEST_CLUSTERS} that can be drawn whole: each {unit} is drawn on "
+            "its own, and intervals may be too narrow"
+        )
+
+
+def connected(*lists: Ragged) -> Int[np.ndarray, " n"]:
+    """Number of each unit's cluster: units are connected if a list of both, in the same argument, holds the same number of at least 0."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    units, keys = len(lists[0]), 0
+    ends: list[Int[np.ndarray, " _"]] = []
+    for shared in lists:
+        distinct, numbers = np.unique(shared.values, return_inverse=True)
+        ends.append(np.stack([np.repeat(np.arange(units), shared.lengths), units + keys + numbers]))
+        keys += distinct.size
+    rows, columns = np.concatenate(ends, axis=1)
+    graph = coo_array((np.ones(rows.size, dtype=np.bool_), (rows, columns)), shape=(units + keys, units + keys))
+    components = connected_components(graph, directed=False)[1][:units]
+    return np.unique(components, return_inverse=True)[1]

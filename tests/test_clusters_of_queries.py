@@ -1,0 +1,104 @@
+"""`measure.cluster`: queries of shared documents and of a column are drawn together, from files to the page and to `compare`."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import adiabat
+from adiabat.core.ragged import Ragged
+from adiabat.evaluation.retrieval import query_clusters
+from adiabat.evaluation.score_files import read_scores
+from adiabat.results.evaluation_result import Result
+from adiabat.store.addressing import AddressedSet
+from tests.commands import lines, run_in_process, write_world
+
+QUERIES = 64
+
+
+def write_data(folder: Path) -> Path:
+    """64 queries, two for each of the first documents in turn, of 16 sessions; two are equal but for case."""
+    write_world(folder)
+    rows = [
+        {"query": f"question {number}", "pos": [f"d{number % 20}"], "session": f"s{number % 16}", "same": "x"} for number in range(QUERIES)
+    ]
+    rows[1]["query"] = "QUESTION  0"
+    return lines(folder / "sessions.jsonl", rows)
+
+
+def measured(folder: Path, cluster: str, **options) -> Result:
+    settings = {"measure": {"cluster": cluster, "resamples": 200}}
+    return adiabat.evaluate(folder / "model", folder / "store", folder / "sessions.jsonl", settings=settings, **options)
+
+
+def test_a_column_connects_queries_and_few_clusters_of_documents_are_named(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    by_documents = measured(tmp_path, "documents").datasets[0]
+    # Of 64 queries with 20 documents, the two of equal text connect two documents.
+    assert by_documents.clusters is None
+    assert any("64\N{NO-BREAK SPACE}queries into 19\N{NO-BREAK SPACE}clusters" in note for note in by_documents.notes)
+    by_session = measured(tmp_path, "session", out=tmp_path / "out").datasets[0]
+    # Sessions s0 and s1 are one cluster, since they share a question.
+    assert by_session.clusters == 15
+    assert any('15\N{NO-BREAK SPACE}clusters by the column "session"' in note for note in by_session.notes)
+    assert "15\N{NO-BREAK SPACE}clusters" in (tmp_path / "out" / "report.html").read_text()
+    none = measured(tmp_path, "none").datasets[0]
+    assert none.clusters is None
+    assert not any("cluster" in note for note in none.notes)
+    widths = [
+        np.diff(dataset.main_change().after_interval)[0]
+        for dataset in (by_session, by_documents, none)
+        if dataset.main_change().after_interval
+    ]
+    assert widths[0] != widths[1] == widths[2]
+    stored = read_scores(next((tmp_path / "out" / "scores").rglob("*.parquet")))
+    assert all(sample.clusters is not None and sample.clusters.count == 15 for sample in stored.samples)
+
+
+def test_a_beir_folder_has_the_column_in_its_metadata(tmp_path: Path) -> None:
+    write_world(tmp_path)
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    lines(folder / "queries.jsonl", [{"_id": f"q{n}", "text": f"question {n}", "metadata": {"session": n // 2}} for n in range(20)])
+    judged = "".join(f"q{n}\td{n}\t1\n" for n in range(20))
+    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    result = adiabat.evaluate(
+        tmp_path / "model", tmp_path / "store", folder, settings={"measure": {"cluster": "session", "resamples": 200}}
+    )
+    assert result.datasets[0].clusters == 10
+    with pytest.raises(adiabat.AdiabatError, match=r'queries.jsonl:1: expected "user" \(measure.cluster\)'):
+        adiabat.evaluate(tmp_path / "model", tmp_path / "store", folder, settings={"measure": {"cluster": "user"}})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        ("user", 'expected "user" (measure.cluster), found "query", "pos", "session" and "same"'),
+        ("same", "measure.cluster must name a column with different values, got x in every row of sessions.jsonl"),
+    ],
+)
+def test_a_column_that_is_missing_or_constant_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cluster: str, message: str
+) -> None:
+    write_data(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    arguments = ["evaluate", "model", "store", "sessions.jsonl", "--out", "out", "--set", f"measure.cluster={cluster}"]
+    said = run_in_process(capsys, monkeypatch, arguments)
+    assert said.code == 2
+    assert message in said.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_documents_join_sessions_only_if_enough_clusters_remain() -> None:
+    def data(count: int, documents: int) -> AddressedSet:
+        queries = [f"question {number}" for number in range(count)]
+        rows = Ragged.of([[number % documents] for number in range(count)])
+        sessions = Ragged.of([[number // 2] for number in range(count)])
+        return AddressedSet("set", queries, queries, rows, Ragged.of([[1]] * count), Ragged.of([[]] * count), clusters=sessions)
+
+    many = query_clusters(data(200, 100), "session")
+    assert (many.count, many.by) == (50, 'the column "session" and shared relevant documents')
+    few = query_clusters(data(200, 40), "session")
+    assert (few.count, few.by) == (100, 'the column "session"')
+    assert query_clusters(data(200, 100), "none") is None
+    assert query_clusters(data(6, 5), "documents").numbers.tolist() == [0, 1, 2, 3, 4, 0]
