@@ -137,9 +137,16 @@ def units_needed(difference: Quantity, before: float, units: Units, margin: floa
         More than there are; None if no number up to `MOST_UNITS` would do, or there are fewer than two units.
     """
     of_units, of_runs, freedom = difference.errors()
+    loss = max(0.0, difference.value if units.lower_is_better else -difference.value)
+    return units_for(of_units, freedom, before, units, margin, loss=loss, of_runs=of_runs)
+
+
+def units_for(
+    of_units: float, freedom: float, before: float, units: Units, margin: float, *, loss: float = 0.0, of_runs: float = 0.0
+) -> int | None:
+    """`units_needed` from the standard errors of units and of runs, their degrees of freedom, and the true loss, at least 0."""
     if freedom == 0:
         return None
-    loss = max(0.0, difference.value if units.lower_is_better else -difference.value)
     power = student_quantile(POWER, freedom)
     ways = [(margin - loss, student_quantile(CONFIDENCE, freedom) + power), (loss, student_quantile((1 + CONFIDENCE) / 2, freedom) + power)]
     variances = [(gap / factor) ** 2 - of_runs**2 for gap, factor in ways if gap > 0]

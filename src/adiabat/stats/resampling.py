@@ -179,16 +179,41 @@ def small_sample(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = No
         Factor that widens the standard deviation of resamples, and its degrees of freedom: n - 1 in one group; 1 and 0 if no group has
         two units.
     """
-    groups_of_values = [jackknifed[values][np.isfinite(jackknifed[values])] for values in members_of(groups, jackknifed.size)]
-    sizes = np.array([values.size for values in groups_of_values if values.size > 1], dtype=np.float64)
+    resampled, sizes = _resampled_variances(jackknifed, groups)
     if not sizes.size:
         return 1.0, 0.0
-    # The squares of the influences of `acceleration` add up to the variance of resamples.
-    resampled = np.array([values.var() * (values.size - 1) ** 2 / values.size for values in groups_of_values if values.size > 1])
     if not resampled.any():
         return 1.0, float((sizes - 1).sum())
     true = resampled * sizes / (sizes - 1)
     return math.sqrt(true.sum() / resampled.sum()), float(true.sum() ** 2 / (true**2 / (sizes - 1)).sum())
+
+
+def jackknife_error(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None) -> tuple[float, float]:
+    """Standard error without any resamples, ``sqrt((m - 1) / m sum_i (v_i - mean)^2)`` in one group, and its degrees of freedom.
+
+    Args:
+        jackknifed: As for `small_sample`.
+        groups: From `jackknife_groups`; variances of groups are added.
+
+    Returns:
+        The standard error, for a mean exactly the standard deviation over ``sqrt(m)``, and the degrees of freedom of `small_sample`.
+
+    Reference:
+        Efron and Tibshirani 1993, equation 11.5.
+    """
+    widening, freedom = small_sample(jackknifed, groups)
+    return widening * math.sqrt(_resampled_variances(jackknifed, groups)[0].sum()), freedom
+
+
+def _resampled_variances(
+    jackknifed: Float[np.ndarray, " m"], groups: Groups | None
+) -> tuple[Float[np.ndarray, " g"], Float[np.ndarray, " g"]]:
+    """What each group of two or more values adds to the variance over resamples, and its number of values."""
+    of_groups = [jackknifed[values][np.isfinite(jackknifed[values])] for values in members_of(groups, jackknifed.size)]
+    of_groups = [values for values in of_groups if values.size > 1]
+    # The squares of the influences of `acceleration` add up to the variance of resamples.
+    variances = [values.var() * (values.size - 1) ** 2 / values.size for values in of_groups]
+    return np.array(variances, dtype=np.float64), np.array([values.size for values in of_groups], dtype=np.float64)
 
 
 def bca_interval(value: float, draws: Float[np.ndarray, " r"], *, acceleration: float = 0.0, confidence: float = CONFIDENCE) -> Interval:

@@ -1,0 +1,143 @@
+"""Power of a paired comparison: the improvement that a set could show, and the loss that it could exclude, four times in five.
+
+With the standard error SE of the mean difference, a true improvement of ``(t_97.5 + t_80) SE`` is found better, and without any true change
+a loss of ``(t_95 + t_80) SE`` is excluded, with a probability of 80 %. Where fewer than `FEW_LOSSES` losing units are likely, the exact
+bound of few losses may be larger (`adiabat.stats.noninferiority`).
+
+Before a model is tuned there are no differences. Their standard error is then that of the baseline's scores times `SPREAD`, and the share
+of queries that lose is `LOSING`: both as seen in earlier tunings (LOG.md, 2026-11-26). Scores that correlate by r before and after differ
+by ``sqrt(2 - 2 r)`` times their spread.
+
+Reference:
+    Cohen 1988, chapter 2 (paired differences); Card et al. 2020 (power in NLP).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from adiabat.core.margin import DEFAULT_MARGIN, Margin
+from adiabat.results.power_record import Power
+from adiabat.stats.noninferiority import FEW_LOSSES, FEWEST_UNITS, LIKELY_LOSSES, Units, margin_in_unit, units_for, units_of
+from adiabat.stats.quantity import POWER
+from adiabat.stats.resampling import CONFIDENCE, Groups, jackknife, jackknife_error, jackknife_groups, student_quantile
+from adiabat.stats.samples import Sample
+from adiabat.stats.statistics import PairedMeasure, members_of, require_comparable, value_of
+
+SPREAD = 0.4
+"""Standard deviation of the paired differences, as a multiple of that of the scores."""
+
+SPREAD_RANGE = (0.25, 0.65)
+"""The lowest and the highest multiple in earlier tunings."""
+
+LOSING = 0.05
+"""Share of queries that lose."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Error:
+    """Standard error of a difference, its degrees of freedom, and the units behind it."""
+
+    size: float
+    freedom: float
+    units: Units
+    before: float
+
+    def detectable(self) -> float | None:
+        if self.size == 0 or self.freedom == 0:
+            return None
+        return self.size * (student_quantile((1 + CONFIDENCE) / 2, self.freedom) + student_quantile(POWER, self.freedom))
+
+    def excludable(self) -> float | None:
+        if self.freedom == 0 or self.units.count < FEWEST_UNITS:
+            return None
+        by_error = self.size * (student_quantile(CONFIDENCE, self.freedom) + student_quantile(POWER, self.freedom))
+        return max(by_error, self.units.unseen(self.before))
+
+
+def power_of(before: Sample, after: Sample | None = None, *, unit: str = "query", margin: Margin = DEFAULT_MARGIN) -> Power:
+    """What a paired comparison on these units could show.
+
+    Args:
+        before: One measure of the baseline, or of the model that is to be tuned.
+        after: The same of a tuned model: the spread of the differences is the observed one. None predicts it.
+        unit: Name of a unit in the singular.
+        margin: The loss that would matter.
+
+    Returns:
+        Detectable improvement and excludable loss; predicted ones with their range in earlier tunings.
+
+    Raises:
+        ValueError: If the samples are not of the same units, or without `after` the measure is not a mean of units.
+    """
+    if after is None:
+        if before.statistic != "mean" or before.pseudo_values:
+            raise ValueError(f"the power of {before.measure} can be predicted only where units have scores of their own")
+        typical, *ends = (_predicted(before, spread) for spread in (SPREAD, *SPREAD_RANGE))
+    else:
+        typical, ends = _observed(before, after), []
+    value = typical.before
+    limit = margin_in_unit(margin.of(before.measure), value)
+    excludable = typical.excludable()
+    enough = limit is None or (excludable is not None and excludable <= limit)
+    return Power(
+        measure=before.measure,
+        before=value,
+        units=typical.units.count,
+        unit=unit,
+        detectable=typical.detectable(),
+        excludable=excludable,
+        room=_room(before, value),
+        margin=limit,
+        margin_text=str(margin.of(before.measure)),
+        needed=None if enough or limit is None else units_for(typical.size, typical.freedom, value, typical.units, limit),
+        spread=SPREAD if ends else None,
+        spread_range=SPREAD_RANGE if ends else None,
+        detectable_range=_range([error.detectable() for error in ends]),
+        excludable_range=_range([error.excludable() for error in ends]),
+    )
+
+
+def _range(ends: list[float | None]) -> tuple[float, float] | None:
+    known = [end for end in ends if end is not None]
+    return (known[0], known[1]) if len(known) == 2 else None
+
+
+def _room(sample: Sample, value: float) -> float | None:
+    if sample.bounds is None:
+        return None
+    low, high = sample.bounds
+    return value - low if sample.lower_is_better else high - value
+
+
+def _predicted(before: Sample, spread: float) -> _Error:
+    error, freedom = jackknife_error(*_jackknife(before))
+    weights = before.weights
+    sizes = [
+        float(weights[members].sum() ** 2 / (weights[members] ** 2).sum())
+        for members in members_of(before.groups, weights.size)
+        if weights[members].any()
+    ]
+    # With so many expected losses, enough of them are likely to be seen.
+    groups = tuple((size, FEW_LOSSES if LOSING * size >= LIKELY_LOSSES else min(FEW_LOSSES - 1, int(LOSING * size))) for size in sizes)
+    units = Units(before.lower_is_better, before.bounds, int((weights > 0).sum()), groups)
+    return _Error(spread * error, freedom, units, float(value_of(before)[0]))
+
+
+def _observed(before: Sample, after: Sample) -> _Error:
+    measure = PairedMeasure((after,), (before,))
+    require_comparable([measure])
+    difference = measure.difference
+    if difference is None:
+        without, groups = jackknife(after) - jackknife(before), jackknife_groups(before)
+    else:
+        without, groups = _jackknife(difference)
+    units = units_of(measure, int(np.count_nonzero(after.values != before.values)))
+    return _Error(*jackknife_error(without, groups), units, float(value_of(before)[0]))
+
+
+def _jackknife(sample: Sample) -> tuple[Float[np.ndarray, " m"], Groups | None]:
+    """Of the units with weight."""
+    weighty = sample.take(np.flatnonzero(sample.weights > 0))
+    return jackknife(weighty), jackknife_groups(weighty)

@@ -1,0 +1,153 @@
+"""Power: by hand, against statsmodels and the noncentral t, and by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.power import TTestPower
+
+from adiabat.core.margin import Margin
+from adiabat.stats import power as module
+from adiabat.stats.paired import paired_changes
+from adiabat.stats.power import SPREAD, SPREAD_RANGE, power_of
+from adiabat.stats.samples import SHARE, Sample
+
+
+def sample(values, measure: str = "nDCG@10", **options) -> Sample:
+    return Sample(measure, np.asarray(values, dtype=np.float64), "cosine", **{"bounds": SHARE, **options})
+
+
+def pair(units: int, *, seed: int = 0, spread: float = 0.1) -> tuple[Sample, Sample]:
+    random = np.random.default_rng(seed)
+    before = random.uniform(0.2, 0.8, units)
+    return sample(before), sample(before + random.normal(0, spread, units))
+
+
+def test_by_hand() -> None:
+    """Differences +0.1 and -0.1, eight each: SD 0.1 sqrt(16 / 15), SE 0.1 / sqrt(15); t quantiles of 15 degrees from a table."""
+    before = np.full(16, 0.5)
+    found = power_of(sample(before), sample(before + np.tile([0.1, -0.1], 8)))
+    assert found.detectable == pytest.approx(0.1 / math.sqrt(15) * (2.131 + 0.866), rel=1e-3)
+    assert found.excludable == pytest.approx(0.1 / math.sqrt(15) * (1.753 + 0.866), rel=1e-3)
+    assert (found.units, found.before, found.room, found.margin) == (16, 0.5, 0.5, pytest.approx(0.005))
+    assert found.spread is None
+    assert found.detectable_range is None
+
+
+@pytest.mark.parametrize("units", [20, 100, 1000])
+def test_a_detectable_difference_has_the_power_that_statsmodels_and_the_noncentral_t_say(units: int) -> None:
+    before, after = pair(units)
+    found = power_of(before, after)
+    assert found.detectable is not None
+    assert found.excludable is not None
+    spread = (after.values - before.values).std(ddof=1)
+    assert TTestPower().power(found.detectable / spread, units, 0.05) == pytest.approx(0.8, abs=0.004)
+    assert TTestPower().power(found.excludable / spread, units, 0.05, alternative="larger") == pytest.approx(0.8, abs=0.004)
+    shift, critical = found.detectable / spread * math.sqrt(units), stats.t.ppf(0.975, units - 1)
+    assert stats.nct.sf(critical, units - 1, shift) == pytest.approx(0.8, abs=0.004)
+
+
+def test_it_is_the_detectable_difference_of_the_comparison() -> None:
+    """The bootstrap has the same standard error, to its own noise."""
+    before, after = pair(400)
+    (change,) = paired_changes([after], [before], seed=0, resamples=10_000)
+    assert change.detectable == pytest.approx(power_of(before, after).detectable, rel=0.03)
+
+
+def test_weights_and_units_without_weight() -> None:
+    """Of pairs that weigh 2 and 3, and nothing in between: the ratio's jackknife by plain loops."""
+    values, other, weights = np.array([1.0, 0, 2, 3, 1]), np.array([1.0, 0, 1, 1, 2]), np.array([2.0, 0, 2, 3, 3])
+    options = {"reference": weights, "lower_is_better": True}
+    found = power_of(sample(values, "PND pooled", **options), sample(other, "PND pooled", **options))
+    rows = [0, 2, 3, 4]
+    rest = [[other_row for other_row in rows if other_row != row] for row in rows]
+    without = np.array([(other[kept].sum() - values[kept].sum()) / weights[kept].sum() for kept in rest])
+    error = math.sqrt(3 / 4 * ((without - without.mean()) ** 2).sum())
+    assert found.units == 4
+    assert found.before == pytest.approx(0.7)
+    assert found.room == pytest.approx(0.7)
+    assert found.detectable == pytest.approx(error * (stats.t.ppf(0.975, 3) + stats.t.ppf(0.8, 3)))
+    assert found.excludable is None, "four units exclude nothing"
+
+
+def test_a_prediction_takes_the_spread_of_the_scores() -> None:
+    before, _ = pair(500)
+    found = power_of(before)
+    factor = (stats.t.ppf(0.975, 499) + stats.t.ppf(0.8, 499)) * before.values.std(ddof=1) / math.sqrt(500)
+    assert found.spread == SPREAD
+    assert found.detectable == pytest.approx(SPREAD * factor)
+    assert found.detectable_range == pytest.approx([spread * factor for spread in SPREAD_RANGE])
+    assert found.excludable == pytest.approx(found.detectable * 2.4895 / 2.8071, rel=1e-3)
+    for part in (f"{SPREAD:g} times", f"{SPREAD_RANGE[0]:g} to {SPREAD_RANGE[1]:g}", "500\N{NO-BREAK SPACE}queries", "about"):
+        assert part in found.said
+
+
+def test_few_expected_losses_bound_a_loss_by_their_share() -> None:
+    """Of 60 queries 3 are expected to lose: up to 12.4 % may, by all they have."""
+    before = sample(np.full(60, 0.5) + np.tile([0.01, -0.01], 30))
+    share = stats.binomtest(int(60 * module.LOSING), 60).proportion_ci(method="exact", confidence_level=0.9).high
+    assert power_of(before).excludable == pytest.approx(0.5 * share)
+
+
+def test_the_units_that_a_margin_needs_exclude_it() -> None:
+    before, after = pair(300)
+    found = power_of(before, after)
+    assert found.margin is not None
+    assert found.needed is not None
+    assert found.needed > 300
+    times = math.ceil(found.needed / 300)
+    more = power_of(sample(np.tile(before.values, times)), sample(np.tile(after.values, times)))
+    assert more.excludable is not None
+    assert more.excludable <= 1.01 * found.margin
+    assert more.needed is None
+    assert f"takes about {float(f'{found.needed:.2g}'):,.0f}" in found.said
+    assert "To exclude" not in more.said
+
+
+def test_an_absolute_margin() -> None:
+    before, after = pair(300)
+    found = power_of(before, after, margin=Margin.parse("0.1 nDCG"))
+    assert (found.margin, found.margin_text, found.needed) == (0.1, "0.1 nDCG", None)
+
+
+@pytest.mark.parametrize(
+    ("values", "detectable", "excludable"),
+    [([0.5], False, False), ([0.5] * 20, False, True), ([0.1, 0.9] * 4, True, False), ([0.0] * 20, False, True)],
+)
+def test_what_shows_nothing_is_none(values: list[float], detectable: bool, excludable: bool) -> None:
+    """One unit; units that do not differ; eight; a baseline of 0, which can lose nothing."""
+    found = power_of(sample(values))
+    assert (found.detectable is not None, found.excludable is not None) == (detectable, excludable)
+    assert ("cannot show an improvement" in found.said) != detectable
+    assert ("cannot exclude any loss" in found.said) != excludable
+
+
+def test_a_perfect_score_may_be_too_near_to_show_it() -> None:
+    found = power_of(sample([1.0] * 29 + [0.0]))
+    assert found.detectable is not None
+    assert found.room == pytest.approx(1 / 30)
+    assert "even a perfect score gains only 3.4" in found.said
+
+
+def test_a_rank_correlation_is_not_predicted() -> None:
+    scores = sample(np.arange(20.0), "Spearman", statistic="spearman", reference=np.arange(20.0), bounds=(-1.0, 1.0))
+    with pytest.raises(ValueError, match="Spearman can be predicted only"):
+        power_of(scores)
+    moved = sample(np.arange(20.0)[::-1].copy(), "Spearman", statistic="spearman", reference=np.arange(20.0), bounds=(-1.0, 1.0))
+    assert power_of(scores, moved).units == 20
+
+
+def test_simulated_comparisons_keep_the_power() -> None:
+    """Queries change one in five, by any amount: 400 comparisons of 300 with a true gain, and without one."""
+    random = np.random.default_rng(5)
+    units, trials = 300, 400
+    before = np.clip(random.normal(0.6, 0.35, (trials, units)), 0, 1)
+    noise = np.where(random.random((trials, units)) < 0.2, random.normal(0, 0.25, (trials, units)), 0)
+    predicted = power_of(sample(before[0]), sample(before[0] + noise[0], bounds=None))
+    assert predicted.detectable is not None
+    assert predicted.excludable is not None
+    shown = [stats.ttest_1samp(row + predicted.detectable, 0).pvalue < 0.05 for row in noise]
+    excluded = [stats.ttest_1samp(row, -predicted.excludable, alternative="greater").pvalue < 0.05 for row in noise]
+    assert np.mean(shown) == pytest.approx(0.8, abs=0.08)
+    assert np.mean(excluded) == pytest.approx(0.8, abs=0.08)
