@@ -17,9 +17,11 @@ from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.model_names import trained_by
 from adiabat.results.evaluation_result import TrainedOn
 from adiabat.results.record import read_result, write_result
+from adiabat.store.vector_store import Store
 from tests.commands import DOCUMENTS, PAIRS, Run, evaluate, lines, run_in_process, tune, write_world
 from tests.pages import no_page as no_page
 from tests.pages import real_pages as real_pages
+from tests.stats.brute_force import all_scores
 
 QUICK = EvaluateSettings.model_validate({"measure": {"resamples": 100}})
 OTHERS = [{"query": f"other {number}", "pos": [f"d{number}"]} for number in range(20)]
@@ -27,7 +29,7 @@ OTHERS = [{"query": f"other {number}", "pos": [f"d{number}"]} for number in rang
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data, and a job that was tuned on its pairs."""
+    """Data, and jobs that were tuned on its pairs and on ten of them."""
     folder = tmp_path_factory.mktemp("world")
     write_world(folder)
     lines(folder / "others.jsonl", OTHERS)
@@ -35,7 +37,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines(folder / "tenth.jsonl", [*OTHERS[:9], PAIRS[0]])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        adiabat.tune("model", "store", "pairs.jsonl", "job", max_epochs=2, batches_per_epoch=2, validation_fraction=0.4)
+        lines(folder / "ten.jsonl", PAIRS[:10])
+        for data, job in (("pairs.jsonl", "job"), ("ten.jsonl", "ten")):
+            adiabat.tune("model", "store", data, job, max_epochs=2, batches_per_epoch=2, validation_fraction=0.4)
     return folder
 
 
@@ -80,8 +84,6 @@ def test_a_job_counts_answers_apart_from_queries_and_a_tenth_is_still_proof(here
 
 
 def test_what_is_left_without_queries_and_answers_that_were_trained_on_is_measured_apart(here: Path, command: Run) -> None:
-    lines(here / "ten.jsonl", PAIRS[:10])
-    assert command(*tune("ten.jsonl", out="ten")).code == 0
     # Documents d0 to d9 answer queries that were trained on; of seventeen new queries nine ask for one of them.
     lines(here / "mixed.jsonl", [{"query": f"new {number}", "pos": [f"d{number}"]} for number in range(1, 18)])
     said = command(*evaluate("mixed.jsonl", "--baseline", "model", model="ten"))
@@ -89,14 +91,53 @@ def test_what_is_left_without_queries_and_answers_that_were_trained_on_is_measur
     assert counted(found.trained[0]) == (17, 0, 17, 9, 9)
     lines(here / "rest.jsonl", [{"query": f"new {number}", "pos": [f"d{number}"]} for number in range(10, 18)])
     alone = adiabat.evaluate("ten", "store", "rest.jsonl", baseline="model").datasets[0]
-    assert found.unseen is not None
-    assert (found.unseen.queries, found.unseen.change.after) == (8, alone.main_change().after)
-    assert alone.unseen is None
+    assert [(part.name, part.queries) for part in found.parts] == [("all queries", 17), ("new documents", 8), ("seen documents", 9)]
+    assert found.parts[1].change.after == alone.main_change().after
+    assert found.parts[0].change == found.main_change()
+    assert (alone.parts, alone.left_out) == ([], 0)
     # Where the record of the baseline's job is gone, nobody knows which queries are left.
     assert command(*tune("others.jsonl", "--set", "tune.negatives=hardest", out="lost")).code == 0
     (here / "lost" / "trained.bin").unlink()
-    assert adiabat.evaluate("ten", "store", "mixed.jsonl", baseline="lost").datasets[0].unseen is None
-    assert "on the 8 queries with no text or relevant document in the training data: nDCG@10" in said.err.replace("\xa0", " ")
+    assert adiabat.evaluate("ten", "store", "mixed.jsonl", baseline="lost").datasets[0].parts == []
+    told = said.err.replace("\xa0", " ")
+    assert "9 of 17 queries are with relevant documents that answered training queries, too many to judge the others alone" in told
+    assert "On 8 queries with new documents: nDCG@10" in told
+
+
+def test_a_verdict_rests_on_queries_with_new_documents_where_there_are_fifty(here: Path, command: Run) -> None:
+    new = [{"query": f"fresh {number}", "pos": [f"d{10 + number % 10}"]} for number in range(60)]
+    seen = [{"query": f"again {number}", "pos": [f"d{number % 10}", f"d{10 + number % 10}"]} for number in range(30)]
+    lines(here / "both.jsonl", [*seen, PAIRS[0], *new, PAIRS[3]])
+    said = command(*evaluate("both.jsonl", "--baseline", "model", model="ten"))
+    result = read_result(here / "new" / "result.json")
+    (found,) = result.datasets
+    lines(here / "new.jsonl", new)
+    (alone,) = adiabat.evaluate("ten", "store", "new.jsonl", baseline="model").datasets
+    assert (found.left_out, found.queries) == (2, 60)
+    assert [(part.name, part.queries) for part in found.parts] == [("new documents", 60), ("seen documents", 30)]
+    assert found.changes == alone.changes
+    assert {shown.query.split()[0] for shown in result.examples} <= {"fresh"}
+    told = said.err.replace("\xa0", " ")
+    assert "2 queries that a model was trained on left out; the verdict rests on 60 queries with new documents, not on 30" in told
+
+
+def test_where_all_queries_share_documents_with_training_the_residual_collection_decides(here: Path, command: Run) -> None:
+    """Against a store without these documents, and plain ranks."""
+    tied = [{"query": f"tied {number}", "pos": [f"d{number % 10}", f"d{10 + number % 10}"]} for number in range(60)]
+    lines(here / "tied.jsonl", [*tied, {"query": "only seen", "pos": ["d1"]}])
+    lines(here / "rest_corpus.jsonl", DOCUMENTS[10:])
+    lines(here / "residual.jsonl", [{**row, "pos": row["pos"][1:]} for row in tied])
+    command(*evaluate("tied.jsonl", "--baseline", "model", model="ten"))
+    (found,) = read_result(here / "new" / "result.json").datasets
+    others = adiabat.embed("model", "rest_corpus.jsonl", out="rest_store")
+    (alone,) = adiabat.evaluate("ten", others, "residual.jsonl", baseline="model").datasets
+    assert [(part.name, part.queries) for part in found.parts] == [("residual collection", 60), ("seen documents", 61)]
+    assert found.changes == alone.changes
+    store = Store.open("store")
+    model = adiabat.load("ten")
+    table = all_scores(model, store, [row["query"] for row in tied])
+    above = sum(max(scores[:10]) >= scores[10 + number % 10] for number, scores in enumerate(table))
+    assert found.parts[0].above == above > 0
 
 
 def test_a_baseline_that_is_a_job_is_counted_too_and_so_is_a_job_that_goes_on_from_a_job(here: Path, command: Run) -> None:

@@ -14,7 +14,7 @@ from adiabat.core.progress import SILENT
 from adiabat.models.adapters import train_biases_only
 from adiabat.models.loading import load
 from adiabat.models.towers import trainable_copy
-from adiabat.results.evaluation_result import TrainingRecord
+from adiabat.results.training_record import TrainingRecord
 from tests.adiabatic.problem import WIDTH, Problem, run, settings_of
 
 TEXTS = ["about paper 4, 3", "about note 1, 9", ""]

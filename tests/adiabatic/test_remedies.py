@@ -19,8 +19,8 @@ from adiabat.core.errors import ConfigError, InterruptionError
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
 from adiabat.models.towers import interpolated, merged_tower
-from adiabat.results.evaluation_result import LayerChange
 from adiabat.results.record import read_result
+from adiabat.results.training_record import LayerChange
 from adiabat.store.vector_store import Store
 from adiabat.training.loop import Loop
 from tests.adiabatic.problem import Problem, run, settings_of

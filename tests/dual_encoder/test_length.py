@@ -13,7 +13,7 @@ from adiabat.dual_encoder.train import estimate, prepared, step_seconds
 from adiabat.dual_encoder.train_checks import steps_within
 from adiabat.models.encoder import Encoder
 from adiabat.models.tokens import TokenBatch
-from adiabat.results.evaluation_result import TrainingRecord
+from adiabat.results.training_record import TrainingRecord
 from adiabat.training.distributed import ALONE
 from adiabat.training.flop_count import operations_of, passed_parameters
 from tests.dual_encoder.problem import Problem, from_memory, job_settings, run

@@ -7,8 +7,8 @@ import pytest
 
 from adiabat.dual_encoder.train_record import counts_of, notes_of
 from adiabat.models.embedding_head import EncoderSettings
-from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.results.record import read_result
+from adiabat.results.training_record import TrainingRecord
 from adiabat.runs.run_config import Job, read_description
 from tests.dual_encoder.problem import HELD_OUT, job_settings, model, objective_of, run, write_problem
 from tests.dual_encoder.test_objective_validation import sets_of

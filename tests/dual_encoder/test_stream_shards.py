@@ -14,7 +14,7 @@ from adiabat.data.batch_sampler import shard_quotas
 from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.records import Example
 from adiabat.dual_encoder.stream_shards import Part, Row, Sources, Take
-from adiabat.results.evaluation_result import TrainedFile
+from adiabat.results.training_record import TrainedFile
 from tests.dual_encoder.problem import write_rows
 
 Taken = list[list[int]]

@@ -21,7 +21,7 @@ from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.stream_shards import ROWS, read_rows
 from adiabat.dual_encoder.train import prepared
 from adiabat.dual_encoder.train_checks import require_ready
-from adiabat.results.evaluation_result import TrainingRecord
+from adiabat.results.training_record import TrainingRecord
 from adiabat.training.distributed import ALONE
 from tests.dual_encoder.problem import from_memory, pair_sets, settings_of, write_rows
 from tests.dual_encoder.problem import run as run_job

@@ -1,16 +1,7 @@
 """Small results for the tests of the report room."""
 
-from adiabat.results.evaluation_result import (
-    Change,
-    ChangedQuery,
-    DatasetResult,
-    GridComparison,
-    Hit,
-    LayerChange,
-    Result,
-    TrainingRecord,
-    Verdict,
-)
+from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Result, Verdict
+from adiabat.results.training_record import LayerChange, TrainingRecord
 
 
 def make_change(

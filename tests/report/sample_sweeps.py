@@ -6,9 +6,10 @@ from itertools import product
 from typing import Any
 
 from adiabat.experiments.sweep_analysis import analysed
-from adiabat.results.evaluation_result import Change, GridComparison, LayerChange, Verdict
+from adiabat.results.evaluation_result import Change, GridComparison, Verdict
 from adiabat.results.rate_search_result import Drift
 from adiabat.results.sweep_result import SweepResult, SweepRun, TaskOutcome, Value
+from adiabat.results.training_record import LayerChange
 
 RATE, MARGIN = "tune.learning_rate", "tune.margin"
 RATES = [1e-8, 2e-8, 5e-8, 1e-7]

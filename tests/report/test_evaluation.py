@@ -8,7 +8,7 @@ import pytest
 from adiabat.report import evaluation_page, pages, training_page
 from adiabat.report.evaluation_headline import headline, reservations, tone
 from adiabat.report.evaluation_page import EXAMPLES_SHOWN
-from adiabat.results.evaluation_result import Change, DatasetResult, Hit, Result, TrainedOn
+from adiabat.results.evaluation_result import Change, DatasetResult, Hit, Part, Result, TrainedOn
 from tests.report.html_page import Page, plain, printed
 from tests.report.sample_results import full_result, make_change, make_dataset, make_example, make_grid, make_result, make_tuning
 
@@ -69,6 +69,54 @@ SEEN = replace(
     changes=[replace(make_change(0.5, 0.6), verdict=None)],
     trained=[TrainedOn("job", 300, 200, 300, 200, 200, is_proof=False)],
 )
+CHANGE = make_change(0.5, 0.6)
+SEEN_PART = Part("seen documents", 196, make_change(0.6, 0.7))
+
+
+@pytest.mark.parametrize(
+    ("parts", "left_out", "clause", "sentence"),
+    [
+        (
+            [Part("new documents", 104, CHANGE), SEEN_PART],
+            3,
+            "The target cs got better on queries with new documents: nDCG@10",
+            "cs: 3 queries that a model was trained on left out; the verdict rests on 104 queries with new documents, not on 196 with "
+            "relevant documents that answered training queries. On 196 queries with seen documents: nDCG@10 0.600",
+        ),
+        (
+            [Part("residual collection", 90, CHANGE, above=12), SEEN_PART],
+            0,
+            "The target cs got better in the residual collection: nDCG@10",
+            "which leaves 90 queries; for 12 of them such a document would have stood above the first relevant one. On 196 queries",
+        ),
+        (
+            [Part("all queries", 200, CHANGE), SEEN_PART],
+            0,
+            "The target cs got better (196 of 200 queries have relevant documents from training): nDCG@10",
+            "cs: 196 of 200 queries are with relevant documents that answered training queries, too many to judge the others alone: the "
+            "verdict rests on all, and part of the change may be memory of these documents. On 196",
+        ),
+        ([], 2, "The target cs got better: nDCG@10", "cs: 2 queries that a model was trained on left out."),
+    ],
+)
+def test_the_headline_names_the_queries_that_decide_and_the_page_shows_the_others(
+    parts: list[Part], left_out: int, clause: str, sentence: str
+) -> None:
+    result = make_result(replace(BETTER, parts=parts, left_out=left_out))
+    assert plain(headline(result)).startswith(clause)
+    assert any(sentence in plain(told) for told in reservations(result))
+    shown = plain(pages.files(result)["report.html"]())
+    for part in parts:
+        assert f"{part.name}" in shown
+
+
+def test_sets_without_any_training_data_are_named_in_one_sentence() -> None:
+    apart = TrainedOn("job", 300, 0, 300, 0, 0)
+    result = make_result(replace(BETTER, trained=[apart]), replace(HELD, trained=[apart]))
+    told = [plain(sentence) for sentence in reservations(result)]
+    assert "job was trained or validated on none of the queries and relevant documents of cs and law." in told
+
+
 ZERO = make_dataset("web", "retain", 0.0, 0.0, measure="PND")
 
 

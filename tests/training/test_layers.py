@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from adiabat.core.errors import ModelError
-from adiabat.results.evaluation_result import LayerChange
+from adiabat.results.training_record import LayerChange
 from adiabat.training import run_record as layers
 from adiabat.training.run_record import layer_changes
 

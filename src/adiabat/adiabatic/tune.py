@@ -26,7 +26,8 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import FreezeReport, check_patterns
 from adiabat.models.model_names import with_starts
 from adiabat.models.towers import merged_tower
-from adiabat.results.evaluation_result import LayerChange, Result
+from adiabat.results.evaluation_result import Result
+from adiabat.results.training_record import LayerChange
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job, read_description
 from adiabat.runs.run_log import JobLog, require_tensorboard

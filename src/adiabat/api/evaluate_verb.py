@@ -23,10 +23,11 @@ from adiabat.evaluation.systems import System, baseline_system, open_baseline_st
 from adiabat.models.device import device_of
 from adiabat.models.model_names import Model, load, load_with, name_of, require_names, trained_by
 from adiabat.models.towers import DualEncoder
-from adiabat.results.evaluation_result import Result, TrainingRecord
+from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.results.space_result import SpaceResult
 from adiabat.results.suite_result import SuiteResult
+from adiabat.results.training_record import TrainingRecord
 from adiabat.runs.output_dir import claimed, write_report
 from adiabat.runs.run_config import Job, is_job
 from adiabat.stats.ranking_measures import require_relevant_only

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,10 @@ class Ragged:
     def lengths(self) -> Int[np.ndarray, " lists"]:
         """Length of each list."""
         return np.diff(self.offsets)
+
+    def where(self, keep: Bool[np.ndarray, " entries"]) -> "Ragged":
+        """The lists without some entries."""
+        return Ragged(self.values[keep], np.concatenate([[0], np.cumsum(keep)])[self.offsets])
 
     def take(self, lists: Int[np.ndarray, " n"]) -> "Ragged":
         """A selection of the lists."""

@@ -19,7 +19,7 @@ from adiabat.data.lines import Cursor
 from adiabat.data.records import Example
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.model_names import unpacked
-from adiabat.results.evaluation_result import TrainedFile
+from adiabat.results.training_record import TrainedFile
 from adiabat.runs.run_log import plain_faults
 
 ROWS = "shards.jsonl"

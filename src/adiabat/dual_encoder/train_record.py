@@ -15,7 +15,8 @@ from adiabat.dual_encoder.pair_data import trained_pairs
 from adiabat.dual_encoder.tower_setup import Built, named_weights
 from adiabat.models.model_names import with_starts
 from adiabat.models.towers import DualEncoder
-from adiabat.results.evaluation_result import LayerChange, Result
+from adiabat.results.evaluation_result import Result
+from adiabat.results.training_record import LayerChange
 from adiabat.runs.run_config import Job, read_description, without_none
 from adiabat.training.checkpoint import Outcome
 from adiabat.training.run_record import layer_changes, record_of, result_of

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from adiabat.config.shared import EvaluateSettings, MeasureSection
 from adiabat.core.errors import ConfigError
@@ -17,8 +18,9 @@ from adiabat.data.examples import read_examples
 from adiabat.data.language_grids import require_every_label
 from adiabat.data.records import ExampleSet, Fingerprint, LanguageGridSet
 from adiabat.data.text_hashes import TrainedTexts
+from adiabat.evaluation.decisive_queries import ScoredPart, decide, residual_collection
 from adiabat.evaluation.language_grid_tasks import score_nli_grid
-from adiabat.evaluation.retrieval import score_retrieval
+from adiabat.evaluation.retrieval import ABOVE, score_retrieval
 from adiabat.evaluation.systems import (
     Role,
     System,
@@ -30,7 +32,7 @@ from adiabat.evaluation.systems import (
 )
 from adiabat.models.device import device_name
 from adiabat.models.towers import DualEncoder
-from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Result, TrainedOn, Unseen
+from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Part, Result, TrainedOn
 from adiabat.stats.grid_comparison import compare_grids, flips_notes
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import TaskScores
@@ -110,9 +112,13 @@ def evaluate_datasets(
         watch.note(sentence)
     seed = settings.run.seed
     watch = replace(watch, note=once(watch.note))
-    measured = [_measure(*pair, dataset, settings, watch, save_scores, trained) for pair, dataset in zip(systems, datasets, strict=True)]
+    results = [_measure(*pair, dataset, settings, watch, save_scores, trained) for pair, dataset in zip(systems, datasets, strict=True)]
+    measured, units = [result for result, _ in results], results[0][1]
     after, before = systems[0]
-    examples = changed_queries(after, before, datasets[0].examples, settings=settings.measure, seed=seed) if before else []
+    target = datasets[0].examples
+    if not isinstance(target, LanguageGridSet) and len(units) < len(target):
+        target = target.take(np.flatnonzero(np.isin(target.query_ids, units)))
+    examples = changed_queries(after, before, target, settings=settings.measure, seed=seed) if before else []
     return Result(
         title=title,
         command=command,
@@ -160,8 +166,8 @@ def _measure(
     watch: Watch,
     save_scores: SaveScores | None,
     trained: Sequence[TrainedTexts | None],
-) -> DatasetResult:
-    """Score both systems, and compare their queries."""
+) -> tuple[DatasetResult, Sequence[str]]:
+    """Score both systems, and compare their queries; also the ids of the units that decide."""
     drawing: dict[str, Any] = {
         "seed": settings.run.seed,
         "resamples": settings.measure.resamples,
@@ -180,12 +186,29 @@ def _measure(
     for side, each in zip(("model", "baseline"), scores, strict=False):
         if save_scores:
             save_scores((side, each))
-    other = scores[1] if before else None
-    result = dataset_result(scores[0], other, grid if isinstance(grid, LanguageGridSet) else None, role=dataset.role, **drawing)
-    unseen = None if isinstance(grid, LanguageGridSet) else _measure_unseen(scores, **drawing)
-    result = replace(result, unseen=unseen, notes=[*result.notes, *_other_similarity(after, before)])
-    pairs = zip(systems, scores, strict=True)
-    return _with_overlap(result, [overlap for system, each in pairs for overlap in each.trained_on(system.model.name)])
+    overlaps = [overlap for system, each in zip(systems, scores, strict=True) for overlap in each.trained_on(system.model.name)]
+    if isinstance(grid, LanguageGridSet):
+        result = dataset_result(scores[0], scores[1] if before else None, grid, role=dataset.role, **drawing)
+        decisive = scores[0].units
+    else:
+
+        def residual(queries: Int[np.ndarray, " k"]) -> list[TaskScores] | None:
+            collection = residual_collection(grid, queries, after.store, trained) if scores[0].kind == "retrieval" else None
+            if collection is None:
+                return None
+            examples, removed = collection
+            options: dict[str, Any] = {"settings": settings.measure, "similarities": similarities, "removed": removed, "watch": watch}
+            return [score_retrieval(system, examples, **options) for system in systems]
+
+        decision = decide(scores, residual)
+        first = decision.parts[0].scores
+        result = dataset_result(first[0], first[1] if before else None, None, role=dataset.role, **drawing)
+        parts = [_part(part, **drawing) for part in decision.parts] if len(decision.parts) > 1 else []
+        result = replace(result, parts=parts, left_out=decision.left_out)
+        overlaps = [replace(overlap, is_proof=decision.is_proof) for overlap in overlaps]
+        decisive = first[0].units
+    result = replace(result, notes=[*result.notes, *_other_similarity(after, before)])
+    return _with_overlap(result, overlaps), decisive
 
 
 def dataset_result(
@@ -246,25 +269,15 @@ def _require_below_measure(margin: Margin, result: DatasetResult) -> None:
         )
 
 
-def _measure_unseen(scores: Sequence[TaskScores], *, seed: int, resamples: int, margin: Margin) -> Unseen | None:
-    """Measure on the queries without any training data of a model.
-
-    None if that is all queries or fewer than two, or where a model may have seen more than is known.
-    """
-    known = [task_scores.trained for task_scores in scores if task_scores.trained is not None]
-    if any(task_scores.unknown or task_scores.documents is None for task_scores in known):
-        return None
-    unseen = [task_scores.unseen for task_scores in known]
-    rows = np.flatnonzero(np.all(unseen, axis=0)) if unseen else ()
-    if not 2 <= len(rows) < len(scores[0].units):
-        return None
-    after, *before = ([task_scores.take(np.asarray(rows)).samples[0]] for task_scores in scores)
+def _part(part: ScoredPart, *, seed: int, resamples: int, margin: Margin) -> Part:
+    """The main measure on a part of the queries."""
+    after, *before = ([scores.samples[0]] for scores in part.scores)
     (change,) = paired_changes(after, before[0] if before else None, seed=seed, resamples=resamples, margin=margin)
-    return Unseen(len(rows), change)
+    return Part(part.name, len(part.scores[0].units), change, above=int(part.scores[0].facts.get(ABOVE, 0)))
 
 
 def _with_overlap(result: DatasetResult, overlaps: Sequence[TrainedOn]) -> DatasetResult:
-    """Add the records of training data; verdicts are removed if more than a tenth of the queries was trained on."""
+    """Add the records of training data; verdicts are removed if they prove nothing."""
     if all(overlap.is_proof for overlap in overlaps):
         return replace(result, trained=list(overlaps))
     changes, ladder = without_verdicts(result.changes), without_verdicts(result.ladder)

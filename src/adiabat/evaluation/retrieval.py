@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from adiabat.config.shared import MeasureSection
 from adiabat.core.errors import DataError
@@ -29,6 +29,7 @@ def score_retrieval(
     settings: MeasureSection,
     similarities: Sequence[Similarity] | None = None,
     trained: TrainedTexts | None = None,
+    removed: Int[np.ndarray, " r"] | None = None,
     watch: Watch = SILENT,
 ) -> TaskScores:
     """Score one model on one data set.
@@ -36,8 +37,12 @@ def score_retrieval(
     Args:
         similarities: To rank by, the main one first; None takes `similarities_of` the model. BM25 has its own.
         trained: Training data of the model's job, if it has one.
+        removed: Rows of documents that no query is ranked against, none of them a positive.
     """
     plan = _planned(system.documents, examples, settings, watch)
+    whole = plan
+    if removed is not None and plan.left_out is not None:
+        plan = replace(plan, left_out=Ragged.of(np.union1d(rows, removed) for rows in map(plan.left_out.__getitem__, range(len(examples)))))
     rankers, notes = _rankers(system, plan.examples, similarities, watch)
     clusters = query_clusters(plan.examples, settings.cluster)
     samples = [sample for ranker in rankers for sample in _samples(plan, plan.standings(ranker, watch), ranker.similarity, settings)]
@@ -51,9 +56,22 @@ def score_retrieval(
         texts=list(plan.examples.queries),
         documents=system.documents.count,
         notes=(*examples.notes, *plan.notes, *notes),
+        facts={} if plan is whole else {ABOVE: _removed_above(whole, plan, rankers[0], watch)},
         trained=_query_overlap(trained, plan.examples, system.store) if isinstance(system, System) else None,
         ladder=_ladder(plan, rankers[0]),
     )
+
+
+ABOVE = "queries with a removed document above the first relevant one"
+"""A fact of scores without some documents."""
+
+
+def _removed_above(whole: "_Plan", plan: "_Plan", ranker: Ranker, watch: Watch) -> int:
+    """Number of queries whose first relevant document would rank lower among all documents."""
+    first, others = (
+        np.minimum.reduceat(ranks.values, ranks.offsets[:-1]) for ranks in (each.standings(ranker, watch).ranks for each in (whole, plan))
+    )
+    return int((first > others).sum())
 
 
 @dataclass(frozen=True, slots=True)

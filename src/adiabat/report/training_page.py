@@ -12,7 +12,8 @@ from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
 from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
 from adiabat.report.pages import Facts, Figure, Group, Page, Tone
 from adiabat.report.tables import Column, Section, Table
-from adiabat.results.evaluation_result import LayerChange, Result, TrainingRecord
+from adiabat.results.evaluation_result import Result
+from adiabat.results.training_record import LayerChange, TrainingRecord
 
 LAYERS_SHOWN = 15
 

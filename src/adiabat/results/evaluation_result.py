@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from adiabat.results.record import Record
+from adiabat.results.training_record import TrainingRecord
 
 Verdict = Literal["better", "not worse", "undecided", "worse"]
 """Better or worse by the paired 95 % interval and the p-value; else not worse if a loss of the margin is excluded, or undecided."""
@@ -139,7 +140,8 @@ class TrainedOn:
             store only ids, or vice versa.
         answered: Number of queries with such a document; None likewise.
         unknown: Why the job may have trained on more; "" if it did not.
-        is_proof: Whether few enough queries were trained on for a verdict.
+        is_proof: Whether a verdict may rest on the data set: `evaluate` leaves queries out that were trained on, and needs enough others;
+            suites and sweeps leave none out, and allow a tenth of them.
     """
 
     model: str
@@ -152,6 +154,11 @@ class TrainedOn:
     is_proof: bool = True
 
     @property
+    def is_apart(self) -> bool:
+        """Whether the job is known to have trained on none of the queries and relevant documents."""
+        return not (self.unknown or self.trained_queries or self.trained_relevant is None or self.trained_relevant)
+
+    @property
     def said(self) -> str:
         """The counts in a phrase."""
         if self.unknown and not self.trained_queries and not self.trained_relevant:
@@ -162,21 +169,30 @@ class TrainedOn:
             asked_for = f", which answer {self.answered:,} of the queries" if self.trained_relevant else ""
             documents = f" and {self.trained_relevant:,} of their {self.relevant:,} relevant documents{asked_for}"
         more = f"; there may be more: {self.unknown}" if self.unknown else ""
-        none = "" if self.is_proof else "; more than a tenth of the queries overlap, so there is no verdict"
+        none = "" if self.is_proof else "; that is too many for a verdict"
         return f"{self.model} was trained or validated on {self.trained_queries:,} of {self.queries:,} queries{documents}{none}{more}"
 
 
+PartName = Literal["all queries", "other queries", "new documents", "seen documents", "residual collection"]
+"""Queries by what a job of the models trained on: all; those that were not trained on; of these, those without and with relevant documents
+that answered a training query; and those with other relevant documents where such documents are taken out of ranking and judgements."""
+
+
 @dataclass(frozen=True, slots=True)
-class Unseen:
-    """The main measure on queries that no job of the models trained or validated on, without any such relevant documents.
+class Part:
+    """The main measure on a part of the queries.
 
     Attributes:
-        queries: Number of these queries, at least two and not all.
+        queries: Number of these queries, at least two.
         change: The change on these queries.
+        above: Of a residual collection: number of queries for which a document that was taken out would have stood above the first
+            relevant one.
     """
 
+    name: PartName
     queries: int
     change: Change
+    above: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +208,9 @@ class DatasetResult:
         ladder: PND against the first negative that each query lists, against the second, ...: a curve from hard to easy, where the data is
             so ordered. Only for listed candidates, of which every query has one positive and equally many negatives.
         trained: Of each model that is of a job. Where one of them is no proof, no change of the data set has a verdict.
-        unseen: What is left where queries with anything trained on are left out; None if that is all of them, or nothing.
+        parts: Parts of the queries by what was trained on; the first one decides, and is measured in `changes`. Empty if nothing was
+            trained on, or what was trained on is unknown.
+        left_out: Number of queries that were trained on and are left out.
         units: Number of units behind the main change: queries, or the premises of a grid; None in results that do not count them.
         clusters: Number of clusters of queries that intervals and tests draw whole; None if they draw single queries.
     """
@@ -210,7 +228,8 @@ class DatasetResult:
     notes: list[str] = field(default_factory=list)
     ladder: list[Change] = field(default_factory=list)
     trained: list[TrainedOn] = field(default_factory=list)
-    unseen: Unseen | None = None
+    parts: list[Part] = field(default_factory=list)
+    left_out: int = 0
     units: int | None = None
     clusters: int | None = None
 
@@ -258,92 +277,6 @@ class ChangedQuery:
     query: str
     before: list[Hit]
     after: list[Hit]
-
-
-@dataclass(frozen=True, slots=True)
-class LayerChange:
-    """Change of one parameter tensor (Vasilyev et al. 2024).
-
-    Attributes:
-        relative: ``||after - before|| / ||before||``, Frobenius norm; None if the tensor was zero before.
-        largest_change: ``(Wt - Wo) / (Wt + Wo)`` of the two; 0 if both are 0.
-    """
-
-    name: str
-    relative: float | None
-    largest_before: float
-    largest_after: float
-    largest_change: float
-
-
-@dataclass(frozen=True, slots=True)
-class TrainedFile:
-    """The file with hashes of the texts that a run trained or validated on: queries, then documents, then ids, 16 bytes each.
-
-    Attributes:
-        queries: Number of distinct query texts.
-        documents: Number of distinct texts of relevant documents.
-        doc_ids: Number of distinct ids of relevant documents without known texts.
-        unknown: Why there may be others that are not in the file; "" if there are none.
-    """
-
-    queries: int
-    documents: int
-    doc_ids: int
-    sha256: str
-    unknown: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingRecord:
-    """Record of a training run.
-
-    Attributes:
-        settings: The resolved configuration, as in ``config.toml``.
-        trained_on: One line: data set, split, counts.
-        parameters: Number of parameters of the query tower, or of both towers.
-        epochs: Number of validations after the start, each at the end of an epoch.
-        best_epoch: Epoch of the saved weights; 0 for the start, if nothing improved.
-        stop_reason: Why the run ended, in words.
-        seconds: Duration of training steps and validation, over all resumed parts.
-        loss: (step, training loss) points.
-        validation_loss: (epoch, loss) points, epoch 0 first.
-        validation_errors: (epoch, number of errors) points, epoch 0 first.
-        validation_pairs: Number of validation pairs, or queries, behind the errors.
-        notes: Notes in sentences.
-        kind: ``tuning`` of a query tower against stored documents, or ``training`` of both towers.
-        unit: Unit of the validation errors: ``pairs`` in the wrong order, or ``queries`` whose top document is wrong.
-        passes: Number of passes over the pairs; None if the run does not count them.
-        measures: Further figures of the validation, such as ``RR``: name to (epoch, value) points.
-        flops: Operations spent, by parameters and tokens (Ziarko et al. 2024).
-        operations: Operations counted one by one, including attention, padding and recomputation; 0 if not counted.
-        planned: Operations by parameters and tokens that were planned: the budget, or the operations of all steps.
-        texts: Content of ``trained.bin`` beside this record; None in records from before it existed.
-    """
-
-    settings: dict[str, Any]
-    trained_on: str
-    parameters: int
-    trainable: int
-    steps: int
-    epochs: int
-    best_epoch: int
-    stop_reason: str
-    seconds: float
-    loss: list[tuple[int, float]]
-    validation_loss: list[tuple[int, float]]
-    validation_errors: list[tuple[int, int]]
-    validation_pairs: int
-    layers: list[LayerChange]
-    notes: tuple[str, ...] = ()
-    kind: Literal["tuning", "training"] = "tuning"
-    unit: Literal["pairs", "queries"] = "pairs"
-    passes: float | None = None
-    measures: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    flops: float = 0.0
-    operations: float = 0.0
-    planned: float = 0.0
-    texts: TrainedFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeGuard
 
 from adiabat.core.text import setting_text
-from adiabat.results.evaluation_result import Change, GridComparison, LayerChange, Verdict
+from adiabat.results.evaluation_result import Change, GridComparison, Verdict
 from adiabat.results.ranking_result import Ranking
 from adiabat.results.rate_search_result import Drift
 from adiabat.results.record import Record
 from adiabat.results.suite_result import Kind
+from adiabat.results.training_record import LayerChange
 
 Value = str | float | int | bool | list[str] | None
 """Value of a setting."""

@@ -142,12 +142,6 @@ class TrainingOverlap:
         """Whether the job used at most `MAX_TRAINED_SHARE` of the units."""
         return int(self.queries.sum()) <= MAX_TRAINED_SHARE * self.queries.size
 
-    @property
-    def unseen(self) -> Bool[np.ndarray, " n"]:
-        """Units without any known training data."""
-        assert self.documents is not None, "where documents are not known, neither is what is left"
-        return np.asarray(~self.queries & (self.documents == 0))
-
     def take(self, rows: Int[np.ndarray, " k"]) -> "TrainingOverlap":
         """The units of some rows."""
         documents = None if self.documents is None else self.documents[rows]
@@ -221,5 +215,5 @@ class TaskScores:
             samples=[sample.take(rows) for sample in self.samples],
             grids=[replace(sample, values=sample.values[:, :, rows], errors=None, total=0) for sample in self.grids],
             trained=None if self.trained is None else self.trained.take(rows),
-            ladder=(),
+            ladder=[sample.take(rows) for sample in self.ladder],
         )

@@ -17,8 +17,9 @@ from adiabat.models.device import device_name
 from adiabat.models.model_names import packed
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
-from adiabat.results.evaluation_result import LayerChange, Result, TrainingRecord
+from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
+from adiabat.results.training_record import LayerChange, TrainingRecord
 from adiabat.runs.output_dir import finish_job
 from adiabat.runs.run_config import Job
 from adiabat.runs.run_log import read_log

@@ -12,8 +12,8 @@ from adiabat.core.errors import ConfigError
 from adiabat.dual_encoder.train import train
 from adiabat.experiments.grid import trials_of_sweep
 from adiabat.experiments.tune_sweep import train_settings
-from adiabat.results.evaluation_result import TrainingRecord
 from adiabat.results.record import read_result
+from adiabat.results.training_record import TrainingRecord
 from adiabat.runs.run_config import Job
 from tests.adiabatic.problem import problem_model
 from tests.experiments.sweep.world import load, run, settings_of, write_world

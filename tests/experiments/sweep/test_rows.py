@@ -8,9 +8,10 @@ import pytest
 
 from adiabat.core.errors import DataError, JobError
 from adiabat.experiments.sweep_trials import rows_at
-from adiabat.results.evaluation_result import Change, GridComparison, LayerChange
+from adiabat.results.evaluation_result import Change, GridComparison
 from adiabat.results.rate_search_result import Drift
 from adiabat.results.sweep_result import SweepRun, TaskOutcome
+from adiabat.results.training_record import LayerChange
 
 CHANGE = Change(
     "PND", "cosine", True, 0.2, (0.1, 0.3), before=0.25, improvement=20.0, difference=-0.05, difference_interval=(-0.07, -0.03),

@@ -9,9 +9,9 @@ import pytest
 
 from adiabat.adiabatic.drift import MARGINS, OVERLAP_LOSS, ROTATION_SHARE
 from adiabat.experiments.sweep_analysis import Step, analysed, change_of, is_moved, judge
-from adiabat.results.evaluation_result import LayerChange
 from adiabat.results.rate_search_result import HEADROOM, Drift, limits_of
 from adiabat.results.sweep_result import Case, DriftLimit, SweepAnalysis, SweepResult, SweepRun, Value, key_of
+from adiabat.results.training_record import LayerChange
 from tests.report.sample_sweeps import (
     MARGIN,
     RATE,

@@ -1,0 +1,90 @@
+"""The record of a training run: settings, curves, weights that moved, and the file of the texts that it trained on."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class LayerChange:
+    """Change of one parameter tensor (Vasilyev et al. 2024).
+
+    Attributes:
+        relative: ``||after - before|| / ||before||``, Frobenius norm; None if the tensor was zero before.
+        largest_change: ``(Wt - Wo) / (Wt + Wo)`` of the two; 0 if both are 0.
+    """
+
+    name: str
+    relative: float | None
+    largest_before: float
+    largest_after: float
+    largest_change: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedFile:
+    """The file with hashes of the texts that a run trained or validated on: queries, then documents, then ids, 16 bytes each.
+
+    Attributes:
+        queries: Number of distinct query texts.
+        documents: Number of distinct texts of relevant documents.
+        doc_ids: Number of distinct ids of relevant documents without known texts.
+        unknown: Why there may be others that are not in the file; "" if there are none.
+    """
+
+    queries: int
+    documents: int
+    doc_ids: int
+    sha256: str
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRecord:
+    """Record of a training run.
+
+    Attributes:
+        settings: The resolved configuration, as in ``config.toml``.
+        trained_on: One line: data set, split, counts.
+        parameters: Number of parameters of the query tower, or of both towers.
+        epochs: Number of validations after the start, each at the end of an epoch.
+        best_epoch: Epoch of the saved weights; 0 for the start, if nothing improved.
+        stop_reason: Why the run ended, in words.
+        seconds: Duration of training steps and validation, over all resumed parts.
+        loss: (step, training loss) points.
+        validation_loss: (epoch, loss) points, epoch 0 first.
+        validation_errors: (epoch, number of errors) points, epoch 0 first.
+        validation_pairs: Number of validation pairs, or queries, behind the errors.
+        notes: Notes in sentences.
+        kind: ``tuning`` of a query tower against stored documents, or ``training`` of both towers.
+        unit: Unit of the validation errors: ``pairs`` in the wrong order, or ``queries`` whose top document is wrong.
+        passes: Number of passes over the pairs; None if the run does not count them.
+        measures: Further figures of the validation, such as ``RR``: name to (epoch, value) points.
+        flops: Operations spent, by parameters and tokens (Ziarko et al. 2024).
+        operations: Operations counted one by one, including attention, padding and recomputation; 0 if not counted.
+        planned: Operations by parameters and tokens that were planned: the budget, or the operations of all steps.
+        texts: Content of ``trained.bin`` beside this record; None in records from before it existed.
+    """
+
+    settings: dict[str, Any]
+    trained_on: str
+    parameters: int
+    trainable: int
+    steps: int
+    epochs: int
+    best_epoch: int
+    stop_reason: str
+    seconds: float
+    loss: list[tuple[int, float]]
+    validation_loss: list[tuple[int, float]]
+    validation_errors: list[tuple[int, int]]
+    validation_pairs: int
+    layers: list[LayerChange]
+    notes: tuple[str, ...] = ()
+    kind: Literal["tuning", "training"] = "tuning"
+    unit: Literal["pairs", "queries"] = "pairs"
+    passes: float | None = None
+    measures: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    flops: float = 0.0
+    operations: float = 0.0
+    planned: float = 0.0
+    texts: TrainedFile | None = None
