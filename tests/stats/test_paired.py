@@ -72,8 +72,9 @@ def test_a_change_agrees_with_plain_loops_over_the_same_resamples():
         # Nine units vary by 9 / 8 of what their resamples vary by.
         half = stats.t.ppf(0.975, 8) * math.sqrt(9 / 8) * spread
         assert interval == pytest.approx((min(low, value - half), max(high, value + half)))
-    detectable = (stats.t.ppf(0.975, 8) + stats.t.ppf(0.8, 8)) * math.sqrt(9 / 8) * np.std(differences)
-    assert found.detectable == pytest.approx(detectable)
+    error, (low, high) = math.sqrt(9 / 8) * np.std(differences), found.difference_interval
+    c4 = math.sqrt(2 / 8) * math.gamma(9 / 2) / math.gamma(8 / 2)
+    assert stats.nct.sf((high - low) / 2 / error, 8, found.detectable * c4 / error) == pytest.approx(0.8, abs=1e-3)
     shares = (after - before) / weight.sum()
     assert found.p == sign_flip_p_values(shares[:, None], seed=5, flips=300)[0]
     assert found.effect == pytest.approx(shares.mean() / shares.std(ddof=1))

@@ -1,6 +1,7 @@
 """Power: by hand, against statsmodels and the noncentral t, and by simulation."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from statsmodels.stats.power import TTestPower
 
 from adiabat.core.margin import Margin
 from adiabat.stats import power as module
+from adiabat.stats.clusters import Clusters
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.power import SPREAD, SPREAD_RANGE, power_of
 from adiabat.stats.samples import SHARE, Sample
@@ -53,6 +55,17 @@ def test_it_is_the_detectable_difference_of_the_comparison() -> None:
     before, after = pair(400)
     (change,) = paired_changes([after], [before], seed=0, resamples=10_000)
     assert change.detectable == pytest.approx(power_of(before, after).detectable, rel=0.03)
+
+
+def test_clusters_of_equal_queries_count_once() -> None:
+    before, after = pair(60)
+    once = power_of(before, after)
+    clusters = Clusters(np.repeat(np.arange(60), 5))
+    copies = [replace(side, values=np.repeat(side.values, 5), clusters=clusters) for side in (before, after)]
+    found = power_of(*copies)
+    assert found.detectable == pytest.approx(once.detectable)
+    assert (found.units, found.needed) == (300, 5 * once.needed)
+    assert power_of(copies[0]).detectable == pytest.approx(power_of(before).detectable)
 
 
 def test_weights_and_units_without_weight() -> None:

@@ -52,9 +52,8 @@ class Change:
             the pseudo-values of a language grid).
         lost: Number of units on which it does worse; None likewise.
         detectable: The smallest true difference, above 0 and in the measure's own unit, that would be detected with about 80 % probability
-            in data with the same variation: 2.80 standard errors of the difference, and more with few units or runs. It is too low if few
-            units changed, and with three runs, where the probability is about two thirds. None if nothing varies, or with fewer than two
-            units.
+            in data with the same variation: 2.80 standard errors of the difference, and more with few units or runs, or where the interval
+            is wider than that of a t test. It is too low if few units changed. None if nothing varies, or with fewer than two units.
         margin: The loss that would matter, in the measure's own unit; None without a baseline, and for a share of a baseline that is not
             above 0.
         loss_bound: The largest loss that the data allow at one-sided 95 %, in the measure's own unit; below 0 if a gain is certain. None

@@ -12,7 +12,8 @@ Reference:
     Cohen 1988, chapter 2 (paired differences); Card et al. 2020 (power in NLP).
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -71,6 +72,11 @@ def power_of(before: Sample, after: Sample | None = None, *, unit: str = "query"
     Raises:
         ValueError: If the samples are not of the same units, or without `after` the measure is not a mean of units.
     """
+    if before.clusters is not None and before.clusters.drawn:
+        clusters, queries = before.clusters, before.values.size
+        summed = power_of(before.summed_over(clusters), after and after.summed_over(clusters), unit=unit, margin=margin)
+        needed = None if summed.needed is None else math.ceil(summed.needed * queries / clusters.count)
+        return replace(summed, units=queries, needed=needed)
     if after is None:
         if before.statistic != "mean" or before.pseudo_values:
             raise ValueError(f"the power of {before.measure} can be predicted only where units have scores of their own")

@@ -12,6 +12,10 @@ POWER = 0.80
 """Power of `Quantity.detectable`, and of the number of units that a margin needs."""
 
 
+MANY = 1000
+"""Degrees of freedom from which Student's t counts as normal."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """One number with its resamples.
@@ -102,11 +106,29 @@ class Quantity:
         return min(low, self.value - student_quantile(CONFIDENCE, freedom) * error)
 
     def detectable(self) -> float | None:
-        """A true value that would show as evidence with probability `POWER`."""
+        """A true value that would show as evidence with probability `POWER`.
+
+        Evidence is an interval beside zero, so the critical value is half the width of `wide_interval` in standard errors.
+        """
         error, freedom = self.error()
-        if error == 0 or freedom == 0:
+        interval = self.wide_interval()
+        if error == 0 or interval is None:
             return None
-        return error * (student_quantile((1 + CONFIDENCE) / 2, freedom) + student_quantile(POWER, freedom))
+        return error / bias_of_deviation(freedom) * noncentrality((interval[1] - interval[0]) / 2 / error, freedom)
+
+
+def noncentrality(critical: float, freedom: float, power: float = POWER) -> float:
+    """The true value, in standard errors, whose t statistic exceeds a critical value with a probability of `power`."""
+    if freedom > MANY:
+        return critical + student_quantile(power, math.inf)
+    from scipy.special import nctdtrinc
+
+    return float(nctdtrinc(freedom, 1 - power, critical))
+
+
+def bias_of_deviation(freedom: float) -> float:
+    """Expected standard deviation of a normal sample as a share of the true one: ``sqrt(2 / f) Gamma((f + 1) / 2) / Gamma(f / 2)``."""
+    return math.sqrt(2 / freedom) * math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) if freedom < MANY else 1.0
 
 
 def deviation(draws: Float[np.ndarray, " r"]) -> float:
