@@ -191,7 +191,7 @@ def before_and_after(model: DualEncoder) -> tuple[TaskScores, TaskScores]:
 
 def test_a_result_of_before_and_after_holds_what_both_scored(model: DualEncoder) -> None:
     before, after = before_and_after(model)
-    result = dataset_result(after, before, sentence_pairs(), role="retain", seed=0, resamples=100)
+    result = dataset_result([after], before, sentence_pairs(), role="retain", seed=0, resamples=100)
     assert (result.name, result.kind, result.role, result.main, result.queries, result.documents) == (
         "pairs",
         "grid",
@@ -214,9 +214,9 @@ def test_a_result_of_before_and_after_holds_what_both_scored(model: DualEncoder)
 
 def test_a_grid_says_that_signs_were_flipped_more_often_than_asked(model: DualEncoder) -> None:
     before, after = before_and_after(model)
-    result = dataset_result(after, before, sentence_pairs(), role="target", seed=0, resamples=50)
+    result = dataset_result([after], before, sentence_pairs(), role="target", seed=0, resamples=50)
     assert any("flipped 80 times in the cells of the grid, not measure.resamples = 50" in note for note in result.notes)
-    alone = dataset_result(after, None, sentence_pairs(), role="target", seed=0, resamples=50)
+    alone = dataset_result([after], None, sentence_pairs(), role="target", seed=0, resamples=50)
     assert (list(after.notes), alone.grid[0].before, alone.main_change().before) == (alone.notes, None, None)
 
 

@@ -291,7 +291,7 @@ def test_a_result_is_made_from_scores_before_and_after(model: DualEncoder, store
     data = examples(LISTED_POSITIVES, negatives)
     after = scored(model, store, data)
     before = scored(DualEncoder(tiny_encoder(seed=2), model.document, "before"), store, data)
-    result = dataset_result(after, before, None, role="retain", seed=0, resamples=200)
+    result = dataset_result([after], before, None, role="retain", seed=0, resamples=200)
     assert (result.name, result.role, result.queries, result.documents) == ("set", "retain", 6, 20)
     assert (result.kind, result.main) == (("pairs", "PND") if negatives else ("ranking", "nDCG@10"))
     assert result.pairs == pnd_of(after)[2]

@@ -41,6 +41,7 @@ def evaluate(
     store: PathLike,
     data: Data,
     *,
+    runs: Sequence[Model] = (),
     baseline: Model | None = None,
     baseline_stores: Sequence[PathLike] = (),
     retain: Sequence[tuple[PathLike, Data]] = (),
@@ -56,6 +57,7 @@ def evaluate(
         model: Model under test.
         store: Document vectors of its document tower.
         data: The target: queries with positives.
+        runs: Further runs of the model, of other seeds: values are means over all runs, and intervals cover queries and seeds.
         baseline: Model to compare with.
         baseline_stores: Document vectors of the baseline, if its document tower differs: of the target, then of the retention sets.
         retain: Store and data of each retention set.
@@ -77,15 +79,16 @@ def evaluate(
         'report.html'
     """
     chosen = settings_of(EvaluateSettings, settings, options, section="measure", function="evaluate")
-    models = [model] if baseline is None else [model, baseline]
-    for entry, argument in zip(models, ("model", "baseline"), strict=False):
+    _require_lists(baseline_stores, retain, runs)
+    models = [model, *runs, *([] if baseline is None else [baseline])]
+    for entry, argument in zip(models, ("model", *["an entry of runs"] * len(runs), "baseline"), strict=False):
         require_model(entry, argument)
-    _require_lists(baseline_stores, retain)
+    _require_distinct([model, *runs])
     # Measures and the job's record are checked before anything is read.
     require_relevant_only(chosen.measure.measures)
     tuning = _training_record(model)
     refuse_swapped(path_of(store, "store"), model, data, order="MODEL STORE DATA")
-    require_names(model, baseline)
+    require_names(*models)
     device_of(chosen.run.device)
     others = open_baseline_stores([path_of(entry, "baseline_stores") for entry in baseline_stores], baseline=baseline is not None)
     splits = [split or chosen.data.split, *[None] * len(retain)]
@@ -105,8 +108,9 @@ def evaluate(
         scores: list[tuple[str, TaskScores]] = []
         result = evaluate_datasets(
             loaded[0],
-            None if baseline is None else loaded[1],
+            None if baseline is None else loaded[-1],
             datasets,
+            further=loaded[1 : 1 + len(runs)],
             trained=[trained_by(name_of(entry)) for entry in models],
             settings=chosen,
             title=f"{loaded[0].name} on {datasets[0].examples.name}",
@@ -118,12 +122,23 @@ def evaluate(
         if folder:
             if (folder / "result.json").exists():
                 call.watch.note(f"replaced the earlier evaluation in {folder}")
-            with replacing_scores(scores, folder, models={"model": loaded[0].name, "baseline": "" if baseline is None else loaded[1].name}):
+            with replacing_scores(
+                scores, folder, models={"model": loaded[0].name, "baseline": "" if baseline is None else loaded[-1].name}
+            ):
                 write_report(result, folder)
     return result
 
 
-def _require_lists(baseline_stores: object, retain: object) -> None:
+def _require_distinct(models: Sequence[Model]) -> None:
+    """A run that is named twice would halve the spread of runs."""
+    paths = [os.path.realpath(name_of(entry)) for entry in models if not isinstance(entry, DualEncoder)]
+    if repeated := [path for number, path in enumerate(paths) if path in paths[:number]]:
+        raise ConfigError(f"--run must name each run once, got {repeated[0]} twice; leave one out")
+
+
+def _require_lists(baseline_stores: object, retain: object, runs: object) -> None:
+    if isinstance(runs, str | os.PathLike | DualEncoder) or not isinstance(runs, Sequence):
+        raise wrong_type("runs", "a list of models", runs)
     if isinstance(baseline_stores, str | os.PathLike) or not isinstance(baseline_stores, Sequence):
         raise wrong_type("baseline_stores", "a list of stores", baseline_stores)
     if not isinstance(retain, Sequence) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in retain):

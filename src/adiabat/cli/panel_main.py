@@ -133,6 +133,7 @@ def evaluate(
         ),
     ] = None,
     split: Annotated[str | None, option("--split", "NAME", "Split of the target data set. Default: test.")] = None,
+    run: Annotated[list[str] | None, option("--run", "JOB", "A further run of MODEL, of another seed; repeatable.")] = None,
     baseline: Baseline = None,
     baseline_store: Annotated[
         list[Path] | None,
@@ -150,7 +151,14 @@ def evaluate(
     from adiabat.config.shared import EvaluateSettings
 
     if suite is not None:
-        options = {"--split": split, "--baseline-store": baseline_store, "--retain": retain, "--fail-on": fail_on, "--config": config}
+        options = {
+            "--split": split,
+            "--run": run,
+            "--baseline-store": baseline_store,
+            "--retain": retain,
+            "--fail-on": fail_on,
+            "--config": config,
+        }
         if unused := [name for name, value in options.items() if value]:
             raise ConfigError(f"{', '.join(unused)} has no effect with --suite; leave it out, or leave out --suite")
         _evaluate_suite(words or [], suite, out, baseline, assignments, seed=seed, device=device, as_json=as_json)
@@ -168,6 +176,7 @@ def evaluate(
         model,
         store,
         data,
+        runs=run or (),
         baseline=baseline,
         baseline_stores=baseline_store or (),
         retain=[(store, data) for store, _, data in (value.partition("\0") for value in retain or ())],

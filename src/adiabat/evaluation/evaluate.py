@@ -34,8 +34,8 @@ from adiabat.models.device import device_name
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Part, Result, TrainedOn
 from adiabat.stats.grid_comparison import compare_grids, flips_notes
-from adiabat.stats.paired import paired_changes
-from adiabat.stats.samples import TaskScores
+from adiabat.stats.paired import changes_over_runs
+from adiabat.stats.samples import Sample, TaskScores, mean_grid
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.search import hits_of, search
 from adiabat.store.vector_store import Store
@@ -94,13 +94,15 @@ def evaluate_datasets(
     command: str,
     watch: Watch,
     save_scores: SaveScores | None = None,
-    trained: Sequence[TrainedTexts | None] = (None, None),
+    trained: Sequence[TrainedTexts | None] = (),
+    further: Sequence[DualEncoder] = (),
 ) -> Result:
     """Measure a model on every data set, optionally against a baseline.
 
     Args:
         save_scores: Receives the scores of each model on each data set; None drops them.
-        trained: Training data of the jobs of model and baseline; None for a model without a job.
+        trained: Training data of the jobs of the model, its further runs, and the baseline; None for a model without a job.
+        further: Further runs of the model, of other seeds.
     """
     started = time.monotonic()
     prints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
@@ -112,7 +114,13 @@ def evaluate_datasets(
         watch.note(sentence)
     seed = settings.run.seed
     watch = replace(watch, note=once(watch.note))
-    results = [_measure(*pair, dataset, settings, watch, save_scores, trained) for pair, dataset in zip(systems, datasets, strict=True)]
+    for dataset in datasets if further else ():
+        for run in further:
+            dataset.store.require_encoder(run.fingerprint("document"), who=run.name)
+    results = []
+    for (after, before), dataset in zip(systems, datasets, strict=True):
+        runs = [after, *(System(run, after.store) for run in further)]
+        results.append(_measure(runs, before, dataset, settings, watch, save_scores, trained))
     measured, units = [result for result, _ in results], results[0][1]
     after, before = systems[0]
     target = datasets[0].examples
@@ -127,6 +135,7 @@ def evaluate_datasets(
         seed=seed,
         versions=versions(device_name(model.query.device)),
         model=model.name,
+        runs=[run.name for run in further],
         baseline=baseline.name if baseline else None,
         datasets=[replace(dataset, notes=[*same_tower, *dataset.notes]) for dataset in measured],
         examples=examples,
@@ -159,7 +168,7 @@ def _inputs(datasets: Sequence[Dataset], baselines: Sequence[System | None]) -> 
 
 
 def _measure(
-    after: System,
+    runs: Sequence[System],
     before: System | None,
     dataset: Dataset,
     settings: EvaluateSettings,
@@ -167,28 +176,29 @@ def _measure(
     save_scores: SaveScores | None,
     trained: Sequence[TrainedTexts | None],
 ) -> tuple[DatasetResult, Sequence[str]]:
-    """Score both systems, and compare their queries; also the ids of the units that decide."""
+    """Score the runs of the model and the baseline, and compare their queries; also the ids of the units that decide."""
     drawing: dict[str, Any] = {
         "seed": settings.run.seed,
         "resamples": settings.measure.resamples,
         "margin": Margin.parse(settings.measure.margin),
     }
-    systems = [after] if before is None else [after, before]
+    after, systems = runs[0], [*runs, *([] if before is None else [before])]
     similarities = similarities_of(*(system.model for system in systems))
     grid = dataset.examples
     scores = []
-    for system, record in zip(systems, trained, strict=False):
+    for system, record in zip(systems, trained or [None] * len(systems), strict=True):
         options: dict[str, Any] = {"similarities": similarities, "trained": record, "watch": watch}
         if isinstance(grid, LanguageGridSet):
             scores.append(score_nli_grid(system.model, grid, hypotheses=system.store, **options))
         else:
             scores.append(score_retrieval(system, grid, settings=settings.measure, **options))
-    for side, each in zip(("model", "baseline"), scores, strict=False):
+    sides = ["model", *(f"model/run {number}" for number in range(2, len(runs) + 1)), *(["baseline"] if before else [])]
+    for side, each in zip(sides, scores, strict=True):
         if save_scores:
             save_scores((side, each))
     overlaps = [overlap for system, each in zip(systems, scores, strict=True) for overlap in each.trained_on(system.model.name)]
     if isinstance(grid, LanguageGridSet):
-        result = dataset_result(scores[0], scores[1] if before else None, grid, role=dataset.role, **drawing)
+        result = dataset_result(*_sides(scores, before), grid, role=dataset.role, **drawing)
         decisive = scores[0].units
     else:
 
@@ -202,8 +212,8 @@ def _measure(
 
         decision = decide(scores, residual)
         first = decision.parts[0].scores
-        result = dataset_result(first[0], first[1] if before else None, None, role=dataset.role, **drawing)
-        parts = [_part(part, **drawing) for part in decision.parts] if len(decision.parts) > 1 else []
+        result = dataset_result(*_sides(first, before), None, role=dataset.role, **drawing)
+        parts = [_part(part, before, **drawing) for part in decision.parts] if len(decision.parts) > 1 else []
         result = replace(result, parts=parts, left_out=decision.left_out)
         overlaps = [replace(overlap, is_proof=decision.is_proof) for overlap in overlaps]
         decisive = first[0].units
@@ -211,8 +221,13 @@ def _measure(
     return _with_overlap(result, overlaps), decisive
 
 
+def _sides(scores: Sequence[TaskScores], before: System | None) -> tuple[Sequence[TaskScores], TaskScores | None]:
+    """Scores of the runs of the model, and of the baseline, which come last."""
+    return (scores, None) if before is None else (scores[:-1], scores[-1])
+
+
 def dataset_result(
-    after: TaskScores,
+    runs: Sequence[TaskScores],
     before: TaskScores | None,
     grid: LanguageGridSet | None,
     *,
@@ -221,9 +236,12 @@ def dataset_result(
     resamples: int,
     margin: Margin = DEFAULT_MARGIN,
 ) -> DatasetResult:
-    """Result of queries, or of a grid of sentence pairs; `before` is the baseline by the same similarities, or None."""
+    """Result of queries, or of a grid of sentence pairs, over the runs of a model; `before` is the baseline, or None.
+
+    Cells of a grid are means over runs, without the spread of runs.
+    """
+    after = runs[0]
     drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
-    ladder = paired_changes(after.ladder, before.ladder if before else None, **drawing)
     clusters = after.samples[0].clusters
     result = DatasetResult(
         name=after.task,
@@ -233,9 +251,9 @@ def dataset_result(
         documents=after.documents,
         pairs=0,
         main=after.samples[0].measure,
-        changes=paired_changes(after.samples, before.samples if before else None, **drawing),
+        changes=_changes([scores.samples for scores in runs], before.samples if before else None, **drawing),
         notes=[*after.notes, *after.cluster_notes],
-        ladder=ladder,
+        ladder=_changes([scores.ladder for scores in runs], before.ladder if before else None, **drawing),
         units=int((after.samples[0].weights > 0).sum()),
         clusters=clusters.count if clusters is not None and clusters.drawn else None,
     )
@@ -244,7 +262,8 @@ def dataset_result(
         pooled = next(sample for sample in after.samples if sample.measure == "PND pooled")
         return replace(result, pairs=int(pooled.weights.sum()))
     against = before.grids if before else [None] * len(after.grids)
-    by_main = [each for each in after.grids if each.similarity == after.samples[0].similarity]
+    grids = [mean_grid([scores.grids[number] for scores in runs]) for number in range(len(after.grids))]
+    by_main = [each for each in grids if each.similarity == after.samples[0].similarity]
     compared = by_main[0].values[..., 0].size if before else 0
     return replace(
         result,
@@ -252,9 +271,14 @@ def dataset_result(
         queries=len(grid) * len(grid.languages),
         pairs=sum(each.total * each.values[..., 0].size for each in by_main),
         languages=list(grid.languages),
-        grid=[compare_grids(now, was, **drawing) for now, was in zip(after.grids, against, strict=True)],
+        grid=[compare_grids(now, was, **drawing) for now, was in zip(grids, against, strict=True)],
         notes=[*result.notes, *flips_notes(compared, requested=resamples)],
     )
+
+
+def _changes(runs: Sequence[Sequence[Sample]], before: Sequence[Sample] | None, **drawing: Any) -> list[Change]:
+    """A change for each measure, over the runs of the model."""
+    return changes_over_runs(list(zip(*runs, strict=True)), None if before is None else [[sample] for sample in before], **drawing)
 
 
 def _require_below_measure(margin: Margin, result: DatasetResult) -> None:
@@ -269,10 +293,11 @@ def _require_below_measure(margin: Margin, result: DatasetResult) -> None:
         )
 
 
-def _part(part: ScoredPart, *, seed: int, resamples: int, margin: Margin) -> Part:
+def _part(part: ScoredPart, before: System | None, *, seed: int, resamples: int, margin: Margin) -> Part:
     """The main measure on a part of the queries."""
-    after, *before = ([scores.samples[0]] for scores in part.scores)
-    (change,) = paired_changes(after, before[0] if before else None, seed=seed, resamples=resamples, margin=margin)
+    runs, baseline = _sides(part.scores, before)
+    drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
+    (change,) = _changes([scores.samples[:1] for scores in runs], baseline.samples[:1] if baseline else None, **drawing)
     return Part(part.name, len(part.scores[0].units), change, above=int(part.scores[0].facts.get(ABOVE, 0)))
 
 

@@ -173,10 +173,14 @@ def replacing_scores(scored: Sequence[tuple[str, TaskScores]], folder: Path, *, 
         if backup.exists() and not scores.exists():
             # A former process was killed between the two renames.
             backup.rename(scores)
+        several = any("/" in run for run, _ in scored)
         for side, model in models.items():
-            side_scores = [each_scores for scored_side, each_scores in scored if scored_side == side]
-            for task_scores, name in zip(side_scores, folder_names([task_scores.task for task_scores in side_scores]), strict=True):
-                write_scores(task_scores, staging / side / f"{name}{SUFFIX}", key="", about={"model": model})
+            for run in dict.fromkeys(run for run, _ in scored if run.partition("/")[0] == side):
+                run_scores = [task_scores for scored_run, task_scores in scored if scored_run == run]
+                about = {"model": model, "run": run} if several and side == "model" else {"model": model}
+                folder_of_run = staging / ("model/run 1" if several and run == "model" else run)
+                for task_scores, name in zip(run_scores, folder_names([task_scores.task for task_scores in run_scores]), strict=True):
+                    write_scores(task_scores, folder_of_run / f"{name}{SUFFIX}", key="", about=about)
         with _in_place_of(scores, staging, backup):
             yield
     except OSError as fault:
@@ -205,10 +209,17 @@ def _in_place_of(folder: Path, staging: Path, backup: Path) -> Iterator[None]:
 def refuse_foreign_scores(folder: Path) -> None:
     """Refuse a folder with scores of another kind of run, which an evaluation would replace."""
     ended = (folder / "result.json").exists()
-    replaceable = {folder / SCORES / side for side in SIDES} if ended else set()
-    foreign = next((path for path in sorted((folder / SCORES).rglob("*")) if path.is_file() and path.parent not in replaceable), None)
+    foreign = next(
+        (path for path in sorted((folder / SCORES).rglob("*")) if path.is_file() and not (ended and _is_side(path, folder))), None
+    )
     if foreign:
         raise JobError(f"--out must hold no scores except those of an earlier evaluation, got {foreign}; choose another directory")
+
+
+def _is_side(path: Path, folder: Path) -> bool:
+    """Whether a file lies where an evaluation writes scores: of a side, or of a run of the model."""
+    parts = path.relative_to(folder / SCORES).parts
+    return (len(parts) == 2 and parts[0] in SIDES) or (len(parts) == 3 and parts[0] == "model" and parts[1].startswith("run "))
 
 
 def score_files(folder: Path) -> Iterator[Path]:

@@ -37,7 +37,7 @@ from adiabat.results.suite_result import (
 )
 from adiabat.stats.grid_comparison import compare_grids
 from adiabat.stats.paired import changes_over_runs
-from adiabat.stats.samples import GridSample, Sample, TaskScores
+from adiabat.stats.samples import GridSample, Sample, TaskScores, mean_grid
 from adiabat.stats.significance import benjamini_hochberg
 from adiabat.stats.statistics import value_of
 
@@ -89,12 +89,7 @@ class _Measured:
 
     def cells(self, number: int) -> GridSample:
         """One comparison of a grid, averaged over runs."""
-        grids = [scores.grids[number] for scores in self.runs]
-        if len(grids) == 1:
-            return grids[0]
-        values = np.stack([grid.values for grid in grids]).mean(axis=0, dtype=np.float64).astype(np.float32)
-        # Error counts belong to a single run.
-        return replace(grids[0], values=values, errors=None, total=0)
+        return mean_grid([scores.grids[number] for scores in self.runs])
 
 
 def compare_models(

@@ -67,7 +67,9 @@ def caveats(result: Result) -> list[str]:
         for dataset in result.datasets
         if (by := dataset.main_change().similarity) in RANKINGS
     ]
-    return [*candidates, *ranked, *_trained(result.datasets), *filter(None, map(_decisive, result.datasets))]
+    runs = len(result.runs) + 1
+    means = [f"Values are means over {runs} runs of the model, and intervals cover queries and runs."] if runs > 1 else []
+    return [*means, *candidates, *ranked, *_trained(result.datasets), *filter(None, map(_decisive, result.datasets))]
 
 
 def _trained(datasets: Sequence[DatasetResult]) -> list[str]:

@@ -47,7 +47,7 @@ def page_of(
 ) -> Page:
     """A page with what runs and evaluations share: the names of their models, and settings."""
     trained = {} if result.training is None else result.training.settings
-    about = [("model", result.model), ("compared with", result.baseline or "")]
+    about = [("model", result.model), ("further runs", ", ".join(result.runs)), ("compared with", result.baseline or "")]
     return Page(
         record=result,
         name="report",

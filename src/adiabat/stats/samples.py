@@ -117,6 +117,14 @@ class GridSample:
     total: int = 0
 
 
+def mean_grid(grids: Sequence[GridSample]) -> GridSample:
+    """The mean over runs; error counts belong to a single run."""
+    if len(grids) == 1:
+        return grids[0]
+    values = np.stack([grid.values for grid in grids]).mean(axis=0, dtype=np.float64).astype(np.float32)
+    return replace(grids[0], values=values, errors=None, total=0)
+
+
 MAX_TRAINED_SHARE = 0.1
 """Maximum share of units in the training data of a model for a verdict."""
 
