@@ -199,11 +199,16 @@ def _write_model(folder: Path, seed: int, width: int) -> None:
 
 
 def run_command(words: Sequence[str], *, stop: int = 0) -> tuple[int, str, str]:
-    """Run a command of adiabat in this process; returns exit code, stdout and stderr. SIGINT comes after optimizer step `stop`."""
+    """Run a command of adiabat in this process; returns exit code, stdout and stderr. SIGINT comes after optimizer step `stop`.
+
+    Steps that are timed before the command has written its directory do not count.
+    """
     steps = 0
 
     def count(*_: Any) -> None:
         nonlocal steps
+        if not (stop and Path(words[words.index("--out") + 1]).exists()):
+            return
         steps += 1
         if steps == stop:
             signal.raise_signal(signal.SIGINT)

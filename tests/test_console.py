@@ -42,13 +42,22 @@ def test_words_between_colons_are_no_emoji_in_notes_or_labels() -> None:
 
 def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     console, stream = plain()
-    clock = iter(
-        [0.0, SECONDS_PER_LINE - 1, SECONDS_PER_LINE, SECONDS_PER_LINE, SECONDS_PER_LINE + 1, 2 * SECONDS_PER_LINE, 2 * SECONDS_PER_LINE]
-    )
+    clock = iter([0.0, SECONDS_PER_LINE - 1, SECONDS_PER_LINE, SECONDS_PER_LINE + 1, 2 * SECONDS_PER_LINE])
     lines = Lines(console, clock=lambda: next(clock))
     for done in range(1, 5):
         lines("encoding", done * 1000, 4000)
-    assert stream.getvalue() == "encoding: 2,000 of 4,000\nencoding: 4,000 of 4,000\n"
+    assert stream.getvalue() == "encoding: 2,000 of 4,000, 2.0 s left\nencoding: 4,000 of 4,000\n"
+
+
+def test_the_time_left_is_that_of_all_epochs_at_the_mean_speed_since_the_start_of_this_process() -> None:
+    console, stream = plain()
+    clock = iter([0.0, 10.0, 70.0, 130.0])
+    lines = Lines(console, clock=lambda: next(clock))
+    # A resumed run begins at step 500; the total grows with an improvement.
+    lines("epoch 6 of at least 12 (idle 3/10)", 500, 1200)
+    lines("epoch 7 of at least 12 (idle 3/10)", 600, 1200)
+    lines("epoch 8 of at least 17 (idle 0/10)", 700, 1700)
+    assert [line.rpartition(", ")[2] for line in stream.getvalue().splitlines()] == ["6 min 0 s left", "10 min 0 s left"]
 
 
 def test_at_a_terminal_there_is_a_bar_that_is_gone_at_the_end() -> None:

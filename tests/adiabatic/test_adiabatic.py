@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from adiabat.adiabatic import tune as adiabatic
-from adiabat.adiabatic.tune import learning_rate_of, schedule_of
 from adiabat.adiabatic.tuning_context import MINED_NEGATIVES, TuningContext
+from adiabat.adiabatic.tuning_loop import learning_rate_of, schedule_of
 from adiabat.core.errors import ModelError
 from adiabat.data.batch_sampler import text_order, validation_batches
 from adiabat.data.records import Document
@@ -197,12 +197,13 @@ def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, 
     notes: list[str] = []
     settings = settings_of(tune={"max_epochs": 1}, data={"missing": "drop"})
     run(Problem(problem.model, problem.store, data), tmp_path / "job", settings, notes=notes)
-    assert notes[0] == "data: 1 document missing from the store left out, and 1 query without a positive"
-    assert notes[1].startswith("tuning ")
-    assert notes[1].endswith(" queries of data")
-    assert re.fullmatch(r"1 of \d+ queries reach the limit of \d+ tokens: longer ones are cut", notes[2])
-    assert notes[3].startswith("validating on ")
-    assert len(notes) == 4
+    assert notes[0].startswith("expected time: ")
+    assert notes[1] == "data: 1 document missing from the store left out, and 1 query without a positive"
+    assert notes[2].startswith("tuning ")
+    assert notes[2].endswith(" queries of data")
+    assert re.fullmatch(r"1 of \d+ queries reach the limit of \d+ tokens: longer ones are cut", notes[3])
+    assert notes[4].startswith("validating on ")
+    assert len(notes) == 5
 
 
 def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, tmp_path: Path) -> None:
@@ -222,7 +223,7 @@ def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, 
         "60 of 60 queries list fewer than tune.negatives.per_query = 4 negatives: theirs are repeated",
         "tune.weight_decay = 0.02 has no effect at the learning rate 1e-06 in float32",
     )
-    assert notes[:4] == list(record.notes)
+    assert notes[1:5] == list(record.notes)
     assert record.trained_on == "triplets: 60 queries, validated on 3 queries, 2 of them trained on too, from dev"
 
 

@@ -4,37 +4,36 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from adiabat.adiabatic.expected_time import expected_time
 from adiabat.adiabatic.negatives import mined_negatives_note, short_lists_note
 from adiabat.adiabatic.stored_loss import StoredDocuments, pairs_of
 from adiabat.adiabatic.tune_checks import RULES, require_ready
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower, trained_too
-from adiabat.config.training_choices import UnscaledRate
+from adiabat.adiabatic.tuning_loop import check_settings, learning_rate_of, make_loop, writing
 from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import IN_WORDS
 from adiabat.data.text_hashes import TrainedTexts
-from adiabat.models.device import device_of, emulation_note
+from adiabat.models.device import emulation_note
 from adiabat.models.embedding_head import STATED
 from adiabat.models.encoder import Encoder
-from adiabat.models.freezing import FreezeReport, check_patterns
+from adiabat.models.freezing import FreezeReport
 from adiabat.models.model_names import with_starts
 from adiabat.models.towers import merged_tower
 from adiabat.results.evaluation_result import Result
 from adiabat.results.training_record import LayerChange
 from adiabat.runs.output_dir import open_job
-from adiabat.runs.run_config import Job, read_description
-from adiabat.runs.run_log import JobLog, require_tensorboard
+from adiabat.runs.run_config import Job, is_job, read_description
 from adiabat.store.addressing import stored_documents
 from adiabat.training.checkpoint import Limits, Outcome, Position
 from adiabat.training.loop import Loop
-from adiabat.training.optimizers import ROUNDED_AWAY, Schedule, make_optimizer, scaled_learning_rate, schedule_from
+from adiabat.training.optimizers import ROUNDED_AWAY
 from adiabat.training.passes import side_passes
 from adiabat.training.run_record import finish_run, layer_changes, record_of, result_of
 
@@ -65,17 +64,10 @@ def tune(
         watch.note(note)
     # Report its errors before the model is loaded, which takes long.
     context.examples(settings.data)
+    if not is_job(out):
+        watch.note(expected_time(context, settings, watch=watch).summary())
     run = TuningRun.begin(context, out, settings=settings, resume=resume, watch=watch, find_rate=find_rate)
     return run.carry_out(resume=resume, command=command)
-
-
-def check_settings(settings: TuneSettings) -> None:
-    """Checks that need neither data nor model."""
-    device_of(settings.run.device)
-    check_patterns(settings.tune.freeze)
-    schedule_of(settings)
-    if settings.run.tensorboard:
-        require_tensorboard()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,67 +180,6 @@ def _decay_note(section: TuneSection) -> str | None:
     return f"tune.weight_decay = {section.weight_decay:g} has no effect at the learning rate {learning_rate_of(section):g} in float32"
 
 
-def learning_rate_of(section: TuneSection) -> float:
-    """The peak learning rate of a run."""
-    if isinstance(section.learning_rate, str):
-        raise ValueError("the rate must be a number by now, got safe")
-    scaling = section.batch_scaling
-    if isinstance(scaling, UnscaledRate):
-        return section.learning_rate
-    return scaled_learning_rate(
-        section.learning_rate, batch_size=section.batch_size, reference_batch_size=scaling.reference_batch_size, rule=scaling.kind
-    )
-
-
-def schedule_of(settings: TuneSettings) -> Schedule:
-    """The schedule of the settings, over the maximum length of the run."""
-    section = settings.tune
-    return schedule_from(
-        section.schedule,
-        total_steps=section.max_epochs * section.batches_per_epoch,
-        steps_per_epoch=section.batches_per_epoch,
-        warmup_steps=section.warmup_steps,
-    )
-
-
-def make_loop(
-    objective: StoredDocuments,
-    settings: TuneSettings,
-    folder: Path,
-    *,
-    limits: Limits,
-    watch: Callable[[Position], None],
-    note: Callable[[str], None],
-) -> Loop:
-    """The loop of a run; nothing is written yet."""
-    section, run = settings.tune, settings.run
-    rate = learning_rate_of(section)
-    trainable = [weights for weights in objective.module.parameters() if weights.requires_grad]
-    optimizer = make_optimizer(section.optimizer, trainable, learning_rate=rate, weight_decay=section.weight_decay)
-    if section.l2_to_start:
-        from adiabat.adiabatic.regularization import l2_to_start
-
-        l2_to_start(optimizer, section.l2_to_start)
-    return Loop(
-        objective=objective,
-        optimizer=optimizer,
-        learning_rate=rate,
-        schedule=schedule_of(settings),
-        limits=limits,
-        folder=Job(folder).checkpoints,
-        log=JobLog(Job(folder).log, tensorboard=folder / "tensorboard" if run.tensorboard else None),
-        seed=run.seed,
-        watch=watch,
-        note=note,
-        cost=objective.cost,
-    )
-
-
-def writing(settings: TuneSettings) -> dict[str, Any]:
-    """Limits of the run, and how often it writes."""
-    return settings.run.model_dump(include={"log_every", "checkpoint_seconds", "keep_checkpoints"})
-
-
 def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch) -> Loop:
     section = settings.tune
     limits = Limits(
@@ -261,10 +192,12 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
     )
 
     def show(position: Position) -> None:
-        steps_in_epoch = position.step - position.epoch * section.batches_per_epoch
+        last = section.max_epochs if section.keep == "last" else min(section.max_epochs, position.best_epoch + section.idle_epochs)
+        bound = "" if last == section.max_epochs else "at least "
         best = f"best {position.best_epoch}: {position.best.errors:,} errors" if position.best else "validating"
         idle = f"; idle {position.idle}/{section.idle_epochs}" if section.keep == "both" else ""
-        watch.progress(f"epoch {position.epoch + 1} ({best}{idle})", steps_in_epoch, section.batches_per_epoch)
+        epoch = min(position.epoch + 1, section.max_epochs)
+        watch.progress(f"epoch {epoch} of {bound}{last} ({best}{idle})", position.step, last * section.batches_per_epoch)
 
     return make_loop(objective, settings, job.folder, limits=limits, watch=show, note=watch.note)
 

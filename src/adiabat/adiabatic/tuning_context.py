@@ -169,11 +169,19 @@ class TuningContext:
         if faults:
             raise ConfigError(several(list(dict.fromkeys(faults))))
 
-    def objective(self, tower: Encoder, settings: TuneSettings, *, validated: bool = True) -> StoredDocuments:
-        """The objective of a run; without validation data, only drift is measured."""
+    def objective(
+        self, tower: Encoder, settings: TuneSettings, *, validated: bool = True, most_validated: int | None = None
+    ) -> StoredDocuments:
+        """The objective of a run; without validation data, only drift is measured.
+
+        Args:
+            most_validated: Number of validation queries to sample; None takes all of them.
+        """
         (train, listed), section = self._usable(settings.data), self.compared(settings.tune)
+        if most_validated is not None and most_validated < len(listed):
+            listed = listed.take(np.linspace(0, len(listed) - 1, most_validated).astype(np.int64))
         if validated:
-            validation, validation_tokens = self._validation(tower, settings)
+            validation, validation_tokens = self._validation(tower, settings, listed)
         else:
             validation, validation_tokens = train.take(np.empty(0, dtype=np.int64)), TokenTable.of(tower, (), side="query")
         return StoredDocuments(
@@ -218,16 +226,16 @@ class TuningContext:
         tokens, vectors = self._once(("rehearsed", source), lambda: at_start(texts, self.model.query))
         return Rehearsal(tokens, vectors, section.weight, section.texts_per_step, seed=settings.run.seed)
 
-    def _validation(self, tower: Encoder, settings: TuneSettings) -> Validated:
+    def _validation(self, tower: Encoder, settings: TuneSettings, listed: AddressedSet) -> Validated:
         # Training on the store's negatives is validated on them too, since listed negatives may all be easy.
         mine_all = settings.tune.negatives.kind != "examples"
         similarity = STATED[self.distance(settings.tune)]
 
         def find_negatives() -> Validated:
-            validation = with_negatives(self._usable(settings.data)[1], self.store, tower, similarity=similarity, mine_all=mine_all)
+            validation = with_negatives(listed, self.store, tower, similarity=similarity, mine_all=mine_all)
             return validation, TokenTable.of(tower, validation.queries, side="query")
 
-        return self._once(("validated", settings.data, similarity, mine_all), find_negatives)
+        return self._once(("validated", settings.data, len(listed), similarity, mine_all), find_negatives)
 
 
 def prepared_tower(tower: Encoder, settings: TuneSettings) -> tuple[Encoder, FreezeReport]:

@@ -1,5 +1,6 @@
 """Common behaviour of public functions: the recorded command, and notes and progress on stderr."""
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from rich.progress import Progress as Bar
 
 from adiabat.api.arguments import wrong_type
 from adiabat.core.progress import SILENT, Watch
-from adiabat.core.text import ELLIPSIS, printable
+from adiabat.core.text import ELLIPSIS, duration, printable
 
 Progress = bool | Watch | None
 """True shows progress on stderr, False shows none, None decides by whether stderr is a terminal or a notebook; or a `Watch`."""
@@ -103,12 +104,18 @@ class OneBar:
 
     def __call__(self, label: str, done: int, total: int) -> None:
         """Show how far a stage is."""
-        stage = "epoch" if label.startswith("epoch ") else label
+        stage = stage_of(label)
         if self._task is None or stage != self._stage:
             if self._task is not None:
                 self._bar.remove_task(self._task)
             self._stage, self._task = stage, self._bar.add_task("", total=total)
+        # The total of a run that stops early grows with each improvement.
         self._bar.update(self._task, description=one_line(label), completed=done, total=total)
+
+
+def stage_of(label: str) -> str:
+    """The stage of a label: its beginning, up to figures that change within the stage."""
+    return re.split(r"(?<=\bepoch) | \(|: drift ", label, maxsplit=1)[0]
 
 
 @dataclass
@@ -120,12 +127,18 @@ class Lines:
 
     def __post_init__(self) -> None:
         self._last = self.clock()
+        self._stage, self._started, self._first = "", self._last, 0
 
     def __call__(self, label: str, done: int, total: int) -> None:
-        """Print how far a stage is, once a minute."""
-        if self.clock() - self._last >= SECONDS_PER_LINE:
-            self._last = self.clock()
-            say(f"{label}: {done:,} of {total:,}", self.console)
+        """Print how far a stage is and the time left at its mean speed, once a minute."""
+        now = self.clock()
+        if (stage := stage_of(label)) != self._stage:
+            self._stage, self._started, self._first = stage, now, done
+        if now - self._last >= SECONDS_PER_LINE:
+            self._last = now
+            advanced = done - self._first
+            left = f", {duration((now - self._started) * (total - done) / advanced)} left" if advanced > 0 and done < total else ""
+            say(f"{label}: {done:,} of {total:,}{left}", self.console)
 
 
 def say(sentence: str, console: Console = PEOPLE) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import adiabat
-from adiabat.adiabatic.tune_checks import inputs_of, require_ready
+from adiabat.adiabatic.tune_checks import inputs_of, require_named, require_ready
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, require_model, settings_of
 from adiabat.api.call import Progress, called
 from adiabat.config.tuning import TuneSettings
@@ -13,6 +13,7 @@ from adiabat.results.evaluation_result import Result
 from adiabat.runs.run_config import is_job
 
 if TYPE_CHECKING:
+    from adiabat.adiabatic.expected_time import TuningEstimate
     from adiabat.adiabatic.tuning_context import TuningContext
     from adiabat.models.model_names import Model
 
@@ -73,6 +74,24 @@ def tune(
         context = context_of(model, store, source, chosen)
         result = run_tuning(context, folder, settings=chosen, find_rate=find_rate, resume=resume, command=call.command, watch=call.watch)
     return replace(result, folder=folder)
+
+
+def estimate_tuning(
+    model: "Model", store: PathLike, data: Data, out: PathLike | None = None, *, settings: TuneSettings, progress: Progress = None
+) -> "TuningEstimate":
+    """The resolved settings of a tuning job and its expected time, from a few steps on this machine; nothing is written."""
+    require_model(model, "model")
+    source = data_of(data, "data")
+    if isinstance(model, str):
+        inputs = inputs_of(model, path_of(store, "store"), source)
+        if out is None:
+            require_named(inputs, settings)
+        else:
+            require_ready(inputs, Path(path_of(out, "out")), settings=settings, resume=False)
+    from adiabat.adiabatic.expected_time import estimate
+
+    with called("tune", progress) as call:
+        return estimate(context_of(model, store, source, settings), settings, watch=call.watch)
 
 
 def context_of(model: "Model", store: PathLike, data: Data, settings: TuneSettings) -> "TuningContext":

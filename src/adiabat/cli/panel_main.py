@@ -89,9 +89,10 @@ def tune(
     model: Model,
     store: ItsStore,
     data: TuningData,
-    out: Annotated[Path, typer.Option("--out", metavar="JOB", help="Directory of the job; afterwards a MODEL.")],
+    out: Annotated[Path | None, option("--out", "JOB", "Directory of the job; afterwards a MODEL.")] = None,
     split: Split = None,
     resume: Resume = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the settings and the expected time, and tune nothing.")] = False,
     config: Config = None,
     assignments: Assignments = None,
     seed: Seed = None,
@@ -102,6 +103,16 @@ def tune(
     from adiabat.config.tuning import TuneSettings
 
     settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device, split=split)
+    if dry_run:
+        if resume:
+            raise ConfigError("--resume continues a job, and --dry-run runs none; leave one out")
+        from adiabat.api.tune_verb import estimate_tuning
+
+        estimate = estimate_tuning(model, store, data, out, settings=settings)
+        answer(estimate.to_json() if as_json else estimate.summary())
+        return
+    if out is None:
+        raise ConfigError("tune takes --out JOB, the directory of the job, got none; add it, or --dry-run")
     import adiabat
 
     result = adiabat.tune(model, store, data, out, settings=settings, resume=resume)

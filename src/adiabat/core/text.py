@@ -33,7 +33,9 @@ def duration(seconds: float) -> str:
     minutes, remainder = divmod(total, 60)
     if minutes < 60:
         return f"{minutes}{NO_BREAK}min {remainder}{NO_BREAK}s"
-    return f"{minutes // 60}{NO_BREAK}h {minutes % 60}{NO_BREAK}min"
+    if minutes < 60 * 48:
+        return f"{minutes // 60}{NO_BREAK}h {minutes % 60}{NO_BREAK}min"
+    return f"{minutes // 1440}{NO_BREAK}d {minutes % 1440 // 60}{NO_BREAK}h"
 
 
 def counted(count: int, noun: str) -> str:

@@ -14,9 +14,9 @@ from typing import Any
 from adiabat.adiabatic.drift import MEASURES
 from adiabat.adiabatic.negatives import mined_negatives_note
 from adiabat.adiabatic.stored_loss import StoredDocuments
-from adiabat.adiabatic.tune import check_settings, make_loop, writing
 from adiabat.adiabatic.tune_checks import LATER, WORDS, require_named
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
+from adiabat.adiabatic.tuning_loop import check_settings, make_loop, writing
 from adiabat.config.tuning import RateSearchSection, TuneSettings
 from adiabat.core.errors import ConfigError, DivergedError, JobError
 from adiabat.core.files import sole_writer

@@ -12,8 +12,9 @@ import numpy as np
 from adiabat.adiabatic.negatives import listed_negatives
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.adiabatic.regularization import require_apart
-from adiabat.adiabatic.tune import TuningRun, check_settings, learning_rate_of
+from adiabat.adiabatic.tune import TuningRun
 from adiabat.adiabatic.tuning_context import TuningContext, examples_digest
+from adiabat.adiabatic.tuning_loop import check_settings, learning_rate_of
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.section import Section, value_at

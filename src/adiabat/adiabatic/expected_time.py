@@ -1,0 +1,196 @@
+"""The expected time of a whole tuning job, from a short timing of real steps and of validation on this machine."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import tomli_w
+import torch
+
+from adiabat.adiabatic.stored_loss import StoredDocuments
+from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
+from adiabat.adiabatic.tuning_loop import check_settings, optimizer_of
+from adiabat.config.tuning import TuneSettings
+from adiabat.core.progress import SILENT, Watch
+from adiabat.core.text import NO_BREAK, duration
+from adiabat.models.device import device_name
+from adiabat.runs.run_config import without_none
+from adiabat.training.passes import side_passes
+
+TIMED_STEPS, TIMED_SECONDS = 10, 5.0
+"""Steps that are timed, after one that sets things up; fewer if they take longer than these seconds."""
+
+TIMED_QUERIES = 128
+"""Validation queries that are timed; the time grows in proportion to their number."""
+
+SHORT_JOB = 10.0
+"""Seconds of a job whose time a single step estimates well enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTime:
+    """The expected time of a tuning job.
+
+    Attributes:
+        step_seconds: Mean time of an optimizer step.
+        validation_seconds: Time of a validation, including the measurement of drift if there is a guard.
+        search_seconds: Time of the search for a learning rate; 0 without a search.
+        steps_per_epoch: Steps between validations; there is also a validation before the first step.
+        least_steps: Steps of a run that never improves, and so stops as early as it can.
+        most_steps: Steps of a run that stops at `tune.max_epochs`.
+        device: Device of the measurement.
+    """
+
+    step_seconds: float
+    validation_seconds: float
+    search_seconds: float
+    steps_per_epoch: int
+    least_steps: int
+    most_steps: int
+    device: str
+
+    @property
+    def least_seconds(self) -> float:
+        """Time of the whole job if it stops as early as it can."""
+        return self.search_seconds + self._run_seconds(self.least_steps)
+
+    @property
+    def most_seconds(self) -> float:
+        """Time of the whole job if it takes all its epochs."""
+        return self.search_seconds + self._run_seconds(self.most_steps)
+
+    def _run_seconds(self, steps: int) -> float:
+        return steps * self.step_seconds + (1 + -(-steps // self.steps_per_epoch)) * self.validation_seconds
+
+    def summary(self) -> str:
+        """The expected time in one line."""
+        least, most = (self._length(steps, seconds) for steps, seconds in self._ends())
+        length = most if self.least_steps == self.most_steps else f"at least {least} without an improvement, at most {most}"
+        search = f", after about {duration(self.search_seconds)} of searching for the learning rate" if self.search_seconds else ""
+        line = (
+            f"expected time: {length}{search}; a step takes {self.step_seconds:.2g} s and a validation {self.validation_seconds:.2g} s "
+            f"on {self.device}"
+        )
+        return line.replace(NO_BREAK, " ")
+
+    def _ends(self) -> tuple[tuple[int, float], tuple[int, float]]:
+        return (self.least_steps, self.least_seconds), (self.most_steps, self.most_seconds)
+
+    @staticmethod
+    def _length(steps: int, seconds: float) -> str:
+        return f"{duration(seconds)} ({steps:,} steps)"
+
+
+def expected_time(context: TuningContext, settings: TuneSettings, *, watch: Watch = SILENT) -> ExpectedTime:
+    """Time a few real steps and a validation on copies of the tower, and extrapolate to the whole job.
+
+    The seconds are those of optimizer steps and validations: ``search + steps step_seconds + (1 + epochs) validation_seconds``, without
+    reading data, mining validation negatives and writing checkpoints. The guard's stop and a validation without errors can end a job
+    earlier. The job itself is not changed: weights and random numbers are as before.
+
+    The tests check the extrapolation on a clock of their own: steps, validations of a sample, and the runs of a search.
+
+    Args:
+        context: Model, store and data of the job.
+        settings: Its settings.
+        watch: Receives the progress of the measurement.
+
+    Returns:
+        The expected time.
+
+    Raises:
+        AdiabatError: If model, store, data and settings do not fit together.
+    """
+    tower, _ = prepared_tower(context.model.query, settings)
+    objective = context.objective(tower, settings, most_validated=TIMED_QUERIES)
+    devices = [tower.device] if tower.device.type == "cuda" else []
+    least, most = _lengths(settings)
+    with torch.random.fork_rng(devices), side_passes(tower, precision=settings.run.precision) as objective.passes:
+        step_seconds = _step_seconds(objective, settings, most, watch)
+        drift_seconds = _seconds_of(lambda: objective.guard and objective.guard.look(tower), objective)
+        validated = len(context.examples(settings.data)[1])
+        unguarded = replace(objective, guard=None)
+        validation_seconds = _seconds_of(unguarded.validate, objective) * validated / len(objective.validation)
+    return ExpectedTime(
+        step_seconds=step_seconds,
+        validation_seconds=validation_seconds + drift_seconds,
+        search_seconds=_search_seconds(settings, step_seconds, drift_seconds),
+        steps_per_epoch=settings.tune.batches_per_epoch,
+        least_steps=least,
+        most_steps=most,
+        device=device_name(tower.device),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TuningEstimate:
+    """The resolved settings of a tuning job that was not run, and its expected time."""
+
+    settings: dict[str, Any]
+    queries: int
+    validated: int
+    time: ExpectedTime
+
+    def to_json(self) -> dict[str, Any]:
+        """Nested plain data, ready for `json.dump`."""
+        time = {**asdict(self.time), "least_seconds": self.time.least_seconds, "most_seconds": self.time.most_seconds}
+        return {"settings": self.settings, "queries": self.queries, "validated": self.validated, **time}
+
+    def summary(self) -> str:
+        """The resolved settings as TOML, with the length and the expected time in comments."""
+        lines = [f"data: {self.queries:,} queries, validated on {self.validated:,} others", self.time.summary()]
+        return tomli_w.dumps(without_none(self.settings)) + "".join(f"\n# {line}" for line in lines)
+
+
+def estimate(context: TuningContext, settings: TuneSettings, *, watch: Watch = SILENT) -> TuningEstimate:
+    """The resolved settings of a job, and its expected time; nothing is written."""
+    check_settings(settings)
+    train, validation = context.examples(settings.data)
+    expected = expected_time(context, settings, watch=watch)
+    compared = settings.model_copy(update={"tune": context.compared(settings.tune)})
+    return TuningEstimate(compared.model_dump(mode="json"), len(train), len(validation), expected)
+
+
+def _lengths(settings: TuneSettings) -> tuple[int, int]:
+    """Steps to the earliest stop of the stop rule, and to the last epoch."""
+    section = settings.tune
+    idle = section.max_epochs if section.keep == "last" else min(section.idle_epochs, section.max_epochs)
+    return idle * section.batches_per_epoch, section.max_epochs * section.batches_per_epoch
+
+
+def _step_seconds(objective: StoredDocuments, settings: TuneSettings, steps: int, watch: Watch) -> float:
+    """Mean time of the first steps; the very first one, which sets things up, does not count."""
+    optimizer = optimizer_of(objective.module, settings.tune)
+
+    def take(step: int) -> None:
+        torch.autograd.backward(objective.loss(step))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        objective.cost(step)
+
+    seconds: list[float] = []
+    for step in range(1 + min(TIMED_STEPS, steps)):
+        watch.progress("measuring steps", step, TIMED_STEPS)
+        seconds.append(_seconds_of(lambda: take(step), objective))  # noqa: B023 (called at once)
+        if step and (sum(seconds) > TIMED_SECONDS or steps * seconds[-1] < SHORT_JOB):
+            break
+    return sum(seconds[1:]) / (len(seconds) - 1)
+
+
+def _seconds_of(work: Callable[[], object], objective: StoredDocuments) -> float:
+    start = time.monotonic()
+    work()
+    if objective.encoder.device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.monotonic() - start
+
+
+def _search_seconds(settings: TuneSettings, step_seconds: float, drift_seconds: float) -> float:
+    """Time of the rate search: its runs, shortened by the limit, are worth ``f / (f - 1)`` whole ones of rates a factor ``f`` apart."""
+    if settings.tune.learning_rate != "safe":
+        return 0.0
+    section = settings.rate_search
+    factor: float = (section.high / section.low) ** (1 / (section.count - 1))
+    checks = 1 + min(section.checks, section.steps)
+    return section.seeds * min(section.count, factor / (factor - 1)) * (section.steps * step_seconds + checks * drift_seconds)
