@@ -92,7 +92,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Job:
-    """A command, in which OUT stands for its output; its second run is interrupted after optimizer step `stop`, where that is not 0."""
+    """A command, in which OUT stands for its output; its second run is interrupted after step `stop`, if not 0; `tune` times 2 before."""
 
     command: str
     settings: str = ""
@@ -118,10 +118,10 @@ BASELINE, RETAIN = "--baseline model --out OUT", "--retain store listed.jsonl --
 JOBS = {
     "store": Job("embed model corpus.jsonl --out OUT --json"),
     "grid": Job("embed model nli.jsonl --out OUT --json"),
-    "tune": Job(TUNED, "tune.loss.margin=0.3", 6),
-    "tune-lora": Job(TUNED, "tune.loss=store_softmax tune.method=lora tune.method.rank=2 tune.l2_to_start=0.1", 6),
-    "tune-guarded": Job(TUNED, f"tune.loss=in_batch_softmax tune.negatives=hardest tune.dropout=true {GUARD}", 6),
-    "tune-rehearsed": Job(TUNED, "rehearsal.texts=held.txt rehearsal.texts_per_step=4 tune.negatives=random", 6),
+    "tune": Job(TUNED, "tune.loss.margin=0.3", 8),
+    "tune-lora": Job(TUNED, "tune.loss=store_softmax tune.method=lora tune.method.rank=2 tune.l2_to_start=0.1", 8),
+    "tune-guarded": Job(TUNED, f"tune.loss=in_batch_softmax tune.negatives=hardest tune.dropout=true {GUARD}", 8),
+    "tune-rehearsed": Job(TUNED, "rehearsal.texts=held.txt rehearsal.texts_per_step=4 tune.negatives=random", 8),
     "train": Job(TRAINED, stop=5),
     "train-stream": Job("train stream.toml --out OUT", stop=5),
     "train-frozen": Job(TRAINED, f"{FROZEN} train.loss.guide=other", 5),
@@ -199,16 +199,11 @@ def _write_model(folder: Path, seed: int, width: int) -> None:
 
 
 def run_command(words: Sequence[str], *, stop: int = 0) -> tuple[int, str, str]:
-    """Run a command of adiabat in this process; returns exit code, stdout and stderr. SIGINT comes after optimizer step `stop`.
-
-    Steps that are timed before the command has written its directory do not count.
-    """
+    """Run a command of adiabat in this process; returns exit code, stdout and stderr. SIGINT comes after optimizer step `stop`."""
     steps = 0
 
     def count(*_: Any) -> None:
         nonlocal steps
-        if not (stop and Path(words[words.index("--out") + 1]).exists()):
-            return
         steps += 1
         if steps == stop:
             signal.raise_signal(signal.SIGINT)

@@ -64,9 +64,7 @@ def tune(
         watch.note(note)
     # Report its errors before the model is loaded, which takes long.
     context.examples(settings.data)
-    if not is_job(out):
-        watch.note(expected_time(context, settings, watch=watch).summary())
-    run = TuningRun.begin(context, out, settings=settings, resume=resume, watch=watch, find_rate=find_rate)
+    run = TuningRun.begin(context, out, settings=settings, resume=resume, watch=watch, find_rate=find_rate, timed=not is_job(out))
     return run.carry_out(resume=resume, command=command)
 
 
@@ -98,14 +96,17 @@ class TuningRun:
         resume: bool,
         watch: Watch,
         find_rate: RateSearch | None = None,
+        timed: bool = False,
     ) -> "TuningRun":
-        """Claim the directory and print what will be tuned."""
+        """Claim the directory and print what will be tuned; `timed` also measures and prints the expected time."""
         tower, frozen = prepared_tower(context.model.query, settings)
         objective = context.objective(tower, settings)
         # Everything that decides the run; a resumed run must agree with all of it.
         digests = context.digests(settings, objective.train, objective.validation)
         description = {"job": {**context.inputs, **digests}, **settings.model_dump()}
         job = open_job(out, description, resume=resume, rules=RULES)
+        if timed:
+            watch.note(expected_time(context, settings, watch=watch).summary())
         if settings.tune.learning_rate == "safe":
             assert find_rate is not None
             settings = find_rate(context, job.folder / RATE_SEARCH, settings, watch)
