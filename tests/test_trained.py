@@ -100,7 +100,7 @@ def test_what_is_left_without_queries_and_answers_that_were_trained_on_is_measur
     (here / "lost" / "trained.bin").unlink()
     assert adiabat.evaluate("ten", "store", "mixed.jsonl", baseline="lost").datasets[0].parts == []
     told = said.err.replace("\xa0", " ")
-    assert "9 of 17 queries are with relevant documents that answered training queries, too many to judge the others alone" in told
+    assert "9 of 17 queries have relevant documents that answered training queries, too many to judge the others alone" in told
     assert "On 8 queries with new documents: nDCG@10" in told
 
 

@@ -93,7 +93,7 @@ SEEN_PART = Part("seen documents", 196, make_change(0.6, 0.7))
             [Part("all queries", 200, CHANGE), SEEN_PART],
             0,
             "The target cs got better (196 of 200 queries have relevant documents from training): nDCG@10",
-            "cs: 196 of 200 queries are with relevant documents that answered training queries, too many to judge the others alone: the "
+            "cs: 196 of 200 queries have relevant documents that answered training queries, too many to judge the others alone: the "
             "verdict rests on all, and part of the change may be memory of these documents. On 196",
         ),
         ([], 2, "The target cs got better: nDCG@10", "cs: 2 queries that a model was trained on left out."),

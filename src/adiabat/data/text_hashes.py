@@ -5,9 +5,10 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, UInt8
 
 HASH_BYTES = 16
 Hashes = np.ndarray
@@ -127,18 +128,26 @@ def _none() -> Hashes:
 class TrainedTexts:
     """Texts that a job trained or validated on: sorted distinct 128-bit hashes that ignore case and white space.
 
-    Documents without a text are identified by id; `unknown` says why the list may be incomplete, "" if it is complete.
+    Documents without a text are identified by id; `unknown` says why the list may be incomplete, "" if it is complete. `signatures` of the
+    queries find near duplicates; None if they were not recorded, or are too many.
     """
 
     queries: Hashes = field(default_factory=_none)
     documents: Hashes = field(default_factory=_none)
     doc_ids: Hashes = field(default_factory=_none)
     unknown: str = ""
+    signatures: UInt8[np.ndarray, "n 64"] | None = None
 
     @classmethod
     def of(cls, queries: Iterable[str], *, documents: Iterable[str] = (), doc_ids: Iterable[str] = ()) -> "TrainedTexts":
         """Hash texts, a block at a time."""
-        return cls(_distinct(_hashed(queries)), _distinct(_hashed(documents)), _distinct(_hashed(doc_ids)))
+        from adiabat.data.near_duplicates import signatures
+
+        remaining, hashes, signed = iter(queries), list[Hashes](), list[Any]()
+        while block := list(islice(remaining, _BLOCK)):
+            hashes.extend(_hashed(block))
+            signed.append(signatures(block))
+        return cls(_distinct(hashes), _distinct(_hashed(documents)), _distinct(_hashed(doc_ids)), signatures=_joined(signed))
 
     @classmethod
     def joined(cls, parts: Sequence["TrainedTexts"]) -> "TrainedTexts":
@@ -148,16 +157,33 @@ class TrainedTexts:
             _distinct(texts.documents for texts in parts),
             _distinct(texts.doc_ids for texts in parts),
             next((texts.unknown for texts in parts if texts.unknown), ""),
+            _joined([texts.signatures for texts in parts]),
         )
 
     def holds_queries(self, texts: Sequence[str]) -> Bool[np.ndarray, " n"]:
         """Which queries were used in training or validation."""
         return _among(self.queries, texts)
 
+    def nearly_holds_queries(self, texts: Sequence[str]) -> Bool[np.ndarray, " n"] | None:
+        """Which queries are near duplicates of one that was used in training or validation; None if that is unknown."""
+        from adiabat.data.near_duplicates import near
+
+        return None if self.signatures is None else near(texts, self.signatures)
+
     def holds_documents(self, entries: Sequence[str], *, are_texts: bool) -> Bool[np.ndarray, " n"] | None:
         """Which documents answered a query of training or validation; None if one side has texts and the other ids."""
         known, others = (self.documents, self.doc_ids) if are_texts else (self.doc_ids, self.documents)
         return None if len(others) else _among(known, entries)
+
+
+def _joined(parts: Sequence[UInt8[np.ndarray, "_ 64"] | None]) -> UInt8[np.ndarray, "n 64"] | None:
+    """Distinct signatures of all parts; None if one lacks them, or they are too many."""
+    from adiabat.data.near_duplicates import MOST_SIGNATURES, SIGNATURE_BYTES
+
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or sum(map(len, known)) > MOST_SIGNATURES:
+        return None
+    return np.unique(np.concatenate([np.empty((0, SIGNATURE_BYTES), dtype=np.uint8), *known]), axis=0)
 
 
 def in_blocks(take: Callable[[Int[np.ndarray, " k"]], Sequence[str]], rows: Int[np.ndarray, " n"]) -> Iterator[str]:

@@ -47,6 +47,7 @@ def score_retrieval(
     clusters = query_clusters(plan.examples, settings.cluster)
     samples = [sample for ranker in rankers for sample in _samples(plan, plan.standings(ranker, watch), ranker.similarity, settings)]
     samples = [replace(sample, clusters=clusters) for sample in samples]
+    out = 0 if removed is None else removed.size
     return TaskScores(
         task=examples.name,
         kind="triplets" if plan.listed else "retrieval",
@@ -54,7 +55,7 @@ def score_retrieval(
         units=list(plan.examples.query_ids),
         samples=samples,
         texts=list(plan.examples.queries),
-        documents=system.documents.count,
+        documents=system.documents.count - out,
         notes=(*examples.notes, *plan.notes, *notes),
         facts={} if plan is whole else {ABOVE: _removed_above(whole, plan, rankers[0], watch)},
         trained=_query_overlap(trained, plan.examples, system.store) if isinstance(system, System) else None,
@@ -201,4 +202,5 @@ def _query_overlap(record: TrainedTexts | None, examples: AddressedSet, store: S
     lengths = examples.positives.lengths
     owners = np.repeat(np.arange(len(examples)), lengths)
     counts = None if known is None else np.bincount(owners, weights=known[number_of], minlength=len(examples)).astype(np.int64)
-    return TrainingOverlap(record.holds_queries(examples.queries), np.asarray(lengths, dtype=np.int64), counts, record.unknown)
+    near = record.nearly_holds_queries(examples.queries)
+    return TrainingOverlap(record.holds_queries(examples.queries), np.asarray(lengths, dtype=np.int64), counts, record.unknown, near)

@@ -36,7 +36,7 @@ REMEDY = "run adiabat evaluate again"
 SCORES = "scores"
 """Folder of scores in a result, by model."""
 
-TRAINED = ("query trained on", "relevant documents", "relevant documents trained on")
+TRAINED = ("query trained on", "relevant documents", "relevant documents trained on", "near duplicate trained on")
 """Columns of `TrainingOverlap`."""
 
 CLUSTER = "cluster"
@@ -98,7 +98,7 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
     if (clusters := scores.samples[0].clusters) is not None:
         columns[CLUSTER] = pa.array(clusters.numbers)
     if scores.trained is not None:
-        counts = (scores.trained.queries, scores.trained.relevant, scores.trained.documents)
+        counts = (scores.trained.queries, scores.trained.relevant, scores.trained.documents, scores.trained.near)
         columns |= {name: pa.array(values) for name, values in zip(TRAINED, counts, strict=True) if values is not None}
     record = {"format": FORMAT, "key": key, "about": dict(about), **_described(scores)}
     table = pa.table(columns).replace_schema_metadata({METADATA: json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")})
@@ -273,10 +273,10 @@ def _described(scores: TaskScores) -> dict[str, Any]:
 def _trained(table: pa.Table, unknown: str | None) -> TrainingOverlap | None:
     if unknown is None:
         return None
-    queries, relevant, documents = (table[name].to_numpy() if name in table.column_names else None for name in TRAINED)
+    queries, relevant, documents, near = (table[name].to_numpy() if name in table.column_names else None for name in TRAINED)
     if queries is None or relevant is None or queries.dtype != np.bool_:
         raise ValueError(f"no counts of {TRAINED[0]}, though the model comes from a job")
-    return TrainingOverlap(queries, relevant, documents, unknown)
+    return TrainingOverlap(queries, relevant, documents, unknown, near)
 
 
 def _sample(table: pa.Table, record: Mapping[str, Any]) -> Sample:

@@ -13,6 +13,7 @@ import numpy as np
 from adiabat.config.shared import EncoderSection, RankingEncoderSection
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, MissingDependencyError, ModelError
 from adiabat.core.provenance import require_published
+from adiabat.data.near_duplicates import SIGNATURE_BYTES
 from adiabat.data.text_hashes import HASH_BYTES, TrainedTexts
 from adiabat.models.backbone import Trust
 from adiabat.models.device import device_of
@@ -161,6 +162,9 @@ def packed(trained: TrainedTexts) -> tuple[TrainedFile, bytes]:
     """The record and the bytes of the ``trained.bin`` of a job."""
     content = b"".join(getattr(trained, side).tobytes() for side in _SIDES)
     counts = {side: len(getattr(trained, side)) for side in _SIDES}
+    if trained.signatures is not None:
+        content += trained.signatures.tobytes()
+        counts["signatures"] = len(trained.signatures)
     return TrainedFile(**counts, sha256=hashlib.sha256(content).hexdigest(), unknown=trained.unknown), content
 
 
@@ -171,10 +175,12 @@ def unpacked(path: Path, record: TrainedFile) -> TrainedTexts:
     except OSError as fault:
         raise DataError(f"{path} cannot be read ({fault.strerror or fault})") from fault
     ends = np.cumsum([getattr(record, side) for side in _SIDES])
-    if hashlib.sha256(content).hexdigest() != record.sha256 or HASH_BYTES * ends[-1] != len(content):
+    of_hashes = HASH_BYTES * int(ends[-1])
+    if hashlib.sha256(content).hexdigest() != record.sha256 or of_hashes + SIGNATURE_BYTES * (record.signatures or 0) != len(content):
         raise DataError(f"{path} changed after the run")
-    queries, documents, doc_ids = np.split(np.frombuffer(content, dtype=f"S{HASH_BYTES}"), ends[:-1])
-    return TrainedTexts(queries, documents, doc_ids, record.unknown)
+    queries, documents, doc_ids = np.split(np.frombuffer(content[:of_hashes], dtype=f"S{HASH_BYTES}"), ends[:-1])
+    rest = np.frombuffer(content[of_hashes:], dtype=np.uint8).reshape(-1, SIGNATURE_BYTES)
+    return TrainedTexts(queries, documents, doc_ids, record.unknown, None if record.signatures is None else rest)
 
 
 def trained_by(model: str | Path) -> TrainedTexts | None:

@@ -94,18 +94,18 @@ def _decisive(dataset: DatasetResult) -> str:
     first, *others = dataset.parts
     sizes = {part.name: part.queries for part in dataset.parts}
     seen, queries = sizes.get("seen documents", 0), counted(first.queries, "query")
-    known = "with relevant documents that answered training queries"
+    known = "relevant documents that answered training queries"
     if first.name == "new documents":
-        reason = f"the verdict rests on {queries} with new documents, not on {integer(seen)} {known}"
+        reason = f"the verdict rests on {queries} with new documents, not on {integer(seen)} with {known}"
     elif first.name == "residual collection":
         reason = (
-            f"{integer(seen)} queries are {known}, too many to judge the others alone. The verdict rests on the residual collection: "
+            f"{integer(seen)} queries have {known}, too many to judge the others alone. The verdict rests on the residual collection: "
             f"these documents are taken out of ranking and judgements, which leaves {queries}; for {integer(first.above)} of them such a "
             "document would have stood above the first relevant one"
         )
     else:
         reason = (
-            f"{integer(seen)} of {queries} are {known}, too many to judge the others alone: the verdict rests on all, and part of the "
+            f"{integer(seen)} of {queries} have {known}, too many to judge the others alone: the verdict rests on all, and part of the "
             "change may be memory of these documents"
         )
     changes = [f"On {counted(part.queries, 'query')} with {part.name}: {_level_or_change(part.change)}." for part in others]

@@ -139,6 +139,8 @@ class TrainedOn:
             store only ids, or vice versa.
         answered: Number of queries with such a document; None likewise.
         unknown: Why the job may have trained on more; "" if it did not.
+        near_queries: Number of further queries that are near duplicates of one that the job used (`adiabat.data.near_duplicates`); None if
+            that is unknown.
         is_proof: Whether a verdict may rest on the data set: `evaluate` leaves queries out that were trained on, and needs enough others;
             suites and sweeps leave none out, and allow a tenth of them.
     """
@@ -151,11 +153,12 @@ class TrainedOn:
     answered: int | None
     unknown: str = ""
     is_proof: bool = True
+    near_queries: int | None = None
 
     @property
     def is_apart(self) -> bool:
         """Whether the job is known to have trained on none of the queries and relevant documents."""
-        return not (self.unknown or self.trained_queries or self.trained_relevant is None or self.trained_relevant)
+        return not (self.unknown or self.trained_queries or self.near_queries or self.trained_relevant is None or self.trained_relevant)
 
     @property
     def said(self) -> str:
@@ -169,7 +172,8 @@ class TrainedOn:
             documents = f" and {self.trained_relevant:,} of their {self.relevant:,} relevant documents{asked_for}"
         more = f"; there may be more: {self.unknown}" if self.unknown else ""
         none = "" if self.is_proof else "; that is too many for a verdict"
-        return f"{self.model} was trained or validated on {self.trained_queries:,} of {self.queries:,} queries{documents}{none}{more}"
+        near = f", on near duplicates of {self.near_queries:,} others," if self.near_queries else ""
+        return f"{self.model} was trained or validated on {self.trained_queries:,} of {self.queries:,} queries{near}{documents}{none}{more}"
 
 
 PartName = Literal["all queries", "other queries", "new documents", "seen documents", "residual collection"]

@@ -24,11 +24,14 @@ class LayerChange:
 class TrainedFile:
     """The file with hashes of the texts that a run trained or validated on: queries, then documents, then ids, 16 bytes each.
 
+    Signatures of the queries follow, 64 bytes each, which find near duplicates.
+
     Attributes:
         queries: Number of distinct query texts.
         documents: Number of distinct texts of relevant documents.
         doc_ids: Number of distinct ids of relevant documents without known texts.
         unknown: Why there may be others that are not in the file; "" if there are none.
+        signatures: Number of distinct signatures; None if there are none in the file, because they are too many or the run is older.
     """
 
     queries: int
@@ -36,6 +39,7 @@ class TrainedFile:
     doc_ids: int
     sha256: str
     unknown: str = ""
+    signatures: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,12 +138,14 @@ class TrainingOverlap:
         relevant: Number of relevant documents of each unit.
         documents: Number of them that answered a query of the job; None if one side has texts and the other ids.
         unknown: Why there may be more; "" if the numbers are complete.
+        near: Whether the unit's query is a near duplicate of one that the job used, or equal; None if that was not recorded.
     """
 
     queries: Bool[np.ndarray, " n"]
     relevant: Int[np.ndarray, " n"]
     documents: Int[np.ndarray, " n"] | None
     unknown: str = ""
+    near: Bool[np.ndarray, " n"] | None = None
 
     @property
     def is_proof(self) -> bool:
@@ -152,8 +154,8 @@ class TrainingOverlap:
 
     def take(self, rows: Int[np.ndarray, " k"]) -> "TrainingOverlap":
         """The units of some rows."""
-        documents = None if self.documents is None else self.documents[rows]
-        return TrainingOverlap(self.queries[rows], self.relevant[rows], documents, self.unknown)
+        documents, near = (None if column is None else column[rows] for column in (self.documents, self.near))
+        return TrainingOverlap(self.queries[rows], self.relevant[rows], documents, self.unknown, near)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,7 @@ class TaskScores:
                 answered=None if counts is None else int(np.count_nonzero(counts)),
                 unknown=overlap.unknown,
                 is_proof=overlap.is_proof,
+                near_queries=None if overlap.near is None else int((overlap.near & ~overlap.queries).sum()),
             )
         ]
 

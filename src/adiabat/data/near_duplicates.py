@@ -1,0 +1,82 @@
+"""Near duplicates among texts that are no longer there: signatures of 64 bytes that estimate the Jaccard similarity of word 3-grams.
+
+Each byte is the lowest eight bits of the least of one random hash over the 3-grams of a text. Two texts of similarity J share a byte with
+probability ``J + (1 - J) / 256``, so the share m of equal bytes estimates ``J = (m - 1/256) / (1 - 1/256)``, with a standard error of 0.04
+at 0.9. Candidates share one of eight bands of eight bytes: at 0.9, 99 of 100 pairs do.
+
+Reference:
+    Broder 1997 (MinHash); Li and König 2010 (few bits); Leskovec, Rajaraman and Ullman 2014, chapter 3 (bands).
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+from jaxtyping import Bool, UInt8, UInt64
+
+from adiabat.data.text_hashes import folded
+
+SIGNATURE_BYTES = 64
+THRESHOLD = 0.9
+"""Similarity from which two texts are near duplicates."""
+
+MOST_SIGNATURES = 1_000_000
+"""Most signatures of a job: 64 MB."""
+
+_BANDS = 8
+_BLOCK = 2_048
+_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|\w+")
+"""Words; in scripts without spaces, characters."""
+
+Signatures = UInt8[np.ndarray, "n 64"]
+
+
+def signatures(texts: Iterable[str]) -> Signatures:
+    """Signatures of texts."""
+    remaining, blocks = iter(texts), [np.empty((0, SIGNATURE_BYTES), dtype=np.uint8)]
+    while block := list(islice(remaining, _BLOCK)):
+        blocks.append(_signed(block))
+    return np.concatenate(blocks)
+
+
+def near(texts: Sequence[str], known: Signatures) -> Bool[np.ndarray, " n"]:
+    """Which texts are near duplicates of a text whose signature is known."""
+    signed = signatures(texts)
+    similar = np.zeros(len(signed), dtype=np.bool_)
+    equal_bytes = np.ceil(SIGNATURE_BYTES * (THRESHOLD + (1 - THRESHOLD) / 256))
+    for ours, theirs in zip(_bands(signed), _bands(known), strict=True):
+        order = np.argsort(theirs, kind="stable")
+        first, last = (np.searchsorted(theirs[order], ours, side=side) for side in ("left", "right"))
+        for text in np.flatnonzero((last > first) & ~similar):
+            candidates = known[order[first[text] : last[text]]]
+            similar[text] = bool(((candidates == signed[text]).sum(axis=1) >= equal_bytes).any())
+    return similar
+
+
+def grams(text: str) -> list[str]:
+    """Word 3-grams of the normal form of a text, without punctuation; a shorter text is one gram."""
+    words = _WORDS.findall(" ".join(folded(text)))
+    return [" ".join(words[start : start + 3]) for start in range(max(1, len(words) - 2))]
+
+
+def _signed(texts: Sequence[str]) -> Signatures:
+    lists = [list(dict.fromkeys(grams(text))) for text in texts]
+    digests = b"".join(hashlib.blake2b(gram.encode("utf-8", "surrogatepass"), digest_size=8).digest() for one in lists for gram in one)
+    hashes = np.frombuffer(digests, dtype="<u8")
+    starts = np.cumsum([0, *map(len, lists)])[:-1]
+    return np.stack([np.minimum.reduceat(values >> np.uint64(16), starts).astype(np.uint8) for values in _permuted(hashes)], axis=1)
+
+
+def _permuted(hashes: UInt64[np.ndarray, " g"]) -> Iterator[UInt64[np.ndarray, " g"]]:
+    """The hashes under random functions, always the same ones."""
+    generator = np.random.default_rng(0)
+    factors, summands = generator.integers(0, 2**64, size=(2, SIGNATURE_BYTES), dtype=np.uint64)
+    for factor, summand in zip(factors | np.uint64(1), summands, strict=True):
+        mixed = hashes * factor + summand
+        yield mixed ^ (mixed >> np.uint64(32))
+
+
+def _bands(signed: Signatures) -> list[UInt64[np.ndarray, " n"]]:
+    return list(np.ascontiguousarray(signed).view("<u8").reshape(len(signed), _BANDS).T)
