@@ -144,6 +144,8 @@ ZERO = make_dataset("web", "retain", 0.0, 0.0, measure="PND")
             "plain",
         ),
         ([BETTER, HELD, SEEN], {}, "; not worse by more than 1 % on 1 of 2 retention sets; the retention set seen has no verdict", "plain"),
+        ([BETTER, replace(SAME, units=5)], {}, "; maths is undecided (has 5 queries, and fewer than 10 prove nothing).", "plain"),
+        ([BETTER, replace(SAME, clusters=4)], {}, "; maths is undecided (has 4 clusters, and fewer than 10 prove nothing).", "plain"),
         (
             [BETTER, ZERO],
             {},

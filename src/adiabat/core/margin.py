@@ -4,6 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+FEWEST_UNITS = 10
+"""With fewer units, no loss is excluded."""
+
 _FORM = re.compile(r"\s*(?P<number>[0-9.]+(?:e-?[0-9]+)?)\s*(?P<unit>%|[A-Za-z][\w@()=.,' -]*?)?\s*", re.IGNORECASE)
 
 _MEASURES = ("PND", "nDCG", "RR", "AP", "P", "R", "Rprec", "Success", "Spearman", "average precision", "accuracy", "F1", "V-measure")

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Int
 
+from adiabat.core.margin import FEWEST_UNITS
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.results.evaluation_result import PartName
-from adiabat.stats.noninferiority import FEWEST_UNITS
 from adiabat.stats.samples import MAX_TRAINED_SHARE, TaskScores
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from adiabat.core.margin import DEFAULT_MARGIN, Margin
+from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.core.text import NO_BREAK, counted, integer
 from adiabat.report.format import bounds, improvement, joined, listed, named, number
 from adiabat.report.pages import Tone
@@ -206,11 +206,14 @@ def _undecided(dataset: DatasetResult) -> str:
         family = re.split(r"[@(,]", change.measure, maxsplit=1)[0]
         reason = f"a share of a baseline of {number(change.before, digits=3)} is no margin"
         return f'is undecided ({reason}; an absolute one decides, such as measure.margin = "0.01 {family}")'
+    noun, units = "premise" if dataset.kind == "grid" else "query", dataset.units
+    drawn, name = (units, noun) if dataset.clusters is None else (dataset.clusters, "cluster")
+    if drawn is not None and drawn < FEWEST_UNITS:
+        return f"is undecided (has {counted(drawn, name)}, and fewer than {FEWEST_UNITS} prove nothing)"
     if change.needed is None:
         return "is undecided"
     # Two digits: it is an estimate.
-    about, noun = int(float(f"{change.needed:.2g}")), "premise" if dataset.kind == "grid" else "query"
-    units = dataset.units
+    about = int(float(f"{change.needed:.2g}"))
     if units is None:
         return f"is undecided (needs about {counted(about, noun)})"
     return f"is undecided (needs about {counted(max(about, units + 1), noun)}, has {integer(units)})"

@@ -17,9 +17,9 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Bool, Float
 
-from adiabat.core.margin import DEFAULT_MARGIN, Margin
+from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.results.evaluation_result import GridComparison
-from adiabat.stats.noninferiority import FEWEST_UNITS, NOTICED, Units
+from adiabat.stats.noninferiority import NOTICED, Units
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.resampling import CONFIDENCE, RESAMPLES, student_quantile
 from adiabat.stats.samples import SHARE, GridSample

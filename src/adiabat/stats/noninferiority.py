@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adiabat.core.margin import Margin
+from adiabat.core.margin import FEWEST_UNITS, Margin
 from adiabat.stats.quantity import POWER, Quantity
 from adiabat.stats.resampling import CONFIDENCE, student_quantile
 from adiabat.stats.samples import Bounds
@@ -33,9 +33,6 @@ LIKELY_LOSSES = 8.0
 
 NOTICED = 0.1
 """Share of the largest change from which a pseudo-value counts as changed: one changed unit moves those of all others a little."""
-
-FEWEST_UNITS = 10
-"""With fewer units, no loss is excluded."""
 
 MOST_UNITS = 1_000_000
 """A larger number of units is not an answer to how many are needed."""

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from adiabat.core.margin import DEFAULT_MARGIN, Margin
+from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.results.power_record import Power
-from adiabat.stats.noninferiority import FEW_LOSSES, FEWEST_UNITS, LIKELY_LOSSES, Units, margin_in_unit, units_for, units_of
+from adiabat.stats.noninferiority import FEW_LOSSES, LIKELY_LOSSES, Units, margin_in_unit, units_for, units_of
 from adiabat.stats.quantity import POWER
 from adiabat.stats.resampling import CONFIDENCE, Groups, jackknife, jackknife_error, jackknife_groups, student_quantile
 from adiabat.stats.samples import Sample
