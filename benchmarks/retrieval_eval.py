@@ -51,7 +51,7 @@ CUTOFFS = (1, 3, 5, 10)
 OURS_AND_THEIRS = {"nDCG@10": "ndcg@k", "RR@10": "mrr@k", "AP@100": "map@k"} | {
     f"{ours}@{k}": theirs for ours, theirs in (("Success", "accuracy@k"), ("P", "precision@k"), ("R", "recall@k")) for k in CUTOFFS
 }
-SETTINGS = MeasureSection(measures=tuple(OURS_AND_THEIRS), negatives="store", drop_same_id=False)
+SETTINGS = MeasureSection(report=tuple(OURS_AND_THEIRS), negatives="store", drop_same_id=False)
 TOLERATED_GAP = 1e-3
 LARGE, SMALL, QUERIES, PAIRS = 1_000_000, 1_000, 1_000, 150
 

@@ -194,7 +194,9 @@ def test_tune_answers_programs_on_stdout_and_people_on_stderr(run: Run, new: str
     result = json.loads(said.out)
     assert (result["seed"], result["training"]["steps"]) == (7, 4)
     assert re.search(r"^tuning [\d,]+ of [\d,]+ parameters on \d+ queries of pairs$", said.err, re.MULTILINE)
-    assert "4 steps in 2 epochs" in said.err.splitlines()[-1]
+    told = said.err.splitlines()
+    assert "4 steps in 2 epochs" in told[-2]
+    assert told[-1].startswith("power of pairs, validation: ")
     assert result == read_json(Path(new) / "result.json", remedy="")
 
 

@@ -262,7 +262,7 @@ def test_a_result_is_a_text_and_a_frame(here: Path) -> None:
     assert lines[-1].startswith("note: ")
     frame = evaluation.to_frame()
     assert set(frame["dataset"]) == {"pairs"}
-    assert frame.set_index("measure").loc["P@1", "after"] == evaluation.datasets[0].changes[-1].after
+    assert frame.set_index("measure").loc["RR@10", "after"] == evaluation.datasets[0].changes[-1].after
     found = adiabat.search("store", "hello", model="model", k=3)
     assert found.to_frame()["doc_id"].tolist() == [hit.doc_id for hit in found]
     with pytest.raises(JobError, match="was not saved"):

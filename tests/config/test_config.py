@@ -224,8 +224,8 @@ def test_a_wrong_value_is_told_in_plain_words(assignment: str, told: str) -> Non
 @pytest.mark.parametrize(
     ("assignment", "told"),
     [
-        ("measure.measures=[]", "measure.measures must be a list that is not empty, got []"),
-        ('measure.measures=["RR", "RR"]', "measure.measures must be a list that names each measure once, got ['RR', 'RR']"),
+        ("measure.report=[]", "measure.report must be a list that is not empty, got []"),
+        ('measure.report=["RR", "RR"]', "measure.report must be a list that names each measure once, got ['RR', 'RR']"),
         ("measure.resamples=99", "measure.resamples must be >= 100, got 99"),
         ("measure.margin=0", "measure.margin must be a share such as 0.01 or"),
         ("measure.margin=-0.01", "measure.margin must be a share such as 0.01 or"),

@@ -13,6 +13,7 @@ from adiabat.config.reader import checked, inline, keys_of, read_settings
 from adiabat.config.section import Section
 from adiabat.config.shared import EmbedSettings, EvaluateSettings
 from adiabat.config.sweeps import TuneSweepSettings
+from adiabat.config.tasks import RetrievalTask, SuiteSettings
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError
 
@@ -153,6 +154,12 @@ def test_former_keys_of_a_file_are_answered_before_its_other_faults(text: str, t
     [
         (TuneSettings, {"tune": {"pull": 0.1}}, "tune.pull is now tune.l2_to_start"),
         (TuneSettings, {"rate_search": {"looks": 3}}, "rate_search.looks is now rate_search.checks"),
+        (EvaluateSettings, {"measure": {"measures": ["RR"]}}, "measure.measures is now measure.report"),
+        (
+            SuiteSettings,
+            {"tasks": [{"kind": "retrieval", "data": "x"}, {"kind": "retrieval", "data": "y", "measures": ["RR"]}]},
+            "tasks.measures is now tasks.report",
+        ),
         (TuneSweepSettings, {"grid": {"tune": {"pull": [0.1]}}}, "tune.pull is now tune.l2_to_start"),
         (TuneSweepSettings, {"variants": [{"name": "a", "guard": {"most": 0.1}}]}, "guard.most is now guard.limit"),
         (TuneSweepSettings, {"variants": [{"name": "a", "grid": {"guard": {"most": [0.1]}}}]}, "guard.most is now guard.limit"),
@@ -169,5 +176,6 @@ def test_former_keys_are_answered_however_settings_are_given(kind: type[Section]
 def test_every_former_key_is_gone_and_every_new_one_is_known() -> None:
     kinds = [kind_of(verb) for verb in KINDS]
     known = {key for kind in kinds for key in keys_of(kind)} | {name for kind in kinds for name in kind.model_fields}
+    known |= {f"tasks.{name}" for name in RetrievalTask.model_fields}
     assert not known & (FORMER_KEYS.keys() - {"compare"})
     assert {new.partition(" ")[0] for new in FORMER_KEYS.values()} <= known

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import ir_measures
 import numpy as np
 import pytest
 import pytrec_eval
@@ -20,6 +21,7 @@ from tests.evaluation.given_vectors import give
 from tests.tiny import tiny_dual
 
 TREC = {"nDCG@10": "ndcg_cut_10", "nDCG": "ndcg", "AP": "map", "AP@30": "map_cut_30", "RR": "recip_rank", "P@5": "P_5", "R@30": "recall_30"}
+JUDGED = ("Judged@10", "Judged@3", "Success@5", "RR@10", "Recall@100")
 Case = tuple[TaskScores, AddressedSet, np.ndarray, bool]
 DOCUMENTS, QUERIES, WIDTH = 60, 25, 8
 
@@ -42,9 +44,10 @@ def data(seed: int) -> AddressedSet:
     positives = [generator.permutation(DOCUMENTS)[: generator.integers(1, 9)].tolist() for _ in range(QUERIES)]
     grades = [generator.integers(1, 4, len(one)).tolist() for one in positives]
     texts = [f"text {number}" for number in range(QUERIES)]
-    return AddressedSet(
-        "set", [f"q{number}" for number in range(QUERIES)], texts, Ragged.of(positives), Ragged.of(grades), Ragged.of([[]] * QUERIES)
-    )
+    irrelevant = [[row for row in generator.permutation(DOCUMENTS)[:12].tolist() if row not in near] for near in positives]
+    ids = [f"q{number}" for number in range(QUERIES)]
+    lists = [Ragged.of(rows) for rows in (positives, grades, irrelevant)]
+    return AddressedSet("set", ids, texts, *lists, is_judged=True)
 
 
 @pytest.fixture(params=[False, True], ids=["no ties", "ties"])
@@ -53,7 +56,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     tied = bool(request.param)
     documents, queries, asked = vectors(1, DOCUMENTS, tied=tied), vectors(2, QUERIES, tied=False), data(3)
     give(monkeypatch, {text: vector.tolist() for text, vector in zip(asked.queries, queries, strict=True)})
-    settings = MeasureSection(measures=tuple(TREC), depth=DOCUMENTS)
+    settings = MeasureSection(report=(*TREC, *JUDGED), depth=DOCUMENTS)
     scores = score_retrieval(System(tiny_dual(), store_of(tmp_path, documents)), asked, settings=settings)
     # Element by element, so that equal documents score equal: a product of matrices may add in another order.
     table = (queries.astype(np.float64)[:, None] * documents.astype(np.float64)).sum(axis=2)
@@ -73,6 +76,23 @@ def test_every_rank_measure_of_every_query_is_that_of_trec_eval(case: Case) -> N
     for name, theirs in TREC.items():
         ours = next(one.values for one in scores.samples if one.measure == name)
         assert ours.tolist() == [judged[query_id][theirs] for query_id in asked.query_ids], name
+
+
+def test_measures_of_all_judged_documents_are_those_of_ir_measures(case: Case) -> None:
+    """Of documents that tie, unjudged ones come first, relevant ones last."""
+    scores, asked, table, _ = case
+    run, qrels = {}, {}
+    for query, query_id in enumerate(asked.query_ids):
+        grades = dict(zip(asked.positives[query].tolist(), asked.grades[query].tolist(), strict=True))
+        judged = dict.fromkeys(asked.negatives[query].tolist(), 0) | grades
+        order = sorted(range(DOCUMENTS), key=lambda row: (-table[query][row], judged.get(row, -1)))
+        run[query_id] = {f"d{row}": float(DOCUMENTS - place) for place, row in enumerate(order)}
+        qrels[query_id] = {f"d{row}": int(grade) for row, grade in judged.items()}
+    for name in JUDGED:
+        theirs = {metric.query_id: metric.value for metric in ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, run)}
+        ours = next(one.values for one in scores.samples if one.measure == name)
+        assert ours == pytest.approx([theirs[query_id] for query_id in asked.query_ids], abs=1e-12), name
+    assert len({value for one in scores.samples if one.measure == "Judged@10" for value in one.values}) > 3
 
 
 def test_pnd_is_one_minus_the_area_under_the_curve_where_half_of_the_ties_are_added(

@@ -32,7 +32,7 @@ def store(make_store: Callable[..., Store]) -> Store:
 
 
 def scored(store: Store, data: AddressedSet, model: DualEncoder = MODEL) -> TaskScores:
-    return score_retrieval(System(model, store), data, settings=MeasureSection(depth=8))
+    return score_retrieval(System(model, store), data, settings=MeasureSection(depth=8, report=("nDCG@10", "RR", "AP", "P@1")))
 
 
 def values(scores: TaskScores) -> dict[str, float]:

@@ -191,7 +191,7 @@ def test_a_result_holds_its_settings_and_what_was_read(model: DualEncoder, store
     sets = [read_dataset(store, path, role=role, settings=SETTINGS, split=None) for path, role in zip(paths, roles, strict=True)]
     result = evaluated(model, None, sets)
     assert (result.settings["measure"]["resamples"], result.settings["run"]["seed"]) == (200, 3)
-    assert result.settings["measure"]["measures"] == ["nDCG@10", "RR", "AP", "P@1"]
+    assert result.settings["measure"]["report"] == ["nDCG@10", "Recall@100", "RR@10"]
     assert list(result.inputs) == ["target", "retain 1", "retain 2"]
     assert result.inputs["retain 2"] == {"data": paths[2], "store": str(store.path), "store_sha256": store.manifest.sha256}
     write_result(result, tmp_path)

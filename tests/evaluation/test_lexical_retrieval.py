@@ -43,7 +43,7 @@ def data(*, negatives: list[list[int]] | None = None) -> AddressedSet:
 
 
 def scored(system: BM25System, data: AddressedSet, watch: Watch = SILENT) -> TaskScores:
-    return score_retrieval(system, data, settings=MeasureSection(measures=MEASURES, depth=30), watch=watch)
+    return score_retrieval(system, data, settings=MeasureSection(report=MEASURES, depth=30), watch=watch)
 
 
 def values(scores: TaskScores, measure: str) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Where positives stand: counted, against rankings that are written out and sorted."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,26 @@ def test_standings_in_a_store_are_those_of_sorting(seed: int, least: float, monk
         others = [row for row in range(DOCUMENTS) if row not in near and row not in aside[number]]
         expected = by_sorting(table[number], near, grades[number], others, least=least)
         check(found, number, expected, len(near) * len(others))
+
+
+@pytest.mark.parametrize("least", [-math.inf, 1.0], ids=["all are found", "some are found"])
+def test_documents_judged_not_relevant_have_their_ranks_and_change_no_other(least: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judged documents of a query, some of which are left out, by sorting: unjudged ones first where scores tie."""
+    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
+    table, positives, grades, negatives, aside = drawn(4)
+    data = replace(asked(positives, grades=grades, negatives=negatives), is_judged=True)
+    ranker = GivenRanker(table, least)
+    plain, found = (rank_in_store(ranker, data, Ragged.of(aside), SILENT, judged=judged) for judged in (False, True))
+    assert found.retrieved.tolist() == plain.retrieved.tolist()
+    assert found.counts.errors.tolist() == plain.counts.errors.tolist()
+    assert found.counts.pairs.tolist() == plain.counts.pairs.tolist()
+    for number, near in enumerate(positives):
+        judged = dict(zip(near, grades[number], strict=True)) | {row: 0 for row in negatives[number] if row not in aside[number]}
+        rows = [row for row in range(DOCUMENTS) if row not in aside[number]]
+        order = sorted(rows, key=lambda row: (-table[number][row], judged.get(row, -1)))
+        assert sorted(found.ranks[number][: len(near)].tolist()) == sorted(plain.ranks[number].tolist())
+        assert sorted(found.ranks[number].tolist()) == sorted(order.index(row) for row in judged)
+        assert found.grades[number].tolist() == [*grades[number], *[0] * (len(judged) - len(near))]
 
 
 @dataclass(frozen=True)

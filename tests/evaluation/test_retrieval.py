@@ -120,7 +120,7 @@ def test_a_document_that_ties_with_a_positive_is_an_error_and_a_second_positive_
 def test_rank_measures_equal_a_full_ranking_with_ties_against_the_relevant(model: DualEncoder, store: Store) -> None:
     grades = [[1], [2, 1, 3], [1, 1], [4], [1, 2], [1]]
     data = examples(STORE_POSITIVES, grades=grades)
-    scores, table = scored(model, store, data), all_scores(model, store, QUERIES)
+    scores, table = scored(model, store, data, report=MEASURES), all_scores(model, store, QUERIES)
     for query, positives in enumerate(STORE_POSITIVES):
         graded = dict(zip(positives, grades[query], strict=True))
         by_hand = rank_measures_by_loops(table[query], graded, range(store.count))
@@ -139,7 +139,7 @@ def test_of_positives_that_tie_the_lower_grade_comes_first(model: DualEncoder, s
 def test_the_document_with_the_querys_own_id_is_left_out_by_its_id_alone_only_where_asked(model: DualEncoder, store: Store) -> None:
     # d4 and d3 are documents; d3 is a positive of its own query and stays.
     data = examples([[0], [3], [5]], ids=["d4", "d3", "q"])
-    dropped, kept = (scored(model, store, data, drop_same_id=drop) for drop in (True, False))
+    dropped, kept = (scored(model, store, data, report=MEASURES, drop_same_id=drop) for drop in (True, False))
     table = all_scores(model, store, data.queries)
     for scores, left_out in ((dropped, {0: 4}), (kept, {})):
         others = others_of(store, data, left_out=left_out)
@@ -184,7 +184,7 @@ def test_what_judges_found_irrelevant_is_ranked_with_the_whole_corpus_unless_can
 def test_measures_look_no_further_than_the_depth_and_pnd_does(model: DualEncoder, store: Store) -> None:
     table = all_scores(model, store, QUERIES[:1])[0]
     last = min(range(store.count), key=table.__getitem__)
-    shallow = scored(model, store, examples([[last]]), depth=5, measures=("RR",))
+    shallow = scored(model, store, examples([[last]]), depth=5, report=("RR",))
     assert (value(shallow, "RR"), value(shallow, "PND")) == (0, 1)
     assert any("first 5" in note for note in shallow.notes)
 
@@ -192,7 +192,7 @@ def test_measures_look_no_further_than_the_depth_and_pnd_does(model: DualEncoder
 def test_a_cutoff_beyond_the_depth_is_searched_to(model: DualEncoder, store: Store) -> None:
     table = all_scores(model, store, QUERIES[:1])[0]
     last = min(range(store.count), key=table.__getitem__)
-    scores = scored(model, store, examples([[last]]), depth=5, measures=("R@5", "R@20"))
+    scores = scored(model, store, examples([[last]]), depth=5, report=("R@5", "R@20"))
     assert (value(scores, "R@5"), value(scores, "R@20")) == (0, 1)
     assert any("first 20" in note for note in scores.notes)
 
@@ -203,19 +203,28 @@ def test_a_tie_across_the_depth_is_lost(model: DualEncoder, store: Store, positi
     table = all_scores(model, store, QUERIES[:1])[0]
     above = sum(score > table[3] for score in table)
     ties_lost = 3 - len(positives)
-    reached = [value(scored(model, store, examples([positives]), depth=above + 1 + extra, measures=("RR",)), "RR") for extra in range(3)]
+    reached = [value(scored(model, store, examples([positives]), depth=above + 1 + extra, report=("RR",)), "RR") for extra in range(3)]
     assert reached == [0 if extra < ties_lost else pytest.approx(1 / (above + ties_lost + 1)) for extra in range(3)]
 
 
 def test_listed_pairs_equal_loops(model: DualEncoder, store: Store) -> None:
     data = examples(LISTED_POSITIVES, LISTED_NEGATIVES)
-    scores, table = scored(model, store, data), all_scores(model, store, data.queries)
+    scores, table = scored(model, store, data, report=MEASURES), all_scores(model, store, data.queries)
     assert pnd_of(scores) == pytest.approx(pnd_by_loops(table, data, LISTED_NEGATIVES))
     for query, positives in enumerate(LISTED_POSITIVES):
         by_hand = rank_measures_by_loops(table[query], dict.fromkeys(positives, 1), positives + LISTED_NEGATIVES[query])
         assert {name: sample(scores, name).values[query] for name in MEASURES} == pytest.approx(by_hand)
     assert scores.kind == "triplets"
     assert "positives are compared with listed negatives" in scores.notes
+
+
+def test_measures_that_no_order_of_the_listed_candidates_changes_are_left_out(model: DualEncoder, store: Store) -> None:
+    """The longest list has five candidates."""
+    scores = scored(model, store, examples(LISTED_POSITIVES, LISTED_NEGATIVES), report=("Recall@100", "R@4", "RR@10", "Judged@2", "P@5"))
+    assert [sample.measure for sample in scores.samples] == ["PND", "PND pooled", "R@4", "RR@10"]
+    assert "Recall@100, Judged@2, P@5 cannot change among so few listed candidates and are left out" in scores.notes
+    whole = scored(model, store, examples(STORE_POSITIVES))
+    assert [sample.measure for sample in whole.samples] == ["nDCG@10", "Recall@100", "RR@10", "PND", "PND pooled"]
 
 
 def test_queries_without_listed_negatives_are_left_out_and_counted(model: DualEncoder, store: Store) -> None:

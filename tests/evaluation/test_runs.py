@@ -165,7 +165,7 @@ def test_a_run_is_compared_with_kept_scores_of_the_task_that_it_is_named_for(tmp
     kept(tmp_path / "a", ranked([0.5] * len(units), task="cacm/test", units=units))
     with pytest.raises(DataError, match=r"named by measure\.task"):
         compared(tmp_path / "a", run, qrels=qrels)
-    found = compared(tmp_path / "a", run, qrels=qrels, task="cacm/test", measures=["nDCG@10"])
+    found = compared(tmp_path / "a", run, qrels=qrels, task="cacm/test", report=["nDCG@10"])
     assert [task.name for task in found.tasks] == ["cacm/test"]
     assert found.pairings[0].change.after == own.pairings[0].change.before
 

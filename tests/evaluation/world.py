@@ -68,7 +68,7 @@ def tiny(name: str, section: EncoderSection) -> DualEncoder:
 
 
 def suite(tasks: Sequence[dict[str, Any]], **more: Any) -> SuiteSettings:
-    measure = {"resamples": 100, "measures": ["nDCG@10", "RR"]}
+    measure = {"resamples": 100, "report": ["nDCG@10", "RR"]}
     return checked(SuiteSettings, {"tasks": list(tasks), "measure": measure, "run": {"device": "cpu"}, **more})
 
 

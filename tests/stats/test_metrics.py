@@ -17,11 +17,13 @@ from adiabat.stats.ranking_measures import (
     improvement,
     largest_cutoff,
     measures_of_ranks,
+    need_judged_ranks,
     pessimistic_run,
     pnd_samples,
     pnd_shares,
     ranking_measures,
-    require_relevant_only,
+    require_report,
+    same_in_any_order,
 )
 from adiabat.stats.statistics import value_of
 
@@ -159,30 +161,65 @@ def is_known(name: str) -> bool:
     return True
 
 
-def test_just_those_measures_are_refused_that_judgements_of_other_documents_change():
-    """Where a document is judged not relevant that was not judged before, `P(judged_only=True)@5` and its like need it to be early."""
+def test_just_those_measures_are_refused_that_grades_below_1_change():
+    """-1 is no judgement to `P(judged_only=True)@5` and its like. `Judged` needs the ranks of all that were judged."""
     run = {"q": {name: -float(place) for place, name in enumerate("abcdefghij")}}
-    others = [{}, {"a": 0, "d": 0, "j": 0}, {"a": 0, "b": 0, "d": 0, "f": 0}, {"a": -1, "b": -2}]
     refused = set()
     for name in computable():
-        found = {float(ranking_measures(run, {"q": JUDGED["q"] | other}, [name])[name][0]) for other in others}
+        others = [{"a": 0, "b": 0}, {"a": -1, "b": -2}]
         try:
-            require_relevant_only([name])
+            require_report([name])
         except ConfigError:
             refused.add(name)
             continue
+        others += [] if need_judged_ranks([name]) else [{}, {"a": 0, "d": 0, "j": 0}, {"a": 0, "b": 0, "d": 0, "f": 0}]
+        found = {float(ranking_measures(run, {"q": JUDGED["q"] | other}, [name])[name][0]) for other in others}
         assert len(found) == 1, name
-    assert {"Bpref", "infAP", "Judged", "Judged@5", "Bpref(rel=2)", "P(judged_only=True)@5", "nDCG(gains={0:1,1:2,2:3})@5"} <= refused
+    assert {"Bpref", "infAP", "Bpref(rel=2)", "P(judged_only=True)@5", "nDCG(gains={0:1,1:2,2:3})@5"} <= refused
     assert refused.isdisjoint(["nDCG@5", "RR", "AP", "P@5", "R@5", "Rprec", "SetP", "NumRet", "nDCG(gains={0:0,1:5})@5", "RR(rel=2)"])
+    assert refused.isdisjoint(["Judged", "Judged@5"])
+
+
+def test_measures_that_need_the_ranks_of_all_judged_documents():
+    assert need_judged_ranks(["nDCG@10", "Judged@5"])
+    assert not need_judged_ranks(["nDCG@10", "Recall@100", "RR@10", "P@5", "Success@5", "AP"])
+
+
+def test_measures_that_no_order_of_a_short_list_can_change():
+    names = ["nDCG@10", "Recall@100", "R@4", "R@5", "P@5", "Success@9", "RR@10", "Judged@2", "AP"]
+    assert same_in_any_order(names, 5) == ["Recall@100", "R@5", "P@5", "Success@9", "Judged@2"]
+    values = [
+        ranking_measures({"q": dict(zip("abcde", order, strict=True))}, JUDGED, names) for order in ([5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
+    ]
+    assert [name for name in names if values[0][name] == values[1][name]] == ["Recall@100", "R@5", "P@5", "Success@9"]
+
+
+def test_default_measures_of_queries_without_relevant_documents_equal_ir_measures():
+    """Random judgements of grades -1 to 3, runs with ties, queries without a relevant document and without a run."""
+    random = np.random.default_rng(7)
+    qrels = {f"q{q}": {f"d{d}": int(random.integers(-1, 4)) for d in random.permutation(40)[:15]} for q in range(30)}
+    qrels |= {f"q{q}": {f"d{d}": 0 for d in range(5)} for q in range(30, 34)}
+    run = {f"q{q}": {f"d{d}": float(random.integers(0, 12)) for d in random.permutation(40)[:30]} for q in range(33)}
+    names = ["nDCG@10", "Recall@100", "RR@10", "P@5", "Success@5", "AP", "Judged@10"]
+    found = ranking_measures(run, qrels, names)
+
+    def order(query: str, document: str) -> tuple[float, int, bool, str]:
+        return -run[query][document], max(qrels[query].get(document, 0), 0), document in qrels[query], document
+
+    ranked = {query: sorted(scores, key=lambda document, query=query: order(query, document)) for query, scores in run.items()}
+    untied = {query: {document: -float(place) for place, document in enumerate(documents)} for query, documents in ranked.items()}
+    for name in names:
+        theirs = {metric.query_id: metric.value for metric in ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, untied)}
+        assert found[name].tolist() == [theirs[query] if query in run else 0.0 for query in qrels], name
 
 
 def test_all_measures_that_cannot_be_had_are_reported_at_once():
     with pytest.raises(ConfigError) as caught:
-        require_relevant_only(["nDCG@10", "Bpref", "Foo", "AP(judged_only=True)"])
+        require_report(["nDCG@10", "Bpref", "Foo", "AP(judged_only=True)"])
     advice = "take nDCG@10, or compare on the runs"
-    unknown, *others = str(caught.value).removeprefix("3 faults: ").split("; measure must depend")
+    unknown, *others = str(caught.value).removeprefix("3 faults: ").split("; measure must not")
     assert unknown.startswith("measure must be a complete name that ir-measures can compute, got 'Foo'; ")
-    assert others == [f" on relevant documents alone, got {name!r}; {advice}" for name in ("Bpref", "AP(judged_only=True)")]
+    assert others == [f" tell grades below 1 apart, got {name!r}; {advice}" for name in ("Bpref", "AP(judged_only=True)")]
 
 
 def test_the_largest_cutoff_is_that_of_the_measures_which_have_one():
@@ -286,8 +323,8 @@ def test_lists_of_other_queries_are_refused() -> None:
         measures_of_ranks(Ragged.of([[0]]), Ragged.of([[1], [1]]), np.array([1]), ["RR"])
 
 
-@pytest.mark.parametrize("name", ["Bpref", "infAP", "Judged@5", "nDCG(judged_only=True)@10", "nDCG(gains={0:1,1:2})@10"])
+@pytest.mark.parametrize("name", ["Bpref", "infAP", "nDCG(judged_only=True)@10", "nDCG(gains={0:1,1:2})@10"])
 def test_a_measure_that_needs_documents_judged_not_relevant_is_refused(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         measures_of_ranks(Ragged.of([[0]]), Ragged.of([[1]]), np.array([1]), ["RR", name])
-    assert str(caught.value) == (f"measure must depend on relevant documents alone, got {name!r}; take nDCG@10, or compare on the runs")
+    assert str(caught.value) == (f"measure must not tell grades below 1 apart, got {name!r}; take nDCG@10, or compare on the runs")

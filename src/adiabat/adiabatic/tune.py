@@ -25,12 +25,14 @@ from adiabat.models.embedding_head import STATED
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import FreezeReport
 from adiabat.models.model_names import with_starts
-from adiabat.models.towers import merged_tower
+from adiabat.models.towers import DualEncoder, merged_tower
 from adiabat.results.evaluation_result import Result
+from adiabat.results.power_record import Power
 from adiabat.results.training_record import LayerChange
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job, is_job, read_description
-from adiabat.store.addressing import stored_documents
+from adiabat.store.addressing import AddressedSet, stored_documents
+from adiabat.store.vector_store import Store
 from adiabat.training.checkpoint import Limits, Outcome, Position
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import ROUNDED_AWAY
@@ -39,6 +41,9 @@ from adiabat.training.run_record import finish_run, layer_changes, record_of, re
 
 RateSearch = Callable[[TuningContext, Path, TuneSettings, Watch], TuneSettings]
 """Finds the rate for ``tune.learning_rate = "safe"``; the search leaves its files in the given folder."""
+
+MeasurePower = Callable[[DualEncoder, DualEncoder, Store, AddressedSet], Power | None]
+"""What as many test queries as the validation queries could show, from the model before and after tuning."""
 
 RATE_SEARCH = "rate-search"
 """Folder of the rate search in a job."""
@@ -50,6 +55,7 @@ def tune(
     *,
     settings: TuneSettings,
     find_rate: RateSearch | None = None,
+    measure_power: MeasurePower | None = None,
     resume: bool = False,
     command: str = "",
     watch: Watch = SILENT,
@@ -58,6 +64,7 @@ def tune(
 
     Args:
         find_rate: The rate search; None if the rate is a number.
+        measure_power: Measures the power of the validation queries; None for none.
     """
     check_settings(settings)
     if note := require_ready(context.inputs, out, settings=settings, resume=resume):
@@ -65,7 +72,7 @@ def tune(
     # Report its errors before the model is loaded, which takes long.
     context.examples(settings.data)
     run = TuningRun.begin(context, out, settings=settings, resume=resume, watch=watch, find_rate=find_rate, timed=not is_job(out))
-    return run.carry_out(resume=resume, command=command)
+    return run.carry_out(resume=resume, command=command, measure_power=measure_power)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +121,13 @@ class TuningRun:
         _say_what_is_tuned(watch, objective, frozen, settings)
         return cls(context, settings, job, objective, loop)
 
-    def carry_out(self, *, resume: bool, command: str) -> Result:
+    def carry_out(self, *, resume: bool, command: str, measure_power: MeasurePower | None = None) -> Result:
         """Take all steps, then finish."""
         tower = self.objective.encoder
         with sole_writer(self.job.folder), side_passes(tower, precision=self.settings.run.precision) as self.objective.passes:
-            return self.end(self.loop.run(resume=resume), command=command)
+            return self.end(self.loop.run(resume=resume), command=command, measure_power=measure_power)
 
-    def end(self, outcome: Outcome, *, command: str) -> Result:
+    def end(self, outcome: Outcome, *, command: str, measure_power: MeasurePower | None = None) -> Result:
         """Write the model, the result and its page."""
         tower, softened = self._final_tower()
         # Lists of runs, as in a sweep, show why each ended.
@@ -130,6 +137,8 @@ class TuningRun:
         # Unit vectors rank alike by every similarity; others must be ranked by the similarity that tuned them.
         root = start.root if start.unit else {**start.root, "similarity_fn_name": tuned_by}
         model = replace(start, query=tower, name=str(self.job.folder), root=root)
+        power = measure_power and measure_power(start, model, self.context.store, self.objective.validation)
+        result = replace(result, power=[power] if power else [])
         # Texts used for training, and for choosing the resulting weights.
         sets = (self.objective.train, self.objective.validation)
         rows = np.unique(np.concatenate([examples.positives.values for examples in sets]))

@@ -47,7 +47,7 @@ def compare(
         ['bm25', 'demo']
     """
     chosen = settings_of(CompareSettings, settings, options, section="measure", function="compare")
-    ranking_measures({}, {}, chosen.measure.measures)
+    ranking_measures({}, {}, chosen.measure.report)
     judged = optional_path(qrels, "qrels")
     with called("compare", False) as call, claimed(optional_path(out, "out"), kind="suite") as folder:
         if folder and (folder / SCORES).exists():

@@ -5,6 +5,7 @@ to load.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -19,10 +20,13 @@ from adiabat.core.errors import ConfigError
 from adiabat.runs.output_dir import require_free
 
 if TYPE_CHECKING:
+    from adiabat.core.progress import Watch
     from adiabat.datasets.writer import DatasetSummary
     from adiabat.mining.mine import Mining
     from adiabat.models.model_names import Model
+    from adiabat.models.towers import DualEncoder
     from adiabat.profiling.profile_record import Inspection
+    from adiabat.results.power_record import Power
 
 
 def mine(
@@ -82,13 +86,20 @@ def mine(
 
 
 def inspect(
-    data: Data, *, model: "Model | None" = None, settings: SettingsLike = None, progress: Progress = None, **options: Any
+    data: Data,
+    *,
+    model: "Model | None" = None,
+    store: PathLike | None = None,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
 ) -> "Inspection":
     """Profile a data set: counts, lengths, duplicates, languages, topics, and faults by line.
 
     Args:
         data: Examples, a corpus, a BEIR folder or a language grid; or rows in memory.
         model: Model whose tokenizer counts tokens; None counts words and characters.
+        store: Document vectors of the model, to predict which improvement of it the queries could show; None predicts nothing.
         settings: `InspectSettings`, a TOML file or nested dicts; ``adiabat settings inspect`` lists them.
         progress: Whether to show progress; None shows it on a terminal and in notebooks.
         **options: Single settings, such as ``split="train"``.
@@ -106,15 +117,45 @@ def inspect(
     chosen = settings_of(InspectSettings, settings, options, section="inspect", function="inspect")
     from adiabat.profiling.profile import inspect as inspect_data
 
-    tokens = None
+    tokens = loaded = None
+    if store is not None and model is None:
+        raise ConfigError("a store needs the model whose queries are ranked in it, got none; add --model MODEL, or leave out --store")
     if model is not None:
         require_model(model, "model")
         from adiabat.models.model_names import load
         from adiabat.profiling.text_lengths import ModelTokens
 
-        tokens = ModelTokens(load(model, settings=chosen.encoder))
+        loaded = load(model, settings=chosen.encoder)
+        tokens = ModelTokens(loaded)
     with called("inspect", progress) as call:
-        return inspect_data(data_of(data, "data"), settings=chosen, tokens=tokens, watch=call.watch)
+        source = data_of(data, "data")
+        inspection = inspect_data(source, settings=chosen, tokens=tokens, watch=call.watch)
+        if store is None or loaded is None or inspection.faults:
+            return inspection
+        return replace(inspection, power=_power(loaded, path_of(store, "store"), source, chosen, inspection.layout, call.watch))
+
+
+def _power(model: "DualEncoder", path: str, source: str, settings: InspectSettings, layout: str, watch: "Watch") -> "Power":
+    """What the queries of a data set without faults could show of a tuning of the model."""
+    from adiabat.config.shared import MeasureSection
+    from adiabat.data.examples import read_examples
+    from adiabat.data.records import ExampleSet
+    from adiabat.evaluation.set_power import model_power
+    from adiabat.profiling.row_reader import USUAL_SPLIT
+    from adiabat.store.addressing import address
+    from adiabat.store.vector_store import Store
+
+    if layout not in ("examples", "BEIR folder"):
+        raise ConfigError(f"--store ranks queries with known positives, got the {layout} {source}; leave it out")
+    store = Store.open(path)
+    # Topics and tags play no part here.
+    columns = {name: column for name, column in settings.data.columns.given().items() if name not in ("topic", "tag")}
+    examples = read_examples(source, split=settings.data.split, columns=columns, usual_split=USUAL_SPLIT)
+    assert isinstance(examples, ExampleSet), "a language grid is no example"
+    addressed = address(examples, store, missing="drop", merge_equal=True)
+    for note in addressed.notes:
+        watch.note(note)
+    return model_power(model, store, addressed, settings=MeasureSection(), watch=watch)
 
 
 MAKERS: Mapping[str, tuple[type[Section], str]] = {

@@ -30,7 +30,7 @@ from adiabat.results.suite_result import SuiteResult
 from adiabat.results.training_record import TrainingRecord
 from adiabat.runs.output_dir import claimed, write_report
 from adiabat.runs.run_config import Job, is_job
-from adiabat.stats.ranking_measures import require_relevant_only
+from adiabat.stats.ranking_measures import require_report
 from adiabat.stats.samples import TaskScores
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.vector_store import Store, refuse_swapped
@@ -46,6 +46,7 @@ def evaluate(
     baseline_stores: Sequence[PathLike] = (),
     retain: Sequence[tuple[PathLike, Data]] = (),
     split: str | None = None,
+    power: bool = False,
     out: PathLike | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
@@ -62,10 +63,12 @@ def evaluate(
         baseline_stores: Document vectors of the baseline, if its document tower differs: of the target, then of the retention sets.
         retain: Store and data of each retention set.
         split: Split of the target; None takes ``data.split`` of the settings, or ``test``.
+        power: Whether to compute which improvement each set could show and which loss it could exclude, with 80 % probability: from the
+            differences to the baseline, or without one from the scores of the model, which is the one to be tuned.
         out: Directory for ``result.json``, ``report.html`` and, in ``scores``, the scores of each query; None writes nothing.
         settings: `EvaluateSettings`, a TOML file or nested dicts; ``adiabat settings evaluate`` lists them.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.
-        **options: Single settings, such as ``measures=["nDCG@10"]``, ``negatives="store"`` or ``device="cuda"``.
+        **options: Single settings, such as ``report=["nDCG@10"]``, ``negatives="store"`` or ``device="cuda"``.
 
     Returns:
         The result; for a job, with the record of its training.
@@ -84,8 +87,10 @@ def evaluate(
     for entry, argument in zip(models, ("model", *["an entry of runs"] * len(runs), "baseline"), strict=False):
         require_model(entry, argument)
     _require_distinct([model, *runs])
+    if power and runs:
+        raise ConfigError("--power is that of a single run, got further runs with --run; leave one of them out")
     # Measures and the job's record are checked before anything is read.
-    require_relevant_only(chosen.measure.measures)
+    require_report(chosen.measure.report)
     tuning = _training_record(model)
     refuse_swapped(path_of(store, "store"), model, data, order="MODEL STORE DATA")
     require_names(*models)
@@ -117,6 +122,7 @@ def evaluate(
             command=call.command,
             watch=call.watch,
             save_scores=scores.append,
+            power=power,
         )
         result = replace(result, training=tuning, folder=folder)
         if folder:
@@ -196,8 +202,8 @@ def evaluate_suite(
         suite = suite_file(suite)
     settings = settings_of(SuiteSettings, suite, options, section="suite", function="evaluate_suite")
     # A measure that cannot be computed is refused before anything is read.
-    for measures in [settings.measure.measures, *(getattr(task, "measures", None) or () for task in settings.tasks)]:
-        require_relevant_only(measures)
+    for measures in [settings.measure.report, *(getattr(task, "report", None) or () for task in settings.tasks)]:
+        require_report(measures)
     loader = partial(load_with, device=settings.run.device)
     names = [path_of(model, "an entry of models") for model in models]
     subjects = resolve_models(settings.models, names, settings.encoder, loader, trained_by)

@@ -1,6 +1,7 @@
 """`adiabat.tune`: tune a query tower against stored vectors; and the demo, which does so with a packaged model and data."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,12 @@ from adiabat.runs.run_config import is_job
 if TYPE_CHECKING:
     from adiabat.adiabatic.expected_time import TuningEstimate
     from adiabat.adiabatic.tuning_context import TuningContext
+    from adiabat.core.progress import Watch
     from adiabat.models.model_names import Model
+    from adiabat.models.towers import DualEncoder
+    from adiabat.results.power_record import Power
+    from adiabat.store.addressing import AddressedSet
+    from adiabat.store.vector_store import Store
 
 
 def tune(
@@ -72,7 +78,16 @@ def tune(
         find_rate = rate_for_run
     with called("tune", progress) as call:
         context = context_of(model, store, source, chosen)
-        result = run_tuning(context, folder, settings=chosen, find_rate=find_rate, resume=resume, command=call.command, watch=call.watch)
+        result = run_tuning(
+            context,
+            folder,
+            settings=chosen,
+            find_rate=find_rate,
+            measure_power=partial(_validation_power, watch=call.watch),
+            resume=resume,
+            command=call.command,
+            watch=call.watch,
+        )
     return replace(result, folder=folder)
 
 
@@ -92,6 +107,15 @@ def estimate_tuning(
 
     with called("tune", progress) as call:
         return estimate(context_of(model, store, source, settings), settings, watch=call.watch)
+
+
+def _validation_power(
+    start: "DualEncoder", tuned: "DualEncoder", store: "Store", validation: "AddressedSet", *, watch: "Watch"
+) -> "Power | None":
+    """The power of the validation queries; the rooms that measure it stand above tuning, and load at its end."""
+    from adiabat.evaluation.set_power import validation_power
+
+    return validation_power(start, tuned, store, validation, watch)
 
 
 def context_of(model: "Model", store: PathLike, data: Data, settings: TuneSettings) -> "TuningContext":

@@ -39,6 +39,16 @@ Words = Annotated[
         show_default=False,
     ),
 ]
+Suite = Annotated[
+    str | None,
+    typer.Option(
+        "--suite", metavar="SUITE", help="Measure models on the tasks of this TOML file, or of the suite mteb-eight (extra mteb)."
+    ),
+]
+AskPower = Annotated[
+    bool,
+    typer.Option("--power", help="Print which improvement each set could show, and which loss it could exclude, with 80 % probability."),
+]
 FailOn = Annotated[
     Literal["worse", "undecided"] | None,
     option(
@@ -117,6 +127,8 @@ def tune(
 
     result = adiabat.tune(model, store, data, out, settings=settings, resume=resume)
     _say_tuned(result)
+    for power in result.power:
+        say(f"power of {power.said}")
     answer(result.to_json() if as_json else str(out))
 
 
@@ -137,12 +149,7 @@ def _say_tuned(result: "Result") -> None:
 def evaluate(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for result.json and report.html.")],
     words: Words = None,
-    suite: Annotated[
-        str | None,
-        typer.Option(
-            "--suite", metavar="SUITE", help="Measure models on the tasks of this TOML file, or of the suite mteb-eight (extra mteb)."
-        ),
-    ] = None,
+    suite: Suite = None,
     split: Annotated[str | None, option("--split", "NAME", "Split of the target data set. Default: test.")] = None,
     run: Annotated[list[str] | None, option("--run", "JOB", "A further run of MODEL, of another seed; repeatable.")] = None,
     baseline: Baseline = None,
@@ -152,6 +159,7 @@ def evaluate(
     ] = None,
     retain: Annotated[list[str] | None, option("--retain", "STORE DATA", "A data set that must not get worse; repeatable.")] = None,
     fail_on: FailOn = None,
+    power: AskPower = False,
     config: Config = None,
     assignments: Assignments = None,
     seed: Seed = None,
@@ -168,6 +176,7 @@ def evaluate(
             "--baseline-store": baseline_store,
             "--retain": retain,
             "--fail-on": fail_on,
+            "--power": power,
             "--config": config,
         }
         if unused := [name for name, value in options.items() if value]:
@@ -192,6 +201,7 @@ def evaluate(
         baseline_stores=baseline_store or (),
         retain=[(store, data) for store, _, data in (value.partition("\0") for value in retain or ())],
         split=split,
+        power=power,
         out=out,
         settings=settings,
     )

@@ -92,6 +92,9 @@ def mine(
 def inspect(
     data: Annotated[str, typer.Argument(metavar="DATA", help="Examples, a corpus, a BEIR folder or a language grid.")],
     model: Annotated[str | None, option("--model", "MODEL", "Count tokens by its tokenizer. Default: words and characters.")] = None,
+    store: Annotated[
+        Path | None, option("--store", "STORE", "Documents of --model: say which improvement of it the queries could show.")
+    ] = None,
     split: Split = None,
     config: Config = None,
     assignments: Assignments = None,
@@ -107,7 +110,7 @@ def inspect(
     import adiabat
     from adiabat.profiling.profile_view import inspection_panel
 
-    profile = adiabat.inspect(data, model=model, settings=settings)
+    profile = adiabat.inspect(data, model=model, store=store, settings=settings)
     if as_json:
         answer(profile.to_json())
     else:

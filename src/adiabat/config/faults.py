@@ -114,6 +114,8 @@ FORMER_KEYS = {
     "train.pair_printed": "train.loss.printed",
     "data.window": "data.stream.shard_size",
     "space.map_queries": "space.map.queries",
+    "measure.measures": "measure.report",
+    "tasks.measures": "tasks.report",
     "static.dims": "static.reduction.dims",
     "static.sif": "static.weighting.a",
     "static.corpus": "static.weighting.corpus",
@@ -127,7 +129,8 @@ SettingPath = tuple[str | int, ...]
 
 def former_settings(table: Mapping[str, Any]) -> dict[SettingPath, str]:
     """The settings that are written for adiabat 0.1, each with its key there."""
-    return {(*path, *key.split(".")): key for key in FORMER_KEYS for path, run in _runs(table) if _holds(run, key)}
+    runs = list(_runs(table))
+    return {(*path, *inner): key for key in FORMER_KEYS for path, run in runs for inner in _paths(run, *key.split("."))}
 
 
 def former_phrase(keys: Iterable[str]) -> str:
@@ -160,9 +163,12 @@ def _runs(table: Mapping[str, Any]) -> Iterator[tuple[SettingPath, object]]:
             yield (*path, "grid"), run.get("grid")
 
 
-def _holds(table: object, key: str) -> bool:
-    name, _, subkey = key.partition(".")
-    return isinstance(table, Mapping) and name in table and (not subkey or _holds(table[name], subkey))
+def _paths(table: object, name: str, *inner: str) -> Iterator[SettingPath]:
+    """Where a table, or each table of a list, has a key."""
+    if isinstance(table, list | tuple):
+        yield from ((number, *path) for number, entry in enumerate(table) for path in _paths(entry, name, *inner))
+    elif isinstance(table, Mapping) and name in table:
+        yield from ((name, *path) for path in _paths(table[name], *inner)) if inner else ((name,),)
 
 
 ADVISED = 10

@@ -197,8 +197,9 @@ class ComparisonSection(Section):
 class RankingMeasureSection(ComparisonSection):
     """Measures of rankings."""
 
-    measures: Annotated[Texts, Field(min_length=1), each_once("measure")] = ("nDCG@10", "RR", "AP", "P@1")
-    """Measures beside PND, as ir-measures writes them. The first one decides the verdict if the whole store is ranked."""
+    report: Annotated[Texts, Field(min_length=1), each_once("measure")] = ("nDCG@10", "Recall@100", "RR@10")
+    """Measures of the report, as ir-measures writes them: nDCG@k, Recall@k, RR@k, P@k, Success@k, AP, Judged@k. The first one decides the
+    verdict if the whole store is ranked. PND is added, and decides among listed candidates."""
     depth: PositiveInt = 100
     """Number of documents retrieved per query if the whole store is ranked; a measure with a larger cutoff retrieves more."""
     drop_same_id: DropSameId = "auto"

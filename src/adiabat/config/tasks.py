@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.faults import Need, shown
-from adiabat.config.section import DropSameId, Section, Text, Texts
+from adiabat.config.section import DropSameId, Section, Text, Texts, each_once
 from adiabat.config.shared import (
     ColumnsSection,
     ComparisonSection,
@@ -58,8 +58,8 @@ class RetrievalTask(TaskSection):
     """Retrieval: rank the whole corpus for each query, or (``triplets``) only the documents that its example lists."""
 
     kind: Literal["retrieval", "triplets"]
-    measures: Annotated[Texts, Field(min_length=1)] | None = None
-    """Measures; None takes ``measure.measures``. The first one decides the verdict of a retrieval task, PND that of triplets."""
+    report: Annotated[Texts, Field(min_length=1)] | None = None
+    """Measures of the report; None takes ``measure.report``. The first one decides the verdict of a retrieval task, PND of triplets."""
     stores: Texts = ()
     """Existing stores of the same corpus; a model reads the store that its document tower built instead of embedding the corpus."""
     drop_same_id: DropSameId | None = None
@@ -252,7 +252,7 @@ class SuiteSection(Section):
 class RunsMeasureSection(ComparisonSection):
     """``[measure]`` of a comparison of score files or TREC runs."""
 
-    measures: Annotated[Texts, Field(min_length=1)] = ("nDCG@10", "RR", "AP", "P@1")
+    report: Annotated[Texts, Field(min_length=1), each_once("measure")] = ("nDCG@10", "Recall@100", "RR@10")
     """Measures of TREC runs, as ir-measures writes them; the first one decides the verdict."""
     ties: Literal["relevant_last", "trec_eval"] = "relevant_last"
     """Order of documents with equal scores in a TREC run: relevant ones last, or as in trec_eval, by descending document id with scores

@@ -99,7 +99,7 @@ def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: Comp
     task = settings.measure.task or Path(str(qrels)).stem
     return ModelScores(
         SuiteModel(path.name, str(path)),
-        [{task: scores_of_run(read_run(path), judged, settings.measure.measures, task=task, name=str(path), ties=settings.measure.ties)}],
+        [{task: scores_of_run(read_run(path), judged, settings.measure.report, task=task, name=str(path), ties=settings.measure.ties)}],
     )
 
 

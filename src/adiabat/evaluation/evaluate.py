@@ -21,6 +21,7 @@ from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.decisive_queries import ScoredPart, decide, residual_collection
 from adiabat.evaluation.language_grid_tasks import score_nli_grid
 from adiabat.evaluation.retrieval import ABOVE, score_retrieval
+from adiabat.evaluation.set_power import set_powers
 from adiabat.evaluation.systems import (
     Role,
     System,
@@ -96,10 +97,12 @@ def evaluate_datasets(
     save_scores: SaveScores | None = None,
     trained: Sequence[TrainedTexts | None] = (),
     further: Sequence[DualEncoder] = (),
+    power: bool = False,
 ) -> Result:
     """Measure a model on every data set, optionally against a baseline.
 
     Args:
+        power: Whether to compute what each data set could show.
         save_scores: Receives the scores of each model on each data set; None drops them.
         trained: Training data of the jobs of the model, its further runs, and the baseline; None for a model without a job.
         further: Further runs of the model, of other seeds.
@@ -121,7 +124,7 @@ def evaluate_datasets(
     for (after, before), dataset in zip(systems, datasets, strict=True):
         runs = [after, *(System(run, after.store) for run in further)]
         results.append(_measure(runs, before, dataset, settings, watch, save_scores, trained))
-    measured, units = [result for result, _ in results], results[0][1]
+    measured, units = [result for result, _ in results], results[0][1][0].units
     after, before = systems[0]
     target = datasets[0].examples
     if not isinstance(target, LanguageGridSet) and len(units) < len(target):
@@ -139,6 +142,7 @@ def evaluate_datasets(
         baseline=baseline.name if baseline else None,
         datasets=[replace(dataset, notes=[*same_tower, *dataset.notes]) for dataset in measured],
         examples=examples,
+        power=set_powers([deciding for _, deciding in results], margin=Margin.parse(settings.measure.margin)) if power else [],
         settings=settings.recorded(),
         inputs=_inputs(datasets, [before for _, before in systems]),
     )
@@ -175,8 +179,8 @@ def _measure(
     watch: Watch,
     save_scores: SaveScores | None,
     trained: Sequence[TrainedTexts | None],
-) -> tuple[DatasetResult, Sequence[str]]:
-    """Score the runs of the model and the baseline, and compare their queries; also the ids of the units that decide."""
+) -> tuple[DatasetResult, Sequence[TaskScores]]:
+    """Score the runs of the model and the baseline, and compare their queries; also all scores on the units that decide."""
     drawing: dict[str, Any] = {
         "seed": settings.run.seed,
         "resamples": settings.measure.resamples,
@@ -199,7 +203,7 @@ def _measure(
     overlaps = [overlap for system, each in zip(systems, scores, strict=True) for overlap in each.trained_on(system.model.name)]
     if isinstance(grid, LanguageGridSet):
         result = dataset_result(*_sides(scores, before), grid, role=dataset.role, **drawing)
-        decisive = scores[0].units
+        deciding: Sequence[TaskScores] = scores
     else:
 
         def residual(queries: Int[np.ndarray, " k"]) -> list[TaskScores] | None:
@@ -211,14 +215,13 @@ def _measure(
             return [score_retrieval(system, examples, **options) for system in systems]
 
         decision = decide(scores, residual)
-        first = decision.parts[0].scores
-        result = dataset_result(*_sides(first, before), None, role=dataset.role, **drawing)
+        deciding = decision.parts[0].scores
+        result = dataset_result(*_sides(deciding, before), None, role=dataset.role, **drawing)
         parts = [_part(part, before, **drawing) for part in decision.parts] if len(decision.parts) > 1 else []
         result = replace(result, parts=parts, left_out=decision.left_out)
         overlaps = [replace(overlap, is_proof=decision.is_proof) for overlap in overlaps]
-        decisive = first[0].units
     result = replace(result, notes=[*result.notes, *_other_similarity(after, before)])
-    return _with_overlap(result, overlaps), decisive
+    return _with_overlap(result, overlaps), deciding
 
 
 def _sides(scores: Sequence[TaskScores], before: System | None) -> tuple[Sequence[TaskScores], TaskScores | None]:

@@ -121,35 +121,41 @@ QUERIES_PER_BLOCK = 4096
 class PositiveRanks:
     """Ranks of the positives of each query, from 0; ranks from `retrieved` on, the length of the ranking, mean not retrieved.
 
-    `counts` are of pairs of a positive and another document.
+    `counts` are of pairs of a positive and another document. `grades` are those of the ranked documents: 0 for one judged not relevant.
     """
 
     counts: PairCounts
     ranks: Ragged
+    grades: Ragged
     retrieved: Int64[np.ndarray, " q"]
 
 
-def rank_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, watch: Watch) -> PositiveRanks:
-    """Rank the positives of each query against every document that is neither a positive nor left out."""
+def rank_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, watch: Watch, *, judged: bool = False) -> PositiveRanks:
+    """Rank the positives of each query against every document that is neither a positive nor left out.
+
+    Args:
+        judged: Rank the documents that were judged not relevant too. Of documents that tie, unjudged ones come first, relevant ones last.
+    """
     label, queries = f"ranking {examples.name}", len(examples)
-    lost, retrieved = np.zeros(len(examples.positives.values), dtype=np.int64), ranker.count - left_out.lengths
+    documents, grades = _judged(examples, left_out, ranker.count) if judged else (examples.positives, examples.grades)
+    lost, retrieved = np.zeros(len(documents.values), dtype=np.int64), ranker.count - left_out.lengths
     scores = np.zeros(len(lost), dtype=np.float32)
     for start in range(0, queries, QUERIES_PER_BLOCK):
         block = slice(start, min(start + QUERIES_PER_BLOCK, queries))
-        entries = slice(examples.positives.offsets[block.start], examples.positives.offsets[block.stop])
+        entries = slice(documents.offsets[block.start], documents.offsets[block.stop])
 
         def report(share: float, block: slice = block) -> None:
             watch.progress(label, block.start + int(share * (block.stop - block.start)), queries)
 
-        near, inside = _padded(examples.positives, block)
+        near, inside = _padded(documents, block)
         levels = np.where(inside, ranker.scores(block, near), np.inf).astype(np.float32)
         thresholds = levels if ranker.min_score == -np.inf else np.pad(levels, ((0, 0), (0, 1)), constant_values=ranker.min_score)
-        counted = ranker.count_at_least(block, thresholds, _joined(examples.positives, left_out, block), report)
+        counted = ranker.count_at_least(block, thresholds, _joined(documents, left_out, block), report)
         lost[entries], scores[entries] = counted[:, : levels.shape[1]][inside], levels[inside]
         if thresholds is not levels:
             retrieved[block] = counted[:, -1] + ((levels >= ranker.min_score) & inside).sum(axis=1)
     others = ranker.count - examples.positives.lengths - left_out.lengths
-    return _standings(examples, lost, scores, others, retrieved)
+    return _standings(documents, grades, lost, scores, others, retrieved)
 
 
 def rank_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> PositiveRanks:
@@ -166,7 +172,7 @@ def rank_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Posit
         lost[entries], scores[entries] = at_least[inside], levels[inside]
         watch.progress(f"scoring {examples.name}", block.stop, queries)
     lengths = examples.negatives.lengths
-    return _standings(examples, lost, scores, lengths, examples.positives.lengths + lengths)
+    return _standings(examples.positives, examples.grades, lost, scores, lengths, examples.positives.lengths + lengths)
 
 
 def errors_by_negative(ranker: Ranker, examples: AddressedSet) -> Bool[np.ndarray, "q d"]:
@@ -181,28 +187,46 @@ def errors_by_negative(ranker: Ranker, examples: AddressedSet) -> Bool[np.ndarra
     return errors
 
 
+def _judged(examples: AddressedSet, left_out: Ragged, documents: int) -> tuple[Ragged, Ragged]:
+    """The judged documents of each query that are not left out, and their grades, 0 for irrelevant ones."""
+    irrelevant, everything = examples.negatives, slice(0, len(examples))
+    if not examples.is_judged:
+        return examples.positives, examples.grades
+    queries = np.arange(len(examples))
+    keys, without = (np.repeat(queries, lists.lengths) * documents + lists.values for lists in (irrelevant, left_out))
+    kept = ~np.isin(keys, without)
+    counts = np.bincount(np.repeat(queries, irrelevant.lengths)[kept], minlength=len(examples))
+    irrelevant = Ragged(irrelevant.values[kept], np.concatenate([[0], np.cumsum(counts)]))
+    zeros = Ragged(np.zeros(len(irrelevant.values), dtype=np.int64), irrelevant.offsets)
+    return _joined(examples.positives, irrelevant, everything), _joined(examples.grades, zeros, everything)
+
+
 def _standings(
-    examples: AddressedSet,
+    documents: Ragged,
+    grades: Ragged,
     lost: Int64[np.ndarray, " entries"],
     scores: Float32[np.ndarray, " entries"],
     others: Int[np.ndarray, " q"],
     retrieved: Int[np.ndarray, " q"],
 ) -> PositiveRanks:
-    """Ranks from the documents that each positive loses to, its score, and the documents that it is compared with."""
-    errors = np.zeros(len(examples), dtype=np.int64)
-    np.add.at(errors, np.repeat(np.arange(len(examples)), examples.positives.lengths), lost)
-    counts = PairCounts(errors, np.asarray(others * examples.positives.lengths, dtype=np.int64))
-    ranks = Ragged(lost + _positives_before(examples, scores), examples.positives.offsets)
-    return PositiveRanks(counts, ranks, np.asarray(retrieved, dtype=np.int64))
+    """Ranks from the further documents that each one loses to, its score, and the documents that a positive is compared with."""
+    owners = np.repeat(np.arange(len(documents)), documents.lengths)
+    ranks, relevant = lost + _ranked_before(owners, grades.values, scores), grades.values > 0
+    wrong = ranks[relevant] - _ranked_before(owners[relevant], grades.values[relevant], scores[relevant])
+    errors, positives = np.zeros(len(documents), dtype=np.int64), np.bincount(owners[relevant], minlength=len(documents))
+    np.add.at(errors, owners[relevant], wrong)
+    counts = PairCounts(errors, np.asarray(others * positives, dtype=np.int64))
+    return PositiveRanks(counts, Ragged(ranks, documents.offsets), grades, np.asarray(retrieved, dtype=np.int64))
 
 
-def _positives_before(examples: AddressedSet, scores: Float32[np.ndarray, " entries"]) -> Int64[np.ndarray, " entries"]:
-    """Number of the query's other positives ranked before each: those of higher scores, and of equal scores those of lower grades."""
-    owners = np.repeat(np.arange(len(examples)), examples.positives.lengths)
-    order = np.lexsort((examples.grades.values, -scores, owners))
+def _ranked_before(
+    owners: Int[np.ndarray, " entries"], grades: Int[np.ndarray, " entries"], scores: Float32[np.ndarray, " entries"]
+) -> Int64[np.ndarray, " entries"]:
+    """Number of the query's other entries ranked before each: those of higher scores, and of equal scores those of lower grades."""
+    order = np.lexsort((grades, -scores, owners))
     before = np.empty(len(order), dtype=np.int64)
-    # The sort is within queries, so entry i of the order belongs to the query that owns entry i.
-    before[order] = np.arange(len(order)) - examples.positives.offsets[owners]
+    # The sort is within queries, whose entries are adjacent, so place i of the order belongs to the query that owns entry i.
+    before[order] = np.arange(len(order)) - np.searchsorted(owners, owners)
     return before
 
 

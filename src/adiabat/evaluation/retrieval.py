@@ -15,7 +15,14 @@ from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, R
 from adiabat.evaluation.systems import BM25System, System, identical_documents, ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity
 from adiabat.stats.clusters import BY_DOCUMENTS, Clusters, connected
-from adiabat.stats.ranking_measures import largest_cutoff, measures_of_ranks, pnd_samples, require_relevant_only
+from adiabat.stats.ranking_measures import (
+    largest_cutoff,
+    measures_of_ranks,
+    need_judged_ranks,
+    pnd_samples,
+    require_report,
+    same_in_any_order,
+)
 from adiabat.stats.samples import SHARE, Sample, TaskScores, TrainingOverlap, ranking_bounds
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.text_vectors import embed_texts, zero_rows
@@ -45,7 +52,7 @@ def score_retrieval(
         plan = replace(plan, left_out=Ragged.of(np.union1d(rows, removed) for rows in map(plan.left_out.__getitem__, range(len(examples)))))
     rankers, notes = _rankers(system, plan.examples, similarities, watch)
     clusters = query_clusters(plan.examples, settings.cluster)
-    samples = [sample for ranker in rankers for sample in _samples(plan, plan.standings(ranker, watch), ranker.similarity, settings)]
+    samples = [sample for ranker in rankers for sample in _samples(plan, plan.standings(ranker, watch), ranker.similarity)]
     samples = [replace(sample, clusters=clusters) for sample in samples]
     out = 0 if removed is None else removed.size
     return TaskScores(
@@ -70,22 +77,26 @@ ABOVE = "queries with a removed document above the first relevant one"
 def _removed_above(whole: "_Plan", plan: "_Plan", ranker: Ranker, watch: Watch) -> int:
     """Number of queries whose first relevant document would rank lower among all documents."""
     first, others = (
-        np.minimum.reduceat(ranks.values, ranks.offsets[:-1]) for ranks in (each.standings(ranker, watch).ranks for each in (whole, plan))
+        np.minimum.reduceat(ranks.values, ranks.offsets[:-1])
+        for ranks in (replace(each, judged=False).standings(ranker, watch).ranks for each in (whole, plan))
     )
     return int((first > others).sum())
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Choice of the documents that positives are ranked against.
+    """Choice of the documents that positives are ranked against, and of the reported measures.
 
-    Rows in `left_out` are not compared with their query; None ranks listed negatives alone. Rank measures look at the first `depth`.
+    Rows in `left_out` are not compared with their query; None ranks listed negatives alone. Rank measures look at the first `depth`, and
+    need the ranks of documents judged not relevant if `judged`.
     """
 
     examples: AddressedSet
     left_out: Ragged | None
     depth: int
     notes: list[str]
+    report: Sequence[str]
+    judged: bool = False
 
     @property
     def listed(self) -> bool:
@@ -95,7 +106,7 @@ class _Plan:
         if self.left_out is None:
             ranks = rank_in_lists(ranker, self.examples, watch)
         else:
-            ranks = rank_in_store(ranker, self.examples, self.left_out, watch)
+            ranks = rank_in_store(ranker, self.examples, self.left_out, watch, judged=self.judged)
         if not ranks.counts.pairs.any():
             raise DataError(
                 f"{self.examples.name}: the corpus must hold documents beside the positives of a query, got {ranker.count} in all; "
@@ -106,7 +117,7 @@ class _Plan:
 
 def _planned(documents: Store | BM25System, examples: AddressedSet, settings: MeasureSection, watch: Watch) -> _Plan:
     """Choose by the settings and the data."""
-    require_relevant_only(settings.measures)
+    require_report(settings.report)
     listing, queries = int((examples.negatives.lengths > 0).sum()), len(examples)
     if settings.negatives == "listed" and not listing:
         raise DataError(
@@ -118,8 +129,14 @@ def _planned(documents: Store | BM25System, examples: AddressedSet, settings: Me
     if settings.negatives == "listed" or (settings.negatives == "auto" and lists):
         note = f"{queries - listing:,} of {queries:,} queries list no negatives and were left out, {listing:,} are measured"
         notes = [*([note] if listing < queries else []), "positives are compared with listed negatives"]
-        return _Plan(examples.take(np.flatnonzero(examples.negatives.lengths > 0)), None, 0, notes)
-    depth = max(settings.depth, largest_cutoff(settings.measures))
+        examples = examples.take(np.flatnonzero(examples.negatives.lengths > 0))
+        constant = same_in_any_order(settings.report, int((examples.positives.lengths + examples.negatives.lengths).max()))
+        if constant:
+            notes.append(
+                f"{', '.join(constant)} cannot change among so few listed candidates and {'is' if len(constant) == 1 else 'are'} left out"
+            )
+        return _Plan(examples, None, 0, notes, [name for name in settings.report if name not in constant])
+    depth = max(settings.depth, largest_cutoff(settings.report))
     notes = [f"positives are compared with all other documents of the corpus; rank measures look at the first {depth}"]
     if settings.negatives == "auto" and listing and not examples.is_judged:
         notes.insert(
@@ -128,7 +145,8 @@ def _planned(documents: Store | BM25System, examples: AddressedSet, settings: Me
     identical = identical_documents(documents, examples.query_ids, examples.queries, examples.positives, drop=settings.drop_same_id)
     for note in identical.notes:
         watch.note(f"{examples.name}: {note}")
-    return _Plan(examples, identical.rows, depth, [*notes, *identical.notes])
+    judged = need_judged_ranks(settings.report)
+    return _Plan(examples, identical.rows, depth, [*notes, *identical.notes], settings.report, judged)
 
 
 def _rankers(
@@ -154,13 +172,13 @@ def _wordless(vectors: Float[np.ndarray, "q e"], examples: AddressedSet, watch: 
     return [sentence]
 
 
-def _samples(plan: _Plan, ranks: PositiveRanks, similarity: str, settings: MeasureSection) -> list[Sample]:
+def _samples(plan: _Plan, ranks: PositiveRanks, similarity: str) -> list[Sample]:
     """Samples of all measures, the main one first."""
     retrieved = ranks.retrieved if plan.listed else np.minimum(ranks.retrieved, plan.depth)
-    values = measures_of_ranks(ranks.ranks, plan.examples.grades, retrieved, settings.measures)
-    first, *others = (Sample(name, values[name], similarity, bounds=ranking_bounds(name)) for name in settings.measures)
-    mean, pooled = pnd_samples(ranks.counts, similarity=similarity)
-    return [mean, pooled, first, *others] if plan.listed else [first, mean, pooled, *others]
+    values = measures_of_ranks(ranks.ranks, ranks.grades, retrieved, plan.report)
+    reported = [Sample(name, values[name], similarity, bounds=ranking_bounds(name)) for name in plan.report]
+    of_pairs = pnd_samples(ranks.counts, similarity=similarity)
+    return [*of_pairs, *reported] if plan.listed else [*reported, *of_pairs]
 
 
 def _ladder(plan: _Plan, ranker: Ranker) -> list[Sample]:

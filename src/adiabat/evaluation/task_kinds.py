@@ -199,7 +199,7 @@ def _examples_of(section: RetrievalTask) -> ExampleSet:
 
 def _retrieval(section: RetrievalTask, examples: ExampleSet, documents: Corpus, digest: str, common: RankingMeasureSection) -> LoadedTask:
     name = section.name or examples.name
-    overrides = {"measures": section.measures, "drop_same_id": section.drop_same_id}
+    overrides = {"report": section.report, "drop_same_id": section.drop_same_id}
     listed = {"negatives": "listed", "depth": MeasureSection().depth} if section.kind == "triplets" else {"negatives": "store"}
     overridden = {key: value for key, value in overrides.items() if value is not None}
     measure = MeasureSection().model_copy(update={**common.model_dump(), **overridden, **listed})

@@ -35,7 +35,7 @@ from adiabat.runs.output_dir import write_report
 from adiabat.runs.run_config import FREE_RUNS, Job, without_none
 from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.laws import Way
-from adiabat.stats.ranking_measures import require_relevant_only
+from adiabat.stats.ranking_measures import require_report
 from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import require_inputs
 from adiabat.training.blocks import blocks_of
@@ -206,7 +206,7 @@ def _check(settings: ScalingSettings) -> None:
     if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
         raise ConfigError(f"{several(missing)}; write it into the file, or add --out for the directory")
     require_names(*(family.model for family in settings.models))
-    require_relevant_only(settings.measure.measures)
+    require_report(settings.measure.report)
     device_of(settings.run.device)
     store = settings.towers.vectors
     require_inputs([source.path for source in settings.data.listed(settings.job.data)], stores=[] if store is None else [store])

@@ -22,7 +22,7 @@ from adiabat.models.model_names import require_names
 from adiabat.results.sweep_result import SweepResult, SweepRun
 from adiabat.runs.output_dir import write_report
 from adiabat.runs.run_config import FREE_RUNS, without_none
-from adiabat.stats.ranking_measures import require_relevant_only
+from adiabat.stats.ranking_measures import require_report
 from adiabat.store.addressing import require_inputs
 from adiabat.store.vector_store import refuse_swapped
 
@@ -88,7 +88,7 @@ def _require_complete(settings: SweepSettings) -> None:
         faults.append(f"adiabat sweep must run in one process, got {processes}; start it without a launcher")
     if faults:
         raise ConfigError(several(faults))
-    require_relevant_only(settings.measure.measures)
+    require_report(settings.measure.report)
     if isinstance(settings, TuneSweepSettings):
         refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order="MODEL STORE DATA")
         require_names(settings.job.model)

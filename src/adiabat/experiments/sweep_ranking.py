@@ -89,7 +89,7 @@ def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None
     runner.start_records()
     names = [*starts, *(trial.name for runs in complete.values() for trial in runs)]
     stored = {name: scores for name in names if (scores := runner.evaluator.stored(name)) is not None}
-    measure = runner.settings.measure.measures[0]
+    measure = runner.settings.measure.report[0]
     tasks = [name for name in (task.name for task in runner.tasks) if all(name in by_task for by_task in stored.values())]
     tasks = [name for name in tasks if _values(stored[starts[0]][name], measure) is not None] if len(stored) == len(names) else []
     per_task = [_matrix(name, measure, [[trial.name for trial in runs] for runs in complete.values()], starts, stored) for name in tasks]
@@ -208,7 +208,7 @@ def _is_proof(evidence: _Evidence, number: int) -> bool:
 def _measures(runner: SweepRunner, evidence: _Evidence, names: Sequence[str]) -> dict[str, float]:
     """Means over seeds and tasks."""
     samples = [sample for name in names for task in evidence.tasks for sample in _main_samples(evidence.stored[name][task])]
-    means: dict[str, list[float]] = {measure: [] for measure in runner.settings.measure.measures}
+    means: dict[str, list[float]] = {measure: [] for measure in runner.settings.measure.report}
     for sample in samples:
         if sample.measure in means:
             means[sample.measure].append(float(value_of(sample)[0]))

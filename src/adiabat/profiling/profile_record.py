@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from adiabat.results.power_record import Power
+
 Role = Literal["query", "positive", "negative", "document"]
 """Role of a text: a query, a document that an example lists, or a document of a corpus."""
 
@@ -207,6 +209,7 @@ class Inspection:
         pairs: None for a corpus or a grid.
         truncation: A record for each role; empty without a model.
         columns: Columns of the file; empty for a BEIR folder, whose columns are fixed.
+        power: What its queries could show of a tuning of the model; None without a store.
     """
 
     source: str
@@ -224,6 +227,7 @@ class Inspection:
     findings: tuple[Finding, ...]
     examples: tuple[ExampleRow, ...] = field(repr=False)
     seconds: float
+    power: Power | None = None
     format: int = INSPECTION_FORMAT
 
     @property

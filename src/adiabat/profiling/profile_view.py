@@ -76,6 +76,8 @@ def _blocks(inspection: Inspection) -> Iterator[RenderableType]:
         yield _columns_table(unread)
     if inspection.examples:
         yield _examples_table(inspection.examples)
+    if inspection.power is not None:
+        yield Text(f"power of {inspection.power.said}\n")
     for finding in inspection.findings:
         yield Text.assemble((f"{finding.severity}: ", _STYLES[finding.severity]), finding.sentence)
 

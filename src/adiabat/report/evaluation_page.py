@@ -1,7 +1,7 @@
 """The page of an evaluation."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from adiabat.report import format as texts
 from adiabat.report.chart_style import GOOD, MUTED
 from adiabat.report.charts import NARROW, ForestRow, Line, Panel, curves, forest
 from adiabat.report.pages import Examples, Figure, Group, HeatMap, Page, Terms, notes_section
+from adiabat.report.power_section import assumptions, power_section
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Section, Table, pair_cell, value_cell, verdict_cell
 from adiabat.report.training_page import layers_of, page_of, training_of
 from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Part, Result
@@ -74,10 +75,31 @@ _COLUMNS = {
 """Columns of tables whose rows are changes."""
 
 
-def _main(name: str) -> Column:
-    """A column of a table with a row per data set and its main change."""
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A row of a data set: its main change, or one of its other reported measures, which have no verdict there."""
+
+    dataset: DatasetResult
+    change: Change
+    is_main: bool
+
+
+def reported(datasets: Sequence[DatasetResult]) -> list[Reported]:
+    """The reported measures of each data set by its main similarity, the main one first; PND only where it is the main one."""
+    rows = []
+    for dataset in datasets:
+        main = dataset.main_change()
+        others = [change for change in dataset.changes if change is not main and change.similarity == main.similarity]
+        rows.append(Reported(dataset, main, is_main=True))
+        if dataset.kind != "grid":
+            rows += [Reported(dataset, change, is_main=False) for change in others if not change.measure.startswith("PND")]
+    return rows
+
+
+def _reported(name: str) -> Column:
+    """A column of a table with a row for each reported measure."""
     column = _COLUMNS[name]
-    return replace(column, of=lambda dataset: column.of(dataset.main_change()))
+    return replace(column, of=lambda row: column.of(row.change) if row.is_main or name != "verdict" else Cell(""))
 
 
 def page(result: Result) -> Page:
@@ -87,6 +109,7 @@ def page(result: Result) -> Page:
     sections: list[Section | None] = [_datasets(datasets, compared=compared) if datasets else None]
     sections += [_by_negative(dataset, at, compared=compared) for at, dataset in enumerate(datasets) if dataset.ladder]
     sections += [_languages(dataset, at) for at, dataset in enumerate(datasets) if dataset.grid and dataset.languages]
+    sections.append(power_section(result.power) if result.power else None)
     sections.append(_examples(result.examples) if result.examples else None)
     if training is not None:
         sections += [training_of(training, measured=True), layers_of(training.layers)]
@@ -102,13 +125,20 @@ def page(result: Result) -> Page:
 def terminal(result: Result) -> list[Table]:
     """One row per data set by its main measure."""
     title, caption = cut(result.title, limit=200), [sentences.headline(result)]
+    caption += [f"Power of {power.findings}" for power in result.power] + assumptions(result.power)
     compared = any(dataset.main_change().before is not None for dataset in result.datasets)
     columns = [
-        Column("data set", lambda row: f"{row.role}: {row.name}{', listed candidates' * (row.kind == 'pairs')}", "name"),
-        Column("measure", lambda row: row.main),
-        *map(_main, ("before", "after", "change", "verdict") if compared else ("value",)),
+        Column("data set", _in_terminal, "name"),
+        Column("measure", lambda row: row.change.measure),
+        *map(_reported, ("before", "after", "change", "verdict") if compared else ("value",)),
     ]
-    return [Table(title=title, columns=columns, rows=result.datasets, caption=caption)]
+    rows = reported(result.datasets)
+    return [Table(title=title, columns=columns, rows=rows, caption=caption, row_class=lambda row: "" if row.is_main else "muted")]
+
+
+def _in_terminal(row: Reported) -> Cell:
+    dataset = row.dataset
+    return Cell(f"{dataset.role}: {dataset.name}{', listed candidates' * (dataset.kind == 'pairs')}" if row.is_main else "")
 
 
 def notes(result: Result) -> list[str]:
@@ -120,12 +150,12 @@ def _datasets(datasets: Sequence[DatasetResult], *, compared: bool) -> Group:
     if compared:
         names = ["measure", "before", "after", "improvement", "difference", "verdict"]
         lead = (
-            f"One main measure per data set, before and after, on the same queries. Verdicts rest on paired 95{NO_BREAK}% bootstrap "
-            "intervals over queries. The z-test is secondary; see “All measures”."
+            "The reported measures of each data set, before and after, on the same queries; the first one decides. Verdicts rest on paired "
+            f"95{NO_BREAK}% bootstrap intervals over queries. The z-test is secondary; see “All measures”."
         )
     else:
         names = ["measure", "value"]
-        lead = f"One main measure per data set with its 95{NO_BREAK}% bootstrap interval over queries. There is no baseline."
+        lead = f"The reported measures of each data set with 95{NO_BREAK}% bootstrap intervals over queries. There is no baseline."
     has_grid = any(dataset.grid and dataset.languages for dataset in datasets)
     measures = [_changes(dataset.changes, cut(dataset.name, limit=120), compared=compared) for dataset in datasets]
     return Group(
@@ -134,7 +164,7 @@ def _datasets(datasets: Sequence[DatasetResult], *, compared: bool) -> Group:
         lead=lead,
         sections=[
             _forest(datasets),
-            Table(columns=[Column("data set", _about, "name"), *map(_main, names)], rows=datasets, look="stack"),
+            Table(columns=[Column("data set", _about, "name"), *map(_reported, names)], rows=reported(datasets), look="stack"),
             *(_parts(dataset, names) for dataset in datasets if dataset.parts),
             notes_section("Notes", [(dataset.name, dataset.notes) for dataset in datasets], everyone="all data sets"),
             Group(id="all-measures", title="All measures", folded=True, sections=measures),
@@ -155,7 +185,10 @@ def _of_change(column: Column, part: Part) -> Any:
     return column.of(part.change)
 
 
-def _about(dataset: DatasetResult) -> Cell:
+def _about(row: Reported) -> Cell:
+    dataset = row.dataset
+    if not row.is_main:
+        return Cell("")
     counts = [counted(dataset.queries, "query"), counted(dataset.documents, "document")]
     counts += [counted(dataset.clusters, "cluster")] if dataset.clusters else []
     counts += [counted(dataset.pairs, "pair")] if dataset.pairs else []

@@ -258,14 +258,18 @@ def _against(result: SuiteResult) -> str:
     return f"{result.baseline}; {best} that it did not run" if result.mixed else best or result.baseline or ""
 
 
+_REPORTED = frozenset(("report", "measures"))
+"""The setting of the reported measures, and its name in earlier results."""
+
+
 def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings without those that no task uses."""
     tasks = [{key: value for key, value in task.items() if value not in ({}, [])} for task in settings.get("tasks", ())]
     if not tasks:
         return dict(settings)
     ranked = [task for task in tasks if task.get("kind") in ("retrieval", "triplets")]
-    measure = {key: value for key, value in settings.get("measure", {}).items() if key != "measures"}
-    return {**settings, "tasks": tasks, **({"measure": measure} if all("measures" in task for task in ranked) else {})}
+    measure = {key: value for key, value in settings.get("measure", {}).items() if key not in _REPORTED}
+    return {**settings, "tasks": tasks, **({"measure": measure} if all(not _REPORTED.isdisjoint(task) for task in ranked) else {})}
 
 
 _CSV = (

@@ -11,6 +11,7 @@ from adiabat.report import format as texts
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
 from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
 from adiabat.report.pages import Facts, Figure, Group, Page, Tone
+from adiabat.report.power_section import power_section
 from adiabat.report.tables import Column, Section, Table
 from adiabat.results.evaluation_result import Result
 from adiabat.results.training_record import LayerChange, TrainingRecord
@@ -36,7 +37,7 @@ def page(result: Result) -> Page:
     choice = f" that selected the {period_of(record)}" if chosen else ", which neither stopped the run nor selected weights"
     return page_of(
         result,
-        [training_of(record, measured=False), layers_of(record.layers)],
+        [training_of(record, measured=False), layers_of(record.layers), power_section(result.power) if result.power else None],
         headline=training_sentence(record),
         reservations=[f"These figures are from the validation set{choice}; confirm them on held-out data with adiabat evaluate."],
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
+from adiabat.results.power_record import Power
 from adiabat.results.record import Record
 from adiabat.results.training_record import TrainingRecord
 
@@ -292,6 +293,7 @@ class Result(Record):
         baseline: One line that names the baseline, or None.
         training: Record of the job that trained the model, if any.
         datasets: Target first, then the retention sets.
+        power: What each data set, or the validation set of a tuning job, could show; empty if it was not asked for.
     """
 
     model: str
@@ -300,6 +302,7 @@ class Result(Record):
     training: TrainingRecord | None = None
     datasets: list[DatasetResult] = field(default_factory=list)
     examples: list[ChangedQuery] = field(default_factory=list)
+    power: list[Power] = field(default_factory=list)
     kind: Literal["evaluation", "training"] = "evaluation"
 
     def failing(self, least: Literal["worse", "undecided"]) -> list[str]:

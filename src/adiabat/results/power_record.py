@@ -5,11 +5,16 @@ from dataclasses import dataclass
 from adiabat.core.text import NO_BREAK, counted
 
 
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.2g}'):g}"
+
+
 @dataclass(frozen=True, slots=True)
 class Power:
     """The improvement that a paired comparison on a set could show, and the loss that it could exclude, each four times in five.
 
     Attributes:
+        name: Name of the set; "" if it has none.
         measure: The measure that decides the verdict.
         before: Value of the baseline.
         units: Number of units, such as queries, with weight.
@@ -42,29 +47,45 @@ class Power:
     spread_range: tuple[float, float] | None = None
     detectable_range: tuple[float, float] | None = None
     excludable_range: tuple[float, float] | None = None
+    name: str = ""
+
+    @property
+    def about_needed(self) -> int:
+        """`needed` to two digits, since it is an estimate, and more than there are; 0 for None."""
+        return 0 if self.needed is None else max(int(float(f"{self.needed:.2g}")), self.units + 1)
+
+    @property
+    def assumption(self) -> str:
+        """The assumption behind a prediction; "" if differences were observed."""
+        if self.spread is None or self.spread_range is None:
+            return ""
+        low, high = self.spread_range
+        return (
+            f"No tuned model was measured: it is assumed that tuning changes scores by {self.spread:g} times their spread over queries; "
+            f"earlier tunings did by {low:g} to {high:g}."
+        )
+
+    @property
+    def findings(self) -> str:
+        """In sentences, without the assumption behind a prediction."""
+        needed = f" To exclude a loss of {self.margin_text} takes about {counted(self.about_needed, self.unit)}." if self.needed else ""
+        return f"{self._shown()}, and {self._excluded()}.{needed}"
 
     @property
     def said(self) -> str:
         """In sentences, with the assumption behind a prediction."""
-        sentences = [f"{self._shown()}, and {self._excluded()}."]
-        if self.needed is not None:
-            # Two digits: it is an estimate.
-            about = max(int(float(f"{self.needed:.2g}")), self.units + 1)
-            sentences.append(f"To exclude a loss of {self.margin_text} takes about {counted(about, self.unit)}.")
-        if self.spread is not None and self.spread_range is not None and self.detectable is not None:
-            low, high = self.spread_range
-            sentences.append(
-                f"This assumes that tuning changes scores by {self.spread:g} times their spread over queries; "
-                f"earlier tunings did by {low:g} to {high:g}."
-            )
-        return " ".join(sentences)
+        return f"{self.findings} {self.assumption}".rstrip()
+
+    def size(self, value: float) -> str:
+        """A difference in percent of the baseline, or in the measure's own unit where the baseline is 0."""
+        return f"{_two_digits(100 * value / self.before)}{NO_BREAK}%" if self.before > 0 else _two_digits(value)
 
     def _shown(self) -> str:
-        here = f"{counted(self.units, self.unit)} ({self.measure} {self.before:.3f})"
+        here = f"{self.name + ': ' if self.name else ''}{counted(self.units, self.unit)} ({self.measure} {self.before:.3f})"
         if self.detectable is None:
             return f"{here} cannot show an improvement"
         if self.room is not None and self.detectable > self.room:
-            return f"{here} cannot show an improvement, because even a perfect score gains only {self._size(self.room)}"
+            return f"{here} cannot show an improvement, because even a perfect score gains only {self.size(self.room)}"
         return f"{here} would show an improvement of {self._about(self.detectable, self.detectable_range)} with 80{NO_BREAK}% probability"
 
     def _excluded(self) -> str:
@@ -72,10 +93,5 @@ class Power:
             return "cannot exclude any loss"
         return f"if nothing changed, exclude a loss of {self._about(self.excludable, self.excludable_range)}"
 
-    def _about(self, size: float, ends: tuple[float, float] | None) -> str:
-        if ends is None:
-            return self._size(size)
-        return f"about {self._size(size)} ({self._size(ends[0])} to {self._size(ends[1])})"
-
-    def _size(self, size: float) -> str:
-        return f"{100 * size / self.before:.2g}{NO_BREAK}%" if self.before > 0 else f"{size:.2g}"
+    def _about(self, value: float, ends: tuple[float, float] | None) -> str:
+        return self.size(value) if ends is None else f"about {self.size(value)} ({self.size(ends[0])} to {self.size(ends[1])})"

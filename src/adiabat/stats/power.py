@@ -90,7 +90,7 @@ def power_of(before: Sample, after: Sample | None = None, *, unit: str = "query"
     return Power(
         measure=before.measure,
         before=value,
-        units=typical.units.count,
+        units=typical.units.count if before.statistic == "mean" else before.values.size,
         unit=unit,
         detectable=typical.detectable(),
         excludable=excludable,

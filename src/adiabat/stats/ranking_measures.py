@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Ties = Literal["relevant_last", "trec_eval"]
 """Order of documents with equal scores."""
 
-_IRRELEVANT_COUNT = frozenset(("Bpref", "infAP", "Judged"))
-"""Measures of ir-measures that count documents judged not relevant."""
+_IRRELEVANT_COUNT = frozenset(("Bpref", "infAP"))
+"""Measures of ir-measures that tell grades of documents that are not relevant apart."""
 
 
 def discordant_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) -> Int[np.ndarray, " p"]:
@@ -98,15 +98,16 @@ def improvement(before: float, after: float, *, lower_is_better: bool) -> float 
 def pessimistic_run(run: Mapping[str, Mapping[str, float]], qrels: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float]]:
     """Replace scores by ``n, n - 1, ..., 1`` that rank tied documents from the least to the most relevant; a NaN is a `ValueError`.
 
-    Evaluation programs break ties by document id and compare 32-bit floats; such a run leaves them no tie. Unjudged documents have grade 0.
+    Evaluation programs break ties by document id and compare 32-bit floats; such a run leaves them no tie. Of documents that tie, unjudged
+    ones come first, then those judged not relevant.
     """
     ranked: dict[str, dict[str, float]] = {}
     for query_id, scores in run.items():
         if any(map(math.isnan, scores.values())):
             raise ValueError(f"scores of query {query_id!r} must be numbers, got NaN")
         grades = qrels.get(query_id, {})
-        order = sorted((-score, grades.get(doc_id, 0), doc_id) for doc_id, score in scores.items())
-        ranked[query_id] = {doc_id: float(len(order) - rank) for rank, (_, _, doc_id) in enumerate(order)}
+        order = sorted((-score, max(grades.get(doc_id, 0), 0), doc_id in grades, doc_id) for doc_id, score in scores.items())
+        ranked[query_id] = {doc_id: float(len(order) - rank) for rank, (*_, doc_id) in enumerate(order)}
     return ranked
 
 
@@ -200,26 +201,37 @@ def largest_cutoff(measures: Sequence[str]) -> int:
     return max((int(measure.params.get("cutoff", 0)) for measure in _parsed(measures).values()), default=0)
 
 
-def require_relevant_only(measures: Sequence[str]) -> None:
-    """Refuse, all in one `ConfigError`, unknown measures and those that depend on more than the ranks of relevant documents.
+def require_report(measures: Sequence[str]) -> None:
+    """Refuse, all in one `ConfigError`, unknown measures and those that need more than ranks of judged documents and grades above 0.
 
-    ``Bpref``, ``infAP``, ``Judged`` and measures with ``judged_only=True`` or a gain for grade 0 depend on documents judged not relevant.
+    ``Bpref``, ``infAP`` and measures with ``judged_only=True`` or a gain for a grade below 1 tell grades that are not relevant apart.
     """
     known, faults = _told_apart(measures)
     faults += [
-        f"measure must depend on relevant documents alone, got {name!r}; take nDCG@10, or compare on the runs"
+        f"measure must not tell grades below 1 apart, got {name!r}; take nDCG@10, or compare on the runs"
         for name, measure in known.items()
-        if _counts_irrelevant(measure)
+        if _grades_irrelevant(measure)
     ]
     if faults:
         raise ConfigError(several(faults))
 
 
-def _counts_irrelevant(measure: "Measure") -> bool:
-    """Whether documents judged not relevant count differently from unjudged ones."""
+def _grades_irrelevant(measure: "Measure") -> bool:
+    """Whether the grades of documents judged not relevant count."""
     gains = measure.params.get("gains", {})
     graded = any(gain != 0 for grade, gain in gains.items() if grade < 1)
     return measure.NAME in _IRRELEVANT_COUNT or bool(measure.params.get("judged_only")) or graded
+
+
+def need_judged_ranks(measures: Sequence[str]) -> bool:
+    """Whether a measure depends on the ranks of documents judged not relevant: ``Judged``."""
+    return any(measure.NAME == "Judged" for measure in _parsed(measures).values())
+
+
+def same_in_any_order(measures: Sequence[str], longest: int) -> list[str]:
+    """The measures that cannot differ between rankings of at most `longest` documents, all of them judged: ``R@k`` from that k on."""
+    sets = {name: measure for name, measure in _parsed(measures).items() if measure.NAME in ("R", "P", "Success", "Judged")}
+    return [name for name, measure in sets.items() if measure.NAME == "Judged" or measure.params.get("cutoff", longest) >= longest]
 
 
 def _providers() -> "list[Provider]":
@@ -273,14 +285,15 @@ Pattern = tuple[int, tuple[tuple[int, int], ...]]
 def measures_of_ranks(
     ranks: Ragged, grades: Ragged, retrieved: Int[np.ndarray, " q"], measures: Sequence[str]
 ) -> dict[str, Float[np.ndarray, " q"]]:
-    """Ranking measures of every query, from the ranks of its relevant documents.
+    """Ranking measures of every query, from the ranks of its judged documents.
 
     Rankings whose relevant documents have equal ranks and grades have equal measures, and such patterns are few: with one relevant document
     and a depth of 100, at most 101. ir-measures judges each pattern once.
 
     Args:
-        ranks: Of each query's relevant documents, distinct, from 0; a rank from `retrieved` on is not in the ranking.
-        grades: Of each of them, above 0.
+        ranks: Of each query's judged documents, distinct, from 0; a rank from `retrieved` on is not in the ranking. Documents judged not
+            relevant may be left out unless `need_judged_ranks`.
+        grades: Of each of them; 0 is not relevant.
         retrieved: Length of each query's ranking.
         measures: Names as for `ranking_measures`.
 
@@ -288,10 +301,10 @@ def measures_of_ranks(
         For each name, one value per query; 0 for an empty ranking.
 
     Raises:
-        ConfigError: As for `require_relevant_only`.
+        ConfigError: As for `require_report`.
         ValueError: If ranks, grades and lengths are not of equally many queries.
     """
-    require_relevant_only(measures)
+    require_report(measures)
     if not len(ranks) == len(grades) == len(retrieved):
         raise ValueError(f"ranks, grades and retrieved must be of the same queries, got {len(ranks)}, {len(grades)} and {len(retrieved)}")
     patterns, pattern_of = _distinct_patterns(ranks, grades, retrieved)

@@ -191,7 +191,7 @@ def test_a_run_that_diverges_is_a_failed_run_and_a_scaling_of_no_other_an_error(
 
 def test_trained_models_are_measured_on_tasks(world: Path) -> None:
     task = {"kind": "retrieval", "name": "asked", "data": str(world / "asked.jsonl"), "corpus": str(world / "corpus.jsonl")}
-    found = run(settings_of(world, scaling={"budgets": [2e7, 4e7]}, tasks=[task], measure={"measures": ["RR"]}))
+    found = run(settings_of(world, scaling={"budgets": [2e7, 4e7]}, tasks=[task], measure={"report": ["RR"]}))
     assert all(0 <= row.scores["asked"] <= 1 for row in found.runs)
     assert [one.task for one in found.downstream] == ["asked"]
     assert found.downstream[0].runs == 6

@@ -238,7 +238,7 @@ def test_probes_are_looked_for_in_a_store_of_the_model_and_always_in_the_same(wo
 
 def test_a_measure_that_nobody_knows_is_told_before_anything_is_written(world: Path) -> None:
     with pytest.raises(ConfigError, match="measure must be a complete name that ir-measures can compute, got 'nope@x'"):
-        run(settings_of(world, measure={"measures": ["nope@x"]}))
+        run(settings_of(world, measure={"report": ["nope@x"]}))
     assert not (world / "out").exists()
 
 
@@ -247,7 +247,7 @@ def test_a_sweep_that_has_made_nothing_may_go_on_as_another(world: Path, monkeyp
         patch.setattr(runner_module.SweepRunner, "prepare", _stop)
         with pytest.raises(InterruptionError):
             run(settings_of(world))
-    found = run(settings_of(world, measure={"measures": ["P@1"]}, tune={"loss": {"margin": 0.2}}), resume=True)
+    found = run(settings_of(world, measure={"report": ["P@1"]}, tune={"loss": {"margin": 0.2}}), resume=True)
     assert [one.tasks[0].main.measure for one in found.runs] == ["P@1", "P@1"]
     assert read_description(Job(world / "out"))["common"]["tune"]["loss"]["margin"] == 0.2
 

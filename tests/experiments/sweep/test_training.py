@@ -174,7 +174,7 @@ def test_a_grid_and_a_mixture_are_ranked_too(here: Path) -> None:
     mixed = {"name": "both, equally", "data": {"sources": [{"path": str(here / "near.jsonl")}, far]}, "mixture": {"rule": "equal"}}
     near = {"name": "near", "job": {"data": str(here / "near.jsonl")}}
     tables: dict[str, Any] = {"train": {"steps": 2, "batch_size": 6}, "grid": {"train": {"loss": {"temperature": [0.05, 0.1]}}}}
-    result = run(brief(here, variants=[near, mixed], measure={"measures": ["RR"]}, **tables))
+    result = run(brief(here, variants=[near, mixed], measure={"report": ["RR"]}, **tables))
     assert {one.name for one in ranking_of(result).standings} == {
         f"{variant}, temperature={value}" for variant in ("near", "both, equally") for value in ("0.05", "0.1")
     }

@@ -23,7 +23,7 @@ TABLES: dict[str, Any] = {
     "data": {"validation_fraction": 0.3},
     "train": {"steps": 3, "batch_size": 6, "validate_every": 3, "learning_rate": 3e-3},
     "run": {"log_every": 1, "device": "cpu"},
-    "measure": {"resamples": 200, "measures": ["nDCG@10", "RR"]},
+    "measure": {"resamples": 200, "report": ["nDCG@10", "RR"]},
 }
 
 
