@@ -119,6 +119,10 @@ def test_a_verdict_rests_on_queries_with_new_documents_where_there_are_fifty(her
     assert {shown.query.split()[0] for shown in result.examples} <= {"fresh"}
     told = said.err.replace("\xa0", " ")
     assert "2 queries that a model was trained on left out; the verdict rests on 60 queries with new documents, not on 30" in told
+    compared = adiabat.compare("new/scores/baseline", "new/scores/model")
+    (change,) = (pairing.change for pairing in compared.pairings)
+    assert (change.after, change.p, change.verdict) == (alone.main_change().after, alone.main_change().p, alone.main_change().verdict)
+    assert any("compared on 60 queries with new documents, not on 30 queries" in note for note in compared.notes)
 
 
 def test_where_all_queries_share_documents_with_training_the_residual_collection_decides(here: Path, command: Run) -> None:

@@ -12,6 +12,7 @@ from adiabat.config.tasks import CompareSettings, RunsMeasureSection
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.provenance import versions
 from adiabat.data.judgements import Qrels, Run, read_qrels, read_run
+from adiabat.evaluation.decisive_queries import decide
 from adiabat.evaluation.score_files import SUFFIX, read_record, read_scores, score_files
 from adiabat.evaluation.suite_findings import ModelScores, compare_models
 from adiabat.results.suite_result import SuiteModel, SuiteResult
@@ -160,7 +161,26 @@ def _in_common(sides: Sequence[ModelScores], paths: Sequence[Path], units_settin
         model = replace(side.model, name=str(path)) if sides[0].name == sides[1].name else side.model
         runs = [{name: _taken(run[name], units.get(name)) for name in run if name in shared} for run in side.runs]
         restricted.append(ModelScores(model, runs))
-    return restricted, notes
+    return _on_decisive_queries(restricted, sorted(shared), notes)
+
+
+def _on_decisive_queries(sides: Sequence[ModelScores], tasks: Sequence[str], notes: list[str]) -> tuple[list[ModelScores], list[str]]:
+    """Of retrieval tasks the queries that `evaluate` rests its verdict on, but for residual collections, which must be ranked anew."""
+    units: dict[str, Sequence[str]] = {}
+    for task in tasks:
+        scores = [run_scores for side in sides for run_scores in side.scores_of(task)]
+        if scores[0].kind not in ("retrieval", "triplets") or any(run_scores.units != scores[0].units for run_scores in scores):
+            continue
+        decision = decide(scores, lambda _: None)
+        first, *others = decision.parts
+        if decision.left_out:
+            notes = [*notes, f"{task}: {decision.left_out:,} queries that a model was trained on left out"]
+        if others and first.name == "new documents":
+            seen = f"{len(others[0].scores[0].units):,} queries with relevant documents that answered training queries"
+            notes = [*notes, f"{task}: compared on {len(first.scores[0].units):,} queries with new documents, not on {seen}"]
+        units[task] = first.scores[0].units
+    runs = [[{task: _taken(run[task], units.get(task), noted=False) for task in run} for run in side.runs] for side in sides]
+    return [ModelScores(side.model, side_runs) for side, side_runs in zip(sides, runs, strict=True)], notes
 
 
 def _common_units(task: str, sides: Sequence[ModelScores]) -> list[str]:
@@ -171,12 +191,12 @@ def _common_units(task: str, sides: Sequence[ModelScores]) -> list[str]:
     return [unit for unit in unit_lists[0] if unit in shared]
 
 
-def _taken(scores: TaskScores, units: Sequence[str] | None) -> TaskScores:
+def _taken(scores: TaskScores, units: Sequence[str] | None, *, noted: bool = True) -> TaskScores:
     """The scores of some units, or of all."""
-    if units is None:
+    if units is None or (not noted and len(units) == len(scores.units)):
         return scores
     row_of: Mapping[str, int] = {unit: number for number, unit in enumerate(scores.units)}
     restricted = scores.take(np.array([row_of[unit] for unit in units], dtype=np.int64))
-    if dropped := len(scores.units) - len(units):
+    if noted and (dropped := len(scores.units) - len(units)):
         return replace(restricted, notes=(*restricted.notes, f"{dropped:,} that the other lacks were left out"))
     return restricted
