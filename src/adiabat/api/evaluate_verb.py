@@ -14,7 +14,7 @@ from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.examples import read_examples, resolved_split
 from adiabat.data.records import ExampleSet
-from adiabat.evaluation.evaluate import evaluate_datasets, read_dataset
+from adiabat.evaluation.evaluate import Dataset, evaluate_datasets, read_dataset
 from adiabat.evaluation.measured_models import resolve_models
 from adiabat.evaluation.score_files import refuse_foreign_scores, replacing_scores
 from adiabat.evaluation.space_analysis import analyse_space, require_maps
@@ -83,10 +83,7 @@ def evaluate(
     """
     chosen = settings_of(EvaluateSettings, settings, options, section="measure", function="evaluate")
     _require_lists(baseline_stores, retain, runs)
-    models = [model, *runs, *([] if baseline is None else [baseline])]
-    for entry, argument in zip(models, ("model", *["an entry of runs"] * len(runs), "baseline"), strict=False):
-        require_model(entry, argument)
-    _require_distinct([model, *runs])
+    models = _checked_models(model, runs, baseline)
     if power and runs:
         raise ConfigError("--power is that of a single run, got further runs with --run; leave one of them out")
     # Measures and the job's record are checked before anything is read.
@@ -101,14 +98,7 @@ def evaluate(
         if folder:
             refuse_foreign_scores(folder)
         sets = [(path_of(path, "store"), data_of(rows, "data")) for path, rows in [(store, data), *retain]]
-        _require_other_data(sets, splits)
-        stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
-        datasets = [
-            read_dataset(
-                stores[path], rows, role="retain" if number else "target", split=splits[number], settings=chosen, baseline_stores=others
-            )
-            for number, (path, rows) in enumerate(sets)
-        ]
+        datasets = _read(sets, splits, chosen, others)
         loaded = [load(entry, settings=chosen.encoder, device=chosen.run.device) for entry in models]
         scores: list[tuple[str, TaskScores]] = []
         result = evaluate_datasets(
@@ -128,18 +118,20 @@ def evaluate(
         if folder:
             if (folder / "result.json").exists():
                 call.watch.note(f"replaced the earlier evaluation in {folder}")
-            with replacing_scores(
-                scores, folder, models={"model": loaded[0].name, "baseline": "" if baseline is None else loaded[-1].name}
-            ):
+            with replacing_scores(scores, folder, models={"model": result.model, "baseline": result.baseline or ""}):
                 write_report(result, folder)
     return result
 
 
-def _require_distinct(models: Sequence[Model]) -> None:
-    """A run that is named twice would halve the spread of runs."""
-    paths = [os.path.realpath(name_of(entry)) for entry in models if not isinstance(entry, DualEncoder)]
+def _checked_models(model: Model, runs: Sequence[Model], baseline: Model | None) -> list[Model]:
+    """The model, its further runs, each once (one that is named twice would halve the spread of runs), and the baseline."""
+    models = [model, *runs, *([] if baseline is None else [baseline])]
+    for entry, argument in zip(models, ("model", *["an entry of runs"] * len(runs), "baseline"), strict=False):
+        require_model(entry, argument)
+    paths = [os.path.realpath(name_of(entry)) for entry in (model, *runs) if not isinstance(entry, DualEncoder)]
     if repeated := [path for number, path in enumerate(paths) if path in paths[:number]]:
         raise ConfigError(f"--run must name each run once, got {repeated[0]} twice; leave one out")
+    return models
 
 
 def _require_lists(baseline_stores: object, retain: object, runs: object) -> None:
@@ -149,6 +141,19 @@ def _require_lists(baseline_stores: object, retain: object, runs: object) -> Non
         raise wrong_type("baseline_stores", "a list of stores", baseline_stores)
     if not isinstance(retain, Sequence) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in retain):
         raise wrong_type("retain", "a list of pairs of a store and its data", retain)
+
+
+def _read(
+    sets: Sequence[tuple[str, str]], splits: Sequence[str | None], settings: EvaluateSettings, baseline_stores: Sequence[Store]
+) -> list[Dataset]:
+    """The target and the retention sets, each with its store; sets of one store share it."""
+    _require_other_data(sets, splits)
+    stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
+    options: dict[str, Any] = {"settings": settings, "baseline_stores": baseline_stores}
+    return [
+        read_dataset(stores[path], rows, role="retain" if number else "target", split=splits[number], **options)
+        for number, (path, rows) in enumerate(sets)
+    ]
 
 
 def _require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:
