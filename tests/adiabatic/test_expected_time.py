@@ -45,7 +45,7 @@ def test_a_run_takes_its_steps_and_a_validation_before_the_first_and_after_each_
     expected = ExpectedTime(0.5, 3.0, 50.0, 1000, 10_000, 1_000_000, "CPU")
     assert expected.least_seconds == 50 + 10_000 * 0.5 + 11 * 3
     assert expected.most_seconds == 50 + 1_000_000 * 0.5 + 1001 * 3
-    for part in ("at least 1 h 24 min", "at most 5 d 19 h", "0.5 s and a validation 3 s", "after about 50 s"):
+    for part in ("at least 1 h 24 min", "at most 5 d 19 h", "0.5 s and a validation 3 s", "of which about 50 s search"):
         assert part in expected.summary()
 
 
@@ -104,7 +104,7 @@ def test_a_job_says_its_time_first_and_is_the_same_as_without_the_measurement(tm
     settings = settings_of(tune={"dropout": True, "negatives": "random"})
     run(problem, tmp_path / "with", settings, notes=notes)
     assert notes[0].startswith("expected time: ")
-    monkeypatch.setattr("adiabat.adiabatic.tune.expected_time", lambda *_, **__: ExpectedTime(1.0, 1.0, 0.0, 1, 1, 1, "CPU"))
+    monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: module.Pace(1.0, 1.0, 0.0, "CPU"))
     run(problem, tmp_path / "without", settings)
     ends = [everything(tmp_path / name) for name in ("with", "without")]
     assert ends[0] == ends[1]

@@ -10,6 +10,8 @@ import pytest
 from adiabat.adiabatic.tuning_context import MINED_NEGATIVES, examples_digest, read_data, with_negatives
 from adiabat.config.tuning import TuneDataSection
 from adiabat.core.errors import DataError
+from adiabat.core.ragged import Ragged
+from adiabat.data.text_hashes import FEWEST_HELD_OUT, held_out_documents
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store
@@ -152,3 +154,38 @@ def test_a_question_knows_its_answers_on_the_other_side(tmp_path: Path, store: S
     train, validation = read_data(path, TuneDataSection(validation=other), store)
     assert [sorted(one.known[0].tolist()) for one in (train, validation)] == [[1, 2], [1, 2]]
     assert (lists(train), lists(validation)) == ([[3]], [[4]])
+
+
+def brute_groups(queries: list[str], positives: list[list[int]]) -> list[set[int]]:
+    """Queries connected through equal texts or shared positives."""
+    groups: list[set[int]] = []
+    for number, query in enumerate(queries):
+        tied = [g for g in groups if any(queries[n] == query or {*positives[n]} & {*positives[number]} for n in g)]
+        groups = [g for g in groups if g not in tied] + [{number}.union(*tied)]
+    return groups
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_held_out_documents_share_nothing_with_the_rest(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    queries = [f"query {rng.integers(150)}" for _ in range(200)]
+    positives = [rng.choice(400, size=rng.integers(1, 3), replace=False).tolist() for _ in queries]
+    held_out = held_out_documents(queries, Ragged.of(positives), 0.3, 1000)
+    assert held_out is not None
+    assert FEWEST_HELD_OUT <= len(held_out) <= 60
+    inside = set(held_out.tolist())
+    assert all(group <= inside or not group & inside for group in brute_groups(queries, positives))
+    # The order of the data decides nothing.
+    order = rng.permutation(len(queries))
+    shuffled = held_out_documents([queries[n] for n in order], Ragged.of([positives[n] for n in order]), 0.3, 1000)
+    assert shuffled is not None
+    assert set(order[shuffled].tolist()) == inside
+
+
+def test_documents_that_tie_most_queries_together_are_not_held_out() -> None:
+    queries = [f"query {number}" for number in range(100)]
+    tied = Ragged.of([[0, number] for number in range(1, 101)])
+    assert held_out_documents(queries, tied, 0.1, 1000) is None
+    apart = held_out_documents(queries, Ragged.of([[number] for number in range(100)]), 0.1, 1000)
+    assert apart is not None
+    assert len(apart) == 10

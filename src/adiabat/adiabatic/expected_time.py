@@ -1,5 +1,6 @@
 """The expected time of a whole tuning job, from a short timing of real steps and of validation on this machine."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -12,6 +13,7 @@ from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
 from adiabat.adiabatic.tuning_loop import check_settings, optimizer_of
 from adiabat.config.tuning import TuneSettings
+from adiabat.core.errors import ConfigError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import NO_BREAK, duration
 from adiabat.models.device import device_name
@@ -26,6 +28,16 @@ TIMED_QUERIES = 128
 
 SHORT_JOB = 10.0
 """Seconds of a job whose time a single step estimates well enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Measured speed of a tuning job: seconds of an optimizer step, of a validation, and of the drift measurement in it."""
+
+    step_seconds: float
+    validation_seconds: float
+    drift_seconds: float
+    device: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +79,7 @@ class ExpectedTime:
         """The expected time in one line."""
         least, most = (self._length(steps, seconds) for steps, seconds in self._ends())
         length = most if self.least_steps == self.most_steps else f"at least {least} without an improvement, at most {most}"
-        search = f", after about {duration(self.search_seconds)} of searching for the learning rate" if self.search_seconds else ""
+        search = f", of which about {duration(self.search_seconds)} search for the learning rate" if self.search_seconds else ""
         line = (
             f"expected time: {length}{search}; a step takes {self.step_seconds:.2g} s and a validation {self.validation_seconds:.2g} s "
             f"on {self.device}"
@@ -83,7 +95,9 @@ class ExpectedTime:
 
 
 def expected_time(context: TuningContext, settings: TuneSettings, *, watch: Watch = SILENT) -> ExpectedTime:
-    """Time a few real steps and a validation on copies of the tower, and extrapolate to the whole job.
+    """Time a few real steps and a validation on a copy of the tower, and extrapolate to the whole job.
+
+    With `tune.budget_seconds`, the job is the one that `fitted` makes of the settings.
 
     The seconds are those of optimizer steps and validations: ``search + steps step_seconds + (1 + epochs) validation_seconds``, without
     reading data, mining validation negatives and writing checkpoints. The guard's stop and a validation without errors can end a job
@@ -102,24 +116,71 @@ def expected_time(context: TuningContext, settings: TuneSettings, *, watch: Watc
     Raises:
         AdiabatError: If model, store, data and settings do not fit together.
     """
+    pace = measured_pace(context, settings, watch=watch)
+    return time_at(pace, fitted(settings, pace))
+
+
+def time_at(pace: Pace, settings: TuneSettings) -> ExpectedTime:
+    """The expected time of a job at a known speed."""
+    least, most = _lengths(settings)
+    return ExpectedTime(
+        step_seconds=pace.step_seconds,
+        validation_seconds=pace.validation_seconds,
+        search_seconds=_search_seconds(settings, pace),
+        steps_per_epoch=settings.tune.batches_per_epoch,
+        least_steps=least,
+        most_steps=most,
+        device=pace.device,
+    )
+
+
+def measured_pace(context: TuningContext, settings: TuneSettings, *, watch: Watch = SILENT) -> Pace:
+    """Time a few real steps and a validation, without changing anything that the job uses."""
     tower, _ = prepared_tower(context.model.query, settings)
     objective = context.objective(tower, settings, most_validated=TIMED_QUERIES)
     devices = [tower.device] if tower.device.type == "cuda" else []
-    least, most = _lengths(settings)
     with torch.random.fork_rng(devices), side_passes(tower, precision=settings.run.precision) as objective.passes:
-        step_seconds = _step_seconds(objective, settings, most, watch)
+        step_seconds = _step_seconds(objective, settings, _lengths(settings)[1], watch)
         drift_seconds = _seconds_of(lambda: objective.guard and objective.guard.look(tower), objective)
         validated = len(context.examples(settings.data)[1])
         unguarded = replace(objective, guard=None)
         validation_seconds = _seconds_of(unguarded.validate, objective) * validated / len(objective.validation)
-    return ExpectedTime(
-        step_seconds=step_seconds,
-        validation_seconds=validation_seconds + drift_seconds,
-        search_seconds=_search_seconds(settings, step_seconds, drift_seconds),
-        steps_per_epoch=settings.tune.batches_per_epoch,
-        least_steps=least,
-        most_steps=most,
-        device=device_name(tower.device),
+    return Pace(step_seconds, validation_seconds + drift_seconds, drift_seconds, device_name(tower.device))
+
+
+SEARCH_SHARE = 0.5
+"""Maximum share of a time limit for the search of a learning rate."""
+
+FEWEST_STEPS = 10
+"""Steps below which neither a trial of a rate nor a run is worth its time."""
+
+
+def fitted(settings: TuneSettings, pace: Pace) -> TuneSettings:
+    """The settings with as many steps of the rate search, and as many epochs, as the time limit allows at this speed."""
+    budget = settings.tune.budget_seconds
+    if budget is None:
+        return settings
+    if settings.searches:
+        search = settings.rate_search
+        # Seconds are linear in the steps: a run of none is its validations.
+        none, one = (_search_seconds(settings, pace, steps=steps) for steps in (0, 1))
+        steps = min(search.steps, int((SEARCH_SHARE * budget - none) / (one - none)))
+        if steps < FEWEST_STEPS:
+            raise _too_short(budget, (none + FEWEST_STEPS * (one - none)) / SEARCH_SHARE)
+        settings = settings.model_copy(update={"rate_search": search.model_copy(update={"steps": steps})})
+    section = settings.tune
+    left = budget - _search_seconds(settings, pace) - pace.validation_seconds
+    epoch = section.batches_per_epoch * pace.step_seconds + pace.validation_seconds
+    epochs = min(section.max_epochs, int(left / epoch))
+    if not epochs:
+        raise _too_short(budget, budget - left + epoch)
+    return settings.model_copy(update={"tune": section.model_copy(update={"max_epochs": epochs})})
+
+
+def _too_short(budget: float, needed: float) -> ConfigError:
+    return ConfigError(
+        f"tune.budget_seconds must be at least {math.ceil(needed)} at the speed of this machine, got {budget:g}; raise it, or lower "
+        "rate_search.count or tune.batches_per_epoch"
     )
 
 
@@ -147,7 +208,9 @@ def estimate(context: TuningContext, settings: TuneSettings, *, watch: Watch = S
     """The resolved settings of a job, and its expected time; nothing is written."""
     check_settings(settings)
     train, validation = context.examples(settings.data)
-    expected = expected_time(context, settings, watch=watch)
+    pace = measured_pace(context, settings, watch=watch)
+    settings = fitted(settings, pace)
+    expected = time_at(pace, settings)
     compared = settings.model_copy(update={"tune": context.compared(settings.tune)})
     return TuningEstimate(compared.model_dump(mode="json"), len(train), len(validation), expected)
 
@@ -186,11 +249,17 @@ def _seconds_of(work: Callable[[], object], objective: StoredDocuments) -> float
     return time.monotonic() - start
 
 
-def _search_seconds(settings: TuneSettings, step_seconds: float, drift_seconds: float) -> float:
-    """Time of the rate search: its runs, shortened by the limit, are worth ``f / (f - 1)`` whole ones of rates a factor ``f`` apart."""
-    if settings.tune.learning_rate != "safe":
+def _search_seconds(settings: TuneSettings, pace: Pace, *, steps: int | None = None) -> float:
+    """Time of the rate search, with `steps` in place of those of its settings.
+
+    A range test makes a run for every rate. The runs of a search for a safe rate are shortened by the limit: those of rates a factor
+    ``f`` apart are worth ``f / (f - 1)`` whole ones.
+    """
+    if not settings.searches:
         return 0.0
     section = settings.rate_search
     factor: float = (section.high / section.low) ** (1 / (section.count - 1))
-    checks = 1 + min(section.checks, section.steps)
-    return section.seeds * min(section.count, factor / (factor - 1)) * (section.steps * step_seconds + checks * drift_seconds)
+    is_range = settings.tune.learning_rate == "range"
+    runs = section.seeds * (section.count if is_range else min(section.count, factor / (factor - 1)))
+    checks = (1 + min(section.checks, section.steps)) * (pace.validation_seconds if is_range else pace.drift_seconds)
+    return runs * ((section.steps if steps is None else steps) * pace.step_seconds + checks)

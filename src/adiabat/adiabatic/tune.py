@@ -1,24 +1,25 @@
 """Adiabatic tuning: a query tower is trained slowly against document vectors that never change (Vasilyev et al. 2024)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from adiabat.adiabatic.expected_time import expected_time
+from adiabat.adiabatic.expected_time import Pace, fitted, measured_pace, time_at
 from adiabat.adiabatic.negatives import mined_negatives_note, short_lists_note
 from adiabat.adiabatic.stored_loss import StoredDocuments, pairs_of
-from adiabat.adiabatic.tune_checks import RULES, require_ready
+from adiabat.adiabatic.tune_checks import EPOCHS, RULES, SEARCH_STEPS, require_ready
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower, trained_too
 from adiabat.adiabatic.tuning_loop import check_settings, learning_rate_of, make_loop, writing
 from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
-from adiabat.core.text import IN_WORDS
+from adiabat.core.text import IN_WORDS, duration
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.device import emulation_note
 from adiabat.models.embedding_head import STATED
@@ -40,7 +41,10 @@ from adiabat.training.passes import side_passes
 from adiabat.training.run_record import finish_run, layer_changes, record_of, result_of
 
 RateSearch = Callable[[TuningContext, Path, TuneSettings, Watch], TuneSettings]
-"""Finds the rate for ``tune.learning_rate = "safe"``; the search leaves its files in the given folder."""
+"""Finds the rate where `tune.learning_rate` is a word; the search leaves its files in the given folder."""
+
+LONG_JOB = 3600.0
+"""Seconds from which a job without a time limit names the quick recipe."""
 
 MeasurePower = Callable[[DualEncoder, DualEncoder, Store, AddressedSet], Power | None]
 """What as many test queries as the validation queries could show, from the model before and after tuning."""
@@ -61,6 +65,10 @@ def tune(
     watch: Watch = SILENT,
 ) -> Result:
     """Tune a query tower against a store and write a job directory: configuration, log, checkpoints, model, result and report.
+
+    A resumed job gives the weights of an uninterrupted one, bit for bit. The steps that a time limit allows are fitted to the speed that
+    is measured at the start, and stand in ``config.toml``. Only where the machine turns out slower does the clock end the run, at a step
+    that depends on its speed; it counts the seconds of the rate search and of all resumed parts.
 
     Args:
         find_rate: The rate search; None if the rate is a number.
@@ -108,13 +116,20 @@ class TuningRun:
         """Claim the directory and print what will be tuned; `timed` also measures and prints the expected time."""
         tower, frozen = prepared_tower(context.model.query, settings)
         objective = context.objective(tower, settings)
+        # A time limit is fitted once: a resumed run has the steps of the interrupted one.
+        pace = measured_pace(context, settings, watch=watch) if timed else None
+        lengths = _lengths_within(settings, pace, out)
         # Everything that decides the run; a resumed run must agree with all of it.
         digests = context.digests(settings, objective.train, objective.validation)
-        description = {"job": {**context.inputs, **digests}, **settings.model_dump()}
+        description = {"job": {**context.inputs, **digests, **lengths}, **settings.model_dump()}
         job = open_job(out, description, resume=resume, rules=RULES)
-        if timed:
-            watch.note(expected_time(context, settings, watch=watch).summary())
-        if settings.tune.learning_rate == "safe":
+        settings = _with_lengths(settings, lengths)
+        if pace is not None:
+            expected = time_at(pace, settings)
+            watch.note(expected.summary())
+            if settings.tune.budget_seconds is None and expected.least_seconds > LONG_JOB:
+                watch.note("--recipe quick picks a learning rate and ends within 10 minutes; --budget-time sets another limit")
+        if settings.searches:
             assert find_rate is not None
             settings = find_rate(context, job.folder / RATE_SEARCH, settings, watch)
         loop = _loop(objective, settings, job, watch)
@@ -163,6 +178,25 @@ class TuningRun:
         )
 
 
+def _lengths_within(settings: TuneSettings, pace: Pace | None, out: Path) -> dict[str, int]:
+    """The steps of the rate search and the epochs that a time limit allows: of an earlier start, or at the measured speed."""
+    if settings.tune.budget_seconds is None:
+        return {}
+    if pace is None:
+        before = read_description(Job(out))["job"]
+        return {name: before[name] for name in (SEARCH_STEPS, EPOCHS)}
+    within = fitted(settings, pace)
+    return {SEARCH_STEPS: within.rate_search.steps, EPOCHS: within.tune.max_epochs}
+
+
+def _with_lengths(settings: TuneSettings, lengths: Mapping[str, int]) -> TuneSettings:
+    if not lengths:
+        return settings
+    search = settings.rate_search.model_copy(update={"steps": lengths[SEARCH_STEPS]})
+    tune = settings.tune.model_copy(update={"max_epochs": lengths[EPOCHS]})
+    return settings.model_copy(update={"tune": tune, "rate_search": search})
+
+
 def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:
     train, validation = objective.train, objective.validation
     for sentence in filter(None, (*_notes(objective, settings), emulation_note(objective.encoder.device, settings.run.precision))):
@@ -195,7 +229,8 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
     limits = Limits(
         section.batches_per_epoch,
         section.max_epochs,
-        section.idle_epochs if section.keep == "both" else None,
+        section.idle_epochs if section.keep != "last" else None,
+        max_seconds=section.budget_seconds,
         keep=section.keep,
         outside=settings.guard.action if settings.guard is not None and settings.guard.action != "soften" else None,
         **writing(settings),
@@ -205,7 +240,7 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
         last = section.max_epochs if section.keep == "last" else min(section.max_epochs, position.best_epoch + section.idle_epochs)
         bound = "" if last == section.max_epochs else "at least "
         best = f"best {position.best_epoch}: {position.best.errors:,} errors" if position.best else "validating"
-        idle = f"; idle {position.idle}/{section.idle_epochs}" if section.keep == "both" else ""
+        idle = f"; idle {position.idle}/{section.idle_epochs}" if section.keep != "last" else ""
         epoch = min(position.epoch + 1, section.max_epochs)
         watch.progress(f"epoch {epoch} of {bound}{last} ({best}{idle})", position.step, last * section.batches_per_epoch)
 
@@ -216,9 +251,10 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
     objective, description = run.objective, read_description(run.job)
     parameters = [*objective.encoder.parameters()]
     inputs = description["job"]
-    searched = description["tune"]["learning_rate"] == "safe"
-    notes = (f"the learning rate is the largest safe one that {RATE_SEARCH}/report.html found",) if searched else ()
-    settings = run.settings.model_copy(update={"tune": run.context.compared(run.settings.tune)})
+    notes = _how_tuned(run, description)
+    # The time limit as it was stated, without what the search took of it.
+    tune = run.context.compared(run.settings.tune).model_copy(update={"budget_seconds": description["tune"].get("budget_seconds")})
+    settings = run.settings.model_copy(update={"tune": tune})
     record = record_of(
         run.job,
         outcome,
@@ -243,6 +279,27 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
         inputs=inputs,
         device=objective.encoder.device,
     )
+
+
+def _how_tuned(run: TuningRun, description: Mapping[str, Any]) -> tuple[str, ...]:
+    """Recipe, choice of the learning rate and time limit, for readers of the result."""
+    tune, rate = description["tune"], run.settings.tune.learning_rate
+    recipe = tune.get("recipe", "paper")
+    budget = tune.get("budget_seconds")
+    limit = "" if budget is None else f", within {duration(budget)} with its rate search"
+    notes = {
+        "safe": f"the learning rate is the largest safe one that {RATE_SEARCH}/report.html found",
+        "range": f"the learning rate {rate:g} had the lowest validation loss within the drift limit in a range test of "
+        f"{tune_rates(description)} ({RATE_SEARCH}/trials.parquet)",
+    }
+    told = f"tuned by the recipe {recipe}{limit}" if recipe != "paper" or limit else ""
+    return tuple(filter(None, (told, notes.get(str(tune["learning_rate"]), ""))))
+
+
+def tune_rates(description: Mapping[str, Any]) -> str:
+    """The rates of a range test, by their ends."""
+    search = description["rate_search"]
+    return f"{search['count']} rates from {search['low']:g} to {search['high']:g}"
 
 
 def _layers(run: TuningRun, tower: Encoder) -> list[LayerChange]:

@@ -31,7 +31,7 @@ LATER = frozenset(("job.probes", "job.probed_vectors", "job.rehearsed"))
 def _behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
     """The fault of a stop before the current epoch; finished epochs cannot be undone."""
     rows = list(read_log(job.log)) if job.log.exists() else []
-    idle = idle_counts(rows, keep="both")
+    idle = idle_counts(rows, keep="loss" if settings.get("tune.keep") == "loss" else "both")
     if not idle:
         return []
     least = {
@@ -50,8 +50,12 @@ def _stopping(settings: Mapping[str, Any]) -> set[str]:
     return {"tune.idle_epochs"} | (set() if settings.get("tune.schedule.kind") in ENDING else {"tune.max_epochs"})
 
 
+SEARCH_STEPS, EPOCHS = "steps_of_search_within_budget", "epochs_within_budget"
+"""Keys of ``[job]``: the lengths that `tune.budget_seconds` allowed at the speed that was measured at the start."""
+
 RULES = Rules(
-    free=frozenset(("job.model", "job.store", "job.data", *FREE_RUN)),
+    # All settings that a recipe sets are compared themselves.
+    free=frozenset(("job.model", "job.store", "job.data", "tune.recipe", f"job.{SEARCH_STEPS}", f"job.{EPOCHS}", *FREE_RUN)),
     stopping=_stopping,
     behind=_behind,
     words=WORDS,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 import torch
+from jaxtyping import Int
 
 from adiabat.adiabatic.negatives import negative_chooser
 from adiabat.adiabatic.stored_loss import StoredDocuments
@@ -20,7 +21,7 @@ from adiabat.core.errors import ConfigError, DataError, ModelError, StoreError, 
 from adiabat.core.ragged import Ragged
 from adiabat.data.examples import read_examples
 from adiabat.data.records import LanguageGridSet
-from adiabat.data.text_hashes import held_out_queries
+from adiabat.data.text_hashes import held_out_documents, held_out_queries
 from adiabat.losses.in_batch import Distance
 from adiabat.models.bulk import TokenTable
 from adiabat.models.device import device_of
@@ -282,14 +283,25 @@ def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[Addre
             note = f"{shared:,} of {len(validation):,} validation queries are also trained on, so validation looks better than it is"
             validation = replace(validation, notes=(*validation.notes, note))
         return train, validation
-    held_out = held_out_queries(everything.queries, settings.validation_fraction, settings.max_validation)
+    held_out, note = _held_out(everything, settings)
     trained_rows = np.setdiff1d(np.arange(len(everything)), held_out)
     if not len(held_out) or not len(trained_rows):
         raise DataError(
             f"{path}: data.validation_fraction = {settings.validation_fraction} must leave queries on both sides, got {len(held_out)} of "
             f"{len(everything)} held out; choose another fraction, or name a data.validation file"
         )
-    return everything.take(trained_rows), everything.take(held_out)
+    return everything.take(trained_rows), replace(everything.take(held_out), notes=tuple(filter(None, [*everything.notes, note])))
+
+
+def _held_out(examples: AddressedSet, settings: TuneDataSection) -> tuple[Int[np.ndarray, " n"], str]:
+    """Numbers of the validation queries, and a note if documents could not be held out."""
+    if settings.hold_out == "documents":
+        held_out = held_out_documents(examples.queries, examples.positives, settings.validation_fraction, settings.max_validation)
+        if held_out is not None:
+            return held_out, ""
+    held_out = held_out_queries(examples.queries, settings.validation_fraction, settings.max_validation)
+    tied = "relevance ties most queries together, so validation queries have documents that are also trained on"
+    return held_out, tied if settings.hold_out == "documents" else ""
 
 
 def trained_too(validation: AddressedSet, train: AddressedSet) -> int:

@@ -62,7 +62,7 @@ def tune(
         >>> job.training.steps
         2
     """
-    chosen = settings_of(TuneSettings, settings, options, section="tune", function="tune")
+    chosen = settings_of(TuneSettings, settings, options, section="tune", function="tune").with_usual_recipe()
     require_model(model, "model")
     folder, source = Path(path_of(out, "out")), data_of(data, "data")
     if isinstance(model, str):
@@ -71,7 +71,7 @@ def tune(
     from adiabat.adiabatic.tune import tune as run_tuning
 
     find_rate = None
-    if chosen.tune.learning_rate == "safe":
+    if chosen.searches:
         # The search stands above tuning, which cannot import it.
         from adiabat.experiments.rate_search import rate_for_run
 
@@ -96,7 +96,7 @@ def estimate_tuning(
 ) -> "TuningEstimate":
     """The resolved settings of a tuning job and its expected time, from a few steps on this machine; nothing is written."""
     require_model(model, "model")
-    source = data_of(data, "data")
+    source, settings = data_of(data, "data"), settings.with_usual_recipe()
     if isinstance(model, str):
         inputs = inputs_of(model, path_of(store, "store"), source)
         if out is None:

@@ -100,6 +100,16 @@ def tune(
     store: ItsStore,
     data: TuningData,
     out: Annotated[Path | None, option("--out", "JOB", "Directory of the job; afterwards a MODEL.")] = None,
+    recipe: Annotated[
+        Literal["quick", "safe", "paper"] | None,
+        option(
+            "--recipe",
+            None,
+            "Rate by a range test, within a time limit (quick); the largest rate within a drift limit (safe); or the regime of "
+            "Vasilyev et al. 2024 (paper).",
+        ),
+    ] = None,
+    seconds: Annotated[str | None, option("--budget-time", "TIME", "Time limit, such as 10min (tune.budget_seconds).")] = None,
     split: Split = None,
     resume: Resume = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the settings and the expected time, and tune nothing.")] = False,
@@ -112,7 +122,8 @@ def tune(
     """Tune a query tower against stored document vectors, which stay as they are."""
     from adiabat.config.tuning import TuneSettings
 
-    settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device, split=split)
+    texts, numbers = {"tune.recipe": recipe}, {"tune.budget_seconds": seconds}
+    settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device, split=split, texts=texts, numbers=numbers)
     if dry_run:
         if resume:
             raise ConfigError("--resume continues a job, and --dry-run runs none; leave one out")

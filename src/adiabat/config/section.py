@@ -39,14 +39,15 @@ ScheduleName = Literal["constant", "linear", "quadratic", "exponential", "cosine
 ScalingRule = Literal["none", "linear", "sqrt"]
 
 
-def positive_or(word: str) -> Callable[[object], float | str]:
-    """Make a validator of a setting that is a number > 0, or one word."""
+def positive_or(*words: str) -> Callable[[object], float | str]:
+    """Make a validator of a setting that is a number > 0, or one of some words."""
 
     def check(value: object) -> float | str:
-        if value == word:
-            return word
+        if isinstance(value, str) and value in words:
+            return value
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
-            raise MisfitError(f'a number > 0, or "{word}"')
+            quoted = [f'"{word}"' for word in words]
+            raise MisfitError(f"a number > 0, or {' or '.join(quoted)}")
         return float(value)
 
     return check

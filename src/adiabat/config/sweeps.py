@@ -360,8 +360,8 @@ class _Checks:
             except ValidationError as fault:
                 phrases.update(every_phrase(self.kind.run_kind, run, fault.errors()))
                 continue
-            if isinstance(settings, TuneSettings) and settings.tune.learning_rate == "safe":
-                phrases.add("tune.learning_rate must be a number in a sweep, got safe; adiabat safe-rate finds it")
+            if isinstance(settings, TuneSettings) and (told := settings.sweep_fault()):
+                phrases.add(told)
         return phrases
 
 

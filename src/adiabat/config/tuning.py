@@ -1,12 +1,23 @@
 """Settings of ``adiabat tune``; the defaults are those of Vasilyev et al. 2024."""
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt
+from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
 
-from adiabat.config.faults import Need
-from adiabat.config.section import MOST_VALUES, Amount, OptimizerName, Section, SpacedValues, Text, Texts, positive_or
+from adiabat.config.faults import ABSENT, Need
+from adiabat.config.section import (
+    MOST_VALUES,
+    Amount,
+    OptimizerName,
+    Seconds,
+    Section,
+    SpacedValues,
+    Text,
+    Texts,
+    overlaid,
+    positive_or,
+)
 from adiabat.config.shared import DataSection, HeldOutSection, RankingEncoderSection, StepsRunSection
 from adiabat.config.training_choices import (
     HIGHEST,
@@ -26,12 +37,61 @@ from adiabat.config.training_choices import (
 class TuneDataSection(DataSection, HeldOutSection):
     """``[data]``: tuning and validation data, with documents from a store."""
 
+    hold_out: Literal["queries", "documents"] = "queries"
+    """Unit that is held out for validation: single queries, or documents with all their queries, so that validation has new documents.
+    If relevance ties most queries together, queries are held out."""
+
+    def needs(self) -> Iterator[Need]:
+        """Nothing is held out of the data beside a validation file."""
+        yield from super().needs()
+        yield Need("hold_out", "validation", ABSENT)
+
+
+def value_of(table: object, name: str) -> Any:
+    """An entry of a table; None if it has none, or is no table."""
+    return (table.get(name) if isinstance(table, Mapping) else getattr(table, name, None)) if table is not None else None
+
+
+RecipeName = Literal["quick", "safe", "paper"]
+
+RECIPES: Mapping[RecipeName, Mapping[str, Any]] = {
+    "quick": {
+        "tune": {
+            "learning_rate": "range",
+            "loss": {"kind": "store_softmax"},
+            "keep": "loss",
+            "batches_per_epoch": 50,
+            "max_epochs": 40,
+            "idle_epochs": 4,
+            "budget_seconds": 600.0,
+        },
+        "data": {"hold_out": "documents", "max_validation": 300},
+        "guard": {"limit": 0.1},
+        "rehearsal": {},
+        "rate_search": {"low": 2e-6, "high": 1e-5, "count": 3, "steps": 150, "checks": 2},
+    },
+    "safe": {"tune": {"learning_rate": "safe", "batches_per_epoch": 100, "max_epochs": 10}, "rehearsal": {}},
+    "paper": {},
+}
+"""Settings of the recipes, under those that a user states; ``paper`` is the regime of Vasilyev et al. 2024, the defaults."""
+
+DEFAULT_RECIPE: RecipeName = "paper"
+"""Recipe of a job whose settings state neither a recipe nor a learning rate."""
+
 
 class TuneSection(Section):
     """``[tune]``: loss, method, learning rate and length. The defaults are those of Vasilyev et al. 2024."""
 
-    learning_rate: Annotated[float | Literal["safe"], PlainValidator(positive_or("safe"))] = 5e-8
-    """Peak learning rate; ``safe`` searches for the largest rate whose drift stays within the guard's limit (`[rate_search]`)."""
+    recipe: RecipeName = "paper"
+    """Defaults of the other settings: those of Vasilyev et al. 2024 (paper); the largest rate within the guard's limit, and rehearsal
+    (safe); or a range test of rates, the softmax over the store, rehearsal and a time limit (quick). `adiabat tune --recipe NAME
+    --dry-run` prints them."""
+    learning_rate: Annotated[float | Literal["safe", "range"], PlainValidator(positive_or("safe", "range"))] = 5e-8
+    """Peak learning rate. ``safe`` searches for the largest rate whose drift stays within the guard's limit; ``range`` tests all rates of
+    `[rate_search]` and takes the one with the lowest validation loss within that limit."""
+    budget_seconds: Seconds | None = None
+    """Time limit of the rate search and all steps, over all resumed parts: seconds, or text such as "10min". At the start it limits
+    `rate_search.steps` and `max_epochs` to what fits by the measured speed; None sets no limit."""
     batch_size: PositiveInt = 14
     """Queries per optimizer step."""
     loss: TuneLoss = TripletTuning()
@@ -58,8 +118,9 @@ class TuneSection(Section):
     """Maximum number of epochs, and the length of linear, quadratic and cosine schedules."""
     idle_epochs: PositiveInt = 10
     """Stop after this many epochs without an improvement of both validation loss and validation errors."""
-    keep: Literal["both", "last"] = "both"
-    """Weights to save: those of the epoch with the lowest validation loss and errors (both), or those after `max_epochs` (last)."""
+    keep: Literal["both", "loss", "last"] = "both"
+    """Weights to save: those of the epoch with the lowest validation loss and errors (both), with the lowest validation loss (loss), or
+    those after `max_epochs` (last)."""
     dropout: bool = False
     """Apply the model's dropout during tuning."""
     l2_to_start: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.0
@@ -67,7 +128,7 @@ class TuneSection(Section):
 
     def needs(self) -> Iterator[Need]:
         """Early stopping applies only to the best weights, and negatives are not drawn for the softmax over the store."""
-        yield Need("idle_epochs", "keep", ("both",))
+        yield Need("idle_epochs", "keep", ("both", "loss"))
         yield Need("negatives", "loss", ("triplet", "in_batch_softmax"), "whose negatives are the whole store")
 
     def faults(self) -> Iterator[tuple[str, str]]:
@@ -141,10 +202,48 @@ class TuneSettings(Section):
     rate_search: RateSearchSection = RateSearchSection()
     run: StepsRunSection = StepsRunSection()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_recipe(cls, table: Any) -> Any:
+        tune, data = (value_of(table, name) for name in ("tune", "data"))
+        name = value_of(tune, "recipe")
+        if not (isinstance(name, str) and name in RECIPES):
+            return table
+        recipe = {key: dict(section) for key, section in RECIPES[cast("RecipeName", name)].items()}
+        # What the stated settings leave without effect.
+        if not isinstance(value_of(tune, "learning_rate") or "", str):
+            recipe.pop("rate_search", None)
+        if value_of(data, "validation") is not None:
+            recipe.pop("data", None)
+        if value_of(tune, "keep") == "last":
+            recipe["tune"].pop("idle_epochs", None)
+        return overlaid(cls, recipe, table)
+
+    def with_usual_recipe(self) -> Self:
+        """The settings of `DEFAULT_RECIPE`, unless these state a recipe or a learning rate."""
+        if "tune" in self.model_fields_set and {"recipe", "learning_rate"} & self.tune.model_fields_set:
+            return self
+        from adiabat.config.reader import checked
+
+        return checked(type(self), overlaid(type(self), self.model_dump(exclude_unset=True), {"tune": {"recipe": DEFAULT_RECIPE}}))
+
+    def sweep_fault(self) -> str | None:
+        """Why these settings are no run of a sweep; None if they are."""
+        if self.searches:
+            return f"tune.learning_rate must be a number in a sweep, got {self.tune.learning_rate}; adiabat safe-rate finds it"
+        if self.tune.budget_seconds is not None:
+            return "tune.budget_seconds must be left out in a sweep, whose runs have equal lengths; set tune.max_epochs"
+        return None
+
+    @property
+    def searches(self) -> bool:
+        """Whether the learning rate is searched for."""
+        return isinstance(self.tune.learning_rate, str)
+
     @property
     def watched(self) -> GuardSection | None:
-        """The guard of the run; a run at a safe rate always has a guard with a limit."""
-        if self.tune.learning_rate != "safe":
+        """The guard of the run; a run whose rate is searched for always has a guard with a limit."""
+        if not self.searches:
             return self.guard
         guard = self.guard or GuardSection()
         return guard.model_copy(update={"limit": guard.limit or "noise"})
@@ -152,14 +251,14 @@ class TuneSettings(Section):
     def faults(self) -> Iterator[tuple[str, str]]:
         """The search has a guard, and the warm-up ends within its runs."""
         rate, warmup, steps = self.tune.learning_rate, self.tune.warmup_steps, self.rate_search.steps
-        if rate == "safe" and self.guard is None and "guard" in self.model_fields_set:
-            yield "guard", 'must be on with tune.learning_rate = "safe", whose search measures drift, got false; leave it out'
-        if rate == "safe" and warmup >= steps:
+        if self.searches and self.guard is None and "guard" in self.model_fields_set:
+            yield "guard", f'must be on with tune.learning_rate = "{rate}", whose search measures drift, got false; leave it out'
+        if self.searches and warmup >= steps:
             told = f"must be below rate_search.steps = {steps}, got {warmup}: no run would reach its rate"
             yield "tune.warmup_steps", f"{told}; raise rate_search.steps"
 
     def needs(self) -> Iterator[Need]:
         """The rate search runs only for a safe rate, whose guard always has a limit; other guards act only with a limit."""
-        yield Need("rate_search", "tune.learning_rate", ("safe",))
-        if self.guard is not None and self.tune.learning_rate != "safe":
+        yield Need("rate_search", "tune.learning_rate", ("safe", "range"))
+        if self.guard is not None and not self.searches:
             yield Need("guard.action", "guard.limit")

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
+from adiabat.core.ragged import Ragged
+
 HASH_BYTES = 16
 Hashes = np.ndarray
 """One-dimensional, of dtype ``S16``: 128 bits per text, compared as bytes."""
@@ -112,6 +114,43 @@ def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Int[
     bound = np.uint64(int(fraction * 2**64))
     low = np.sort(hashes[hashes < bound])
     return np.flatnonzero(hashes < (low[most] if len(low) > most else bound))
+
+
+FEWEST_HELD_OUT = 30
+"""Queries below which a held-out set of new documents says too little."""
+
+
+def held_out_documents(queries: Sequence[str], positives: Ragged, fraction: float, most: int) -> Int[np.ndarray, " n"] | None:
+    """Numbers of the queries to hold out so that no held-out query shares a positive, or its text, with one that is not.
+
+    Queries connected through shared positives or equal texts stay together. The connected groups with the lowest hash of a query are
+    held out, except those with more than half of the wanted queries.
+
+    Returns:
+        The numbers; None if fewer than `FEWEST_HELD_OUT` queries and than half of the wanted ones can be held out.
+    """
+    # Loading scipy takes long, and few runs need it.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    count = len(queries)
+    digests = [hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8] for query in queries]
+    hashes, text = np.unique(np.array(digests), return_inverse=True)
+    document = np.unique(positives.values, return_inverse=True)[1]
+    # Nodes are queries, then texts, then documents.
+    query = np.concatenate([np.arange(count), np.repeat(np.arange(count), positives.lengths)])
+    other = count + np.concatenate([text, len(hashes) + document])
+    edges = coo_array((np.ones(len(query)), (query, other)), shape=(int(other.max()) + 1,) * 2)
+    group = connected_components(edges, directed=False)[1][:count]
+    wanted, sizes = min(most, round(fraction * count)), np.bincount(group)
+    # Numbers of texts ascend with their hashes.
+    lowest = np.full(len(sizes), len(hashes))
+    np.minimum.at(lowest, group, text)
+    order = np.argsort(lowest, kind="stable")
+    order = order[(sizes[order] > 0) & (sizes[order] <= max(1, wanted // 2))]
+    chosen = order[np.cumsum(sizes[order]) <= wanted]
+    held_out = np.flatnonzero(np.isin(group, chosen))
+    return held_out if len(held_out) >= min(FEWEST_HELD_OUT, max(1, wanted // 2)) else None
 
 
 _BLOCK = 4_096

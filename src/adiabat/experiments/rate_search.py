@@ -5,6 +5,7 @@ steps; the first rate that stays within it to the end is the result. Rates a fac
 1)`` whole runs: 1.9 with the ten default rates.
 """
 
+import math
 import shutil
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,16 +78,16 @@ def safe_rate(
 
 def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
     """Search for the largest safe rate before a run; returns the run's settings at that rate, guarded by the same limit."""
-    safe = RateSearch(context, settings, folder, watch).carry_out()
+    search = RateSearch(context, settings, folder, watch)
+    if settings.tune.learning_rate == "range":
+        return search.tested()
+    safe = search.carry_out()
     if safe.rate is None:
         raise JobError(
             f"one rate of the search must stay within the limit (drift {safe.limit:.3g}), got none: the lowest, {safe.rates[0]:g}, "
             "exceeds it; lower rate_search.low, take fewer rate_search.steps, or give a larger guard.limit, and start again"
         )
-    tune = settings.tune.model_copy(update={"learning_rate": safe.rate})
-    assert settings.watched is not None
-    guard = settings.watched.model_copy(update={"limit": safe.limit})
-    return settings.model_copy(update={"tune": tune, "guard": guard, "rate_search": RateSearchSection()})
+    return search.at(safe.rate, safe.limit, sum(trial.seconds for trial in safe.trials))
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,44 @@ class RateSearch:
             return {"trial": row.name, "rate": row.rate, "seed": row.seed, "left_at": row.left_at, **last, **about}
 
         return Rows(self.folder / "trials.parquet", RateTrial, columns=columns, of="a rate search", fault=fault)
+
+    def tested(self) -> TuneSettings:
+        """Run every rate, and return the settings of the one with the lowest validation loss within the limit."""
+        self.folder.mkdir(exist_ok=True)
+        with sole_writer(self.folder):
+            for rate in sorted(self.settings.rate_search.values(), reverse=True):
+                for seed in range(self.settings.run.seed, self.settings.run.seed + self.settings.rate_search.seeds):
+                    self._stays(rate, seed)
+                    self._clear(rate, seed)
+        losses = {rate: self._mean_loss(rate) for rate in self.settings.rate_search.values()}
+        rate = min(losses, key=lambda rate: (losses[rate], rate))
+        if not math.isfinite(losses[rate]):
+            raise JobError(
+                "one rate of the range test must stay within the guard's limit until its first validation, got none; lower "
+                "rate_search.low, or raise guard.limit, and start again"
+            )
+        listed = ", ".join(f"{rate:g}: {loss:.4f}" if math.isfinite(loss) else f"{rate:g}: outside" for rate, loss in losses.items())
+        self.watch.note(f"range test: lowest validation loss within the drift limit by rate: {listed}; tuning at {rate:g}")
+        guard = self.context.guard(self.settings)
+        assert guard is not None
+        return self.at(rate, guard.limit, sum(trial.seconds for trial in self.rows.every))
+
+    def _mean_loss(self, rate: float) -> float:
+        """The lowest validation loss within the limit, averaged over the seeds; infinite if a seed has none."""
+        trials = [trial for trial in self.rows.every if trial.rate == rate]
+        within = [trial.losses[: len(trial.losses) - (trial.left_at is not None)] for trial in trials]
+        return sum(min(losses, default=math.inf) for losses in within) / len(within)
+
+    def at(self, rate: float, limit: float | None, spent: float) -> TuneSettings:
+        """Settings of the run at a rate, guarded by the same limit, with what the search left of the time limit."""
+        settings = self.settings
+        assert settings.watched is not None
+        budget = settings.tune.budget_seconds
+        # A slow search may have used the whole time; the loop then ends after its first validation.
+        left = None if budget is None else max(1e-3, budget - spent)
+        tune = settings.tune.model_copy(update={"learning_rate": rate, "budget_seconds": left})
+        guard = settings.watched.model_copy(update={"limit": limit})
+        return settings.model_copy(update={"tune": tune, "guard": guard, "rate_search": RateSearchSection()})
 
     def carry_out(self, command: str = "") -> SafeRate:
         """Try rates from the highest down to the first safe one."""
@@ -157,7 +196,8 @@ class RateSearch:
         tune = self.settings.tune.model_copy(update={"learning_rate": rate})
         run = self.settings.run.model_copy(update={"seed": seed})
         settings = self.settings.model_copy(update={"tune": tune, "guard": self.settings.watched, "run": run})
-        objective = self.context.objective(prepared_tower(self.context.model.query, settings)[0], settings, validated=False)
+        by_loss = self.settings.tune.learning_rate == "range"
+        objective = self.context.objective(prepared_tower(self.context.model.query, settings)[0], settings, validated=by_loss)
         loop = self._loop(rate, seed, objective, settings)
         try:
             with side_passes(objective.encoder, precision=settings.run.precision) as objective.passes:
@@ -171,6 +211,7 @@ class RateSearch:
             seed=seed,
             steps=[int(row["step"]) for row in checks],
             drift={name: [float(row[f"validation_{name}"]) for row in checks] for name in MEASURES},
+            losses=[float(row["validation_loss"]) for row in checks] if by_loss else [],
             left_at=loop.position.step if reason else None,
             reason=reason or "",
             seconds=loop.position.seconds,
@@ -186,7 +227,8 @@ class RateSearch:
         assert limit is not None, "a search has a guard with a limit"
 
         def show(position: Position) -> None:
-            drift = position.best.loss if position.best else 0.0
+            best = position.best
+            drift = 0.0 if best is None else best.measures.get(objective.guard.section.measure, 0.0) if objective.guard else 0.0
             self.watch.progress(f"{name_of(rate, seed)}: drift {drift:.3g} of {limit:.3g}", position.step, steps)
 
         folder.mkdir(parents=True, exist_ok=True)

@@ -171,8 +171,8 @@ def require_possible(run: SweepTrial) -> None:
         for name, value in SIDES_APART.items()
         if given[name] != value
     ]
-    if run.tuned.tune.learning_rate == "safe":
-        faults.append('tune.learning_rate must be a number, got "safe"')
+    if run.tuned.searches:
+        faults.append(f'tune.learning_rate must be a number, got "{run.tuned.tune.learning_rate}"')
     if run.tuned.tune.schedule.kind == "exponential":
         faults.append('tune.schedule must go by steps, got "exponential"')
     if faults:
@@ -212,7 +212,8 @@ def train_settings(run: SweepTrial, context: TuningContext, job: Job) -> TrainSe
 def _regime(section: TuneSection, distance: str) -> dict[str, Any]:
     """``[train]`` of a run, in which settings of ``[tune]`` keep their meaning."""
     same = ("freeze", "optimizer", "weight_decay", "warmup_steps", "batch_size")
-    table = {name: getattr(section, name) for name in (*same, "keep", "dropout")}
+    table = {name: getattr(section, name) for name in (*same, "dropout")}
+    table["keep"] = "best" if section.keep == "loss" else section.keep
     assert isinstance(section.loss, TripletTuning)
     table["loss"] = {
         "kind": "triplet",
@@ -223,7 +224,7 @@ def _regime(section: TuneSection, distance: str) -> dict[str, Any]:
     table |= {"method": section.method.model_dump(), "schedule": section.schedule.model_dump()}
     table |= {"learning_rate": learning_rate_of(section), "max_grad_norm": 0.0, "error_unit": "pairs"}
     table |= {"validate_every": section.batches_per_epoch, "steps": section.max_epochs * section.batches_per_epoch}
-    if section.keep == "both":
+    if section.keep != "last":
         table["idle_epochs"] = section.idle_epochs
     return table
 

@@ -50,6 +50,7 @@ class RateTrial:
         rate: Its learning rate, before any scaling with the batch size.
         steps: Steps after which drift was measured, ascending.
         drift: Measure to its mean over the probes at each of these steps.
+        losses: Validation loss at each of these steps in a range test; empty in a search for a safe rate.
         left_at: Step at which drift exceeded the limit, or the loss became non-finite; None if neither happened.
     """
 
@@ -61,6 +62,7 @@ class RateTrial:
     reason: str
     seconds: float
     device: str
+    losses: list[float] = field(default_factory=list)
 
     @property
     def name(self) -> str:

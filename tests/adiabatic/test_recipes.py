@@ -1,0 +1,174 @@
+"""Recipes of tuning: their settings, the range test of rates, and the time limit."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adiabat.adiabatic.expected_time import Pace, fitted, time_at
+from adiabat.config import tuning
+from adiabat.config.reader import checked, read_settings
+from adiabat.config.tuning import RECIPES, TuneSettings
+from adiabat.core.errors import ConfigError, InterruptionError
+from adiabat.experiments.rate_search import RateSearch
+from adiabat.results.rate_search_result import RateTrial
+from adiabat.runs.row_files import Rows
+from adiabat.runs.run_config import Job, read_description
+from adiabat.training.loop import Loop
+from tests.adiabatic.problem import Problem, run, write_problem
+from tests.jobs import everything
+
+
+def recipe(name: str, **tables: Any) -> TuneSettings:
+    return checked(TuneSettings, {"tune": {"recipe": name, **tables.pop("tune", {})}, **tables})
+
+
+def quick(folder: Path, *, limit: float = 0.9, **tune: Any) -> TuneSettings:
+    """The quick recipe on a tiny problem."""
+    for name in ("probe", "text"):
+        (folder / f"{name}s.txt").write_text("".join(f"{name} {number}\n" for number in range(20)))
+    return recipe(
+        "quick",
+        tune={"batch_size": 5, "batches_per_epoch": 4, "max_epochs": 3, "idle_epochs": 2, **tune},
+        data={"validation_fraction": 0.3},
+        guard={"probes": str(folder / "probes.txt"), "depth": 10, "limit": limit},
+        rehearsal={"texts": str(folder / "texts.txt")},
+        rate_search={"low": 1e-4, "high": 1e-2, "steps": 12, "checks": 3},
+        run={"log_every": 2},
+    )
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    return write_problem(tmp_path_factory.mktemp("problem"), queries=120)
+
+
+def test_paper_is_the_defaults_and_needs_no_name() -> None:
+    assert recipe("paper").model_dump() == TuneSettings().model_dump()
+    assert TuneSettings().tune.learning_rate == 5e-8
+
+
+def test_stated_settings_go_before_those_of_the_recipe() -> None:
+    settings = recipe("quick", tune={"loss": {"temperature": 0.1}, "batches_per_epoch": 7}, guard={"limit": 0.3})
+    assert (settings.tune.loss.kind, settings.tune.loss.temperature) == ("store_softmax", 0.1)  # type: ignore[union-attr]
+    assert (settings.tune.batches_per_epoch, settings.tune.keep, settings.data.hold_out) == (7, "loss", "documents")
+    assert settings.watched is not None
+    assert settings.watched.limit == 0.3
+    assert recipe("quick", tune={"budget_seconds": "90s"}).tune.budget_seconds == 90
+    again = checked(TuneSettings, settings.model_dump(exclude_unset=True))
+    assert again == settings
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"tune": {"learning_rate": 1e-6}},
+        {"data": {"validation": "dev.jsonl"}},
+        {"tune": {"keep": "last"}},
+        {"tune": {"loss": "triplet", "negatives": "hardest"}},
+        {"rehearsal": False},
+        {"tune": {"learning_rate": 1e-6}, "guard": False},
+    ],
+)
+def test_what_stated_settings_leave_without_effect_is_left_out_of_the_recipe(table: dict[str, Any]) -> None:
+    settings = recipe("quick", **{name: dict(value) if isinstance(value, dict) else value for name, value in table.items()})
+    assert settings.tune.recipe == "quick"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "told"),
+    [
+        ("tune.negatives=hardest", "tune.negatives has no effect with tune.loss"),
+        ("guard=false", "guard must be on"),
+        ("tune.recipe=fast", "tune.recipe must be 'quick', 'safe' or 'paper'"),
+        ("tune.budget_seconds=0", "tune.budget_seconds must be"),
+    ],
+)
+def test_what_does_not_fit_a_recipe_is_refused(assignment: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        read_settings(TuneSettings, None, ["tune.recipe=quick", assignment])
+
+
+def test_the_usual_recipe_is_taken_where_neither_recipe_nor_rate_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in RECIPES:
+        monkeypatch.setattr(tuning, "DEFAULT_RECIPE", name)
+        assert checked(TuneSettings, {"run": {"seed": 3}}).with_usual_recipe().tune.recipe == name
+        assert checked(TuneSettings, {"tune": {"learning_rate": 1e-6}}).with_usual_recipe().tune.recipe == "paper"
+        assert recipe("safe").with_usual_recipe() == recipe("safe")
+
+
+def test_a_time_limit_is_split_between_search_and_run() -> None:
+    # Three rates: half of 600 s is 100 s each; three validations of 4 s leave 88 s, 176 steps of 0.5 s.
+    settings = recipe("quick", tune={"budget_seconds": 600, "batches_per_epoch": 100}, rate_search={"steps": 1000, "checks": 2})
+    within = fitted(settings, Pace(0.5, 4.0, 3.0, "CPU"))
+    assert within.rate_search.steps == 176
+    # The run has 300 s, less 4 s of the first validation: five epochs of 100 steps and a validation, 54 s each.
+    assert within.tune.max_epochs == 5
+    assert time_at(Pace(0.5, 4.0, 3.0, "CPU"), within).most_seconds == 300 + 4 + 5 * 54 <= 600
+    # Both are upper bounds.
+    short = fitted(recipe("quick", tune={"max_epochs": 2}, rate_search={"steps": 20}), Pace(0.5, 4.0, 3.0, "CPU"))
+    assert (short.rate_search.steps, short.tune.max_epochs) == (20, 2)
+    with pytest.raises(ConfigError, match=r"tune.budget_seconds must be at least \d+ at the speed of this machine, got 600"):
+        fitted(settings, Pace(50.0, 4.0, 3.0, "CPU"))
+    assert fitted(recipe("paper"), Pace(0.5, 4.0, 3.0, "CPU")) == recipe("paper")
+
+
+def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_limit(problem: Problem, tmp_path: Path) -> None:
+    notes: list[str] = []
+    result = run(problem, tmp_path / "job", quick(tmp_path, limit=0.5), notes=notes)
+    rows = Rows(tmp_path / "job/rate-search/trials.parquet", RateTrial, columns=lambda row: {}, of="a rate search", fault=lambda row: "")
+    within = {row.rate: row.losses[: -1 if row.left_at else None] for row in rows.every}
+    assert set(within) == {1e-4, 1e-3, 1e-2}
+    best = min(within, key=lambda rate: min(within[rate], default=float("inf")))
+    assert result.training is not None
+    assert result.training.settings["tune"]["learning_rate"] == best
+    assert result.training.settings["tune"]["budget_seconds"] == 600
+    told = " ".join(result.training.notes)
+    assert f"the learning rate {best:g} had the lowest validation loss" in told
+    assert "tuned by the recipe quick, within 10" in told
+    assert notes[0].startswith("expected time: ")
+    assert any(note.startswith("range test: ") for note in notes)
+
+
+@pytest.mark.parametrize("step", [5, 20, 40])
+def test_a_quick_job_goes_on_as_if_it_had_not_been_interrupted(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    settings = quick(tmp_path)
+    run(problem, tmp_path / "whole", settings)
+    take, taken = Loop.step, [0]
+
+    def interrupted(self: Loop) -> None:
+        taken[0] += 1
+        if taken[0] == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        take(self)
+
+    monkeypatch.setattr(Loop, "step", interrupted)
+    with pytest.raises(InterruptionError):
+        run(problem, tmp_path / "cut", settings)
+    monkeypatch.setattr(Loop, "step", take)
+    # Neither the speed nor the lengths are measured again.
+    monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: pytest.fail("measured again"))
+    run(problem, tmp_path / "cut", settings, resume=True)
+    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+    lengths = read_description(Job(tmp_path / "cut"))["job"]
+    assert (lengths["steps_of_search_within_budget"], lengths["epochs_within_budget"]) == (12, 3)
+
+
+def test_the_search_leaves_the_run_what_remains_of_the_time(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at, left = RateSearch.at, []
+
+    def spent(self: RateSearch, rate: float, limit: float | None, seconds: float) -> TuneSettings:
+        settings = at(self, rate, limit, 599.9999)
+        left.append(settings.tune.budget_seconds)
+        return settings
+
+    monkeypatch.setattr(RateSearch, "at", spent)
+    record = run(problem, tmp_path / "job", quick(tmp_path)).training
+    assert left == [pytest.approx(1e-3)]
+    assert record is not None
+    # The first validation alone takes longer.
+    assert (record.steps, record.stop_reason) == (0, "the limit of 0.001 seconds was reached")
