@@ -197,7 +197,10 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     ("assignment", "told"),
     [
         *(
-            (f"tune.learning_rate={value}", f'tune.learning_rate must be a number > 0, or "safe", got {shown}; the default is 5e-08')
+            (
+                f"tune.learning_rate={value}",
+                f'tune.learning_rate must be a number > 0, or "safe" or "range", got {shown}; the default is 5e-08',
+            )
             for value, shown in (("fast", "'fast'"), ("true", "true"), ("inf", "inf"), ("0", "0"), ("nan", "nan"))
         ),
         ("tune.loss.margin=fast", "tune.loss.margin must be a number, got 'fast'; the default is 0.1"),
