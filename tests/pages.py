@@ -8,7 +8,7 @@ from adiabat.report import pages
 from adiabat.results.record import Record
 
 real_files = pages.files
-EVERY = frozenset({"training", "evaluation", "suite", "sweep", "rate-search", "scaling", "plan", "space"})
+EVERY = frozenset({"training", "evaluation", "suite", "sweep", "rate-search", "scaling", "plan", "space", "advice"})
 
 
 def without_pages(patch: pytest.MonkeyPatch, kinds: frozenset[str] = frozenset({"training", "evaluation"})) -> None:

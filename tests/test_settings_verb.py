@@ -87,5 +87,5 @@ def test_the_verb_prints_the_template(capsys: pytest.CaptureFixture[str], monkey
     assert (said.code, said.out) == (0, template(kind_of("distill fit")))
     said = run_in_process(capsys, monkeypatch, ["settings", "tuna"])
     assert said.code == 2
-    assert said.err.startswith("adiabat: VERB must be one of embed, tune, ")
+    assert said.err.startswith("adiabat: VERB must be one of embed, advise, tune, ")
     assert said.err.endswith("got tuna; choose one\n")

@@ -17,6 +17,7 @@ from adiabat.core.former_names import install
 
 # The public names, once: type checkers and editors read these imports, and `_modules` reads them for loading on first use.
 if TYPE_CHECKING:
+    from adiabat.api.advise_verb import advise as advise
     from adiabat.api.compare_verb import compare as compare
     from adiabat.api.data_verbs import inspect as inspect
     from adiabat.api.data_verbs import make as make
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from adiabat.config.distillation import FitSettings as FitSettings
     from adiabat.config.distillation import MultilingualSettings as MultilingualSettings
     from adiabat.config.dual_training import TrainSettings as TrainSettings
+    from adiabat.config.shared import AdviseSettings as AdviseSettings
     from adiabat.config.shared import EmbedSettings as EmbedSettings
     from adiabat.config.shared import EncoderSection as EncoderSection
     from adiabat.config.shared import EvaluateSettings as EvaluateSettings

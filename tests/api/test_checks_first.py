@@ -36,6 +36,7 @@ ABSENT = "no/such/model"
         lambda: adiabat.estimate(ABSENT, "broken.jsonl"),
         lambda: adiabat.evaluate("model", "store", "broken.jsonl", baseline=ABSENT),
         lambda: adiabat.space(ABSENT, "store", "broken.jsonl"),
+        lambda: adiabat.advise(ABSENT, "store", "broken.jsonl"),
         lambda: adiabat.mine("broken.jsonl", "corpus.jsonl", "new.jsonl", model=ABSENT, store="store", source="dense"),
         lambda: adiabat.mine("broken.jsonl", "corpus.jsonl", "new.jsonl", judge=ABSENT),
         lambda: adiabat.distill_fit("model", ABSENT, "new", queries="broken.jsonl"),
@@ -58,12 +59,13 @@ def test_cheap_settings_are_checked_before_data_and_models(here: Path, monkeypat
     calls: list[Callable[..., object]] = [
         lambda **options: adiabat.evaluate("model", store, "broken.jsonl", **options),
         lambda **options: adiabat.space("model", store, "broken.jsonl", **options),
+        lambda **options: adiabat.advise("model", store, "broken.jsonl", **options),
         lambda **options: adiabat.mine("broken.jsonl", "corpus.jsonl", "new.jsonl", **options),
     ]
     for call in calls:
         with pytest.raises(ConfigError, match="run.device must be auto, cpu"):
             call(device="tpu")
-    for call in calls[:2]:
+    for call in calls[:3]:
         with pytest.raises(JobError, match="--out must be a directory of its own, store is a store"):
             call(out="store")
     monkeypatch.setattr(train_module, "require_tensorboard", lambda: (_ for _ in ()).throw(ConfigError("no tensorboard")))

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from adiabat.core.progress import SILENT
 from adiabat.core.ragged import Ragged
 from adiabat.evaluation import ranking
-from adiabat.evaluation.ranking import PositiveRanks, Ranker, rank_in_lists, rank_in_store
+from adiabat.evaluation.ranking import PositiveRanks, Ranker, fused_ranks, rank_in_lists, rank_in_store
 from tests.evaluation.given_ranker import GivenRanker, asked
 
 QUERIES, DOCUMENTS = 40, 12
@@ -113,3 +114,33 @@ def test_an_increasing_map_of_scores_changes_nothing() -> None:
     one, other = (rank_in_store(GivenRanker(each), data, Ragged.of(aside), SILENT) for each in (table, np.exp2(table)))
     assert np.array_equal(one.ranks.values, other.ranks.values)
     assert np.array_equal(one.counts.errors, other.counts.errors)
+
+
+def test_fusion_is_that_of_its_formula_in_fractions_and_ties_are_lost() -> None:
+    generator = np.random.default_rng(0)
+    first, second = (np.stack([generator.permutation(15)[:8] for _ in range(QUERIES)]) for _ in range(2))
+    second[::3, 5:] = -1
+    positives = [generator.permutation(15)[: 1 + number % 3].tolist() for number in range(QUERIES)]
+    grades = [generator.integers(1, 3, len(one)).tolist() for one in positives]
+    found = fused_ranks([first, second], asked(positives, grades=grades))
+    tied = 0
+    for number, near in enumerate(positives):
+        scores: dict[int, Fraction] = {}
+        for ranking_of in (first[number], second[number]):
+            for place, row in enumerate(ranking_of[ranking_of >= 0].tolist(), start=1):
+                scores[row] = scores.get(row, Fraction(0)) + Fraction(1, 60 + place)
+        grade_of = dict(zip(near, grades[number], strict=True))
+        order = sorted(scores, key=lambda row: (-scores[row], grade_of.get(row, 0)))
+        tied += len(set(scores.values())) < len(scores)
+        places = found.ranks[number][found.ranks[number] < found.retrieved[number]].tolist()
+        assert sorted(places) == sorted(order.index(row) for row in near if row in scores)
+        assert found.retrieved[number] == len(scores)
+    # Places that two rankings swap tie exactly.
+    assert tied > QUERIES // 2
+
+
+def test_fusion_by_hand() -> None:
+    # Ranks 1 and 3, 2 and 1, 3 and absent, absent and 2: document 1 has 1/62 + 1/61, document 0 has 1/61 + 1/63.
+    rankings = [np.array([[0, 1, 2]]), np.array([[1, 3, 0]])]
+    ranks = [fused_ranks(rankings, asked([[row]])).ranks[0].tolist() for row in range(5)]
+    assert ranks == [[1], [0], [3], [2], [4]]

@@ -11,6 +11,7 @@ import pytest
 from adiabat.report import pages
 from adiabat.results.record import Record
 from tests.report.html_page import NASTY, Page
+from tests.report.sample_advice import make_advice
 from tests.report.sample_results import full_result, make_dataset, make_grid, make_result, make_tuning
 from tests.report.sample_safe_rates import full_search, seeds_search
 from tests.report.sample_spaces import make_space
@@ -27,6 +28,7 @@ SAMPLES: dict[str, tuple[Callable[[], Record], set[str], int]] = {
     "suite": (full_suite, {"models-by-tasks", "over-all", "tasks", "task-0", "task-3", "task-0-units", "how-to-read", "inputs"}, 8),
     "suite beside a baseline": (lambda: full_suite(baseline="small"), {"models-by-tasks", "over-all", "tasks"}, 8),
     "space": (make_space, {"numbers", "nearness", "ratio", "map", "reading", "how-to-read", "inputs"}, 5),
+    "advice": (make_advice, {"figures", "headroom", "retention", "reading", "how-to-read", "inputs", "settings"}, 0),
     "sweep": (
         full_sweep,
         {"settings-table", "all-measures", "against-0", "trade", "layers", "drift", "runs", "how-to-read", "inputs", "settings"},

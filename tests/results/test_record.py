@@ -15,6 +15,7 @@ from adiabat.results.evaluation_result import Result
 from adiabat.results.record import Record, read_result, write_result
 from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.output_dir import write_report
+from tests.report.sample_advice import make_advice
 from tests.report.sample_results import full_result, make_dataset, make_example, make_result
 from tests.report.sample_safe_rates import full_search
 from tests.report.sample_spaces import make_space
@@ -27,6 +28,7 @@ SAMPLES: dict[str, Callable[[], Record]] = {
     "sweep": simple_sweep,
     "rate-search": full_search,
     "space": make_space,
+    "advice": make_advice,
 }
 
 

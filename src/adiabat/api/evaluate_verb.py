@@ -9,7 +9,7 @@ from typing import Any
 
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of, wrong_type
 from adiabat.api.call import Progress, called
-from adiabat.config.shared import EvaluateSettings
+from adiabat.config.shared import DataSection, EvaluateSettings
 from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.examples import read_examples, resolved_split
@@ -139,6 +139,11 @@ def _require_lists(baseline_stores: object, retain: object, runs: object) -> Non
         raise wrong_type("runs", "a list of models", runs)
     if isinstance(baseline_stores, str | os.PathLike) or not isinstance(baseline_stores, Sequence):
         raise wrong_type("baseline_stores", "a list of stores", baseline_stores)
+    require_pairs(retain)
+
+
+def require_pairs(retain: object) -> None:
+    """Refuse a `retain` that is no list of pairs."""
     if not isinstance(retain, Sequence) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in retain):
         raise wrong_type("retain", "a list of pairs of a store and its data", retain)
 
@@ -147,7 +152,7 @@ def _read(
     sets: Sequence[tuple[str, str]], splits: Sequence[str | None], settings: EvaluateSettings, baseline_stores: Sequence[Store]
 ) -> list[Dataset]:
     """The target and the retention sets, each with its store; sets of one store share it."""
-    _require_other_data(sets, splits)
+    require_other_data(sets, splits)
     stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
     options: dict[str, Any] = {"settings": settings, "baseline_stores": baseline_stores}
     return [
@@ -156,7 +161,7 @@ def _read(
     ]
 
 
-def _require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:
+def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:
     """A retention set must be neither the target itself, whose change it would repeat, nor another retention set."""
     target, *retained = (
         (os.path.realpath(store), os.path.realpath(data), resolved_split(data, split))
@@ -271,7 +276,7 @@ def space(
     opened = Store.open(store)
     with called("space", progress) as call, claimed(optional_path(out, "out"), kind="space") as folder:
         source = data_of(queries, "queries")
-        examples = _addressed(source, opened, chosen)
+        examples = addressed_queries(source, opened, chosen.data)
         after = System(load(model, settings=chosen.encoder, device=chosen.run.device), opened)
         opened.require_encoder(after.model.fingerprint("document"), who=after.model.name)
         before = None if baseline is None else _before(baseline, opened, others, chosen)
@@ -292,11 +297,12 @@ def space(
     return replace(result, folder=folder)
 
 
-def _addressed(queries: str, store: Store, settings: SpaceSettings) -> AddressedSet:
-    examples = read_examples(queries, split=settings.data.split, columns=settings.data.columns.given())
+def addressed_queries(source: str, store: Store, data: DataSection, *, role: str = "QUERIES", usual_split: str = "test") -> AddressedSet:
+    """Read queries with positives, and find their documents in a store; `role` names them in the message about a language grid."""
+    examples = read_examples(source, split=data.split, columns=data.columns.given(), usual_split=usual_split)
     if not isinstance(examples, ExampleSet):
-        raise DataError(f"QUERIES must be queries with positives, got the language grid {queries}; name examples or a BEIR folder")
-    return address(examples, store, missing=settings.data.missing, merge_equal=True)
+        raise DataError(f"{role} must be queries with positives, got the language grid {source}; name examples or a BEIR folder")
+    return address(examples, store, missing=data.missing, merge_equal=True)
 
 
 def _before(baseline: Model, store: Store, others: list[Store], settings: SpaceSettings) -> System:

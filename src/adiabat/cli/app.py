@@ -30,7 +30,7 @@ class _Verbs(TyperGroup):
 
 
 PANELS: Mapping[str, Mapping[str, str]] = {
-    "Main job": dict.fromkeys(("embed", "tune", "evaluate", "search"), "panel_main"),
+    "Main job": dict.fromkeys(("embed", "advise", "tune", "evaluate", "search"), "panel_main"),
     "Train": dict.fromkeys(("train", "mine", "inspect", "distill"), "panel_train"),
     "Experiments": dict.fromkeys(("sweep", "scaling", "plan", "safe-rate"), "panel_experiments"),
     "Results": dict.fromkeys(("compare", "space"), "panel_results"),
@@ -62,6 +62,7 @@ LOWER_MEMORY = {
     "evaluate --suite": "measure.depth or encoder.max_tokens",
     "space": "space.queries, space.documents, space.resamples or encoder.max_tokens",
     "evaluate": "measure.depth or encoder.max_tokens",
+    "advise": "advise.queries or encoder.max_tokens",
 }
 """Settings that control a verb's memory."""
 

@@ -1,4 +1,4 @@
-"""The main job: embed, tune, evaluate, search."""
+"""The main job: embed, advise, tune, evaluate, search."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,6 +93,36 @@ def embed(
         store = adiabat.import_vectors(vectors, out, ids=ids, texts=corpus, model=model, settings=settings)
     say(f"{store.count:,} documents, {store.width} numbers each, {store.dtype}")
     answer({"store": str(out), "count": store.count, "width": store.width, "dtype": store.dtype} if as_json else str(out))
+
+
+def advise(
+    model: Model,
+    store: ItsStore,
+    data: TuningData,
+    retain: Annotated[list[str] | None, option("--retain", "STORE DATA", "A data set that must not get worse; repeatable.")] = None,
+    out: Annotated[
+        Path | None, option("--out", "DIR", "Directory for result.json and report.html. Default: only the tables are printed.")
+    ] = None,
+    split: Split = None,
+    config: Config = None,
+    assignments: Assignments = None,
+    seed: Seed = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recommend before tuning: leave it, fuse with BM25, tune the query tower, get more data, or re-embed."""
+    from adiabat.config.shared import AdviseSettings
+
+    settings = settings_of(AdviseSettings, config, assignments, seed=seed, device=device, split=split)
+    import adiabat
+
+    result = adiabat.advise(model, store, data, retain=_pairs(retain), out=out, settings=settings)
+    show(result, as_json=as_json, location=None if out is None else result.page)
+
+
+def _pairs(retain: list[str] | None) -> list[tuple[str, str]]:
+    """Store and data of each --retain, which `fold_retain` joined."""
+    return [(store, data) for store, _, data in (value.partition("\0") for value in retain or ())]
 
 
 def tune(
@@ -210,7 +240,7 @@ def evaluate(
         runs=run or (),
         baseline=baseline,
         baseline_stores=baseline_store or (),
-        retain=[(store, data) for store, _, data in (value.partition("\0") for value in retain or ())],
+        retain=_pairs(retain),
         split=split,
         power=power,
         out=out,

@@ -69,6 +69,7 @@ def space(
 
 KINDS: Mapping[str, str] = {
     "embed": "shared:EmbedSettings",
+    "advise": "shared:AdviseSettings",
     "tune": "tuning:TuneSettings",
     "safe-rate": "tuning:TuneSettings",
     "train": "dual_training:TrainSettings",

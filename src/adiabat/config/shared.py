@@ -240,6 +240,22 @@ class EvaluateSettings(Section):
     run: RunSection = RunSection()
 
 
+class AdviseSection(Section):
+    """``[advise]``: size of the measurement."""
+
+    queries: Annotated[int, Field(ge=10)] = 1_000
+    """Maximum number of queries of each data set to measure with; more are drawn at random."""
+
+
+class AdviseSettings(Section):
+    """All settings of ``adiabat advise``."""
+
+    encoder: RankingEncoderSection = RankingEncoderSection()
+    data: DataSection = DataSection()
+    advise: AdviseSection = AdviseSection()
+    run: RunSection = RunSection()
+
+
 class SearchSettings(Section):
     """All settings of ``adiabat search``."""
 

@@ -113,6 +113,9 @@ class BM25Ranker:
         return counts
 
 
+FUSION_CONSTANT = 60
+"""Constant of reciprocal-rank fusion, as in Cormack, Clarke and Buettcher 2009."""
+
 QUERIES_PER_BLOCK = 4096
 """Queries per pass over the documents: bounds the scores in memory."""
 
@@ -175,6 +178,30 @@ def rank_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> Posit
     return _standings(examples.positives, examples.grades, lost, scores, lengths, examples.positives.lengths + lengths)
 
 
+def fused_ranks(rankings: Sequence[Int64[np.ndarray, "q k"]], examples: AddressedSet, *, constant: int = FUSION_CONSTANT) -> PositiveRanks:
+    """Ranks of the positives in the reciprocal-rank fusion of several rankings (Cormack, Clarke and Buettcher 2009).
+
+    A document scores ``sum 1 / (constant + rank)`` over the rankings that hold it, with ranks from 1; a positive loses its ties.
+
+    Args:
+        rankings: Rows of documents, best first, distinct; -1 pads a shorter list.
+    """
+    queries = len(examples)
+    lost, scores = np.zeros(len(examples.positives.values), dtype=np.int64), np.zeros(len(examples.positives.values))
+    retrieved = np.zeros(queries, dtype=np.int64)
+    reciprocal = np.concatenate([1 / (constant + 1.0 + np.arange(ranking.shape[1])) for ranking in rankings])
+    for query, listed in enumerate(np.concatenate(rankings, axis=1)):
+        rows, document_of = np.unique(listed[listed >= 0], return_inverse=True)
+        fused = np.bincount(document_of, weights=reciprocal[listed >= 0], minlength=len(rows))
+        entries = slice(examples.positives.offsets[query], examples.positives.offsets[query + 1])
+        score_of = dict(zip(rows.tolist(), fused, strict=True))
+        scores[entries] = [score_of.get(row, 0) for row in examples.positives[query].tolist()]
+        others = fused[~np.isin(rows, examples.positives[query])]
+        lost[entries] = (others >= scores[entries, None]).sum(axis=1)
+        retrieved[query] = len(rows)
+    return _standings(examples.positives, examples.grades, lost, scores, retrieved, retrieved)
+
+
 def errors_by_negative(ranker: Ranker, examples: AddressedSet) -> Bool[np.ndarray, "q d"]:
     """Whether each query's positive is not strictly closer than its first listed negative, its second, ...; a tie is an error."""
     assert examples.negative_columns is not None
@@ -205,7 +232,7 @@ def _standings(
     documents: Ragged,
     grades: Ragged,
     lost: Int64[np.ndarray, " entries"],
-    scores: Float32[np.ndarray, " entries"],
+    scores: Float[np.ndarray, " entries"],
     others: Int[np.ndarray, " q"],
     retrieved: Int[np.ndarray, " q"],
 ) -> PositiveRanks:
@@ -220,7 +247,7 @@ def _standings(
 
 
 def _ranked_before(
-    owners: Int[np.ndarray, " entries"], grades: Int[np.ndarray, " entries"], scores: Float32[np.ndarray, " entries"]
+    owners: Int[np.ndarray, " entries"], grades: Int[np.ndarray, " entries"], scores: Float[np.ndarray, " entries"]
 ) -> Int64[np.ndarray, " entries"]:
     """Number of the query's other entries ranked before each: those of higher scores, and of equal scores those of lower grades."""
     order = np.lexsort((grades, -scores, owners))

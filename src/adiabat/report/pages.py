@@ -259,6 +259,7 @@ _MODULES = {
     "rate-search": "rate_search_page",
     **dict.fromkeys(("scaling", "plan"), "scaling_page"),
     "space": "space_page",
+    "advice": "advice_page",
 }
 """Kind of a record to the module with its `page`, its `terminal` tables and, for some, `exports` and `notes`."""
 

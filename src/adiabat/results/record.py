@@ -29,6 +29,7 @@ _CLASSES = {
     "rate-search": "rate_search_result.SafeRate",
     **dict.fromkeys(("scaling", "plan"), "scaling_result.ScalingResult"),
     "space": "space_result.SpaceResult",
+    "advice": "advice_result.Advice",
     "distillation": "distillation_result.DistillResult",
 }
 """Kind of a record to its class; a class is imported when a record of its kind is read."""

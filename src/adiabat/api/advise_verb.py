@@ -1,0 +1,113 @@
+"""`adiabat.advise`: whether tuning is worth it, before anything is tuned."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of
+from adiabat.api.call import Progress, called
+from adiabat.api.evaluate_verb import addressed_queries, require_other_data, require_pairs
+from adiabat.api.tune_verb import estimate_tuning
+from adiabat.config.shared import AdviseSettings, DataSection, StepsRunSection
+from adiabat.config.tuning import TuneDataSection, TuneSettings
+from adiabat.core.errors import AdiabatError
+from adiabat.core.progress import Watch
+from adiabat.data.examples import resolved_split
+from adiabat.evaluation.systems import store_inputs
+from adiabat.experiments.advice import advise_on
+from adiabat.models.device import device_of
+from adiabat.models.model_names import Model, load, require_names
+from adiabat.models.towers import DualEncoder
+from adiabat.results.advice_result import Advice
+from adiabat.runs.output_dir import claimed, write_report
+from adiabat.store.vector_store import Store, refuse_swapped
+
+USUAL_SPLIT = "train"
+"""Split of a BEIR folder with several, as for tuning."""
+
+
+def advise(
+    model: Model,
+    store: PathLike,
+    data: Data,
+    *,
+    retain: Sequence[tuple[PathLike, Data]] = (),
+    out: PathLike | None = None,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: object,
+) -> Advice:
+    """Recommend before tuning: leave it, fuse with BM25, tune the query tower, get more data, or re-embed with a better model.
+
+    Measures nDCG@10 of the untuned model, of BM25, of their reciprocal-rank fusion (Cormack, Clarke and Buettcher 2009), and of a linear
+    map of the query vectors by cross-validation. No model is tuned and nothing is written but the result.
+
+    Args:
+        model: Model that tuning would start from.
+        store: Document vectors of its document tower, with texts for BM25.
+        data: Queries with positives, at least ten: those to tune with.
+        retain: Store and data of each set that must not get worse; the linear map is applied to it.
+        out: Directory for ``result.json`` and ``report.html``; None writes nothing.
+        settings: `AdviseSettings`, a TOML file or nested dicts; ``adiabat settings advise`` lists them.
+        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        **options: Single settings, such as ``queries=500`` or ``device="cuda"``.
+
+    Returns:
+        The recommendation with its reason, and the figures behind it.
+
+    Raises:
+        AdiabatError: If model, store, data or settings are unusable, or a data set has fewer than ten queries.
+
+    Example:
+        >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
+        >>> advice = adiabat.advise("demo", store, "train.jsonl")
+        >>> list(advice.target.changes)
+        ['untuned', 'BM25', 'fused with BM25', 'linear map']
+    """
+    chosen = settings_of(AdviseSettings, settings, options, section="advise", function="advise")
+    require_model(model, "model")
+    require_pairs(retain)
+    refuse_swapped(path_of(store, "store"), model, data, order="MODEL STORE DATA")
+    require_names(model)
+    device_of(chosen.run.device)
+    with called("advise", progress) as call, claimed(optional_path(out, "out"), kind="advice") as folder:
+        sets = [(path_of(path, "store"), data_of(rows, "data")) for path, rows in [(store, data), *retain]]
+        # Columns and split are those of the target; retention sets are read as in an evaluation.
+        sections = [chosen.data, *[DataSection(missing=chosen.data.missing)] * len(retain)]
+        usual = [USUAL_SPLIT, *["test"] * len(retain)]
+        splits = [
+            resolved_split(rows, section.split, usual_split=split) for (_, rows), section, split in zip(sets, sections, usual, strict=True)
+        ]
+        require_other_data(sets, splits)
+        stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
+        datasets = [
+            (stores[path], addressed_queries(rows, stores[path], section, role="DATA", usual_split=split))
+            for (path, rows), section, split in zip(sets, sections, usual, strict=True)
+        ]
+        towers = load(model, settings=chosen.encoder, device=chosen.run.device)
+        for opened in stores.values():
+            opened.require_encoder(towers.fingerprint("document"), who=towers.name)
+        roles = ["target", *(f"retain {number}" for number in range(1, len(sets)))]
+        inputs = {
+            role: {"data": rows, **({} if split is None else {"split": split}), **store_inputs(opened, None)}
+            for role, (_, rows), split, (opened, _) in zip(roles, sets, splits, datasets, strict=True)
+        }
+        tuning = _tuning_time(towers, stores[sets[0][0]], sets[0][1], chosen, call.watch)
+        result = advise_on(towers, datasets, settings=chosen, command=call.command, inputs=inputs, tuning=tuning, watch=call.watch)
+        if folder:
+            if (folder / "result.json").exists():
+                call.watch.note(f"replaced the earlier advice in {folder}")
+            write_report(result, folder)
+    return replace(result, folder=folder)
+
+
+def _tuning_time(model: DualEncoder, store: Store, data: str, settings: AdviseSettings, watch: Watch) -> str:
+    """The expected time of tuning on all of the data with the default settings, or why it is unknown."""
+    section = settings.data
+    tune = TuneSettings(
+        data=TuneDataSection(split=section.split, columns=section.columns, missing=section.missing),
+        run=StepsRunSection(seed=settings.run.seed, device=settings.run.device),
+    )
+    try:
+        return estimate_tuning(model, store, data, settings=tune, progress=watch).time.summary()
+    except AdiabatError as fault:
+        return f"expected time: unknown ({fault})"

@@ -1,0 +1,243 @@
+"""``adiabat advise``: the untuned model beside BM25, their fusion and a cross-validated linear map, and what to do about it."""
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float32
+
+from adiabat.adiabatic.linear_map import apply_map, cross_validate, fit_maps, folds_of, map_problem
+from adiabat.config.shared import AdviseSettings
+from adiabat.core.errors import DataError
+from adiabat.core.progress import Watch
+from adiabat.core.provenance import now, versions
+from adiabat.core.ragged import Ragged
+from adiabat.core.text import counted
+from adiabat.data.text_hashes import in_blocks
+from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, fused_ranks, rank_in_store
+from adiabat.evaluation.retrieval import query_clusters
+from adiabat.evaluation.systems import identical_documents, similarities_of
+from adiabat.experiments.advice_rules import FEWEST_QUERIES, recommend
+from adiabat.models.device import device_name
+from adiabat.models.embedding_head import Similarity
+from adiabat.models.towers import DualEncoder
+from adiabat.results.advice_result import Advice, AdvisedSet, Headroom
+from adiabat.results.evaluation_result import Change
+from adiabat.stats.clusters import Clusters
+from adiabat.stats.paired import paired_changes
+from adiabat.stats.power import power_of
+from adiabat.stats.ranking_measures import measures_of_ranks
+from adiabat.stats.samples import Sample, ranking_bounds
+from adiabat.store.addressing import AddressedSet
+from adiabat.store.bm25 import BM25Index, build_bm25
+from adiabat.store.search import search
+from adiabat.store.text_vectors import embed_texts
+from adiabat.store.vector_store import Store
+
+MEASURE = "nDCG@10"
+TOP, DEPTH = 10, 100
+"""Ranks that headroom tells apart; the second is also the depth of the rankings that are fused."""
+
+FOLDS = 5
+RESAMPLES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Queries of one data set, drawn and embedded, with the documents that are left out of each query's ranking.
+
+    `total` and `groups` count the queries, and their groups by shared documents, before the draw.
+    """
+
+    store: Store
+    examples: AddressedSet
+    total: int
+    groups: int
+    vectors: Float32[np.ndarray, "q e"]
+    left_out: Ragged
+    similarity: Similarity
+    clusters: Clusters
+
+    def ranks(self, vectors: Float32[np.ndarray, "q e"], watch: Watch) -> PositiveRanks:
+        """Ranks of the positives for other vectors of the same queries."""
+        return self.ranked_by(DenseRanker(self.store, vectors, self.similarity), watch)
+
+    def ranked_by(self, ranker: Ranker, watch: Watch) -> PositiveRanks:
+        """Ranks of the positives for any ranker of the store's documents."""
+        return rank_in_store(ranker, self.examples, self.left_out, watch)
+
+    def sample(self, ranks: PositiveRanks) -> Sample:
+        """The measure of each query."""
+        values = measures_of_ranks(ranks.ranks, ranks.grades, np.minimum(ranks.retrieved, DEPTH), [MEASURE])[MEASURE]
+        return Sample(MEASURE, values, bounds=ranking_bounds(MEASURE), clusters=self.clusters)
+
+
+def advise_on(
+    model: DualEncoder,
+    datasets: Sequence[tuple[Store, AddressedSet]],
+    *,
+    settings: AdviseSettings,
+    command: str,
+    inputs: dict[str, dict[str, str]],
+    tuning: str,
+    watch: Watch,
+) -> Advice:
+    """Measure the target, the first data set, and the retention sets after it; then recommend.
+
+    Args:
+        inputs: Paths and checksums by role, for the record.
+        tuning: The expected time of tuning, in words.
+    """
+    started, seed = time.monotonic(), settings.run.seed
+    for _, examples in datasets:
+        _require_queries(examples)
+    target, *retained = (_asked(model, store, examples, settings, watch) for store, examples in datasets)
+    ranks = target.ranks(target.vectors, watch)
+    nearest = search(target.store, target.vectors, DEPTH, similarity=target.similarity, excluded=target.left_out).rows
+    samples, notes = _lexical(target, nearest, watch)
+    linear = _linear_map(target, retained, nearest, seed, watch)
+    if linear is None:
+        notes = [*notes, _together(target.clusters)]
+    else:
+        samples["mapped"] = target.sample(target.ranks(linear.vectors, watch))
+    sets = [_result(target, "target", ranks, samples, seed)]
+    for number, each in enumerate(retained):
+        mapped = {} if linear is None else {"mapped": each.sample(each.ranks(linear.retained[number], watch))}
+        sets.append(_result(each, "retain", each.ranks(each.vectors, watch), mapped, seed))
+    pull = None if linear is None else linear.pull
+    spread, detectable = _detectable(target, target.sample(ranks), samples.get("mapped"), pull)
+    chosen = recommend(sets[0], detectable)
+    return Advice(
+        title=f"advice on {model.name} for {target.examples.name}",
+        command=command,
+        created=now(),
+        seconds=time.monotonic() - started,
+        seed=seed,
+        versions=versions(device_name(model.query.device)),
+        settings=settings.recorded(),
+        inputs=inputs,
+        notes=[*(note for _, examples in datasets for note in examples.notes), *notes],
+        model=model.name,
+        datasets=sets,
+        choice=chosen.choice,
+        reason=chosen.reason,
+        detectable=detectable,
+        spread=spread,
+        clusters=target.clusters.count,
+        pull=pull,
+        tuning=tuning,
+    )
+
+
+def _require_queries(examples: AddressedSet) -> None:
+    if len(examples) < FEWEST_QUERIES:
+        raise DataError(f"{examples.name} must hold at least {FEWEST_QUERIES} queries, got {len(examples)}; add queries: fewer say nothing")
+
+
+def _asked(model: DualEncoder, store: Store, examples: AddressedSet, settings: AdviseSettings, watch: Watch) -> _Asked:
+    """Draw queries, and embed them."""
+    total, clusters = len(examples), query_clusters(examples, "documents")
+    assert clusters is not None
+    groups = clusters.count
+    if total > settings.advise.queries:
+        drawn = np.sort(np.random.default_rng(settings.run.seed).permutation(total)[: settings.advise.queries])
+        examples, clusters = examples.take(drawn), clusters.take(drawn)
+    vectors = embed_texts(model, examples.queries, side="query", name=examples.name, watch=watch)
+    same = identical_documents(store, examples.query_ids, examples.queries, examples.positives, drop="auto")
+    return _Asked(store, examples, total, groups, vectors, same.rows, similarities_of(model)[0], clusters)
+
+
+def _lexical(target: _Asked, nearest: np.ndarray, watch: Watch) -> tuple[dict[str, Sample], list[str]]:
+    """BM25, and its fusion with the model; a note without texts."""
+    if not target.store.has_texts:
+        return {}, ["the store keeps no texts, so BM25 was not measured"]
+    with tempfile.TemporaryDirectory(prefix="adiabat-bm25-") as folder:
+        index = build_bm25(
+            in_blocks(target.store.texts, np.arange(target.store.count)),
+            Path(folder),
+            on_progress=lambda done: watch.progress("building a BM25 index", done, target.store.count),
+        )
+        ranks = target.ranked_by(BM25Ranker(index, target.examples.queries), watch)
+        hits = _searched(index, target)
+    fused = fused_ranks([nearest, hits], target.examples)
+    return {"bm25": target.sample(ranks), "fused": target.sample(fused)}, []
+
+
+def _searched(index: BM25Index, target: _Asked) -> np.ndarray:
+    """The first documents by BM25, without those that are left out, of which a query has one at most."""
+    rows = index.search(target.examples.queries, DEPTH + 1).rows
+    for query in np.flatnonzero(target.left_out.lengths).tolist():
+        rows[query][np.isin(rows[query], target.left_out[query])] = -1
+        rows[query] = np.concatenate([rows[query][rows[query] >= 0], rows[query][rows[query] < 0]])
+    return rows[:, :DEPTH]
+
+
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    """Query vectors under a linear map: of the target by cross-validation, of each retention set under the map of all target queries."""
+
+    vectors: Float32[np.ndarray, "q e"]
+    pull: float | None
+    retained: list[Float32[np.ndarray, "q e"]]
+
+
+def _linear_map(target: _Asked, retained: Sequence[_Asked], nearest: np.ndarray, seed: int, watch: Watch) -> _Linear | None:
+    """Fit and cross-validate the map; None if shared documents tie the queries together."""
+    folds = folds_of(target.clusters.numbers, FOLDS, seed=seed)
+    if folds is None:
+        return None
+    problem = map_problem(target.store, target.vectors, target.examples.positives, nearest, similarity=target.similarity, seed=seed)
+    moved = cross_validate(
+        problem, target.vectors, folds, on_progress=lambda done, total: watch.progress("fitting a linear map", done, total)
+    )
+    if not retained or moved.pull is None:
+        return _Linear(moved.vectors, moved.pull, [each.vectors for each in retained])
+    *_, change = fit_maps(problem, [moved.pull])
+    return _Linear(moved.vectors, moved.pull, [apply_map(each.vectors, change) for each in retained])
+
+
+def _together(clusters: Clusters) -> str:
+    largest, queries = int(np.bincount(clusters.numbers).max()), len(clusters.numbers)
+    return (
+        f"shared relevant documents leave {counted(clusters.count, 'group')} of queries, the largest with {largest:,} of {queries:,}: a "
+        "linear map could not be tested on documents that it was not fitted on, and was left out"
+    )
+
+
+def _change(after: Sample, before: Sample | None, seed: int) -> Change:
+    return paired_changes([after], None if before is None else [before], seed=seed, resamples=RESAMPLES)[0]
+
+
+def _result(asked: _Asked, role: Literal["target", "retain"], ranks: PositiveRanks, samples: Mapping[str, Sample], seed: int) -> AdvisedSet:
+    """The record of one data set: `ranks` are those of the untuned model, and `samples` are compared with it."""
+    # Ranks are also of documents that were judged not relevant.
+    first = np.minimum.reduceat(np.where(ranks.grades.values > 0, ranks.ranks.values, DEPTH), ranks.ranks.offsets[:-1])
+    top, near = int((first < TOP).sum()), int(((first >= TOP) & (first < DEPTH)).sum())
+    untuned = asked.sample(ranks)
+    return AdvisedSet(
+        name=asked.examples.name,
+        role=role,
+        queries=asked.total,
+        measured=len(asked.examples),
+        documents=asked.store.count,
+        headroom=Headroom(top, near, len(first) - top - near),
+        untuned=_change(untuned, None, seed),
+        **{name: _change(sample, untuned, seed) for name, sample in samples.items()},
+    )
+
+
+def _detectable(target: _Asked, untuned: Sample, mapped: Sample | None, pull: float | None) -> tuple[str, float | None]:
+    """The improvement in percent that all queries of the target could show, and where the spread of the differences comes from.
+
+    The standard error falls with the square root of the number of groups of queries, which share no relevant document. A map that stays at
+    the identity has no spread to go by.
+    """
+    power = power_of(untuned, None if pull is None else mapped)
+    if power.detectable is None or power.before <= 0:
+        return "", None
+    share = (target.clusters.count / target.groups) ** 0.5
+    return "earlier tunings" if pull is None else "the linear map", 100 * share * power.detectable / power.before

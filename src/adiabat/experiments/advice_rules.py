@@ -1,0 +1,110 @@
+"""Rules of ``adiabat advise``: from measured figures to one recommendation, in words for whoever decides."""
+
+from dataclasses import dataclass
+
+from adiabat.core.text import counted
+from adiabat.results.advice_result import AdvisedSet, Choice
+from adiabat.results.evaluation_result import Change
+
+FEWEST_QUERIES = 10
+"""Fewest queries to measure with at all."""
+
+FEW_QUERIES = 50
+"""Below this number of queries, neither tuning nor a test of it can succeed."""
+
+WORTH = 1.0
+"""Smallest gain in percent that is worth a change."""
+
+WORTH_BM25 = 2.0
+"""Smallest gain in percent that is worth running a second index beside the store."""
+
+SHARP = 2.0
+"""A set that would show this gain in percent, and shows none, says that there is little to gain."""
+
+LOST = 0.25
+"""Share of queries without an answer among the first 100 from which the stored vectors are to blame, if no map of the queries helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """What to do, and why."""
+
+    choice: Choice
+    reason: str
+
+
+def recommend(target: AdvisedSet, detectable: float | None) -> Recommendation:
+    """The first rule that applies.
+
+    ==============================  ==================================================================================================
+    recommendation                  rule
+    ==============================  ==================================================================================================
+    get more data                   there are fewer than 50 queries
+    re-embed with a better model    BM25 is better than the model by 2 % or more, and than their fusion by 1 % or more
+    fuse with BM25                  fusion gains 2 % or more, and no less than the linear map
+    tune the query tower            the linear map gains 1 % or more on documents that it was not fitted on
+    re-embed with a better model    a quarter of the queries or more have no answer among the first 100 documents
+    leave it                        nothing gains, although the set would show a gain of 2 %
+    get more data                   nothing gains, and the set would not show a gain of 2 %
+    ==============================  ==================================================================================================
+
+    A gain counts if the paired comparison finds it better.
+
+    Args:
+        target: The figures of the target.
+        detectable: The gain in percent that all of its queries would show with 80 % probability; None if nothing varies.
+    """
+    bm25, fused, mapped = (_gain(change) for change in (target.bm25, target.fused, target.mapped))
+    if target.queries < FEW_QUERIES:
+        return Recommendation("get more data", f"{counted(target.queries, 'query')} are too few to tune with, and to show what tuning did.")
+    if bm25 >= max(WORTH_BM25, (target.fused.improvement or 0.0) + WORTH if target.fused else 0.0):
+        return Recommendation(
+            "re-embed with a better model",
+            f"BM25, which needs no model, is better than the model by {_percent(target.bm25)}, and fusion with the model makes it worse.",
+        )
+    if fused >= max(WORTH_BM25, mapped):
+        also = f" A linear map of the query vectors gains {_percent(target.mapped)}: tuning may add to it." if mapped >= WORTH else ""
+        return Recommendation("fuse with BM25", f"Fusion with BM25 gains {_percent(target.fused)} without any training.{also}")
+    if mapped >= WORTH:
+        also = f" Fusion with BM25 gains {_percent(target.fused)}." if fused >= WORTH else ""
+        return Recommendation(
+            "tune the query tower",
+            f"A linear map of the query vectors gains {_percent(target.mapped)} on documents that it was not fitted on.{also}",
+        )
+    return _nothing_gains(target, detectable)
+
+
+def _nothing_gains(target: AdvisedSet, detectable: float | None) -> Recommendation:
+    room = target.headroom
+    measured = (("fusion with BM25", target.fused), ("a linear map of the query vectors", target.mapped))
+    names = " or ".join(name for name, change in measured if change is not None)
+    tried = f"No measurable gain comes from {names}" if names else "Neither BM25 nor a linear map could be measured"
+    if room.beyond >= LOST * room.total:
+        return Recommendation(
+            "re-embed with a better model",
+            f"{tried}, and {100 * room.beyond / room.total:.0f} % of the queries have no answer among the first 100 documents.",
+        )
+    if detectable is None or detectable > SHARP:
+        shown = "" if detectable is None else f" {counted(target.queries, 'query')} would show a gain of {detectable:.1f} % or more;"
+        wanted = "" if detectable is None else f" about {counted(_needed(target.queries, detectable), 'query')} would show {SHARP:.0f} %."
+        return Recommendation("get more data", f"{tried}.{shown}{wanted}")
+    return Recommendation(
+        "leave it", f"{tried}, and {counted(target.queries, 'query')} would have shown a gain of {detectable:.1f} % or more."
+    )
+
+
+def _needed(queries: int, detectable: float) -> int:
+    """Queries that show a gain of `SHARP`, to two digits."""
+    return int(float(f"{queries * (detectable / SHARP) ** 2:.2g}"))
+
+
+def _gain(change: Change | None) -> float:
+    """The gain in percent if the comparison finds it better, else 0."""
+    return change.improvement or 0.0 if change is not None and change.verdict == "better" else 0.0
+
+
+def _percent(change: Change | None) -> str:
+    assert change is not None
+    assert change.improvement is not None
+    ends = change.improvement_interval
+    return f"{change.improvement:+.1f} %" + ("" if ends is None else f" [{ends[0]:+.1f}, {ends[1]:+.1f}]")

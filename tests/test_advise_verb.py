@@ -1,0 +1,173 @@
+"""The verb ``adiabat advise`` and its function: figures, files, and what it refuses."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import adiabat
+from adiabat.api.evaluate_verb import addressed_queries
+from adiabat.config.shared import DataSection, MeasureSection
+from adiabat.core.files import read_json
+from adiabat.evaluation.retrieval import score_retrieval
+from adiabat.evaluation.systems import BM25System
+from adiabat.experiments import advice
+from adiabat.models.towers import DualEncoder
+from adiabat.results.advice_result import Advice
+from adiabat.results.record import read_result
+from adiabat.store.bm25 import build_bm25
+from tests.commands import DOCUMENTS, PAIRS, Said, assert_refused, lines, listing, one_thread, run_in_process, setting, write_world
+from tests.pages import no_page as no_page
+from tests.pages import real_pages as real_pages
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What `write_world` writes, a second set, and one whose queries share a document."""
+    here = tmp_path_factory.mktemp("world")
+    with one_thread():
+        write_world(here)
+        lines(here / "held.jsonl", [{"query": f"other {row}", "pos": [f"d{row}"]} for row in range(12)])
+        lines(here / "tied.jsonl", [{"query": f"question {row}", "pos": ["d0", f"d{row}"]} for row in range(20)])
+        lines(here / "few.jsonl", [{"query": f"question {row}", "pos": [f"d{row}"]} for row in range(9)])
+        lines(here / "empty.jsonl", [])
+        lines(here / "absent.jsonl", [{"query": f"question {row}", "pos": [f"d{row + 5}"]} for row in range(20)])
+        yield here
+
+
+@pytest.fixture
+def run(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+    """The verb on the model, its store and the examples, into ``out`` of the test's directory."""
+    monkeypatch.chdir(world)
+
+    def advise(data: str = "pairs.jsonl", *more: str, model: str = "model", store: str = "store") -> Said:
+        with one_thread():
+            return run_in_process(capsys, monkeypatch, ["advise", model, store, data, "--out", str(tmp_path / "out"), *more])
+
+    return advise
+
+
+def test_the_verb_leaves_a_page_and_a_record(real_pages: None, run: Callable[..., Said], tmp_path: Path) -> None:
+    said = run("pairs.jsonl", "--retain", "store", "held.jsonl", "--json")
+    assert said.code == 0, said.err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "result.json", "table.csv"]
+    assert json.loads(said.out) == read_json(tmp_path / "out" / "result.json", remedy="")
+    found = read_result(tmp_path / "out" / "result.json", Advice)
+    assert " ".join(f"Recommendation: {found.choice}. {found.reason}".split())[:60] in " ".join(said.err.split())
+    target, held = found.datasets
+    assert list(target.changes) == ["untuned", "BM25", "fused with BM25", "linear map"]
+    assert list(held.changes) == ["untuned", "linear map"]
+    assert (target.queries, target.measured, target.documents, target.headroom.total) == (20, 20, 20, 20)
+    assert (target.headroom.beyond, found.clusters, held.role, held.queries) == (0, 20, "retain", 12)
+    # Twenty queries are too few, whatever they show.
+    assert found.choice == "get more data"
+    assert {role: set(inputs) for role, inputs in found.inputs.items()} == {
+        role: {"data", "store", "store_sha256"} for role in ("target", "retain 1")
+    }
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert found.reason.partition(" are")[0] in page
+
+
+def test_the_figures_are_those_of_evaluate(world: Path, tmp_path: Path) -> None:
+    store = adiabat.Store.open(world / "store")
+    with one_thread():
+        found = adiabat.advise(world / "model", store, world / "pairs.jsonl")
+        evaluated = adiabat.evaluate(world / "model", store, world / "pairs.jsonl", negatives="store", resamples=100)
+    (main,) = [change for change in evaluated.datasets[0].changes if change.measure == "nDCG@10"]
+    assert found.target.untuned.after == pytest.approx(main.after, abs=1e-12)
+    index = build_bm25(store.texts(np.arange(20)), tmp_path / "bm25")
+    examples = addressed_queries(str(world / "pairs.jsonl"), store, DataSection())
+    system = BM25System(index, store.doc_ids(np.arange(20)))
+    scores = score_retrieval(system, examples, settings=MeasureSection(negatives="store")).samples[0]
+    assert found.target.bm25 is not None
+    assert found.target.bm25.after == pytest.approx(scores.values.mean(), abs=1e-12)
+    assert found.to_frame()["ranking"].tolist() == ["untuned", "BM25", "fused with BM25", "linear map"]
+
+
+def test_documents_judged_irrelevant_change_nothing(world: Path, tmp_path: Path) -> None:
+    (tmp_path / "judged" / "qrels").mkdir(parents=True)
+    lines(tmp_path / "judged" / "corpus.jsonl", DOCUMENTS)
+    lines(tmp_path / "judged" / "queries.jsonl", [{"_id": f"q{row}", "text": pair["query"]} for row, pair in enumerate(PAIRS)])
+    judgements = [f"q{row}\td{(row + shift) % 20}\t{1 - shift}" for row in range(20) for shift in (0, 1)]
+    lines(tmp_path / "judged" / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *judgements])
+    with one_thread():
+        judged, plain = (adiabat.advise(world / "model", world / "store", data) for data in (tmp_path / "judged", world / "pairs.jsonl"))
+    assert replace(judged.target, name="pairs") == plain.target
+
+
+def test_queries_are_drawn_by_seed_and_equal_seeds_give_equal_figures(world: Path) -> None:
+    with one_thread():
+        first, again, other = (
+            adiabat.advise(world / "model", world / "store", world / "pairs.jsonl", queries=12, seed=seed) for seed in (0, 0, 1)
+        )
+    assert (first.target.queries, first.target.measured) == (20, 12)
+    assert first.datasets == again.datasets
+    assert first.target.untuned != other.target.untuned
+
+
+def test_without_texts_or_with_queries_tied_together_the_rest_is_measured(world: Path, tmp_path: Path) -> None:
+    vectors = adiabat.Store.open(world / "store").gather(np.arange(20))
+    bare = adiabat.import_vectors(vectors, tmp_path / "bare", ids=[f"d{row}" for row in range(20)])
+    with one_thread():
+        found = adiabat.advise(world / "model", bare, world / "tied.jsonl")
+    assert list(found.target.changes) == ["untuned"]
+    assert found.pull is None
+    assert any("keeps no texts" in note for note in found.notes)
+    assert any("the largest with 20 of 20" in note for note in found.notes)
+
+
+def test_an_earlier_advice_is_replaced_and_anything_else_is_not(run: Callable[..., Said], tmp_path: Path) -> None:
+    assert run().code == 0
+    assert "replaced the earlier advice in" in run("pairs.jsonl", "--seed", "1").err
+    (tmp_path / "out" / "result.json").write_text('{"format": 2}', encoding="utf-8")
+    before = listing(tmp_path)
+    assert run().code == 2
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "facts"),
+    [
+        (("few.jsonl",), ["few must hold at least 10 queries, got 9"]),
+        (("pairs.jsonl", "--retain", "store", "few.jsonl"), ["few must hold at least 10 queries, got 9"]),
+        (("empty.jsonl",), ["empty.jsonl"]),
+        (("absent.jsonl",), ["d20", "absent.jsonl:16"]),
+        (("pairs.jsonl", "--retain", "store", "pairs.jsonl"), ["--retain must be another data set than the target"]),
+        (("pairs.jsonl", "--retain", "store"), ["--retain takes two words"]),
+        (("pairs.jsonl", *setting("advise.queries=9")), ["advise.queries must be", "10"]),
+        (("pairs.jsonl", *setting("run.device=tpu")), ["run.device must be auto, cpu"]),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_and_nothing_is_written(
+    run: Callable[..., Said], tmp_path: Path, arguments: tuple[str, ...], facts: list[str]
+) -> None:
+    assert_refused(run(*arguments), *facts)
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_documents_are_dropped_on_request(run: Callable[..., Said], tmp_path: Path) -> None:
+    assert run("absent.jsonl", *setting("data.missing=drop")).code == 0
+    assert read_result(tmp_path / "out" / "result.json", Advice).target.queries == 15
+
+
+def test_swapped_arguments_and_a_store_of_another_model_are_refused(world: Path, run: Callable[..., Said], tmp_path: Path) -> None:
+    assert_refused(run(model="store", store="model"), "the order is MODEL STORE DATA")
+    adiabat.import_vectors(np.eye(20, 9, dtype=np.float32) + 1, tmp_path / "wide", ids=[f"d{row}" for row in range(20)])
+    assert_refused(run(store=str(tmp_path / "wide")), "width 9")
+
+
+def test_vectors_that_are_no_numbers_are_refused(run: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DualEncoder, "encode", lambda *_, **__: np.full((20, 32), np.nan, dtype=np.float32))
+    assert_refused(run(), "vectors must be finite")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interruption_leaves_nothing(run: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advice, "cross_validate", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    said = run()
+    assert said.code == 130
+    assert "nothing was saved" in said.err
+    assert not (tmp_path / "out").exists()
