@@ -75,6 +75,8 @@ def test_stated_settings_go_before_those_of_the_recipe() -> None:
 def test_what_stated_settings_leave_without_effect_is_left_out_of_the_recipe(table: dict[str, Any]) -> None:
     settings = recipe("quick", **{name: dict(value) if isinstance(value, dict) else value for name, value in table.items()})
     assert settings.tune.recipe == "quick"
+    # A recipe without tables of its own takes the same settings, except words that only another one gives a meaning.
+    assert checked(TuneSettings, {**table, "tune": {"recipe": "paper", **table.get("tune", {})}}).tune.recipe == "paper"
 
 
 @pytest.mark.parametrize(

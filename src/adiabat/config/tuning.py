@@ -216,7 +216,7 @@ class TuneSettings(Section):
         if value_of(data, "validation") is not None:
             recipe.pop("data", None)
         if value_of(tune, "keep") == "last":
-            recipe["tune"].pop("idle_epochs", None)
+            recipe.get("tune", {}).pop("idle_epochs", None)
         return overlaid(cls, recipe, table)
 
     def with_usual_recipe(self) -> Self:
