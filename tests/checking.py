@@ -14,7 +14,10 @@ SHAPES = "ADIABAT_SHAPES" in os.environ
 """Whether this run of the tests checks shapes, which takes a third longer."""
 
 OFTEN = frozenset(
-    ["adiabat.scaling_laws.laws.columns_of", *(f"adiabat.scaling_laws.fitting._Problem.{name}" for name in ("objective", "split", "_logs"))]
+    [
+        "adiabat.scaling_laws.laws.columns_of",
+        *(f"adiabat.scaling_laws.law_search.Problems.{name}" for name in ("objective", "split", "_logs")),
+    ]
 )
 """What a search for a law calls ten thousand times, and whose values and gradient have tests of their own."""
 

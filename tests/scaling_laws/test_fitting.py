@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from adiabat.core.errors import DataError
-from adiabat.scaling_laws import fitting
 from adiabat.scaling_laws.fitting import Ensemble, Fitted, estimate, fit, missing, refits
+from adiabat.scaling_laws.law_search import MOST_STEPS, REFIT_DELTAS, Problems, descend
 from adiabat.scaling_laws.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Centre, Law, Points, columns_of
 from tests.scaling_laws.simulated import BUDGETS, SIZES, by_one_share, by_share, by_size_and_tokens, grid
 
@@ -38,17 +38,17 @@ def test_one_percent_of_noise_moves_predictions_at_four_times_the_budget_by_less
 
 def problem(law: Law, points: Points) -> Any:
     centre = Centre.of(points)
-    return fitting._Problem(law, *law.basis(points, centre), points.loss)
+    return Problems(law, *law.basis(points, centre), points.loss, np.ones((1, len(points))))
 
 
 @pytest.mark.parametrize(("law", "truth", "shares"), CASES)
 @pytest.mark.parametrize("delta", [1e-3, 0.1])
 def test_gradients_are_those_of_the_objective(law: Law, truth: Any, shares: tuple[float, ...], delta: float) -> None:
-    one = problem(law, grid(truth, shares=shares, noise=0.2))
+    one, first = problem(law, grid(truth, shares=shares, noise=0.2)), np.zeros(1, dtype=int)
     for start in one.starts():
         at = start + np.random.default_rng(1).normal(scale=0.05, size=len(start))
-        slopes = approx_fprime(at, lambda x: one.objective(x, delta)[0], 1e-8)
-        assert one.objective(at, delta)[1] == pytest.approx(slopes, rel=1e-3, abs=2e-3 / delta * 1e-3)
+        slopes = approx_fprime(at, lambda x: one.objective(x[None], first, delta)[0][0], 1e-8)
+        assert one.objective(at[None], first, delta)[1][0] == pytest.approx(slopes, rel=1e-3, abs=2e-3 / delta * 1e-3)
 
 
 def test_the_objective_is_the_mean_huber_loss_of_logarithms() -> None:
@@ -66,10 +66,11 @@ def test_predictions_below_zero_have_a_value_and_a_slope_that_leads_back() -> No
     one = problem(SHARE, points)
     below = one.starts()[0].copy()
     below[5:] = -5.0
-    value, slope = one.objective(below, 1e-3)
+    value, slope = (of[0] for of in one.objective(below[None], np.zeros(1, dtype=int), 1e-3))
     assert np.isfinite(value)
     assert np.isfinite(slope).all()
-    assert one.objective(below - 1e-6 * slope / np.abs(slope).max(), 1e-3)[0] < value
+    back = below - 1e-6 * slope / np.abs(slope).max()
+    assert one.objective(back[None], np.zeros(1, dtype=int), 1e-3)[0][0] < value
 
 
 def test_a_term_that_runs_do_not_have_falls_away() -> None:
@@ -122,11 +123,53 @@ def test_draws_follow_from_the_seed() -> None:
     found = fit(SIZE_AND_TOKENS, points)
     told: list[int] = []
     one, same = (refits(found, points, count=8, seed=3, note=told.append) for _ in range(2))
-    assert told == [*range(1, 9)] * 2
+    assert told == [8, 8]
     assert [each.objective for each in one] == [each.objective for each in same]
     assert len({each.objective for each in one}) == 8
     other = refits(found, points, count=8, seed=4)
     assert [each.objective for each in one] != [each.objective for each in other]
+
+
+@pytest.mark.parametrize(("law", "truth", "shares"), CASES)
+def test_problems_searched_together_end_where_each_ends_alone(law: Law, truth: Any, shares: tuple[float, ...]) -> None:
+    points = grid(truth, shares=shares, noise=0.03)
+    found = fit(law, points)
+    rows = np.random.default_rng(5).integers(0, len(points), (12, len(points)))
+    counts = np.stack([np.bincount(row, minlength=len(points)) for row in rows]).astype(float)
+    problems = Problems(law, *law.basis(points, found.centre), points.loss, counts)
+    start = problems.joined(found.exponents, found.weights)
+    together = problems.search_all(start, REFIT_DELTAS)[1]
+    alone = np.array([problems.search_one(number, [start], REFIT_DELTAS)[1] for number in range(12)])
+    # A kink may stop either one short of the other.
+    assert np.median(together / alone) == pytest.approx(1, abs=1e-6)
+    assert (together / alone).max() < 1.01
+
+
+def test_problems_that_need_more_steps_are_searched_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = grid(by_size_and_tokens, noise=0.01)
+    found = fit(SIZE_AND_TOKENS, points)
+    plain = refits(found, points, count=6, seed=3)
+    monkeypatch.setattr("adiabat.scaling_laws.law_search.MOST_STEPS", 2)
+    told: list[int] = []
+    slow = refits(found, points, count=6, seed=3, note=told.append)
+    assert told == [*range(7)]
+    assert [each.objective for each in slow] == pytest.approx([each.objective for each in plain], rel=1e-4)
+
+
+def test_a_descent_finds_minima_with_kinks_and_stays_within_bounds() -> None:
+    centres = np.array([[1.0, -2.0], [0.3, 4.0], [-5.0, 0.0]])
+    weights = np.array([1.0, 100.0])
+
+    def objective(at: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        apart = at - centres[rows]
+        return (weights * np.abs(apart)).sum(axis=1) + (apart**2).sum(axis=1), weights * np.sign(apart) + 2 * apart
+
+    low, high = np.full((3, 2), -3.0), np.full((3, 2), 3.0)
+    found, values, ended = descend(objective, np.full((3, 2), 0.5), low, high)
+    assert found == pytest.approx(np.clip(centres, -3, 3), abs=1e-5)
+    assert values == pytest.approx([0, 101, 6], abs=1e-3)
+    assert ended.all()
+    assert MOST_STEPS > 100
 
 
 def test_draws_of_too_few_sizes_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from adiabat.core.errors import DataError
-from adiabat.scaling_laws.laws import Base, Centre, Column, Exponents, Law, Points, Powers, Weights, columns_of
-
-HUBER_DELTA = 1e-3
-"""Residuals of the logarithm above this count linearly instead of quadratically (Ziarko et al. 2024, appendix F)."""
+from adiabat.scaling_laws.law_search import DELTAS, REFIT_DELTAS, Problems
+from adiabat.scaling_laws.laws import Base, Centre, Column, Exponents, Law, Points, Weights, columns_of
 
 LEAST_RATIO = 1.05
 """Ratio from which two shares of trained parameters count as distinct."""
@@ -21,21 +18,6 @@ LEAST_RATIO = 1.05
 LEAST_SPREAD = 1.5
 """Minimum ratio of the most to the fewest tokens of a size that separates sizes from tokens; whole steps of one budget scatter tokens by a
 few percent."""
-
-# Wider ones first: with the last one alone the loss is nearly a sum of absolute values, on whose kinks a quasi-Newton method stalls.
-_DELTAS = (3e-2, 5e-3, HUBER_DELTA)
-_REFIT_DELTAS = (1e-2, HUBER_DELTA)
-_STARTS = 6
-_EXPONENT_STARTS: Mapping[str, tuple[float, ...]] = {
-    "alpha": (0.1, 0.2, 0.3, 0.45, 0.65, 0.9, 1.3),
-    "beta": (0.1, 0.2, 0.3, 0.45, 0.65, 0.9, 1.3),
-    "b_s": (0.5, 1.0, 2.0, 4.0),
-}
-_EXPONENT_BOUNDS = (0.01, 5.0)
-# Below this share of the least loss the logarithm of a prediction continues as a straight line, defined for negative predictions too.
-_FLOOR = 1e-3
-# A positive weight may fall to this share of the least loss, which is to say vanish.
-_LEAST = 1e-7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,10 +67,19 @@ def fit(law: Law, points: Points) -> Fitted:
     """
     if faults := list(missing(law, points)):
         raise DataError(f"runs to fit {law.formula} to must have {' and '.join(faults)}")
+    return _fitted(law, *(column.tobytes() for column in (points.size, points.tokens, points.share, points.loss)))
+
+
+@lru_cache(maxsize=512)
+def _fitted(law: Law, *columns: bytes) -> Fitted:
+    """The fit to columns of float64; choosing a law and holding budgets out ask for the same fits again."""
+    points = Points(*map(np.frombuffer, columns))
     centre = Centre.of(points)
-    problem = _Problem(law, *law.basis(points, centre), points.loss)
+    problem = Problems(law, *law.basis(points, centre), points.loss, np.ones((1, len(points))))
     with _one_thread():
-        return min((_minimised(problem, start, centre) for start in problem.starts()), key=lambda fitted: fitted.objective)
+        vector, objective = problem.search_one(0, problem.starts(), DELTAS)
+    exponents, weights = problem.split(vector[None])
+    return Fitted(law, exponents[0], weights[0], centre, objective)
 
 
 def missing(law: Law, points: Points) -> Iterator[str]:
@@ -129,108 +120,21 @@ def refits(fitted: Fitted, points: Points, *, count: int, seed: int, note: Calla
     that cover too seldom: residuals of a fit by absolute values are too small.
     """
     generator = np.random.default_rng(seed)
-    base, powers = fitted.law.basis(points, fitted.centre)
-    positive = np.array(fitted.law.positive)
-    weights = np.where(positive, np.log(np.where(positive, fitted.weights, 1.0)), fitted.weights)
-    start = np.concatenate([np.log(fitted.exponents), weights])
-    results: list[Fitted] = []
+    counts: list[Float[np.ndarray, " p"]] = []
+    while len(counts) < count:
+        rows = generator.integers(0, len(points), len(points))
+        if not any(_too_similar(fitted.law, points.taken(rows))):
+            counts.append(np.bincount(rows, minlength=len(points)).astype(float))
+    problems = Problems(fitted.law, *fitted.law.basis(points, fitted.centre), points.loss, np.stack(counts))
     with _one_thread():
-        while len(results) < count:
-            rows = generator.integers(0, len(points), len(points))
-            resample = points.taken(rows)
-            if not any(_too_similar(fitted.law, resample)):
-                problem = _Problem(fitted.law, base[rows], powers[:, rows], resample.loss)
-                results.append(_minimised(problem, start, fitted.centre, deltas=_REFIT_DELTAS))
-                if note:
-                    note(len(results))
-    return results
+        vectors, objectives = problems.search_all(problems.joined(fitted.exponents, fitted.weights), REFIT_DELTAS, note)
+    coefficients = zip(*problems.split(vectors), objectives.tolist(), strict=True)
+    return [Fitted(fitted.law, exponents, weights, fitted.centre, objective) for exponents, weights, objective in coefficients]
 
 
 def _one_thread() -> threadpool_limits:
     """On such small matrices, threads halve the speed, and more on busy cores."""
     return threadpool_limits(limits=1)
-
-
-class _Problem:
-    """The objective as a function of a vector: logarithms of exponents, then weights, positive ones as logarithms."""
-
-    def __init__(self, law: Law, base: Base, powers: Powers, loss: Column) -> None:
-        self.law, self.base, self.powers = law, base, powers
-        self.flat = powers.reshape(len(powers), -1)
-        self.loss, self.target = loss, np.log(loss)
-        self.floor = _FLOOR * float(loss.min())
-        self.positive = np.array(law.positive)
-
-    def split(self, vector: Float[np.ndarray, " c"]) -> tuple[Exponents, Weights]:
-        """Exponents and weights."""
-        weights = vector[len(self.powers) :]
-        return np.exp(vector[: len(self.powers)]), np.where(self.positive, np.exp(np.where(self.positive, weights, 0.0)), weights)
-
-    def objective(self, vector: Float[np.ndarray, " c"], delta: float) -> tuple[float, Float[np.ndarray, " c"]]:
-        """Mean Huber loss over `delta`, and its gradient."""
-        exponents, weights = self.split(vector)
-        columns = columns_of(self.base, self.powers, exponents)
-        logs, slopes = self._logs(columns @ weights)
-        residuals = logs - self.target
-        sizes = np.abs(residuals)
-        value = np.where(sizes <= delta, residuals**2 / (2 * delta), sizes - delta / 2).mean()
-        pulls = np.clip(residuals / delta, -1, 1) * slopes / len(residuals)
-        weight_gradient = pulls @ columns * np.where(self.positive, weights, 1.0)
-        exponent_gradient = self.flat @ (pulls[:, None] * columns * weights).ravel() * exponents
-        return float(value), np.concatenate([exponent_gradient, weight_gradient])
-
-    def _logs(self, predicted: Column) -> tuple[Column, Column]:
-        """Logarithms of predictions and their slopes; a straight line below the floor."""
-        above = np.maximum(predicted, self.floor)
-        return np.log(above) + np.minimum(predicted - self.floor, 0) / self.floor, 1 / above
-
-    def starts(self) -> list[Float[np.ndarray, " c"]]:
-        """The best of a grid of exponents, each with the weights of least squares."""
-        candidates = []
-        for exponents in product(*(_EXPONENT_STARTS[name] for name in self.law.exponents)):
-            weights, norm = self._least_squares(np.array(exponents))
-            searched = np.where(self.positive, np.log(np.maximum(weights, 10 * _LEAST * self.loss.min())), weights)
-            candidates.append((norm, np.concatenate([np.log(exponents), searched])))
-        candidates.sort(key=lambda candidate: candidate[0])
-        return [start for _, start in candidates[:_STARTS]]
-
-    def _least_squares(self, exponents: Exponents) -> tuple[Weights, float]:
-        """Weights of least relative residuals, positive where they must be, and the norm of the residuals."""
-        relative = columns_of(self.base, self.powers, exponents) / self.loss[:, None]
-        # A weight of any sign is the difference of two that are not negative.
-        signed = ~self.positive
-        # Imported here: scipy.optimize takes a second to load, and a plan without runs fits nothing.
-        from scipy.optimize import nnls
-
-        split, norm = nnls(np.concatenate([relative, -relative[:, signed]], axis=1), np.ones(len(relative)))
-        weights = split[: len(signed)]
-        weights[signed] -= split[len(signed) :]
-        return weights, float(norm)
-
-    def bounds(self) -> list[tuple[float, float]]:
-        """Bounds of the vector."""
-        low, high = np.log(_EXPONENT_BOUNDS)
-        least = float(np.log(_LEAST * self.loss.min()))
-        weights = [(least, least + 50) if positive else (-np.inf, np.inf) for positive in self.positive]
-        return [(low, high)] * len(self.powers) + weights
-
-
-def _minimised(problem: _Problem, start: np.ndarray, centre: Centre, *, deltas: tuple[float, ...] = _DELTAS) -> Fitted:
-    from scipy.optimize import minimize
-
-    result: Any = None
-    for delta in deltas:
-        result = minimize(
-            problem.objective,
-            start if result is None else result.x,
-            args=(delta,),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=problem.bounds(),
-            options={"maxiter": 1000, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-9},
-        )
-    exponents, weights = problem.split(result.x)
-    return Fitted(problem.law, exponents, weights, centre, float(result.fun) * deltas[-1])
 
 
 CONFIDENCE = 0.95

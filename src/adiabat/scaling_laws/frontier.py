@@ -1,7 +1,6 @@
 """The frontier of least loss by budget, a straight line of logarithms, and the size at which it is reached (Ziarko et al. 2024)."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -39,23 +38,33 @@ class Line:
 
 def line_through(x: Column, y: Column) -> Line:
     """The line of least squares through logarithms of positive numbers; at least two of `x` must differ."""
-    intercept, slope = _polynomial(x, y, 1)
-    return Line(slope, intercept)
+    return _lines(x, y[None])[0]
 
 
-def _polynomial(x: Column, y: Column, degree: int) -> tuple[float, ...]:
-    """Coefficients of ``ln y`` by ``ln x``, the constant first."""
-    coefficients = np.polynomial.Polynomial.fit(np.log(x), np.log(y), degree).convert().coef
-    # numpy omits trailing zeros.
-    return tuple(map(float, np.pad(coefficients, (0, degree + 1 - len(coefficients)))))
+def _lines(x: Column, y: Float[np.ndarray, "n p"]) -> list[Line]:
+    """The line of each row of `y`."""
+    positions, values = np.log(x), np.log(y)
+    apart, middle = positions - positions.mean(), values.mean(axis=1)
+    slopes = values @ apart / (apart @ apart)
+    return [Line(*line) for line in np.stack([slopes, middle - slopes * positions.mean()], axis=1).tolist()]
 
 
-def least_of_each(kind: Column, loss: Column) -> tuple[Best, Best]:
+def _parabolas(x: Column, y: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n 3"]:
+    """Coefficients of ``ln y`` by ``ln x`` of each row of `y`, by least squares, the constant first."""
+    positions = np.log(x)
+    middle, width = positions.mean(), positions.std()
+    design = np.vander((positions - middle) / width, 3, increasing=True)
+    constant, linear, quadratic = np.linalg.lstsq(design, np.log(y).T, rcond=None)[0]
+    # Back from standardised positions.
+    steep, curved = linear / width, quadratic / width**2
+    return np.stack([constant - steep * middle + curved * middle**2, steep - 2 * curved * middle, curved], axis=1)
+
+
+def least_of_each(kind: Column, loss: Float[np.ndarray, "*n p"]) -> tuple[Best, Float[np.ndarray, "*n b"]]:
     """Distinct budgets, or sizes, ascending, and the least loss of each."""
-    kinds, numbers = np.unique(kind, return_inverse=True)
-    least = np.full(len(kinds), np.inf)
-    np.minimum.at(least, numbers, loss)
-    return kinds, least
+    order = np.argsort(kind, kind="stable")
+    kinds, starts = np.unique(kind[order], return_index=True)
+    return kinds, np.minimum.reduceat(loss[..., order], starts, axis=-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,16 +91,16 @@ def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, r
     """
     if (count := len(np.unique(budget))) < 2:
         raise DataError(f"runs of a frontier must have at least 2 budgets, got {count}; run the scaling experiment with more")
-    again = [line_through(*least_of_each(budget, noisy)) for noisy in _noisy_losses(loss, residuals, resamples, seed)]
+    again = _lines(*least_of_each(budget, _noisy_losses(loss, residuals, resamples, seed)))
     budgets, least = least_of_each(budget, loss)
     return Trend(line_through(budgets, least), again, budgets, least)
 
 
-def _noisy_losses(loss: Column, residuals: Column | None, resamples: int, seed: int) -> Iterator[Column]:
-    """Losses with resampled noise."""
-    if residuals is not None:
-        for noise in np.random.default_rng(seed).choice(residuals, (resamples, len(loss))):
-            yield loss * np.exp(noise)
+def _noisy_losses(loss: Column, residuals: Column | None, resamples: int, seed: int) -> Float[np.ndarray, "n p"]:
+    """Losses with resampled noise, a row for each draw; no row where the noise is unknown."""
+    if residuals is None:
+        return np.empty((0, len(loss)))
+    return np.asarray(loss * np.exp(np.random.default_rng(seed).choice(residuals, (resamples, len(loss)))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +158,33 @@ def profiles(budget: Column, size: Column, loss: Column) -> list[Profile]:
 
     References: Hoffmann et al. 2022, section 3.2; Ziarko et al. 2024, figures 2 and 4.
     """
+    return [_profile(value, size[rows], loss[rows]) for value, rows in _groups(budget, size)]
+
+
+def _groups(budget: Column, size: Column) -> list[tuple[float, np.ndarray]]:
+    """Budgets with at least three sizes, ascending, each with its runs."""
     groups = ((float(value), budget == value) for value in np.unique(budget))
-    return [_profile(value, size[rows], loss[rows]) for value, rows in groups if len(np.unique(size[rows])) >= 3]
+    return [(value, rows) for value, rows in groups if len(np.unique(size[rows])) >= 3]
 
 
 def _profile(budget: float, size: Column, loss: Column) -> Profile:
     sizes, losses = least_of_each(size, loss)
-    constant, linear, quadratic = _polynomial(sizes, losses, 2)
-    # The minimum of a nearly straight line overflows, so its logarithm is compared.
-    lowest = -linear / (2 * quadratic) if quadratic > 0 else math.nan
-    optimum = math.exp(lowest) if math.log(sizes[0]) <= lowest <= math.log(sizes[-1]) else None
-    return Profile(budget, tuple(map(float, sizes)), tuple(map(float, losses)), (constant, linear, quadratic), optimum)
+    (coefficients,) = _parabolas(sizes, losses[None])
+    (optimum,) = _optima(sizes, coefficients[None]).tolist()
+    constant, linear, quadratic = coefficients.tolist()
+    return Profile(
+        budget, tuple(sizes.tolist()), tuple(losses.tolist()), (constant, linear, quadratic), None if math.isnan(optimum) else optimum
+    )
+
+
+def _optima(sizes: Column, coefficients: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, " n"]:
+    """Sizes at the minima of parabolas; NaN for one without a minimum among the sizes."""
+    _, linear, quadratic = coefficients.T
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        lowest = np.where(quadratic > 0, -linear / (2 * quadratic), np.nan)
+        # The minimum of a nearly straight line overflows, so its logarithm is compared.
+        within = (np.log(sizes[0]) <= lowest) & (lowest <= np.log(sizes[-1]))
+        return np.asarray(np.where(within, np.exp(lowest), np.nan))
 
 
 def optimal_sizes(
@@ -169,15 +194,23 @@ def optimal_sizes(
 
     None if fewer than two profiles have an optimum.
     """
-    budgets, sizes = _optima(profiles(budget, size, loss))
-    if len(budgets) < 2:
+    groups = _groups(budget, size)
+    budgets = np.array([value for value, _ in groups])
+    best, *draws = np.concatenate(
+        [_optima_of(groups, size, losses) for losses in (loss[None], _noisy_losses(loss, residuals, resamples, seed))]
+    )
+    found = np.isfinite(best)
+    if found.sum() < 2:
         return None
-    draws = [_optima(profiles(budget, size, noisy)) for noisy in _noisy_losses(loss, residuals, resamples, seed)]
-    again = [line_through(*optima) for optima in draws if len(optima[0]) > 1]
-    return Trend(line_through(budgets, sizes), again if len(again) >= CONFIDENCE * len(draws) else [], budgets, sizes)
+    again = [line_through(budgets[rows], draw[rows]) for draw in draws if (rows := np.isfinite(draw)).sum() > 1]
+    line = line_through(budgets[found], best[found])
+    return Trend(line, again if len(again) >= CONFIDENCE * len(draws) else [], budgets[found], best[found])
 
 
-def _optima(candidates: list[Profile]) -> tuple[Best, Best]:
-    """Budgets and sizes of the profiles that have an optimum."""
-    optima = [(profile.budget, optimum) for profile in candidates if (optimum := profile.optimum) is not None]
-    return np.array([budget for budget, _ in optima]), np.array([size for _, size in optima])
+def _optima_of(groups: list[tuple[float, np.ndarray]], size: Column, losses: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n g"]:
+    """Best size of each group of runs, a row for each row of losses; NaN where there is none."""
+    optima = np.empty((len(losses), len(groups)))
+    for number, (_, rows) in enumerate(groups):
+        sizes, least = least_of_each(size[rows], losses[:, rows])
+        optima[:, number] = _optima(sizes, _parabolas(sizes, least))
+    return optima
