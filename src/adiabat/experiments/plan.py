@@ -16,7 +16,7 @@ from adiabat.core.text import duration, flop
 from adiabat.experiments.grid import Tried
 from adiabat.experiments.plan_constraints import TOO_LARGE, TOO_LONG, TOO_SHORT, UNTIMED, budgets_of, enough, excluded, with_steps, within
 from adiabat.experiments.plan_prior import NOTES, by_prior
-from adiabat.experiments.scaling_analysis import PROCESSOR, Evidence, evidence_of, fitted, result_of, rows_in
+from adiabat.experiments.scaling_analysis import PROCESSOR, STEP, Evidence, evidence_of, fitted, result_of, rows_in
 from adiabat.results.scaling_result import Addition, Advice, Choice, ScalingResult, ScalingRun
 from adiabat.runs.run_config import Job, description_of, is_described, without_none
 from adiabat.scaling_laws.laws import Option, Way
@@ -34,10 +34,6 @@ from adiabat.scaling_laws.fitting import CONFIDENCE
 
 MEASURED_STEPS = 3
 """Number of steps of the run set up to measure time and memory; a budget would require drawing all of its batches first."""
-
-STEP = 4.0
-"""Factors that limit proposed runs: the maximum above the largest budget of the runs, and the minimum below the requested budget. Budgets
-of Ziarko et al. 2024 are a factor of four apart."""
 
 
 def plan(load: "Loader", settings: PlanSettings, *, command: str = "", watch: Watch = SILENT) -> ScalingResult:
@@ -150,13 +146,17 @@ def _choice(candidate: Candidate, memory: Mapping[Option, int | None]) -> Choice
         run=(candidate.run.low, candidate.run.high),
         memory=memory[candidate.option],
         wins=candidate.wins,
+        held_out=candidate.held_out,
+        line=candidate.line,
+        line_held_out=candidate.line_held_out,
     )
 
 
 def _additions(rows: Sequence[ScalingRun], fits: Sequence[KindFit], recommended: Recommendation, section: PlanSection) -> list[Addition]:
     """Candidate runs at existing budgets and the next one, well below the requested budget; with another seed if the run exists.
 
-    Runs with too few steps for a law are excluded, because they would not help.
+    `STEP` limits them: the maximum above the largest budget of the runs, and the minimum below the requested budget. Runs with too few
+    steps for a law are excluded, because they would not help.
     """
     budgets = sorted({row.budget for row in rows})
     affordable = [budget for budget in (*budgets, STEP * budgets[-1]) if budget <= recommended.budget / STEP] or budgets[:1]

@@ -2,7 +2,7 @@
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -20,6 +20,8 @@ from adiabat.results.scaling_result import (
     Coefficient,
     Correlation,
     CrossingRecord,
+    HeldOutLoss,
+    HeldOutRecord,
     KindRecord,
     LawRecord,
     LineRecord,
@@ -27,10 +29,12 @@ from adiabat.results.scaling_result import (
     Predicted,
     ScalingResult,
     ScalingRun,
+    WidthRecord,
 )
 from adiabat.runs.row_files import Rows
 from adiabat.scaling_laws.fitting import estimate
 from adiabat.scaling_laws.frontier import NEAR, Trend, crossing, profiles
+from adiabat.scaling_laws.held_out import Prediction, coverages, widths
 from adiabat.scaling_laws.laws import Option, Run, points_of
 from adiabat.scaling_laws.recommendation import KindFit, fit_kinds
 from adiabat.scaling_laws.selection import rank_correlation
@@ -174,6 +178,9 @@ def _correlation(
     return Correlation(name, family, len(scored), correlation.value, (correlation.low, correlation.high))
 
 
+STEP = 4.0
+"""Factor from one budget to the next; budgets of Ziarko et al. 2024 are a factor of four apart."""
+
 PROCESSOR = f"CPU {platform.machine()}"
 """Device of a plan that measures nothing and does not load torch."""
 
@@ -265,12 +272,34 @@ def result_of(
         kinds=[record_of(fit, evidence) for fit in fits],
         crossings=crossings(fits),
         downstream=downstream(evidence, section.loss, resamples=section.resamples, seed=seed),
+        held_out=held_out(fits, advice),
         resamples=section.resamples,
         advice=advice,
         settings=settings.recorded(),
         inputs=dict(inputs or {}),
         notes=list(notes),
     )
+
+
+def held_out(fits: Sequence[KindFit], advice: Advice | None) -> HeldOutRecord | None:
+    """Predictions of held-out budgets, with the widths that they give; None where no budget could be held out."""
+    predicted = [one for fit in fits for one in fit.held_out]
+    if not predicted:
+        return None
+    losses = [
+        HeldOutLoss(one.run.option.way.title, one.run.budget, one.reach, one.run.loss, one.law.value, (one.law.low, one.law.high), one.line)
+        for one in predicted
+    ]
+    reach = STEP if advice is None or advice.beyond is None else advice.beyond
+    return HeldOutRecord(losses, coverages(predicted), list(_widths(predicted, [fit.kind.family for fit in fits], reach)))
+
+
+def _widths(predicted: Sequence[Prediction], families: Sequence[str], reach: float) -> Iterator[WidthRecord]:
+    for family in dict.fromkeys(families):
+        wide = widths(predicted, family, reach)
+        if wide.law is not None:
+            line = None if wide.line is None else math.exp(wide.line.size)
+            yield WidthRecord(family, reach, math.exp(wide.law.size), line, wide.law.level, wide.law.scores)
 
 
 def _recorded(row: ScalingRun) -> ScalingRun:

@@ -1,12 +1,14 @@
 """Sentences about a scaling experiment or a plan."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
 
 from adiabat.core.text import DASH, amount, counted, duration, flop, integer, share
 from adiabat.report.format import number
-from adiabat.results.scaling_result import Choice, Correlation, CrossingRecord, KindRecord, ScalingResult, ScalingRun
+from adiabat.results.scaling_result import Choice, Correlation, CrossingRecord, HeldOutRecord, KindRecord, ScalingResult, ScalingRun
+from adiabat.scaling_laws.fitting import CONFIDENCE
 
 UNLIKE = 1.5
 """Maximum factor by which a machine may be faster than its runs without a note."""
@@ -15,6 +17,9 @@ ONCE_MORE = 1.05
 """Number of passes over the data from which a note mentions them; smaller values would be rounded to 1.0."""
 
 INFINITE = "\N{INFINITY}"
+
+LEAST_REGRET = 5e-4
+"""Share above the least loss from which an option counts as worse; smaller ones would be rounded to 0."""
 
 FAR = 4.0
 """Maximum factor of extrapolation beyond the largest budget without a warning."""
@@ -50,7 +55,7 @@ def headline(result: ScalingResult) -> str:
         method = advice.candidates[0].way.method
         return f"Published results favour {'full training' if method == 'full' else 'LoRA'}; they do not determine the model."
     best = advice.best
-    loss = "" if best.loss is None else f": {result.loss} loss {number(best.loss)} {bounds(best.law)}"
+    loss = "" if best.loss is None else f": {result.loss} loss {number(best.loss)} {bounds(best.held_out or best.law)}"
     return f"Train {best.way.title} on {best.tokens:.3g} tokens{loss}."
 
 
@@ -73,12 +78,15 @@ def _of_advice(result: ScalingResult) -> Iterator[str]:
         return
     best, other = advice.best, advice.runner_up
     if best is not None and other is not None and advice.sure is not None:
+        within = bounds(other.held_out or other.law)
         yield (
-            f"Runner-up: {other.way.title}, {number(other.loss or 0.0)} {bounds(other.law)}. In {share(advice.sure)} of laws "
+            f"Runner-up: {other.way.title}, {number(other.loss or 0.0)} {within}. In {share(advice.sure)} of laws "
             f"fitted to resampled runs, {best.way.kind} stays ahead."
         )
+    if best is not None and best.line is not None:
+        yield f"The straight line through its own losses (logarithms) gives {number(best.line)} {bounds(best.line_held_out)}."
     if best is not None and best.run is not None:
-        yield f"A single run is expected within {bounds(best.run)}."
+        yield from _of_held_out(result.held_out, best.run)
     if advice.beyond is not None and advice.beyond > FAR:
         yield f"It takes {advice.beyond:.3g} times the largest budget of the runs; laws are less reliable the further they extrapolate."
     if advice.budget_seconds is not None:
@@ -104,6 +112,31 @@ def _of_advice(result: ScalingResult) -> Iterator[str]:
         yield f"No run measured the memory of these options, so whether they fit is unknown: {'; '.join(unknown)}."
     for kind, fraction in advice.unsound.items():
         yield f"{kind}: {share(fraction)} of laws fitted to resampled runs predict a negative loss there; intervals exclude them."
+
+
+def _of_held_out(record: HeldOutRecord | None, run: tuple[float, float]) -> Iterator[str]:
+    """What the intervals are worth, by the budgets that were held out."""
+    if record is None:
+        yield (
+            "No budget could be held out, so that nothing shows how far laws miss beyond the runs: intervals cover only their fit. "
+            f"With the noise about the law a single run lies within {bounds(run)}. Three budgets suffice for a check."
+        )
+        return
+    every = record.coverages[0]
+    checked = f"Of {counted(every.runs, 'run')} at the largest budget, predicted from smaller ones,"
+    nominal = f"intervals of laws at a nominal {share(CONFIDENCE)} held {every.nominal} ({share(every.nominal / every.runs)})"
+    if every.widened is None:
+        yield f"{checked} {nominal}. Intervals are widened until they hold such losses; a fourth budget would check that."
+    else:
+        line = "" if every.line is None else f", those of straight lines {every.line} of {every.lines}"
+        yield f"{checked} {nominal}, widened ones {every.widened} ({share(every.widened / every.runs)}){line}."
+    lines = "" if every.line_error is None else f", straight lines by {share(math.expm1(every.line_error))}"
+    best = "the best" if every.regret < LEAST_REGRET else f"{share(every.regret)} above the best"
+    yield f"There laws missed by {share(math.expm1(every.law_error))} on average{lines}; the option that they ranked first was {best}."
+    for width in record.widths:
+        if width.level < CONFIDENCE:
+            few = counted(width.scores, "held-out run")
+            yield f"{width.family or 'All models'}: {few} cannot show more than {share(width.level)}, which is the level of its intervals."
 
 
 def _of_runs(result: ScalingResult) -> Iterator[str]:
@@ -167,7 +200,9 @@ def choice_cells(choice: Choice) -> list[str]:
     """An option as a row of a table."""
     loss = "" if choice.loss is None else number(choice.loss)
     numbers = [f"{choice.option.size / 1e6:.3g} M", f"{choice.tokens:.3g}", f"{choice.flops:.3g}"]
-    return [choice.way.title, *numbers, loss, bounds(choice.law), bounds(choice.run), amount(choice.memory)]
+    line = "" if choice.line is None else number(choice.line)
+    intervals = [bounds(choice.held_out), bounds(choice.law), line, bounds(choice.line_held_out)]
+    return [choice.way.title, *numbers, loss, *intervals, amount(choice.memory)]
 
 
-CHOICE_HEAD = ("option", "size", "tokens", "FLOP", "loss", "of the law", "of one run", "memory")
+CHOICE_HEAD = ("option", "size", "tokens", "FLOP", "loss", "95 %, held out", "95 %, law alone", "straight line", "95 %, line", "memory")

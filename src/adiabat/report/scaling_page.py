@@ -1,5 +1,6 @@
 """The page of a scaling experiment or a plan, with its figures, ``train.toml`` and terminal tables."""
 
+import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
@@ -12,8 +13,9 @@ from adiabat.report.format import number, setting, signed
 from adiabat.report.pages import Figure, Group, Page
 from adiabat.report.scaling_figures import figures
 from adiabat.report.tables import Cell, Column, Section, Table
-from adiabat.results.scaling_result import Advice, Choice, Correlation, KindRecord, LineRecord, ScalingResult, ScalingRun
+from adiabat.results.scaling_result import Advice, Choice, Correlation, KindRecord, LineRecord, ScalingResult, ScalingRun, WidthRecord
 from adiabat.scaling_laws.frontier import NEAR
+from adiabat.scaling_laws.held_out import Coverage
 
 MOST_CANDIDATES = 15
 """Number of options in the table of a plan."""
@@ -21,7 +23,7 @@ MOST_CANDIDATES = 15
 MOST_ROWS = 8
 """Number of options in the terminal."""
 
-NOT_SHOWN = ("FLOP", "memory")
+NOT_SHOWN = ("FLOP", "95 %, law alone", "memory")
 """Columns of the page that do not fit into a terminal."""
 
 
@@ -47,6 +49,7 @@ def page(result: ScalingResult) -> Page:
         sections=[
             *advised,
             Group(id="figures", title="Figures", sections=drawn) if drawn else None,
+            _held_out(result),
             _crossings(result),
             _laws(result),
             _downstream(result),
@@ -88,7 +91,7 @@ def terminal(result: ScalingResult) -> list[Table]:
         caption.insert(0, f"runs that would narrow the answer most: {runs}")
     columns = [column for column in _choice_columns() if column.head not in NOT_SHOWN]
     rows = advice.candidates[:MOST_ROWS]
-    return [Table(title=result.title, columns=columns, rows=rows, caption=caption, row_class=_shaded(advice))]
+    return [Table(title=result.title, columns=_filled(columns, rows), rows=rows, caption=caption, row_class=_shaded(advice))]
 
 
 def _kind_columns() -> list[Column]:
@@ -113,9 +116,14 @@ def _choice_columns() -> list[Column]:
     return [column(position, head) for position, head in enumerate(words.CHOICE_HEAD)]
 
 
+def _filled(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
+    """Columns in which some row has a value."""
+    return [column for column in columns if any(column.cell(row).text not in ("", DASH) for row in rows)]
+
+
 def _group(name: str, title: str, columns: Sequence[Column], rows: Sequence[Any], lead: str = "", **options: Any) -> Group | None:
     """A table under a title; None without rows."""
-    table = Table(columns=columns, rows=rows, **options)
+    table = Table(columns=_filled(columns, rows), rows=rows, **options)
     return Group(id=name, title=title, lead=lead, sections=[table]) if rows else None
 
 
@@ -154,6 +162,45 @@ def _shaded(advice: Advice) -> Callable[[Choice], str]:
     return lambda choice: "safe" if choice is best else ""
 
 
+def _held_out(result: ScalingResult) -> Group | None:
+    """How far laws and straight lines missed the largest budget, and how many losses their intervals held."""
+    record = result.held_out
+    if record is None:
+        return None
+    factors = {width.family: width for width in record.widths}
+
+    def held(count: int | None, of: int) -> str:
+        return DASH if count is None else f"{count} of {of}"
+
+    def factor(coverage: Coverage, of: Callable[[WidthRecord], float | None]) -> str:
+        value = of(width) if coverage.family is not None and (width := factors.get(coverage.family)) is not None else None
+        return DASH if value is None else f"{value:.3g}"
+
+    def error(value: float | None) -> str:
+        return DASH if value is None else share(math.expm1(value))
+
+    columns = [
+        Column("models", lambda one: "all" if one.family is None else one.family or "models as they are", "name"),
+        Column("error, laws", lambda one: error(one.law_error), "number"),
+        Column("straight lines", lambda one: error(one.line_error), "number"),
+        Column("within 95 %, law alone", lambda one: held(one.nominal, one.runs), "number"),
+        Column("widened", lambda one: held(one.widened, one.runs), "number"),
+        Column("straight lines", lambda one: held(one.line, one.lines), "number"),
+        Column("first choice above the best", lambda one: share(one.regret), "number"),
+        Column("factor of the law's interval", lambda one: factor(one, lambda width: width.law), "number"),
+        Column("of the line's", lambda one: factor(one, lambda width: width.line), "number"),
+    ]
+    reach = f"{record.widths[0].reach:.3g} times the largest budget" if record.widths else ""
+    lead = (
+        "Losses at the largest budget, predicted from the runs of smaller budgets alone. A nominal 95 % interval covers the fit of a law, "
+        "not its misfit; a widened one reaches as far beyond it as the losses of still smaller held-out budgets did (split conformal "
+        f"prediction), and is checked here on losses that it has not seen. The factors are those of a plan at {reach}: they multiply and "
+        "divide the ends of an interval. Errors are means of logarithms; a straight line goes through the logarithms of an option's own "
+        "losses."
+    )
+    return _group("held-out", "Predictions of a held-out budget", columns, record.coverages, lead)
+
+
 def _crossings(result: ScalingResult) -> Group | None:
     heads = ("models", "ahead before", "ahead after", "budget, FLOP", "interval", "resamples that agree")
     columns = [Column(head, itemgetter(at), "number" if at > 2 else "text") for at, head in enumerate(heads)]
@@ -187,7 +234,7 @@ def _law(kind: KindRecord) -> list[Table | None]:
     ]
     unknown = law.left_open if law else [f"no law: it needs {kind.why_not}"]
     formula = law.formula if law else ""
-    figures_of = Table(title=cut(str(kind.kind), limit=120), lead=formula, columns=columns, rows=[kind], caption=unknown)
+    figures_of = Table(title=cut(str(kind.kind), limit=120), lead=formula, columns=_filled(columns, [kind]), rows=[kind], caption=unknown)
     coefficients = [Column("coefficient", itemgetter(0), "code"), Column("value", itemgetter(1))]
     return [figures_of, Table(columns=coefficients, rows=words.law_facts(kind)) if law else None]
 

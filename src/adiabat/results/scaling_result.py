@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 from adiabat.results.record import Record
 from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.frontier import Crossing, Profile
+from adiabat.scaling_laws.held_out import Coverage
 from adiabat.scaling_laws.laws import Kind, Method, Option, Way
 
 LossOf = Literal["validation", "training"]
@@ -67,7 +68,7 @@ class Predicted:
     """A run with the predictions of a law.
 
     Attributes:
-        fitted: Prediction of the law fitted to all runs of its kind.
+        fitted: Prediction of the law of all runs of its kind.
         held_out: Prediction of the law fitted without the largest model of its kind; None if too few runs remain for that.
         largest: Whether the run is of that model.
     """
@@ -211,6 +212,9 @@ class Choice:
         run: 95 % interval of a single run, including its noise.
         memory: Peak memory of its runs, in bytes; None without runs.
         wins: Share of resampled laws by which it is the best of all options; None without laws.
+        held_out: Interval of a single run that is wide enough for the held-out budgets; None where none could be held out.
+        line: Loss by the straight line through the logarithms of its own losses by budget; None with one budget.
+        line_held_out: Interval of the line, as wide as held-out budgets require; None likewise.
     """
 
     way: Way
@@ -222,11 +226,68 @@ class Choice:
     run: tuple[float, float] | None
     memory: int | None
     wins: float | None = None
+    held_out: tuple[float, float] | None = None
+    line: float | None = None
+    line_held_out: tuple[float, float] | None = None
 
     @property
     def option(self) -> Option:
         """Name of the option."""
         return Option(self.way, self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutLoss:
+    """A loss, predicted from the runs of its method at smaller budgets.
+
+    Attributes:
+        reach: Budget as a multiple of the largest budget behind the prediction.
+        predicted: Loss by the law.
+        law: 95 % interval of laws fitted to resampled runs.
+        line: Loss by the straight line through the logarithms of the option's losses; None with one smaller budget.
+    """
+
+    option: str
+    budget: float
+    reach: float
+    loss: float
+    predicted: float
+    law: tuple[float, float]
+    line: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WidthRecord:
+    """Factors by which intervals of a family are widened, so that they hold held-out losses (split conformal prediction).
+
+    Attributes:
+        law: Factor for both ends of the interval of a law, at `reach` times the largest budget.
+        line: Factor about the loss of a straight line; None without lines.
+        level: Least probability that the widened interval of a law holds one more loss, if such losses are like held-out ones.
+        scores: Number of held-out losses behind `law`.
+    """
+
+    family: str
+    reach: float
+    law: float
+    line: float | None
+    level: float
+    scores: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutRecord:
+    """Predictions of held-out budgets.
+
+    Attributes:
+        losses: Each held-out loss with its predictions.
+        coverages: The largest budget, predicted from smaller ones: all families together, then each.
+        widths: Factors of each family at the budget of a plan; at one step beyond the largest budget for a scaling experiment.
+    """
+
+    losses: list[HeldOutLoss]
+    coverages: list[Coverage]
+    widths: list[WidthRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +375,7 @@ class ScalingResult(Record):
         downstream: Correlations of losses and scores, by task.
         advice: Recommendation; None for a scaling experiment.
         crossings: Crossings of a family's methods near the budgets of its runs.
+        held_out: Predictions of held-out budgets; None where none could be held out.
     """
 
     ROWS: ClassVar[str] = "runs"
@@ -326,6 +388,7 @@ class ScalingResult(Record):
     resamples: int
     advice: Advice | None = None
     crossings: list[CrossingRecord] = field(default_factory=list)
+    held_out: HeldOutRecord | None = None
     kind: Literal["scaling", "plan"] = "scaling"
 
     @property

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from operator import itemgetter
 from typing import Any
@@ -18,6 +19,7 @@ HUBER_DELTA = 1e-3
 DELTAS = (3e-2, 5e-3, HUBER_DELTA)
 REFIT_DELTAS = (1e-2, HUBER_DELTA)
 _STARTS = 6
+_STARTS_KEPT = 2
 _EXPONENT_STARTS: Mapping[str, tuple[float, ...]] = {
     "alpha": (0.1, 0.2, 0.3, 0.45, 0.65, 0.9, 1.3),
     "beta": (0.1, 0.2, 0.3, 0.45, 0.65, 0.9, 1.3),
@@ -32,8 +34,14 @@ _LEAST = 1e-7
 MOST_STEPS = 300
 """Steps of a search of many problems at once; the few that need more are searched one by one."""
 
+STALL = 1e-9
+"""Relative fall of the objective below which a step of many problems counts as stalled."""
+
 SAME = 1e-4
 """Logarithms of coefficients that differ by less are of one minimum."""
+
+DOUBTFUL = 0.05
+"""Share of the problems with the largest objectives, which may have ended in a minimum that is not the least, and are searched again."""
 
 MOST_TRIES = 25
 """Tries of a step's length."""
@@ -88,6 +96,10 @@ class Problems:
         exponent_gradient = (pulled * weights[:, None, :]).reshape(len(vectors), self.flat.shape[1]) @ self.flat.T * exponents
         return values, np.concatenate([exponent_gradient, weight_gradient], axis=1)
 
+    def _objective_of(self, within: Numbers, delta: float, vectors: Vectors, rows: Numbers) -> tuple[Values, Vectors]:
+        """The objective of rows of some problems."""
+        return self.objective(vectors, within[rows], delta)
+
     def _logs(self, predicted: Float[np.ndarray, "n p"], floor: Float[np.ndarray, "n 1"]) -> tuple[np.ndarray, np.ndarray]:
         """Logarithms of predictions and their slopes; a straight line below the floor."""
         above = np.maximum(predicted, floor)
@@ -130,8 +142,7 @@ class Problems:
         """Coefficients of least objective of one problem from the best of some starts, by L-BFGS-B, with that objective."""
         found = [(start, math.inf) for start in starts]
         for delta in deltas:
-            # Starts that meet stay together.
-            found = _distinct([self._searched(problem, start, delta) for start, _ in found])
+            found = _distinct([self._searched(problem, start, delta) for start, _ in found])[:_STARTS_KEPT]
         vector, value = found[0]
         return vector, value * deltas[-1]
 
@@ -153,25 +164,26 @@ class Problems:
     ) -> tuple[Vectors, Values]:
         """Coefficients of least objective of every problem, each from the same start, with these objectives.
 
-        All problems take their steps together. Those that take more than `MOST_STEPS` are searched again by `search_one`.
+        All problems take their steps together. Those that take more than `MOST_STEPS`, and the `DOUBTFUL`, are searched again by
+        `search_one`; of the latter the better result is kept.
         """
         count = len(self.shares)
         vectors, values, slow = np.tile(start, (count, 1)), np.zeros(count), np.zeros(count, dtype=bool)
         for delta in deltas:
             within = np.flatnonzero(~slow)
             found, fell, ended = descend(
-                lambda at, rows, delta=delta, within=within: self.objective(at, within[rows], delta),
-                vectors[within],
-                *(ends[within] for ends in self.bounds()),
+                partial(self._objective_of, within, delta), vectors[within], *(ends[within] for ends in self.bounds())
             )
             vectors[within], values[within], slow[within] = found, fell * deltas[-1], ~ended
-        done = count - int(slow.sum())
+        doubtful = np.flatnonzero(slow | (values >= np.quantile(values, 1 - DOUBTFUL)))
         if note:
-            note(done)
-        for number, problem in enumerate(np.flatnonzero(slow).tolist()):
-            vectors[problem], values[problem] = self.search_one(problem, [start], deltas)
+            note(count - len(doubtful))
+        for number, problem in enumerate(doubtful.tolist()):
+            vector, value = self.search_one(problem, [start], deltas)
+            if slow[problem] or value < values[problem]:
+                vectors[problem], values[problem] = vector, value
             if note:
-                note(done + number + 1)
+                note(count - len(doubtful) + number + 1)
         return vectors, values
 
 
@@ -210,7 +222,7 @@ def descend(objective: Objective, start: Vectors, low: Vectors, high: Vectors) -
         moved, fell, new = _step(objective, live, (at, values, slopes), direction, length, (low, high))
         step, turn = moved - at[live], new - slopes[live]
         _update(inverse, fresh, live, step, turn)
-        still = values[live] - fell <= FALL_TOLERANCE * np.maximum(np.abs(values[live]), 1)
+        still = values[live] - fell <= STALL * values[live]
         at[live], values[live], slopes[live] = moved, fell, new
         settled = np.abs(_free(moved, new, low[live], high[live])).max(axis=1) < SLOPE_TOLERANCE
         ended = settled | (still & stalled[live])

@@ -5,7 +5,7 @@ recommendation; laws fitted to resampled runs show how certain it is.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +13,7 @@ from jaxtyping import Float
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.scaling_laws.fitting import Draws, Ensemble, Estimate, fit, missing
 from adiabat.scaling_laws.frontier import Trend, frontier, optimal_sizes
+from adiabat.scaling_laws.held_out import Prediction, line_at, predictions, widths
 from adiabat.scaling_laws.laws import SIZE_AND_TOKENS, Kind, Option, Points, Run, points_of, usable
 from adiabat.scaling_laws.selection import REACH, ChosenLaw, choose_law
 
@@ -33,6 +34,7 @@ class KindFit:
         frontier: Line of the least loss by budget; None of one budget.
         growth: Line of the best size by budget; None if fewer than two budgets have one.
         why_not: What is missing for a law; "" if there is one.
+        held_out: Its budgets, each predicted from smaller ones.
     """
 
     kind: Kind
@@ -42,6 +44,7 @@ class KindFit:
     frontier: Trend | None
     growth: Trend | None
     why_not: str
+    held_out: list[Prediction] = field(default_factory=list)
 
 
 def fit_kinds(
@@ -80,8 +83,9 @@ def _fit_kind(kind: Kind, runs: list[Run], asked: Points | None, resamples: int,
     if choice is None:
         why_not = " and ".join(missing(SIZE_AND_TOKENS, points))
         return KindFit(kind, runs, None, None, *_lines(budgets, points, None, resamples, seed), why_not)
+    held_out = predictions(runs, resamples=resamples, seed=seed, note=lambda: note(kind, 0))
     ensemble = Ensemble.of(fit(choice.law, points), points, resamples=resamples, seed=seed, note=lambda done: note(kind, done))
-    return KindFit(kind, runs, ensemble, choice, *_lines(budgets, points, ensemble.residuals, resamples, seed), "")
+    return KindFit(kind, runs, ensemble, choice, *_lines(budgets, points, ensemble.residuals, resamples, seed), "", held_out)
 
 
 def _lines(
@@ -101,6 +105,10 @@ class Candidate:
     Attributes:
         tokens: Tokens that the budget pays for, or that the data have.
         law: Predicted loss, with the interval of the law.
+        run: The same, with the interval of one run by the noise about the law.
+        held_out: Interval of one run that is wide enough for held-out losses; None where no budget could be held out.
+        line: Loss by the straight line through the logarithms of the option's own losses; None for an option with one budget.
+        line_held_out: Its interval, likewise.
         wins: Share of the resampled laws by which it is the best of all.
     """
 
@@ -109,6 +117,9 @@ class Candidate:
     flops: float
     law: Estimate
     run: Estimate
+    held_out: tuple[float, float] | None = None
+    line: float | None = None
+    line_held_out: tuple[float, float] | None = None
     wins: float = 0.0
 
 
@@ -165,6 +176,7 @@ def recommend(
         if lost:
             unsound[kind] = lost
         candidates += _candidates(options[kind], points, laws[kind], draws[kind], seed)
+    candidates = list(_beside_held_out(candidates, fits))
     return _recommendation(budgets, candidates, draws, unsound)
 
 
@@ -209,6 +221,21 @@ def _candidates(options: Sequence[Option], points: Points, ensemble: Ensemble, d
     estimates = zip(ensemble.estimates(points, draws), ensemble.estimates(points, ensemble.noisy(draws, seed)), strict=True)
     for option, tokens, (law, run) in zip(options, points.tokens.tolist(), estimates, strict=True):
         yield Candidate(option, tokens, tokens * option.flops_per_token, law, run)
+
+
+def _beside_held_out(candidates: Sequence[Candidate], fits: Sequence[KindFit]) -> Iterator[Candidate]:
+    """Candidates with straight lines, and with intervals as wide as held-out losses require."""
+    runs, predicted = [run for one in fits for run in one.runs], [one for each in fits for one in each.held_out]
+    largest = max(run.budget for run in runs)
+    for candidate in candidates:
+        wide = widths(predicted, candidate.option.way.kind.family, candidate.flops / largest)
+        line = line_at(candidate.option, candidate.flops, runs)
+        yield replace(
+            candidate,
+            held_out=None if wide.law is None else wide.law.around(candidate.law.low, candidate.law.high),
+            line=line,
+            line_held_out=None if wide.line is None or line is None else wide.line.around(line, line),
+        )
 
 
 def _sure(best: Kind, least: Mapping[Kind, Float[np.ndarray, " d"]]) -> float:
