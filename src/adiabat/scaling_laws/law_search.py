@@ -200,7 +200,7 @@ def descend(objective: Objective, start: Vectors, low: Vectors, high: Vectors) -
     """Minimise many small problems together: BFGS with a step's length from bisection (Lewis and Overton 2013), within bounds.
 
     Bisection to the weak Wolfe conditions suits objectives with kinks. Components at a bound that the slope pushes against stay there. The
-    inverse Hessian starts again from the unit matrix where a step stalls; a problem ends where that stalls too. Beside vectors and objectives
+    inverse Hessian starts again from the unit matrix where a step stalls; a problem ends where that stalls too. Beside vectors and values
     stands whether each search ended within `MOST_STEPS`.
     """
     at = np.clip(start, low, high)
