@@ -172,6 +172,9 @@ def test_tables_for_the_terminal(swept: ScalingResult, planned: ScalingResult) -
     assert planned.advice.best is not None
     assert planned.advice.best.way.title in told
     assert "Runner-up" in told
+    # Names of options survive in a terminal of 80 columns.
+    assert "straight line" in (narrow := printed(planned, width=80))
+    assert planned.advice.best.way.title in narrow
 
 
 def test_a_scaling_without_a_loss_still_has_a_page() -> None:

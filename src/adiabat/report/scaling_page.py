@@ -23,7 +23,7 @@ MOST_CANDIDATES = 15
 MOST_ROWS = 8
 """Number of options in the terminal."""
 
-NOT_SHOWN = ("FLOP", "95 %, law alone", "memory")
+NOT_SHOWN = ("size", "FLOP", "95 %, law alone", "95 %, line", "memory")
 """Columns of the page that do not fit into a terminal."""
 
 
