@@ -243,9 +243,7 @@ def reasons_of(
     if recommended.best.flops > largest:
         times = f"{recommended.best.flops / largest:.3g} times the largest budget of the runs"
         miss = "" if missed is None else f"; fitted without that budget, this one missed its losses by {share(missed)}"
-        reasons.append(
-            Reason("reach", times, f"laws are less certain the further they extrapolate, and the interval covers only their fit{miss}", OWN)
-        )
+        reasons.append(Reason("reach", times, f"laws are less certain the further they extrapolate{miss}", OWN))
     return reasons
 
 
