@@ -17,10 +17,10 @@ QUERIES = 64
 
 
 def write_data(folder: Path) -> Path:
-    """64 queries, two for each of the first documents in turn, of 16 sessions; two are equal but for case."""
+    """64 queries, eight for each of eight documents in turn, of 16 sessions; two are equal but for case."""
     write_world(folder)
     rows = [
-        {"query": f"question {number}", "pos": [f"d{number % 20}"], "session": f"s{number % 16}", "same": "x"} for number in range(QUERIES)
+        {"query": f"question {number}", "pos": [f"d{number % 8}"], "session": f"s{number % 16}", "same": "x"} for number in range(QUERIES)
     ]
     rows[1]["query"] = "QUESTION  0"
     return lines(folder / "sessions.jsonl", rows)
@@ -34,9 +34,9 @@ def measured(folder: Path, cluster: str, **options) -> Result:
 def test_a_column_connects_queries_and_few_clusters_of_documents_are_named(tmp_path: Path) -> None:
     write_data(tmp_path)
     by_documents = measured(tmp_path, "documents").datasets[0]
-    # Of 64 queries with 20 documents, the two of equal text connect two documents.
+    # Of 64 queries with 8 documents, the two of equal text connect two documents.
     assert by_documents.clusters is None
-    assert any("64\N{NO-BREAK SPACE}queries into 19\N{NO-BREAK SPACE}clusters" in note for note in by_documents.notes)
+    assert any("64\N{NO-BREAK SPACE}queries into 7\N{NO-BREAK SPACE}clusters" in note for note in by_documents.notes)
     by_session = measured(tmp_path, "session", out=tmp_path / "out").datasets[0]
     # Sessions s0 and s1 are one cluster, since they share a question.
     assert by_session.clusters == 15
@@ -98,7 +98,7 @@ def test_documents_join_sessions_only_if_enough_clusters_remain() -> None:
 
     many = query_clusters(data(200, 100), "session")
     assert (many.count, many.by) == (50, 'the column "session" and shared relevant documents')
-    few = query_clusters(data(200, 40), "session")
+    few = query_clusters(data(200, 12), "session")
     assert (few.count, few.by) == (100, 'the column "session"')
     assert query_clusters(data(200, 100), "none") is None
     assert query_clusters(data(6, 5), "documents").numbers.tolist() == [0, 1, 2, 3, 4, 0]

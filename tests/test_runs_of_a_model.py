@@ -1,5 +1,6 @@
 """`adiabat evaluate --run`: several runs of one setting give means and intervals over queries and runs."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_world(folder)
     lines(folder / "train.jsonl", PAIRS[:10])
     lines(folder / "test.jsonl", [{"query": f"new {number}", "pos": [f"d{10 + number % 10}"]} for number in range(40)])
-    options = {"max_epochs": 2, "batches_per_epoch": 3, "validation_fraction": 0.3, "learning_rate": 0.01}
+    options = {"max_epochs": 2, "batches_per_epoch": 3, "validation_fraction": 0.3, "learning_rate": 0.01, "keep": "last"}
     for seed in range(3):
         adiabat.tune(folder / "model", folder / "store", folder / "train.jsonl", folder / f"job{seed}", seed=seed, **options)
     return folder
@@ -72,6 +73,9 @@ def test_parts_of_the_queries_are_means_over_runs_too(here: Path) -> None:
 
 def test_a_run_that_is_named_twice_or_of_other_documents_is_refused(here: Path, command: Run) -> None:
     assert_refused(command(*evaluate("test.jsonl", "--run", "job0", model="job0")), "--run must name each run once")
+    shutil.copytree("job0", "copy")
+    said = command(*evaluate("test.jsonl", "--run", "copy", model="job0"))
+    assert "copy has the query tower of job0" in said.err
     with pytest.raises(TypeError, match="runs must be a list of models"):
         adiabat.evaluate("job0", "store", "test.jsonl", runs="job1")
     assert_refused(command("evaluate", "--suite", "suite.toml", "--run", "job1", "--out", "other"), "--run has no effect with --suite")

@@ -118,11 +118,33 @@ def test_a_verdict_rests_on_queries_with_new_documents_where_there_are_fifty(her
     assert found.changes == alone.changes
     assert {shown.query.split()[0] for shown in result.examples} <= {"fresh"}
     told = said.err.replace("\xa0", " ")
-    assert "2 queries that a model was trained on left out; the verdict rests on 60 queries with new documents, not on 30" in told
+    assert "2 queries that a model was trained on were left out; the verdict rests on 60 queries with new documents, not on 30" in told
     compared = adiabat.compare("new/scores/baseline", "new/scores/model")
     (change,) = (pairing.change for pairing in compared.pairings)
     assert (change.after, change.p, change.verdict) == (alone.main_change().after, alone.main_change().p, alone.main_change().verdict)
     assert any("compared on 60 queries with new documents, not on 30 queries" in note for note in compared.notes)
+
+
+def test_without_a_baseline_all_queries_are_measured(here: Path) -> None:
+    lines(here / "mixed.jsonl", [{"query": f"new {number}", "pos": [f"d{number % 20}"]} for number in range(70)])
+    (found,) = adiabat.evaluate("ten", "store", "mixed.jsonl", resamples=100).datasets
+    assert (found.queries, found.parts, found.left_out) == (70, [], 0)
+
+
+def test_a_query_of_a_part_of_its_own_is_counted(here: Path) -> None:
+    rows = [{"query": f"new {number}", "pos": [f"d{10 + number % 10}"]} for number in range(60)]
+    lines(here / "one.jsonl", [*rows, {"query": "seen", "pos": ["d1"]}])
+    (found,) = adiabat.evaluate("ten", "store", "one.jsonl", baseline="model", resamples=100).datasets
+    assert [(part.name, part.queries) for part in found.parts] == [("new documents", 60), ("seen documents", 1)]
+
+
+def test_queries_that_differ_in_width_or_case_alone_were_trained_on(here: Path) -> None:
+    known = trained_by("ten")
+    assert known is not None
+    assert known.holds_queries(["ＱＵＥＳＴＩＯＮ 3", "question 3?"]).tolist() == [True, False]
+    near = known.nearly_holds_queries(["ＱＵＥＳＴＩＯＮ 3", "question 3?"])
+    assert near is not None
+    assert near.tolist() == [True, True]
 
 
 def test_where_all_queries_share_documents_with_training_the_residual_collection_decides(here: Path, command: Run) -> None:
@@ -213,7 +235,7 @@ def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_compa
     assert any("seen: job was trained or validated on 20 of 20 queries" in note for note in found.notes)
     again = adiabat.compare("suite/scores/model", "suite/scores/job")
     assert [pairing.task for pairing in again.pairings] == ["new"]
-    assert sorted(found.notes) == sorted(again.notes)
+    assert set(found.notes) < set(again.notes)
 
 
 def test_case_and_white_space_make_no_other_text_and_ids_do_not_compare_with_texts() -> None:

@@ -80,7 +80,7 @@ SEEN_PART = Part("seen documents", 196, make_change(0.6, 0.7))
             [Part("new documents", 104, CHANGE), SEEN_PART],
             3,
             "The target cs got better on queries with new documents: nDCG@10",
-            "cs: 3 queries that a model was trained on left out; the verdict rests on 104 queries with new documents, not on 196 with "
+            "cs: 3 queries that a model was trained on were left out; the verdict rests on 104 queries with new documents, not on 196 with "
             "relevant documents that answered training queries. On 196 queries with seen documents: nDCG@10 0.600",
         ),
         (
@@ -96,7 +96,12 @@ SEEN_PART = Part("seen documents", 196, make_change(0.6, 0.7))
             "cs: 196 of 200 queries have relevant documents that answered training queries, too many to judge the others alone: the "
             "verdict rests on all, and part of the change may be memory of these documents. On 196",
         ),
-        ([], 2, "The target cs got better: nDCG@10", "cs: 2 queries that a model was trained on left out."),
+        (
+            [],
+            2,
+            "The target cs got better on the 300 queries that were not trained on: nDCG@10",
+            "cs: 2 queries that a model was trained on were left out.",
+        ),
     ],
 )
 def test_the_headline_names_the_queries_that_decide_and_the_page_shows_the_others(
@@ -108,6 +113,18 @@ def test_the_headline_names_the_queries_that_decide_and_the_page_shows_the_other
     shown = plain(pages.files(result)["report.html"]())
     for part in parts:
         assert f"{part.name}" in shown
+
+
+def test_worse_parts_and_seen_retention_sets_are_named_in_the_headline_and_fail() -> None:
+    worse = Part("seen documents", 60, make_change(0.6, 0.4))
+    target = replace(BETTER, parts=[Part("new documents", 104, BETTER.main_change()), worse])
+    held = replace(HELD, parts=[Part("all queries", 45, HELD.main_change()), Part("seen documents", 45, HELD.main_change())])
+    result = make_result(target, held)
+    said = plain(headline(result))
+    assert "on queries with new documents, but worse on queries with seen documents: nDCG@10" in said
+    assert "; law is judged (45 of 45 queries have relevant documents from training)." in said
+    assert tone(result) == "bad"
+    assert result.failing("worse") == ["cs (seen documents)"]
 
 
 def test_sets_without_any_training_data_are_named_in_one_sentence() -> None:

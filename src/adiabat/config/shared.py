@@ -213,7 +213,7 @@ class MeasureSection(RankingMeasureSection):
     """Documents that compete with the positives: listed negatives, all of the store, or (auto) listed negatives if at least half of the
     queries have some."""
     cluster: Text = "documents"
-    """Queries that intervals and tests draw together: those that share relevant documents, if at least 30 clusters remain
+    """Queries that intervals and tests draw together: those that share relevant documents, if at least 10 clusters remain
     (``documents``); those with the same value of a column of the target, named here, such as ``session``; or ``none``."""
 
     def needs(self) -> Iterator[Need]:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import numpy as np
 from adiabat.config.tasks import CompareSettings, RunsMeasureSection
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.provenance import versions
+from adiabat.core.ragged import Ragged
 from adiabat.data.judgements import Qrels, Run, read_qrels, read_run
 from adiabat.evaluation.decisive_queries import decide
 from adiabat.evaluation.score_files import SUFFIX, read_record, read_scores, score_files
 from adiabat.evaluation.suite_findings import ModelScores, compare_models
 from adiabat.results.suite_result import SuiteModel, SuiteResult
+from adiabat.stats.clusters import Clusters, connected
 from adiabat.stats.ranking_measures import Ties, ranking_measures, tied_documents
 from adiabat.stats.samples import Sample, TaskScores, ranking_bounds
 
@@ -117,6 +120,9 @@ def scores_of_run(
             f"{name} must hold queries that are judged, got none of the {len(relevant):,} of {task}; check that they belong together"
         )
     values = ranking_measures(run, relevant, measures, ties=ties)
+    documents = {document: number for number, document in enumerate(dict.fromkeys(chain.from_iterable(relevant.values())))}
+    shared = [[documents[document] for document, grade in grades.items() if grade > 0] for grades in relevant.values()]
+    clusters = Clusters(connected(Ragged.of(shared)))
     counts = {
         "judged queries without a relevant document were left out": len(qrels) - len(relevant),
         "queries of the run are not judged and were left out": len(set(run) - set(qrels)),
@@ -127,7 +133,7 @@ def scores_of_run(
         kind="retrieval",
         unit="query",
         units=list(relevant),
-        samples=[Sample(measure, values[measure], "run", bounds=ranking_bounds(measure)) for measure in measures],
+        samples=[Sample(measure, values[measure], "run", bounds=ranking_bounds(measure), clusters=clusters) for measure in measures],
         notes=(*(f"{count:,} {reason}" for reason, count in counts.items() if count), *_tie_notes(run, relevant, ties)),
     )
 
@@ -178,6 +184,8 @@ def _on_decisive_queries(sides: Sequence[ModelScores], tasks: Sequence[str], not
         if others and first.name == "new documents":
             seen = f"{len(others[0].scores[0].units):,} queries with relevant documents that answered training queries"
             notes = [*notes, f"{task}: compared on {len(first.scores[0].units):,} queries with new documents, not on {seen}"]
+        elif others:
+            notes = [*notes, f"{task}: part of the change may be memory of documents that answered training queries; run evaluate"]
         units[task] = first.scores[0].units
     runs = [[{task: _taken(run[task], units.get(task), noted=False) for task in run} for run in side.runs] for side in sides]
     return [ModelScores(side.model, side_runs) for side, side_runs in zip(sides, runs, strict=True)], notes

@@ -5,7 +5,7 @@
 3. The verdict rests on the new ones if there are at least `FEWEST_DECISIVE`.
 4. Otherwise it rests on the residual collection: the documents that answered training queries are taken out of ranking and judgements, for
    both models, and queries without another relevant document drop out. Evaluations of relevance feedback do the same.
-5. If that leaves too few queries too, it rests on all that are left, with a warning.
+5. If that leaves too few queries too, or less than half of the documents, it rests on all that are left, with a warning.
 
 A job without a record of its texts splits nothing, and neither does one whose documents cannot be recognised.
 
@@ -81,7 +81,7 @@ def decide(scores: Sequence[TaskScores], residual: Callable[[Int[np.ndarray, " k
         return Decision([remaining], left_out, is_proof=True)
     new = np.setdiff1d(rest, seen)
     names: list[tuple[PartName, Int[np.ndarray, " _"]]] = [("new documents", new), ("seen documents", seen)]
-    parts = [ScoredPart(name, _taken(scores, rows)) for name, rows in names if rows.size > 1]
+    parts = [ScoredPart(name, _taken(scores, rows)) for name, rows in names if rows.size]
     if new.size >= FEWEST_DECISIVE:
         return Decision(parts, left_out, is_proof=True)
     if others := residual(rest):
@@ -98,17 +98,21 @@ def residual_collection(
 ) -> tuple[AddressedSet, Int[np.ndarray, " r"]] | None:
     """Some queries without the documents that answered a training query, and the rows of these documents.
 
-    None if fewer than `FEWEST_DECISIVE` queries keep a relevant document, or the lists of documents would be too large.
+    None if fewer than `FEWEST_DECISIVE` queries keep a relevant document, more than half of the documents would be taken out (what is left
+    is too easy), the store cannot tell which ones, or the lists of documents would be too large.
     """
     answered = np.zeros(store.count, dtype=np.bool_)
     for record in filter(None, records):
         for start in range(0, store.count, _ROWS):
             rows = np.arange(start, min(start + _ROWS, store.count))
             known = record.holds_documents(store.texts(rows) if store.has_texts else store.doc_ids(rows), are_texts=store.has_texts)
-            answered[rows] |= False if known is None else known
+            if known is None:
+                return None
+            answered[rows] |= known
     remaining = without_documents(examples.take(queries), answered)
     removed = np.flatnonzero(answered)
-    if len(remaining) < FEWEST_DECISIVE or len(remaining) * removed.size > LARGEST_RESIDUAL:
+    small = len(remaining) < FEWEST_DECISIVE or not 0 < removed.size <= store.count // 2
+    if small or len(remaining) * removed.size > LARGEST_RESIDUAL:
         return None
     return remaining, removed
 

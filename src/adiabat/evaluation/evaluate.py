@@ -18,7 +18,7 @@ from adiabat.data.examples import read_examples
 from adiabat.data.language_grids import require_every_label
 from adiabat.data.records import ExampleSet, Fingerprint, LanguageGridSet
 from adiabat.data.text_hashes import TrainedTexts
-from adiabat.evaluation.decisive_queries import ScoredPart, decide, residual_collection
+from adiabat.evaluation.decisive_queries import Decision, ScoredPart, decide, residual_collection
 from adiabat.evaluation.language_grid_tasks import score_nli_grid
 from adiabat.evaluation.retrieval import ABOVE, score_retrieval
 from adiabat.evaluation.set_power import set_powers
@@ -112,8 +112,9 @@ def evaluate_datasets(
     systems = _systems(model, baseline, prints, datasets)
     baseline_stores = {id(store): store for dataset in datasets for store in dataset.baseline_stores}
     refuse_unused_stores(list(baseline_stores.values()), [before.store for _, before in systems if before])
-    same_tower = [SAME_TOWER] if baseline and prints[0] == prints[1] and model.fingerprint("query") == baseline.fingerprint("query") else []
-    for sentence in same_tower:
+    equal = [SAME_TOWER] if baseline and prints[0] == prints[1] and model.fingerprint("query") == baseline.fingerprint("query") else []
+    equal += _equal_runs([model, *further])
+    for sentence in equal:
         watch.note(sentence)
     seed = settings.run.seed
     watch = replace(watch, note=once(watch.note))
@@ -140,12 +141,23 @@ def evaluate_datasets(
         model=model.name,
         runs=[run.name for run in further],
         baseline=baseline.name if baseline else None,
-        datasets=[replace(dataset, notes=[*same_tower, *dataset.notes]) for dataset in measured],
+        datasets=[replace(dataset, notes=[*equal, *dataset.notes]) for dataset in measured],
         examples=examples,
         power=set_powers([deciding for _, deciding in results], margin=Margin.parse(settings.measure.margin)) if power else [],
         settings=settings.recorded(),
         inputs=_inputs(datasets, [before for _, before in systems]),
     )
+
+
+def _equal_runs(runs: Sequence[DualEncoder]) -> list[str]:
+    """Notes on runs with the weights of another, which say nothing about the spread of runs."""
+    prints = [run.fingerprint("query") for run in runs]
+    pairs = [(run.name, runs[prints.index(own)].name) for run, own in zip(runs, prints, strict=True)]
+    return [
+        f"{run} has the query tower of {other}: it is a copy, or both kept the starting weights; intervals over runs are too narrow"
+        for run, other in pairs
+        if run != other
+    ]
 
 
 def _systems(
@@ -214,12 +226,13 @@ def _measure(
             options: dict[str, Any] = {"settings": settings.measure, "similarities": similarities, "removed": removed, "watch": watch}
             return [score_retrieval(system, examples, **options) for system in systems]
 
-        decision = decide(scores, residual)
+        # Without a baseline there is nothing to decide.
+        decision = decide(scores, residual) if before else Decision([ScoredPart("all queries", scores)], 0, is_proof=True)
         deciding = decision.parts[0].scores
         result = dataset_result(*_sides(deciding, before), None, role=dataset.role, **drawing)
         parts = [_part(part, before, **drawing) for part in decision.parts] if len(decision.parts) > 1 else []
         result = replace(result, parts=parts, left_out=decision.left_out)
-        overlaps = [replace(overlap, is_proof=decision.is_proof) for overlap in overlaps]
+        overlaps = [replace(overlap, is_proof=decision.is_proof or not overlap.trained_queries) for overlap in overlaps]
     result = replace(result, notes=[*result.notes, *_other_similarity(after, before)])
     return _with_overlap(result, overlaps), deciding
 

@@ -66,7 +66,7 @@ def score_retrieval(
         notes=(*examples.notes, *plan.notes, *notes),
         facts={} if plan is whole else {ABOVE: _removed_above(whole, plan, rankers[0], watch)},
         trained=_query_overlap(trained, plan.examples, system.store) if isinstance(system, System) else None,
-        ladder=_ladder(plan, rankers[0]),
+        ladder=[replace(sample, clusters=clusters) for sample in _ladder(plan, rankers[0])],
     )
 
 

@@ -35,7 +35,8 @@ def headline(result: Result) -> str:
 def tone(result: Result) -> Tone:
     """Whether the headline is good news."""
     verdicts = {(dataset.role, dataset.main_change().verdict) for dataset in result.datasets}
-    if any(verdict == "worse" for _, verdict in verdicts) or any(dataset.worse_cells() for dataset in result.datasets):
+    in_part = any(dataset.worse_cells() or dataset.worse_parts() for dataset in result.datasets)
+    if in_part or any(verdict == "worse" for _, verdict in verdicts):
         return "bad"
     targets = [verdict for role, verdict in verdicts if role == "target"]
     proven = ("retain", "undecided") not in verdicts and ("retain", None) not in verdicts
@@ -88,7 +89,8 @@ def _trained(datasets: Sequence[DatasetResult]) -> list[str]:
 
 def _decisive(dataset: DatasetResult) -> str:
     """The queries that the verdict rests on, and the change on the others."""
-    left_out = f"{counted(dataset.left_out, 'query')} that a model was trained on left out" if dataset.left_out else ""
+    were = "was" if dataset.left_out == 1 else "were"
+    left_out = f"{counted(dataset.left_out, 'query')} that a model was trained on {were} left out" if dataset.left_out else ""
     if not dataset.parts:
         return f"{named(dataset.name)}: {left_out}." if left_out else ""
     first, *others = dataset.parts
@@ -143,13 +145,16 @@ def _target_clause(dataset: DatasetResult, margin: str) -> str:
 
 
 def _basis(dataset: DatasetResult) -> str:
-    """The queries of the verdict, where something was trained on."""
+    """The queries of the verdict, where something was trained on; worse parts that do not decide."""
     if not dataset.parts:
-        return ""
+        queries = counted(dataset.units or dataset.queries, "query")
+        return f" on the {queries} that were not trained on" if dataset.left_out else ""
     first = dataset.parts[0]
     seen = sum(part.queries for part in dataset.parts if part.name == "seen documents")
     names = {"new documents": " on queries with new documents", "residual collection": " in the residual collection"}
-    return names.get(first.name, f" ({integer(seen)} of {counted(first.queries, 'query')} have relevant documents from training)")
+    basis = names.get(first.name, f" ({integer(seen)} of {counted(first.queries, 'query')} have relevant documents from training)")
+    worse = listed([name for name in dataset.worse_parts() if name != first.name])
+    return f"{basis}, but worse on queries with {worse}" if worse else basis
 
 
 def _moved(change: Change) -> str:
@@ -172,6 +177,7 @@ def _retention_clauses(retained: Sequence[DatasetResult], settings: Mapping[str,
     if held := [dataset for dataset in retained if dataset.main_change().verdict in ("better", "not worse")]:
         whole = " as a whole" if any(dataset.worse_cells() for dataset in held) else ""
         clauses.append(f"not worse {_held(held, total, settings)}{whole}")
+        clauses += [f"{named(dataset.name)} is judged{_basis(dataset)}" for dataset in held if _basis(dataset)]
     return [*clauses, *(f"{named(dataset.name)} {_undecided(dataset)}" for dataset in by_verdict["undecided"])]
 
 

@@ -187,7 +187,7 @@ class Part:
     """The main measure on a part of the queries.
 
     Attributes:
-        queries: Number of these queries, at least two.
+        queries: Number of these queries.
         change: The change on these queries.
         above: Of a residual collection: number of queries for which a document that was taken out would have stood above the first
             relevant one.
@@ -250,6 +250,10 @@ class DatasetResult:
         }
         return len(worse)
 
+    def worse_parts(self) -> list[PartName]:
+        """Parts of the queries that are worse, whether they decide or not."""
+        return [part.name for part in self.parts if part.change.verdict == "worse"]
+
     def main_change(self) -> Change:
         """The change that decides the verdict: `main`, by the main similarity, which comes first."""
         return next(change for change in self.changes if change.measure == self.main)
@@ -306,12 +310,14 @@ class Result(Record):
     kind: Literal["evaluation", "training"] = "evaluation"
 
     def failing(self, least: Literal["worse", "undecided"]) -> list[str]:
-        """Data sets that are worse, or have worse cells of a language grid; for ``undecided`` also those of which nothing is shown."""
+        """Data sets that are worse, or have worse cells or worse parts; for ``undecided`` also those of which nothing is shown."""
         bad = {"worse"} if least == "worse" else {"worse", "undecided", None}
         names = []
         for dataset in self.datasets:
             if dataset.main_change().verdict in bad:
                 names.append(dataset.name)
+            elif parts := dataset.worse_parts():
+                names.append(f"{dataset.name} ({', '.join(parts)})")
             elif worse := dataset.worse_cells():
                 names.append(f"{dataset.name} ({worse:,} of {dataset.cells:,} language pair{'s' * (dataset.cells > 1)})")
         return names

@@ -221,8 +221,8 @@ class PairedMeasure:
 
     @property
     def drawn(self) -> "PairedMeasure":
-        """The same with whole clusters as units, where clusters of the first run are drawn."""
-        clusters = self.first.clusters
+        """The same with whole clusters as units, where clusters of the first run that has any are drawn."""
+        clusters = next((sample.clusters for sample in (*self.after, *self.before) if sample.clusters is not None), None)
         if clusters is None or not clusters.drawn:
             return self
         after, before = (tuple(sample.summed_over(clusters) for sample in side) for side in (self.after, self.before))
