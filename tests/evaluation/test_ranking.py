@@ -11,7 +11,8 @@ import pytest
 from adiabat.core.progress import SILENT
 from adiabat.core.ragged import Ragged
 from adiabat.evaluation import ranking
-from adiabat.evaluation.ranking import PositiveRanks, Ranker, fused_ranks, rank_in_lists, rank_in_store
+from adiabat.evaluation.ranking import PositiveRanks, Ranker, fused_ranks, rank_in_lists, rank_in_store, tied_positives_last
+from adiabat.store.search import Hits
 from tests.evaluation.given_ranker import GivenRanker, asked
 
 QUERIES, DOCUMENTS = 40, 12
@@ -144,3 +145,10 @@ def test_fusion_by_hand() -> None:
     rankings = [np.array([[0, 1, 2]]), np.array([[1, 3, 0]])]
     ranks = [fused_ranks(rankings, asked([[row]])).ranks[0].tolist() for row in range(5)]
     assert ranks == [[1], [0], [3], [2], [4]]
+
+
+def test_a_positive_is_the_last_of_its_ties_wherever_it_lies_in_the_store() -> None:
+    rows = np.array([[4, 0, 1, 2, -1], [4, 0, 1, 2, -1]])
+    scores = np.array([[0.9, 0.5, 0.5, 0.5, -np.inf]] * 2, dtype=np.float32)
+    ordered = tied_positives_last(Hits(rows, scores), asked([[0], [2]]))
+    assert ordered.tolist() == [[4, 1, 2, 0, -1], [4, 0, 1, 2, -1]]

@@ -46,6 +46,9 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
         ({"bm25": None, "fused": None}, 1.0, LEAVE, ["a linear map of the query vectors"]),
         ({"mapped": None}, 1.0, LEAVE, ["fusion with BM25"]),
         ({"bm25": None, "fused": None, "mapped": None}, 4.0, MORE, ["Neither BM25 nor a linear map"]),
+        ({"bm25": None, "fused": None, "mapped": None}, 1.2, MORE, ["nothing is known"]),
+        # Gains that are shown, and too small to act on, are not denied.
+        ({"fused": 1.6, "mapped": 0.7}, 1.0, LEAVE, ["No gain reaches 2 % from fusion with BM25 or 1 % from a linear map"]),
     ],
 )
 def test_the_first_rule_that_applies_decides(figures: dict[str, Any], detectable: float | None, choice: str, facts: list[str]) -> None:

@@ -18,7 +18,7 @@ from adiabat.models.embedding_head import Similarity
 from adiabat.stats.ranking_measures import PairCounts
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.bm25 import BM25Index
-from adiabat.store.search import count_at_least, score_rows
+from adiabat.store.search import Hits, count_at_least, score_rows
 from adiabat.store.vector_store import Store
 
 ShareProgress = Callable[[float], None]
@@ -184,7 +184,7 @@ def fused_ranks(rankings: Sequence[Int64[np.ndarray, "q k"]], examples: Addresse
     A document scores ``sum 1 / (constant + rank)`` over the rankings that hold it, with ranks from 1; a positive loses its ties.
 
     Args:
-        rankings: Rows of documents, best first, distinct; -1 pads a shorter list.
+        rankings: Rows of documents, best first, distinct; -1 pads a shorter list. `tied_positives_last` orders ties.
     """
     queries = len(examples)
     lost, scores = np.zeros(len(examples.positives.values), dtype=np.int64), np.zeros(len(examples.positives.values))
@@ -200,6 +200,14 @@ def fused_ranks(rankings: Sequence[Int64[np.ndarray, "q k"]], examples: Addresse
         lost[entries] = (others >= scores[entries, None]).sum(axis=1)
         retrieved[query] = len(rows)
     return _standings(examples.positives, examples.grades, lost, scores, retrieved, retrieved)
+
+
+def tied_positives_last(hits: Hits, examples: AddressedSet) -> Int64[np.ndarray, "q k"]:
+    """Rows of a search in which a positive loses its ties, as in all ranks here; a search puts the lower row first."""
+    rows = np.array(hits.rows)
+    for query, (found, scores) in enumerate(zip(hits.rows, hits.scores, strict=True)):
+        rows[query] = found[np.lexsort((np.isin(found, examples.positives[query]), -scores))]
+    return rows
 
 
 def errors_by_negative(ranker: Ranker, examples: AddressedSet) -> Bool[np.ndarray, "q d"]:

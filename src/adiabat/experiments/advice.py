@@ -18,7 +18,7 @@ from adiabat.core.provenance import now, versions
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import counted
 from adiabat.data.text_hashes import in_blocks
-from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, fused_ranks, rank_in_store
+from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, fused_ranks, rank_in_store, tied_positives_last
 from adiabat.evaluation.retrieval import query_clusters
 from adiabat.evaluation.systems import identical_documents, similarities_of
 from adiabat.experiments.advice_rules import FEWEST_QUERIES, recommend
@@ -97,7 +97,8 @@ def advise_on(
         _require_queries(examples)
     target, *retained = (_asked(model, store, examples, settings, watch) for store, examples in datasets)
     ranks = target.ranks(target.vectors, watch)
-    nearest = search(target.store, target.vectors, DEPTH, similarity=target.similarity, excluded=target.left_out).rows
+    hits = search(target.store, target.vectors, DEPTH, similarity=target.similarity, excluded=target.left_out)
+    nearest = tied_positives_last(hits, target.examples)
     samples, notes = _lexical(target, nearest, watch)
     linear = _linear_map(target, retained, nearest, seed, watch)
     if linear is None:
@@ -169,7 +170,7 @@ def _lexical(target: _Asked, nearest: np.ndarray, watch: Watch) -> tuple[dict[st
 
 def _searched(index: BM25Index, target: _Asked) -> np.ndarray:
     """The first documents by BM25, without those that are left out, of which a query has one at most."""
-    rows = index.search(target.examples.queries, DEPTH + 1).rows
+    rows = tied_positives_last(index.search(target.examples.queries, DEPTH + 1), target.examples)
     for query in np.flatnonzero(target.left_out.lengths).tolist():
         rows[query][np.isin(rows[query], target.left_out[query])] = -1
         rows[query] = np.concatenate([rows[query][rows[query] >= 0], rows[query][rows[query] < 0]])

@@ -1,5 +1,6 @@
 """Rules of ``adiabat advise``: from measured figures to one recommendation, in words for whoever decides."""
 
+import math
 from dataclasses import dataclass
 
 from adiabat.core.text import counted
@@ -44,8 +45,9 @@ def recommend(target: AdvisedSet, detectable: float | None) -> Recommendation:
     fuse with BM25                  fusion gains 2 % or more, and no less than the linear map
     tune the query tower            the linear map gains 1 % or more on documents that it was not fitted on
     re-embed with a better model    a quarter of the queries or more have no answer among the first 100 documents
-    leave it                        nothing gains, although the set would show a gain of 2 %
-    get more data                   nothing gains, and the set would not show a gain of 2 %
+    get more data                   neither BM25 nor the map could be measured
+    leave it                        neither gains as much, although the set would show a gain of 2 %
+    get more data                   neither gains as much, and the set would not show a gain of 2 %
     ==============================  ==================================================================================================
 
     A gain counts if the paired comparison finds it better.
@@ -60,7 +62,7 @@ def recommend(target: AdvisedSet, detectable: float | None) -> Recommendation:
     if bm25 >= max(WORTH_BM25, (target.fused.improvement or 0.0) + WORTH if target.fused else 0.0):
         return Recommendation(
             "re-embed with a better model",
-            f"BM25, which needs no model, is better than the model by {_percent(target.bm25)}, and fusion with the model makes it worse.",
+            f"BM25, which needs no model, is better than the model by {_percent(target.bm25)}; their fusion is {_fusion(target.fused)}.",
         )
     if fused >= max(WORTH_BM25, mapped):
         also = f" A linear map of the query vectors gains {_percent(target.mapped)}: tuning may add to it." if mapped >= WORTH else ""
@@ -76,14 +78,19 @@ def recommend(target: AdvisedSet, detectable: float | None) -> Recommendation:
 
 def _nothing_gains(target: AdvisedSet, detectable: float | None) -> Recommendation:
     room = target.headroom
-    measured = (("fusion with BM25", target.fused), ("a linear map of the query vectors", target.mapped))
+    measured = (
+        (f"{WORTH_BM25:.0f} % from fusion with BM25", target.fused),
+        (f"{WORTH:.0f} % from a linear map of the query vectors", target.mapped),
+    )
     names = " or ".join(name for name, change in measured if change is not None)
-    tried = f"No measurable gain comes from {names}" if names else "Neither BM25 nor a linear map could be measured"
+    tried = f"No gain reaches {names}" if names else "Neither BM25 nor a linear map could be measured"
     if room.beyond >= LOST * room.total:
         return Recommendation(
             "re-embed with a better model",
             f"{tried}, and {100 * room.beyond / room.total:.0f} % of the queries have no answer among the first 100 documents.",
         )
+    if not names:
+        return Recommendation("get more data", f"{tried}, so that nothing is known of what would help: add texts to the store, or queries.")
     if detectable is None or detectable > SHARP:
         shown = "" if detectable is None else f" {counted(target.queries, 'query')} would show a gain of {detectable:.1f} % or more;"
         wanted = "" if detectable is None else f" about {counted(_needed(target.queries, detectable), 'query')} would show {SHARP:.0f} %."
@@ -99,12 +106,20 @@ def _needed(queries: int, detectable: float) -> int:
 
 
 def _gain(change: Change | None) -> float:
-    """The gain in percent if the comparison finds it better, else 0."""
-    return change.improvement or 0.0 if change is not None and change.verdict == "better" else 0.0
+    """The gain in percent if the comparison finds it better, infinite over a baseline of 0; else 0."""
+    if change is None or change.verdict != "better":
+        return 0.0
+    return math.inf if change.improvement is None else change.improvement
+
+
+def _fusion(change: Change | None) -> str:
+    return "not measured" if change is None else f"at {_percent(change)}"
 
 
 def _percent(change: Change | None) -> str:
     assert change is not None
-    assert change.improvement is not None
+    assert change.difference is not None
+    if change.improvement is None:
+        return f"{100 * change.difference:+.1f} points"
     ends = change.improvement_interval
     return f"{change.improvement:+.1f} %" + ("" if ends is None else f" [{ends[0]:+.1f}, {ends[1]:+.1f}]")
