@@ -49,6 +49,13 @@ def test_a_run_takes_its_steps_and_a_validation_before_the_first_and_after_each_
         assert part in expected.summary()
 
 
+@pytest.mark.parametrize(("guard", "may_stop"), [({"limit": 0.5}, True), ({"limit": 0.5, "action": "back"}, False), ({}, False)])
+def test_the_least_time_is_no_bound_where_the_guard_may_stop_the_run(guard: dict[str, Any], may_stop: bool) -> None:
+    settings = checked(TuneSettings, {"tune": {"learning_rate": 1e-6}, "guard": guard})
+    told = module.time_at(module.Pace(0.5, 3.0, 1.0, "CPU"), settings).summary()
+    assert ("without an improvement unless the drift limit stops it, at most" in told) == may_stop
+
+
 @pytest.mark.parametrize(
     ("tune", "least", "most"),
     [

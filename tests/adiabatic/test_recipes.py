@@ -11,7 +11,7 @@ from adiabat.adiabatic.expected_time import Pace, fitted, time_at
 from adiabat.config import tuning
 from adiabat.config.reader import checked, read_settings
 from adiabat.config.tuning import RECIPES, TuneSettings
-from adiabat.core.errors import ConfigError, InterruptionError
+from adiabat.core.errors import ConfigError, InterruptionError, JobError
 from adiabat.experiments.rate_search import RateSearch
 from adiabat.results.rate_search_result import RateTrial
 from adiabat.runs.row_files import Rows
@@ -117,6 +117,32 @@ def test_a_time_limit_is_split_between_search_and_run() -> None:
     assert fitted(recipe("paper"), Pace(0.5, 4.0, 3.0, "CPU")) == recipe("paper")
 
 
+def test_lengths_within_a_time_limit_are_checked_like_stated_ones(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Half of 8 s less six validations leaves (4 - 6 * 0.1) / (3 * 0.01) = 113 steps to each rate, of 150.
+    stated = recipe("quick", tune={"budget_seconds": 8, "warmup_steps": 140})
+    with pytest.raises(ConfigError, match=r"where tune.warmup_steps must be below rate_search.steps = 113, got 140"):
+        fitted(stated, Pace(0.01, 0.1, 0.05, "CPU"))
+    monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: Pace(0.01, 0.5, 0.05, "CPU"))
+    # The search takes 3 (12 * 0.01 + 2 * 0.5) s and a validation 0.5 s: 8 epochs of a step and a validation, of 0.51 s each.
+    short = quick(tmp_path, budget_seconds=8, warmup_steps=11, max_epochs=40).model_dump(exclude_unset=True)
+    short["rate_search"]["checks"], short["tune"]["batches_per_epoch"] = 1, 1
+    told = r"= 8 this machine takes 8 steps, where tune.warmup_steps must be at most .* = 8, got 11; lower it, or raise tune.budget_seconds"
+    with pytest.raises(ConfigError, match=told):
+        run(problem, tmp_path / "job", checked(TuneSettings, short))
+    assert not (tmp_path / "job").exists()
+
+
+def test_the_epochs_of_a_job_with_a_time_limit_do_not_change(problem: Problem, tmp_path: Path) -> None:
+    settings = {"budget_seconds": 600, "batch_size": 5, "batches_per_epoch": 4, "idle_epochs": 1, "learning_rate": 1e-3}
+    jobs = [checked(TuneSettings, {"tune": {**settings, "max_epochs": epochs}}) for epochs in (1, 2)]
+    run(problem, tmp_path / "job", jobs[0])
+    with pytest.raises(JobError, match=r"tune.max_epochs was 1, is 2 \(tune.budget_seconds fixed the epochs at the first start\)"):
+        run(problem, tmp_path / "job", jobs[1], resume=True)
+    assert read_description(Job(tmp_path / "job"))["tune"]["max_epochs"] == 1
+
+
 def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_limit(problem: Problem, tmp_path: Path) -> None:
     notes: list[str] = []
     result = run(problem, tmp_path / "job", quick(tmp_path, limit=0.5), notes=notes)
@@ -131,6 +157,7 @@ def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_
     assert f"the learning rate {best:g} had the lowest validation loss" in told
     assert "tuned by the recipe quick, within 10" in told
     assert notes[0].startswith("expected time: ")
+    assert "without an improvement unless the drift limit stops it, at most" in notes[0]
     assert any(note.startswith("range test: ") for note in notes)
 
 

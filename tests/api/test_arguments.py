@@ -348,6 +348,8 @@ def test_a_rate_among_the_keywords_of_safe_rate_and_a_job_without_settings_are_t
     adiabat.embed("model", "corpus.jsonl", "store")
     with pytest.raises(ConfigError, match=r"tune\.learning_rate must be safe .*, got 1e-06"):
         adiabat.safe_rate("model", "store", "pairs.jsonl", "search", tune={"learning_rate": 1e-6})
+    with pytest.raises(ConfigError, match=r"tune\.learning_rate must be safe .*, got range; leave it out"):
+        adiabat.safe_rate("model", "store", "pairs.jsonl", "search", tune={"learning_rate": "range"})
     with pytest.raises(ConfigError, match=r'^guard must be on with tune.learning_rate = "safe", whose search measures drift, got false'):
         adiabat.safe_rate("model", "store", "pairs.jsonl", "search", guard=False)
     with pytest.raises(ConfigError, match=r"job\.data"):

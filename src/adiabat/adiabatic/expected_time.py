@@ -12,8 +12,9 @@ import torch
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
 from adiabat.adiabatic.tuning_loop import check_settings, optimizer_of
+from adiabat.config.faults import PlacedError
 from adiabat.config.tuning import TuneSettings
-from adiabat.core.errors import ConfigError
+from adiabat.core.errors import ConfigError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import NO_BREAK, duration
 from adiabat.models.device import device_name
@@ -52,6 +53,7 @@ class ExpectedTime:
         least_steps: Steps of a run that never improves, and so stops as early as it can.
         most_steps: Steps of a run that stops at `tune.max_epochs`.
         device: Device of the measurement.
+        may_stop: Whether the guard stops the run where it exceeds the drift limit, perhaps before `least_steps`.
     """
 
     step_seconds: float
@@ -61,6 +63,7 @@ class ExpectedTime:
     least_steps: int
     most_steps: int
     device: str
+    may_stop: bool = False
 
     @property
     def least_seconds(self) -> float:
@@ -78,7 +81,8 @@ class ExpectedTime:
     def summary(self) -> str:
         """The expected time in one line."""
         least, most = (self._length(steps, seconds) for steps, seconds in self._ends())
-        length = most if self.least_steps == self.most_steps else f"at least {least} without an improvement, at most {most}"
+        stop = " unless the drift limit stops it" if self.may_stop else ""
+        length = most if self.least_steps == self.most_steps else f"at least {least} without an improvement{stop}, at most {most}"
         search = f", of which about {duration(self.search_seconds)} search for the learning rate" if self.search_seconds else ""
         line = (
             f"expected time: {length}{search}; a step takes {self.step_seconds:.2g} s and a validation {self.validation_seconds:.2g} s "
@@ -123,6 +127,7 @@ def expected_time(context: TuningContext, settings: TuneSettings, *, watch: Watc
 def time_at(pace: Pace, settings: TuneSettings) -> ExpectedTime:
     """The expected time of a job at a known speed."""
     least, most = _lengths(settings)
+    guard = settings.watched
     return ExpectedTime(
         step_seconds=pace.step_seconds,
         validation_seconds=pace.validation_seconds,
@@ -131,6 +136,7 @@ def time_at(pace: Pace, settings: TuneSettings) -> ExpectedTime:
         least_steps=least,
         most_steps=most,
         device=pace.device,
+        may_stop=guard is not None and guard.limit is not None and guard.action == "stop",
     )
 
 
@@ -174,7 +180,14 @@ def fitted(settings: TuneSettings, pace: Pace) -> TuneSettings:
     epochs = min(section.max_epochs, int(left / epoch))
     if not epochs:
         raise _too_short(budget, budget - left + epoch)
-    return settings.model_copy(update={"tune": section.model_copy(update={"max_epochs": epochs})})
+    section = section.model_copy(update={"max_epochs": epochs})
+    settings = settings.model_copy(update={"tune": section})
+    # Copies are not validated, and what fitted the stated lengths may not fit shorter ones.
+    if faults := [*PlacedError([*section.faults()]).phrases("tune"), *PlacedError([*settings.faults()]).phrases()]:
+        shorter = f"within tune.budget_seconds = {budget:g} this machine takes {epochs * section.batches_per_epoch:,} steps"
+        told = several([f"{shorter}, where {fault.partition('; ')[0]}" for fault in faults])
+        raise ConfigError(f"{told}; lower it, or raise tune.budget_seconds")
+    return settings
 
 
 def _too_short(budget: float, needed: float) -> ConfigError:

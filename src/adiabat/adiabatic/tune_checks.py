@@ -46,8 +46,15 @@ def _behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
 
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:
-    """Settings that decide when a run stops and change no step before."""
-    return {"tune.idle_epochs"} | (set() if settings.get("tune.schedule.kind") in ENDING else {"tune.max_epochs"})
+    """Settings that decide when a run stops and change no step before; a time limit fixes the epochs at the start."""
+    fixed = settings.get("tune.schedule.kind") in ENDING or "tune.budget_seconds" in settings
+    return {"tune.idle_epochs"} | (set() if fixed else {"tune.max_epochs"})
+
+
+def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Why the number of epochs must not change."""
+    limited = "tune.budget_seconds" in settings
+    return {"tune.max_epochs": " (tune.budget_seconds fixed the epochs at the first start)"} if limited else {}
 
 
 SEARCH_STEPS, EPOCHS = "steps_of_search_within_budget", "epochs_within_budget"
@@ -58,6 +65,7 @@ RULES = Rules(
     free=frozenset(("job.model", "job.store", "job.data", "tune.recipe", f"job.{SEARCH_STEPS}", f"job.{EPOCHS}", *FREE_RUN)),
     stopping=_stopping,
     behind=_behind,
+    reasons=_reasons,
     words=WORDS,
     defaults=TuneSettings().model_dump(),
     later=LATER,

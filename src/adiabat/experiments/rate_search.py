@@ -53,7 +53,7 @@ def safe_rate(
     """
     check_settings(settings)
     if settings.tune.learning_rate != "safe":
-        raise ConfigError(f"tune.learning_rate must be safe in a search for the rate, got {settings.tune.learning_rate:g}; leave it out")
+        raise ConfigError(f"tune.learning_rate must be safe in a search for the rate, got {settings.tune.learning_rate}; leave it out")
     require_named(context.inputs, settings)
     begun = is_described(out, SEARCH)
     if note := require_begun(out, "search for a safe rate", begun=begun, resume=resume):
