@@ -6,7 +6,8 @@ import io
 import pytest
 from rich.console import Console
 
-from adiabat.report.tables import CELL_LENGTH, Cell, Column, Table, csv_cell, latex, markdown
+from adiabat.core.text import MINUS, NO_BREAK
+from adiabat.report.tables import CELL_LENGTH, LEVEL, Cell, Column, Table, csv_cell, latex, markdown, verdict_cell
 
 TABLE = Table(
     title="[b]title[/b]",
@@ -75,3 +76,36 @@ def test_the_terminal_shows_texts_without_styling() -> None:
     Console(file=out, width=60, color_system=None).print(TABLE.to_terminal())
     for part in ("[b]title[/b]", "a|b", "0.3 ▲ [0, 1]", "below"):
         assert part in out.getvalue(), part
+
+
+def changes(measures: list[str]) -> Table:
+    """A row with the default measures, and intervals with three decimals."""
+    interval = [f"{MINUS}0.402, +0.416"]
+    columns = [
+        Column("data set", lambda _: Cell("target: a-data-set-with-a-name", bold=True), "name"),
+        *(Column(measure, lambda _: Cell(f"{MINUS}0.002{NO_BREAK}%", [f"[{interval[0]}]"]), "number", LEVEL) for measure in measures),
+        Column("verdict", lambda _: verdict_cell("undecided")),
+    ]
+    caption = ["undecided on the target, and no retention set was measured, so that it is unknown what the model forgot."]
+    return Table(title="An evaluation", columns=columns, rows=[1], caption=caption)
+
+
+@pytest.mark.parametrize("width", [100, 80, 72, 60, 40])
+@pytest.mark.parametrize("measures", [["nDCG@10"], ["nDCG@10", "Recall@100", "RR@10"]])
+def test_a_table_that_is_too_wide_for_the_terminal_folds_and_loses_no_word(measures: list[str], width: int) -> None:
+    out, table = io.StringIO(), changes(measures)
+    Console(file=out, width=width, color_system=None).print(table.to_terminal())
+    lines, said = out.getvalue().splitlines(), " ".join(out.getvalue().split())
+    assert max(map(len, lines)) <= width
+    assert any(f"○{NO_BREAK}undecided" in line for line in lines)
+    assert table.caption[0] in said
+    for word in ("An evaluation", "verdict", *measures):
+        assert word in said
+    assert (said.count(f"{MINUS}0.002"), said.count(f"[{MINUS}0.402,"), said.count("+0.416]")) == (len(measures),) * 3
+    assert "".join(said.split()).count("target:") == 1
+
+
+def test_a_table_that_fits_has_cells_of_one_line() -> None:
+    out = io.StringIO()
+    Console(file=out, width=80, color_system=None).print(changes(["nDCG@10"]).to_terminal())
+    assert f"{MINUS}0.002{NO_BREAK}% [{MINUS}0.402, +0.416]" in out.getvalue()

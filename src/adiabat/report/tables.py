@@ -3,12 +3,14 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, ClassVar, Literal
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
@@ -24,6 +26,9 @@ NAME_LENGTH = 200
 
 TERMINAL_NAME_LENGTH = 48
 """Maximum characters of a name in a terminal cell."""
+
+NAME_WIDTH, NARROW_NAME_WIDTH = 15, 12
+"""Fewest characters of a column of names in a terminal, and where other columns fold too."""
 
 LEVEL, PAIRED = [f"[95{NO_BREAK}%]"], [f"[paired 95{NO_BREAK}%]"]
 """Text below the title of a column of intervals."""
@@ -165,26 +170,102 @@ class Table(Section):
         lines += [" & ".join(map(_set_in_latex, cells)) + r" \\" for _, cells in self.cells()]
         return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
 
-    def to_terminal(self) -> TerminalTable:
-        """The table for rich; square brackets in a text are not markup."""
+    def to_terminal(self) -> RenderableType:
+        """The table for rich, which folds where the terminal is too narrow; square brackets in a text are not markup."""
+        return _InTerminal(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _InTerminal:
+    """A table that is as wide as the terminal at most: cells of one line, else of several lines, else a block of lines for each row."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        columns = self.table.columns
+        # Each column has one blank and one divider to its right.
+        room = options.max_width - 2 * len(columns)
+        for folds in (False, True):
+            texts = self._texts(folds=folds)
+            fewest = [_fewest([line[number] for line in texts], column, folds=folds) for number, column in enumerate(columns)]
+            if sum(fewest) <= room:
+                yield self._grid(texts, _shrunk([list(line) for line in zip(*texts, strict=True)], fewest, room) if folds else [])
+                return
+        yield from self._blocks()
+
+    def _texts(self, *, folds: bool) -> list[list[Text]]:
+        """Texts of the heads, and of each row."""
+        columns, separator = self.table.columns, "\n" if folds else " "
+        heads = [Text(separator.join([column.head, *column.sub])) for column in columns]
+        rows = [
+            [_in_terminal(cell, column.kind == "name", separator) for cell, column in zip(cells, columns, strict=True)]
+            for _, cells in self.table.cells()
+        ]
+        return [heads, *rows]
+
+    def _grid(self, texts: list[list[Text]], widths: list[int]) -> TerminalTable:
         table = TerminalTable(
-            title=Text(cut_name(self.title, limit=200)) if self.title else None,
-            caption=Text("\n".join(self.caption)) if self.caption else None,
+            title=Text(cut_name(self.table.title, limit=200)) if self.table.title else None,
+            caption=Text("\n".join(self.table.caption)) if self.table.caption else None,
             caption_justify="left",
             title_justify="left",
             box=SIMPLE_HEAD,
             pad_edge=False,
             collapse_padding=True,
         )
-        for column in self.columns:
+        heads, *rows = texts
+        for number, (head, column) in enumerate(zip(heads, self.table.columns, strict=True)):
             is_name = column.kind == "name"
-            head = Text(" ".join([column.head, *column.sub]))
-            justify: Literal["right", "left"] = "right" if column.kind == "number" else "left"
-            table.add_column(head, justify=justify, no_wrap=not is_name, overflow="fold", min_width=15 if is_name else None)
-        for style, cells in self.cells():
-            texts = [_in_terminal(cell, column.kind == "name") for cell, column in zip(cells, self.columns, strict=True)]
-            table.add_row(*texts, style=STYLES.get(style, ""))
+            table.add_column(
+                head,
+                justify="right" if column.kind == "number" else "left",
+                no_wrap=not is_name and not widths,
+                overflow="fold",
+                min_width=NAME_WIDTH if is_name and not widths else None,
+                width=widths[number] if widths else None,
+            )
+        for (style, _), row in zip(self.table.cells(), rows, strict=True):
+            table.add_row(*row, style=STYLES.get(style, ""))
         return table
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        """Each row as lines of head and cell."""
+        heads, *rows = self._texts(folds=False)
+        if self.table.title:
+            yield Text(cut_name(self.table.title, limit=200), style="table.title")
+        for row in rows:
+            block = TerminalTable(box=None, show_header=False, pad_edge=False)
+            block.add_column(overflow="fold")
+            block.add_column(overflow="fold")
+            for head, text in zip(heads, row, strict=True):
+                if text.plain:
+                    block.add_row(head, text)
+            yield block
+            yield ""
+        if self.table.caption:
+            yield Text("\n".join(self.table.caption), style="table.caption")
+
+
+def _words(text: Text) -> list[str]:
+    """Parts between blanks and line ends, which a fold leaves whole."""
+    return re.split("[ \n]", text.plain)
+
+
+def _fewest(texts: Sequence[Text], column: Column, *, folds: bool) -> int:
+    """The fewest characters of a column: names break anywhere, other texts at blanks or, in one line, nowhere."""
+    if column.kind == "name" and not folds:
+        return NAME_WIDTH
+    longest = max(cell_len(part) for text in texts for part in (_words(text) if folds else [text.plain]))
+    return min(longest, NARROW_NAME_WIDTH) if column.kind == "name" else longest
+
+
+def _shrunk(columns: Sequence[Sequence[Text]], fewest: Sequence[int], room: int) -> list[int]:
+    """Widths that fit: the widest column that may shrink loses a character at a time."""
+    widths = [max(cell_len(line) for text in texts for line in text.plain.split("\n")) for texts in columns]
+    while sum(widths) > room:
+        widest = max((number for number, width in enumerate(widths) if width > fewest[number]), key=lambda number: widths[number])
+        widths[widest] -= 1
+    return widths
 
 
 STYLES = {
@@ -199,8 +280,8 @@ STYLES = {
 """CSS class to terminal style."""
 
 
-def _in_terminal(cell: Cell, is_name: bool) -> Text:
-    text = " ".join(filter(None, [cell.text, cell.sign, *cell.sub]))
+def _in_terminal(cell: Cell, is_name: bool, separator: str) -> Text:
+    text = separator.join(filter(None, [" ".join(filter(None, [cell.text, cell.sign])), *cell.sub]))
     indent = " " * (len(text) - len(text.lstrip()))
     style = STYLES.get(cell.tone if cell.badge or cell.tone == "bad" else cell.sign_tone, "bold" if cell.bold else "")
     return Text(indent + cut_name(text, limit=TERMINAL_NAME_LENGTH) if is_name else text, style=style)
