@@ -126,14 +126,63 @@ def test_an_absolute_margin() -> None:
 
 @pytest.mark.parametrize(
     ("values", "detectable", "excludable"),
-    [([0.5], False, False), ([0.5] * 20, False, True), ([0.1, 0.9] * 4, True, False), ([0.0] * 20, False, True)],
+    [([0.5], False, False), ([0.1, 0.9] * 4, True, False)],
 )
 def test_what_shows_nothing_is_none(values: list[float], detectable: bool, excludable: bool) -> None:
-    """One unit; units that do not differ; eight; a baseline of 0, which can lose nothing."""
+    """One unit; eight."""
     found = power_of(sample(values))
     assert (found.detectable is not None, found.excludable is not None) == (detectable, excludable)
     assert ("cannot show an improvement" in found.said) != detectable
     assert ("cannot exclude any loss" in found.said) != excludable
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 0.5, 1.0])
+def test_power_is_unknown_where_nothing_varies(value: float) -> None:
+    before = sample([value] * 400)
+    for found, what in ((power_of(before), "scores"), (power_of(before, before), "differences")):
+        assert (found.detectable, found.excludable, found.needed, found.varies) == (None, None, None, False)
+        assert found.said.endswith(f"is unknown, because all {what} are equal.")
+        assert (found.improvement, found.loss) == (("", ""), ("", ""))
+    scores, _ = pair(400)
+    assert power_of(scores, scores).said.endswith("is unknown, because all differences are equal.")
+
+
+def test_no_more_than_all_is_lost_or_gained() -> None:
+    """Ten queries of which one scores 0.2: a mean of 0.02 has only 0.02 to lose; upwards, twelve of which half score."""
+    found = power_of(sample([0.2, *[0.0] * 9]), sample([0.0, 0.9, *[0.0] * 8]))
+    assert found.losable == pytest.approx(0.02)
+    assert found.excludable is not None
+    assert found.excludable > found.losable
+    assert "cannot exclude any loss" in found.said
+    assert found.loss == ("", "")
+    half = power_of(sample([0.0, 1.0] * 4 + [0.5]))
+    assert half.room == pytest.approx(0.5)
+    wide = replace(half, detectable=0.4, detectable_range=(0.25, 0.65))
+    assert wide.improvement == ("80\N{NO-BREAK SPACE}%", "50\N{NO-BREAK SPACE}% or more")
+    assert replace(wide, excludable=0.4, excludable_range=(0.25, 0.65)).loss == wide.improvement
+    nothing = power_of(sample(np.zeros(60)), sample(np.tile([0.1, 0.0], 30)))
+    assert "would show an improvement of 0.0" in nothing.said
+    assert "have no loss to exclude" in nothing.said
+    assert power_of(sample(np.arange(20.0), bounds=None)).losable is None
+
+
+def test_the_share_of_clusters_that_lose_grows_with_their_size() -> None:
+    """Of 60 clusters of ten, 40 % are expected to lose: enough that their spread alone bounds the loss."""
+    scores, _ = pair(600)
+    found = power_of(replace(scores, clusters=Clusters(np.repeat(np.arange(60), 10))))
+    summed = scores.values.reshape(60, 10).mean(axis=1)
+    factor = (stats.t.ppf(0.95, 59) + stats.t.ppf(0.8, 59)) * summed.std(ddof=1) / math.sqrt(60)
+    assert found.excludable == pytest.approx(SPREAD * factor)
+    twins = power_of(replace(scores, values=scores.values[:120], clusters=Clusters(np.repeat(np.arange(60), 2))))
+    share = stats.binomtest(int(60 * (1 - 0.95**2)), 60).proportion_ci(method="exact", confidence_level=0.9).high
+    assert twins.excludable == pytest.approx(share * twins.before), "5.85 of 60"
+
+
+def test_no_range_is_printed_where_its_ends_are_equal() -> None:
+    found = power_of(sample(np.full(60, 0.5) + np.tile([0.01, -0.01], 30)))
+    assert found.excludable_range is not None
+    assert found.loss == ("12\N{NO-BREAK SPACE}%", "")
+    assert "exclude a loss of about 12\N{NO-BREAK SPACE}%." in found.said
 
 
 def test_a_perfect_score_may_be_too_near_to_show_it() -> None:

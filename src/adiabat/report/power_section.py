@@ -16,14 +16,14 @@ def assumptions(powers: Sequence[Power]) -> list[str]:
 def power_section(powers: Sequence[Power]) -> Group:
     """What each set could show, and the assumption behind a prediction."""
 
-    def size(power: Power, value: float | None, ends: tuple[float, float] | None) -> Cell:
-        return Cell(DASH) if value is None else Cell(power.size(value), [f"{power.size(ends[0])} to {power.size(ends[1])}"] if ends else [])
+    def size(value: str, ends: str) -> Cell:
+        return Cell(value or DASH, [ends] if ends else [])
 
     columns = [
         Column("data set", lambda power: Cell(cut(power.name, limit=120), [counted(power.units, power.unit)], bold=True), "name"),
         Column("measure", lambda power: Cell(power.measure, [f"{power.before:.3f}"])),
-        Column("improvement that would show", lambda power: size(power, power.detectable, power.detectable_range), "number"),
-        Column("loss that would be excluded", lambda power: size(power, power.excludable, power.excludable_range), "number"),
+        Column("improvement that would show", lambda power: size(*power.improvement), "number"),
+        Column("loss that would be excluded", lambda power: size(*power.loss), "number"),
         Column("margin", lambda power: power.margin_text, "number"),
         Column("needed for the margin", lambda power: "" if power.needed is None else counted(power.about_needed, power.unit), "number"),
     ]

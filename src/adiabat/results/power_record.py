@@ -22,8 +22,10 @@ class Power:
         detectable: The true improvement, above 0 and in the measure's own unit, that would be found better with 80 % probability. None if
             nothing varies, or with fewer than two units.
         excludable: The smallest margin, in the measure's own unit, within which a model without any true change would be found not worse
-            with 80 % probability. None with fewer than ten units.
+            with 80 % probability. None if nothing varies, or with fewer than ten units.
         room: The largest improvement that the measure allows; None for an unlimited measure.
+        losable: The largest loss that the measure allows; None for an unlimited measure.
+        varies: Whether scores, or observed differences, vary. If not, the power is unknown.
         margin: The loss that would matter, in the measure's own unit; None for a share of a baseline that is not above 0.
         margin_text: The same as the settings say it.
         needed: Number of units with which `excludable` would be the margin; None if these are enough, or no number up to a million is.
@@ -48,6 +50,8 @@ class Power:
     detectable_range: tuple[float, float] | None = None
     excludable_range: tuple[float, float] | None = None
     name: str = ""
+    losable: float | None = None
+    varies: bool = True
 
     @property
     def about_needed(self) -> int:
@@ -57,7 +61,7 @@ class Power:
     @property
     def assumption(self) -> str:
         """The assumption behind a prediction; "" if differences were observed."""
-        if self.spread is None or self.spread_range is None:
+        if self.spread is None or self.spread_range is None or not self.varies:
             return ""
         low, high = self.spread_range
         return (
@@ -68,8 +72,11 @@ class Power:
     @property
     def findings(self) -> str:
         """In sentences, without the assumption behind a prediction."""
+        name, here = f"{self.name}: " if self.name else "", f"{counted(self.units, self.unit)} ({self.measure} {self.before:.3f})"
+        if not self.varies:
+            return f"{name}the power of {here} is unknown, because all {'differences' if self.spread is None else 'scores'} are equal."
         needed = f" To exclude a loss of {self.margin_text} takes about {counted(self.about_needed, self.unit)}." if self.needed else ""
-        return f"{self._shown()}, and {self._excluded()}.{needed}"
+        return f"{name}{here} {self._shown()}, and {self._excluded()}.{needed}"
 
     @property
     def said(self) -> str:
@@ -80,18 +87,37 @@ class Power:
         """A difference in percent of the baseline, or in the measure's own unit where the baseline is 0."""
         return f"{_two_digits(100 * value / self.before)}{NO_BREAK}%" if self.before > 0 else _two_digits(value)
 
+    @property
+    def improvement(self) -> tuple[str, str]:
+        """The improvement that would show, and its range; empty texts if the measure allows none that large."""
+        possible = self.detectable is not None and (self.room is None or self.detectable <= self.room)
+        return self._with_range(self.detectable if possible else None, self.detectable_range, self.room)
+
+    @property
+    def loss(self) -> tuple[str, str]:
+        """The loss that would be excluded, and its range; empty texts if no less than all would be."""
+        possible = self.excludable is not None and (self.losable is None or self.excludable < self.losable)
+        return self._with_range(self.excludable if possible else None, self.excludable_range, self.losable)
+
+    def _with_range(self, value: float | None, ends: tuple[float, float] | None, most: float | None) -> tuple[str, str]:
+        if value is None:
+            return "", ""
+        if ends is None or self.size(ends[0]) == self.size(ends[1]):
+            return self.size(value), ""
+        low, high = ends
+        return self.size(value), f"{self.size(low)} {'or more' if most is not None and high > most else f'to {self.size(high)}'}"
+
     def _shown(self) -> str:
-        here = f"{self.name + ': ' if self.name else ''}{counted(self.units, self.unit)} ({self.measure} {self.before:.3f})"
-        if self.detectable is None:
-            return f"{here} cannot show an improvement"
-        if self.room is not None and self.detectable > self.room:
-            return f"{here} cannot show an improvement, because even a perfect score gains only {self.size(self.room)}"
-        return f"{here} would show an improvement of {self._about(self.detectable, self.detectable_range)} with 80{NO_BREAK}% probability"
+        if self.improvement[0]:
+            return f"would show an improvement of {self._about(*self.improvement)} with 80{NO_BREAK}% probability"
+        if self.detectable is None or self.room is None:
+            return "cannot show an improvement"
+        return f"cannot show an improvement, because even a perfect score gains only {self.size(self.room)}"
 
     def _excluded(self) -> str:
-        if self.excludable is None:
-            return "cannot exclude any loss"
-        return f"if nothing changed, exclude a loss of {self._about(self.excludable, self.excludable_range)}"
+        if self.losable == 0:
+            return "have no loss to exclude"
+        return f"if nothing changed, exclude a loss of {self._about(*self.loss)}" if self.loss[0] else "cannot exclude any loss"
 
-    def _about(self, value: float, ends: tuple[float, float] | None) -> str:
-        return self.size(value) if ends is None else f"about {self.size(value)} ({self.size(ends[0])} to {self.size(ends[1])})"
+    def _about(self, value: str, ends: str) -> str:
+        return f"{'' if self.spread is None else 'about '}{value}{f' ({ends})' if ends else ''}"

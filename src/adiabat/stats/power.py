@@ -5,8 +5,8 @@ a loss of ``(t_95 + t_80) SE`` is excluded, with a probability of 80 %. Where fe
 bound of few losses may be larger (`adiabat.stats.noninferiority`).
 
 Before a model is tuned there are no differences. Their standard error is then that of the baseline's scores times `SPREAD`, and the share
-of queries that lose is `LOSING`: both as seen in earlier tunings (LOG.md, 2026-11-26). Scores that correlate by r before and after differ
-by ``sqrt(2 - 2 r)`` times their spread.
+of queries that lose is `LOSING`: both as seen in earlier tunings (LOG.md, 2026-11-26). A cluster of n queries loses with a probability of
+``1 - (1 - LOSING)^n``. Scores that correlate by r before and after differ by ``sqrt(2 - 2 r)`` times their spread.
 
 Reference:
     Cohen 1988, chapter 2 (paired differences); Card et al. 2020 (power in NLP).
@@ -45,13 +45,18 @@ class _Error:
     units: Units
     before: float
 
+    @property
+    def varies(self) -> bool:
+        """Whether the units differ by more than rounding."""
+        return self.freedom == 0 or self.size > 1e-12 * max(1.0, abs(self.before))
+
     def detectable(self) -> float | None:
-        if self.size == 0 or self.freedom == 0:
+        if self.freedom == 0 or not self.varies:
             return None
         return self.size * (student_quantile((1 + CONFIDENCE) / 2, self.freedom) + student_quantile(POWER, self.freedom))
 
     def excludable(self) -> float | None:
-        if self.freedom == 0 or self.units.count < FEWEST_UNITS:
+        if self.freedom == 0 or not self.varies or self.units.count < FEWEST_UNITS:
             return None
         by_error = self.size * (student_quantile(CONFIDENCE, self.freedom) + student_quantile(POWER, self.freedom))
         return max(by_error, self.units.unseen(self.before))
@@ -74,19 +79,25 @@ def power_of(before: Sample, after: Sample | None = None, *, unit: str = "query"
     """
     if before.clusters is not None and before.clusters.drawn:
         clusters, queries = before.clusters, before.values.size
-        summed = power_of(before.summed_over(clusters), after and after.summed_over(clusters), unit=unit, margin=margin)
+        sizes = np.bincount(np.unique(clusters.numbers, return_inverse=True)[1], weights=before.weights > 0)
+        summed = _power(before.summed_over(clusters), after and after.summed_over(clusters), unit, margin, 1 - (1 - LOSING) ** sizes)
         needed = None if summed.needed is None else math.ceil(summed.needed * queries / clusters.count)
         return replace(summed, units=queries, needed=needed)
+    return _power(before, after, unit, margin, np.full(before.values.size, LOSING))
+
+
+def _power(before: Sample, after: Sample | None, unit: str, margin: Margin, losing: Float[np.ndarray, " n"]) -> Power:
+    """Of units that are drawn one by one, each with its probability to lose."""
     if after is None:
         if before.statistic != "mean" or before.pseudo_values:
             raise ValueError(f"the power of {before.measure} can be predicted only where units have scores of their own")
-        typical, *ends = (_predicted(before, spread) for spread in (SPREAD, *SPREAD_RANGE))
+        typical, *ends = (_predicted(before, spread, losing) for spread in (SPREAD, *SPREAD_RANGE))
     else:
         typical, ends = _observed(before, after), []
     value = typical.before
     limit = margin_in_unit(margin.of(before.measure), value)
     excludable = typical.excludable()
-    enough = limit is None or (excludable is not None and excludable <= limit)
+    enough = limit is None or not typical.varies or (excludable is not None and excludable <= limit)
     return Power(
         measure=before.measure,
         before=value,
@@ -95,6 +106,8 @@ def power_of(before: Sample, after: Sample | None = None, *, unit: str = "query"
         detectable=typical.detectable(),
         excludable=excludable,
         room=_room(before, value),
+        losable=None if math.isinf(typical.units.worst(value)) else typical.units.worst(value),
+        varies=typical.varies,
         margin=limit,
         margin_text=str(margin.of(before.measure)),
         needed=None if enough or limit is None else units_for(typical.size, typical.freedom, value, typical.units, limit),
@@ -117,17 +130,17 @@ def _room(sample: Sample, value: float) -> float | None:
     return value - low if sample.lower_is_better else high - value
 
 
-def _predicted(before: Sample, spread: float) -> _Error:
+def _predicted(before: Sample, spread: float, losing: Float[np.ndarray, " n"]) -> _Error:
     error, freedom = jackknife_error(*_jackknife(before))
     weights = before.weights
-    sizes = [
-        float(weights[members].sum() ** 2 / (weights[members] ** 2).sum())
-        for members in members_of(before.groups, weights.size)
-        if weights[members].any()
-    ]
-    # With so many expected losses, enough of them are likely to be seen.
-    groups = tuple((size, FEW_LOSSES if LOSING * size >= LIKELY_LOSSES else min(FEW_LOSSES - 1, int(LOSING * size))) for size in sizes)
-    units = Units(before.lower_is_better, before.bounds, int((weights > 0).sum()), groups)
+    groups = []
+    for members in members_of(before.groups, weights.size):
+        if weights[members].any():
+            size = float(weights[members].sum() ** 2 / (weights[members] ** 2).sum())
+            lost = round(size * float(losing[members][weights[members] > 0].mean()), 9)
+            # With so many expected losses, enough of them are likely to be seen.
+            groups.append((size, FEW_LOSSES if lost >= LIKELY_LOSSES else min(FEW_LOSSES - 1, int(lost))))
+    units = Units(before.lower_is_better, before.bounds, int((weights > 0).sum()), tuple(groups))
     return _Error(spread * error, freedom, units, float(value_of(before)[0]))
 
 
