@@ -31,6 +31,44 @@ def test_grams_ignore_case_punctuation_and_width_and_take_characters_where_words
     assert grams("") == [""]
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("😀", "😎"),
+        ("C++", "C#"),
+        ("-5", "5"),
+        (".5", "5"),
+        ("की", "का"),
+        ("5 %", "5 €"),
+        ("𠀀", "𠀁"),
+        ("\U0001f1e9", "x"),
+    ],
+)
+def test_symbols_and_vowel_signs_are_not_dropped(first: str, second: str) -> None:
+    assert near([first, f"price of {first} in May"], signatures([second, f"price of {second} in May"])).tolist() == [False, False]
+    assert near([first, first.upper()], signatures([first])).all()
+    assert near(["?", "—"], signatures(["!", ""])).tolist() == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("(“What’s C++?”)", "what's c++"),
+        ("“Wait…” – he", "wait he"),
+        ("...and -5.", "and -5"),
+        ("(.5)", ".5"),
+        ("a" + "." * 200_000 + "b", "a" + "." * 200_000 + "b"),
+        ("«Où?»", "où"),
+        ("「はい」。", "は い"),
+        ("क्या की?", "क्या की"),
+        ("?!", "?!"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_punctuation_around_words_is_dropped(text: str, words: str) -> None:
+    assert grams(text) == [words]
+
+
 def test_equal_bytes_estimate_the_similarity() -> None:
     draw = random.Random(0)
     pairs = []

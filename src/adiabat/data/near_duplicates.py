@@ -27,8 +27,12 @@ MOST_SIGNATURES = 1_000_000
 
 _BANDS = 8
 _BLOCK = 2_048
-_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|\w+")
-"""Words; in scripts without spaces, characters."""
+_CJK = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORDS = re.compile(rf"[{_CJK}]|[^\s—–{_CJK}]+")
+"""Words between white space and dashes; in scripts without spaces, characters."""
+
+_PUNCTUATION = """.,;:!?"'()[]{}…“”„‟‘’‚‛«»‹›「」『』《》〈〉【】。、¿¡।؟،؛"""
+"""Punctuation of sentences, at the ends of words; symbols, such as those of ``C++`` and ``-5``, belong to words."""
 
 Signatures = UInt8[np.ndarray, "n 64"]
 
@@ -56,9 +60,18 @@ def near(texts: Sequence[str], known: Signatures) -> Bool[np.ndarray, " n"]:
 
 
 def grams(text: str) -> list[str]:
-    """Word 3-grams of the normal form of a text, without punctuation; a shorter text is one gram."""
-    words = _WORDS.findall(" ".join(folded(text)))
+    """Word 3-grams of the normal form of a text, without punctuation around words; a shorter text is one gram."""
+    normal = " ".join(folded(text)).replace("’", "'")
+    words = list(filter(None, (_without_punctuation(word) for word in _WORDS.findall(normal)))) or [normal]
     return [" ".join(words[start : start + 3]) for start in range(max(1, len(words) - 2))]
+
+
+def _without_punctuation(word: str) -> str:
+    """A word without punctuation at its ends; the point of ``.5`` stays."""
+    rest = word.lstrip(_PUNCTUATION)
+    before = word[: len(word) - len(rest)]
+    has_point = before.endswith(".") and not before.endswith("..") and rest[:1].isalnum()
+    return ("." * has_point + rest).rstrip(_PUNCTUATION)
 
 
 def _signed(texts: Sequence[str]) -> Signatures:
