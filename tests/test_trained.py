@@ -138,13 +138,12 @@ def test_a_query_of_a_part_of_its_own_is_counted(here: Path) -> None:
     assert [(part.name, part.queries) for part in found.parts] == [("new documents", 60), ("seen documents", 1)]
 
 
-def test_queries_that_differ_in_width_or_case_alone_were_trained_on(here: Path) -> None:
-    known = trained_by("ten")
-    assert known is not None
-    assert known.holds_queries(["ＱＵＥＳＴＩＯＮ 3", "question 3?"]).tolist() == [True, False]
-    near = known.nearly_holds_queries(["ＱＵＥＳＴＩＯＮ 3", "question 3?"])
-    assert near is not None
-    assert near.tolist() == [True, True]
+def test_queries_that_nearly_equal_those_of_training_are_counted_and_named_in_the_headline(here: Path, command: Run) -> None:
+    lines(here / "near.jsonl", [{"query": f"ＱＵＥＳＴＩＯＮ {number}?", "pos": [f"d{10 + number}"]} for number in range(10)])
+    said = command(*evaluate("near.jsonl", "--baseline", "model", model="ten"))
+    (overlap,) = read_result(here / "new" / "result.json").datasets[0].trained
+    assert (overlap.trained_queries, overlap.near_queries) == (0, 10)
+    assert "10 of 10 queries nearly equal training queries" in " ".join(said.err.replace("\xa0", " ").split())
 
 
 def test_where_all_queries_share_documents_with_training_the_residual_collection_decides(here: Path, command: Run) -> None:

@@ -241,7 +241,8 @@ def _among(known: Hashes, texts: Sequence[str]) -> Bool[np.ndarray, " n"]:
 def _hashed(texts: Iterable[str]) -> Iterator[Hashes]:
     remaining = iter(texts)
     while block := list(islice(remaining, _BLOCK)):
-        yield hash_texts([" ".join(folded(text)) for text in block])
+        # Not `folded`: the hashes of earlier jobs would match no more.
+        yield hash_texts([" ".join(text.split()).casefold() for text in block])
 
 
 def _distinct(hashes: Iterable[Hashes]) -> Hashes:

@@ -141,7 +141,14 @@ def _target_clause(dataset: DatasetResult, margin: str) -> str:
         "worse": "got worse",
     }.get(change.verdict or "") or _undecided(dataset)
     cells = f", but {_worse_cells(dataset)} got worse" if dataset.worse_cells() and change.verdict != "worse" else ""
-    return f"The target {named(dataset.name)} {finding}{_basis(dataset)}: {_moved(change)}{cells}"
+    return f"The target {named(dataset.name)} {finding}{_basis(dataset)}{_nearly_seen(dataset)}: {_moved(change)}{cells}"
+
+
+def _nearly_seen(dataset: DatasetResult) -> str:
+    """Near duplicates of training queries, if they are more than a tenth."""
+    near = max((overlap.near_queries or 0 for overlap in dataset.trained), default=0)
+    queries = max((overlap.queries for overlap in dataset.trained), default=0)
+    return f" ({integer(near)} of {counted(queries, 'query')} nearly equal training queries)" if 10 * near > queries else ""
 
 
 def _basis(dataset: DatasetResult) -> str:
