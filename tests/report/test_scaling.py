@@ -14,7 +14,7 @@ from adiabat.experiments.plan import plan
 from adiabat.experiments.scaling_analysis import evidence_of, fitted, result_of
 from adiabat.report import pages
 from adiabat.report.scaling_figures import panels_of
-from adiabat.report.scaling_headline import crossing_cells, headline, reservations
+from adiabat.report.scaling_headline import choice_heads, crossing_cells, headline, reservations
 from adiabat.results.record import read_result
 from adiabat.results.scaling_result import CrossingRecord, ScalingResult
 from adiabat.runs.output_dir import write_report
@@ -79,8 +79,22 @@ def test_a_page_of_a_plan_says_what_to_train_and_why(planned: ScalingResult) -> 
     assert f"Train {advice.best.way.title} on " in page
     for one in advice.reasons:
         assert one.what in page
-    assert "8 times the largest budget of the runs" in page
+    assert "8 times the largest budget of its method" in page
     assert "Runs that would narrow the answer" in page
+
+
+def test_intervals_of_a_plan_have_the_level_that_the_held_out_losses_show(planned: ScalingResult) -> None:
+    assert planned.held_out is not None
+    (width,) = planned.held_out.widths
+    # The level of 16 scores is 16 / 17.
+    assert (width.scores, width.level) == (16, 16 / 17)
+    widths = {scores: replace(width, scores=scores, level=min(0.95, scores / (scores + 1))) for scores in (8, 16, 19)}
+    for scores, head in (((16,), "94 %, held out"), ((19,), "95 %, held out"), ((8, 19), "at least 89 %, held out")):
+        record = replace(planned.held_out, widths=[widths[number] for number in scores])
+        assert head in [one.replace(NO_BREAK, " ") for one in choice_heads(record)]
+    page = html_of(planned).replace(NO_BREAK, " ")
+    assert "94 %, held out" in page
+    assert "95 %, held out" not in page
 
 
 def test_figures_show_what_there_is(swept: ScalingResult) -> None:

@@ -31,7 +31,7 @@ def known(size: float, tokens: float) -> float:
 
 def prediction(loss: float, *, budget: float = 1e13, family: str = "f", line: float | None = 1.0, reach: float = 4.0) -> Prediction:
     run = Run(option(1_000_000, family), budget, 1e6, loss)
-    return Prediction(Kind(family, "full"), run, reach, Estimate(1.0, 0.8, 1.25), line)
+    return Prediction(Kind(family, "full"), run, reach, Estimate(1.0, 0.8, 1.25), line, reach)
 
 
 def test_the_width_is_the_score_of_the_rank_of_split_conformal_prediction() -> None:
@@ -68,21 +68,21 @@ def test_a_family_uses_its_own_scores_where_they_are_enough_and_the_latest_budge
     early = [prediction(25.0, budget=1e13) for _ in range(19)]
     others = [prediction(250.0, family="g", budget=4e13) for _ in range(3)]
     every = [*own, *early, *others]
-    wide = widths(every, "f", 4.0).law
+    wide = widths(every, "f", 4.0, 4.0).law
     assert wide is not None
     assert (wide.size, wide.scores) == (pytest.approx(math.log(2)), 19)
     # Three scores of its own are too few, so that those of all families serve.
-    pooled = widths(every, "g", 4.0).law
+    pooled = widths(every, "g", 4.0, 4.0).law
     assert pooled is not None
     assert (pooled.size, pooled.scores) == (pytest.approx(math.log(200)), 22)
     # Twice as far in logarithms, twice as wide; nearer, no narrower.
     for reach, factor in ((16.0, 2), (2.0, 1), (0.5, 1)):
-        further = widths(every, "f", reach)
+        further = widths(every, "f", reach, reach)
         assert further.law is not None
         assert further.law.size == pytest.approx(factor * math.log(2))
         assert further.line is not None
         assert further.line.size == pytest.approx(factor * math.log(2.5))
-    assert widths([], "f", 4.0).law is None
+    assert widths([], "f", 4.0, 4.0).law is None
 
 
 def test_lines_are_those_of_an_option_alone() -> None:
@@ -103,6 +103,29 @@ def test_a_budget_is_predicted_from_smaller_ones_alone() -> None:
     assert [one.law for one in again] == [one.law for one in found]
     assert [one.line for one in again] == [one.line for one in found]
     assert predictions(runs_of(known, BUDGETS[:2]), resamples=5, seed=0) == []
+
+
+def test_budgets_that_nearly_coincide_are_no_test_of_extrapolation() -> None:
+    near = (1e13, 4e13, 1.6e14, 1.603e14)
+    found = predictions(runs_of(lambda size, tokens: known(size, tokens) * (1 + 0.01 * math.sin(tokens)), near), resamples=5, seed=0)
+    # The largest two are held out together, from the budgets before both.
+    assert {one.run.budget for one in found} == set(near[2:])
+    assert {one.reach for one in found} == {4.0, 1.603e14 / 4e13}
+    assert {one.line_reach for one in found} == {4.0, 1.603e14 / 4e13}
+    (coverage,) = coverages(found)
+    assert (coverage.runs, coverage.widened) == (6, None)
+    wide = widths(found, "f", 16.0, 16.0)
+    assert wide.law is not None
+    assert wide.line is not None
+    assert max(wide.law.size, wide.line.size) < 1
+    # Nor does a line go through two of them.
+    assert line_at(option(1), 64.0, [Run(option(1), budget, 1.0, budget) for budget in (4.0, 4.01)]) is None
+
+
+def test_a_line_reaches_as_far_as_the_budgets_of_its_option() -> None:
+    runs = [run for run in runs_of(known, (*BUDGETS, 2.56e15)) if not (run.option.size == 1_000_000 and run.budget == 6.4e14)]
+    last = {one.run.option.size: (one.reach, one.line_reach) for one in predictions(runs, resamples=5, seed=0) if one.run.budget == 2.56e15}
+    assert last == {1_000_000: (4.0, 16.0), 2_000_000: (4.0, 4.0), 4_000_000: (4.0, 4.0)}
 
 
 def test_coverage_is_that_of_the_largest_budget_with_widths_of_smaller_ones() -> None:

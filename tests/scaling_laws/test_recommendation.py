@@ -10,6 +10,7 @@ import pytest
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.scaling_laws.fitting import Ensemble
 from adiabat.scaling_laws.flops import PassedParameters
+from adiabat.scaling_laws.held_out import widths
 from adiabat.scaling_laws.laws import SIZE_AND_TOKENS, Kind, Method, Option, Points, Run, Way, points_of, usable
 from adiabat.scaling_laws.recommendation import KindFit, _greedy_gains, fit_kinds, narrowing, points_at, recommend
 from adiabat.scaling_laws.selection import REACH
@@ -291,3 +292,19 @@ def test_one_law_that_reaches_no_loss_decides_nothing(kinds_of: list[KindFit], m
     assert [one.gain for one in without] == pytest.approx([one.gain for one in plain], abs=0.2)
     monkeypatch.setattr(Ensemble, "draws", lambda self, points: -draws(self, points))
     assert narrowing(kinds_of, found, POSSIBLE) == []
+
+
+def test_intervals_of_a_method_are_widened_for_the_reach_beyond_its_own_runs() -> None:
+    budgets = np.array([4.0**power * 1e12 for power in range(6)])
+    runs = [*swept({"full": better_when_small}, budgets=budgets), *swept({"lora": worse_when_small}, budgets=budgets[:4])]
+    fits = fit_kinds(runs, resamples=12)
+    candidates = recommend(fits, dict.fromkeys(OPTIONS, 4 * budgets[-1])).candidates
+    predicted = [one for each in fits for one in each.held_out]
+    for method, reach in (("full", 4.0), ("lora", 64.0)):
+        wide = widths(predicted, "", reach, reach)
+        assert wide.law is not None
+        assert wide.line is not None
+        for one in (one for one in candidates if one.option.way.method == method):
+            assert one.held_out == pytest.approx(wide.law.around(one.law.low, one.law.high))
+            assert one.line is not None
+            assert one.line_held_out == pytest.approx(wide.line.around(one.line, one.line))

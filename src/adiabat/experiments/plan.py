@@ -103,7 +103,8 @@ def _advice(settings: PlanSettings, budgets: Mapping[Option, float], rows: Seque
     section, memory = settings.plan, _held(rows)
     recommended = recommend(fits, budgets, data_tokens=section.data_tokens, seed=settings.run.seed)
     run = max((row for row in rows if row.way == recommended.best.option.way), key=lambda row: row.budget)
-    largest, run_settings = max(row.budget for row in rows), _run_settings(recommended.best, run, Path(str(section.runs)))
+    largest = max(row.budget for row in rows if row.way.kind == run.way.kind)
+    run_settings = _run_settings(recommended.best, run, Path(str(section.runs)))
     return Advice(
         budget=recommended.budget,
         budget_seconds=section.budget_seconds,
@@ -241,7 +242,7 @@ def reasons_of(
     """
     reasons = [*_of_time(recommended, section), *_of_method(recommended), *_of_tokens(recommended, section), *_of_regime(run, temperature)]
     if recommended.best.flops > largest:
-        times = f"{recommended.best.flops / largest:.3g} times the largest budget of the runs"
+        times = f"{recommended.best.flops / largest:.3g} times the largest budget of its method"
         miss = "" if missed is None else f"; fitted without that budget, this one missed its losses by {share(missed)}"
         reasons.append(Reason("reach", times, f"laws are less certain the further they extrapolate{miss}", OWN))
     return reasons

@@ -296,7 +296,7 @@ def held_out(fits: Sequence[KindFit], advice: Advice | None) -> HeldOutRecord | 
 
 def _widths(predicted: Sequence[Prediction], families: Sequence[str], reach: float) -> Iterator[WidthRecord]:
     for family in dict.fromkeys(families):
-        wide = widths(predicted, family, reach)
+        wide = widths(predicted, family, reach, reach)
         if wide.law is not None:
             line = None if wide.line is None else math.exp(wide.line.size)
             yield WidthRecord(family, reach, math.exp(wide.law.size), line, wide.law.level, wide.law.scores)

@@ -88,7 +88,7 @@ def _of_advice(result: ScalingResult) -> Iterator[str]:
     if best is not None and best.run is not None:
         yield from _of_held_out(result.held_out, best.run)
     if advice.beyond is not None and advice.beyond > FAR:
-        yield f"It takes {advice.beyond:.3g} times the largest budget of the runs; laws are less reliable the further they extrapolate."
+        yield f"It takes {advice.beyond:.3g} times the largest budget of its method; laws are less reliable the further they extrapolate."
     if advice.budget_seconds is not None:
         devices = Counter(row.device for row, _ in result.counted if row.seconds > 0).most_common()
         others = f"; runs on {', '.join(name for name, _ in devices[1:])} do not count" if devices[1:] else ""
@@ -205,4 +205,12 @@ def choice_cells(choice: Choice) -> list[str]:
     return [choice.way.title, *numbers, loss, *intervals, amount(choice.memory)]
 
 
-CHOICE_HEAD = ("option", "size", "tokens", "FLOP", "loss", "95 %, held out", "95 %, law alone", "straight line", "95 %, line", "memory")
+LAW_ALONE, LINE_INTERVAL = "95 %, law alone", "line, held out"
+
+
+def choice_heads(record: HeldOutRecord | None) -> tuple[str, ...]:
+    """Heads of the table of options; few held-out losses show a lower level than 95 %."""
+    levels = {share(width.level) for width in record.widths} if record else {share(CONFIDENCE)}
+    least = share(min(width.level for width in record.widths)) if record and record.widths else share(CONFIDENCE)
+    held_out = f"{'at least ' if len(levels) > 1 else ''}{least}, held out"
+    return ("option", "size", "tokens", "FLOP", "loss", held_out, LAW_ALONE, "straight line", LINE_INTERVAL, "memory")

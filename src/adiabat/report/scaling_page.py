@@ -23,7 +23,7 @@ MOST_CANDIDATES = 15
 MOST_ROWS = 8
 """Number of options in the terminal."""
 
-NOT_SHOWN = ("size", "FLOP", "95 %, law alone", "95 %, line", "memory")
+NOT_SHOWN = ("size", "FLOP", words.LAW_ALONE, words.LINE_INTERVAL, "memory")
 """Columns of the page that do not fit into a terminal."""
 
 
@@ -89,7 +89,7 @@ def terminal(result: ScalingResult) -> list[Table]:
     if advice.additions:
         runs = "; ".join(f"{run.run} at {flop(run.budget)}, seed {run.seed} ({share(run.gain)})" for run in advice.additions)
         caption.insert(0, f"runs that would narrow the answer most: {runs}")
-    columns = [column for column in _choice_columns() if column.head not in NOT_SHOWN]
+    columns = [column for column in _choice_columns(result) if column.head not in NOT_SHOWN]
     rows = advice.candidates[:MOST_ROWS]
     return [Table(title=result.title, columns=_filled(columns, rows), rows=rows, caption=caption, row_class=_shaded(advice))]
 
@@ -109,11 +109,11 @@ def _kind_columns() -> list[Column]:
     ]
 
 
-def _choice_columns() -> list[Column]:
+def _choice_columns(result: ScalingResult) -> list[Column]:
     def column(position: int, head: str) -> Column:
         return Column(head, lambda choice: words.choice_cells(choice)[position] or Cell(""), "number" if position else "name")
 
-    return [column(position, head) for position, head in enumerate(words.CHOICE_HEAD)]
+    return [column(position, head) for position, head in enumerate(words.choice_heads(result.held_out))]
 
 
 def _filled(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
@@ -151,7 +151,7 @@ def _advised(result: ScalingResult, advice: Advice) -> list[Group | None]:
     rows = advice.candidates[:MOST_CANDIDATES]
     return [
         _group("reasons", "Reasons", reasons, advice.reasons),
-        _group("candidates", "Options", _choice_columns(), rows, options, row_class=_shaded(advice)),
+        _group("candidates", "Options", _choice_columns(result), rows, options, row_class=_shaded(advice)),
         _group("additions", "Runs that would narrow the answer", additions, advice.additions, narrowing),
     ]
 

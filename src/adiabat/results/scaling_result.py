@@ -261,7 +261,7 @@ class WidthRecord:
     """Factors by which intervals of a family are widened, so that they hold held-out losses (split conformal prediction).
 
     Attributes:
-        law: Factor for both ends of the interval of a law, at `reach` times the largest budget.
+        law: Factor for both ends of the interval of a law, at `reach` times the largest budget of a method.
         line: Factor about the loss of a straight line; None without lines.
         level: Least probability that the widened interval of a law holds one more loss, if such losses are like held-out ones.
         scores: Number of held-out losses behind `law`.
@@ -335,7 +335,7 @@ class Advice:
         candidates: All options, lowest predicted loss first.
         excluded: Reasons for rejecting models and methods, with their names.
         additions: Runs that would reduce the uncertainty most for their cost.
-        beyond: Budget of the best as a multiple of the largest budget of the runs; None without runs.
+        beyond: Budget of the best as a multiple of the largest budget of its method; None without runs.
         settings: Settings of `adiabat train` for the recommended run; empty if there is none.
         scarce: Whether the tokens decide rather than the budget, which pays for all of them with any model; for a plan without runs.
         passes: Number of passes of its tokens over the data of the runs; None if unknown.

@@ -18,6 +18,9 @@ MOST_RESAMPLES = 200
 ENOUGH = math.ceil(1 / (1 - CONFIDENCE)) - 1
 """The fewest scores that reach the confidence: 19 for 95 %."""
 
+APART = 1.5
+"""Least factor between budgets that count as different: between nearer ones, noise outweighs what a law or a line predicts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
@@ -27,6 +30,7 @@ class Prediction:
         reach: Budget as a multiple of the largest budget that the law was fitted to.
         law: Loss by the law, with the interval of laws fitted to resampled runs.
         line: Loss by the straight line through the logarithms of the option's own losses by budget; None for an option with one budget.
+        line_reach: Budget as a multiple of the option's largest budget behind the line.
     """
 
     kind: Kind
@@ -34,6 +38,7 @@ class Prediction:
     reach: float
     law: Estimate
     line: float | None
+    line_reach: float
 
     @property
     def law_score(self) -> float:
@@ -54,20 +59,34 @@ class Prediction:
 def predictions(runs: Sequence[Run], *, resamples: int, seed: int, note: Callable[[], None] = lambda: None) -> list[Prediction]:
     """The runs of a kind at each budget, predicted from those of smaller budgets alone; the choice of a law included.
 
-    Budgets whose smaller ones do not suffice for a law are left out. Resampled laws that predict a negative loss are not used, as in plans.
+    Smaller budgets are those below by a factor of at least `APART`; budgets with the same smaller ones are held out together. Budgets whose
+    smaller ones do not suffice for a law are left out. Resampled laws that predict a negative loss are not used, as in plans.
     """
+    below = {run.budget: max((one.budget for one in runs if APART * one.budget <= run.budget), default=0.0) for run in runs}
     predicted = []
-    for budget in sorted({run.budget for run in runs}):
-        smaller, held_out = [run for run in runs if run.budget < budget], [run for run in runs if run.budget == budget]
+    for largest in sorted(set(below.values())):
+        smaller, held_out = [run for run in runs if run.budget <= largest], [run for run in runs if below[run.budget] == largest]
         law = _law(smaller, held_out, min(resamples, MOST_RESAMPLES), seed) if smaller else None
         note()
         if law is not None:
-            reach = budget / max(run.budget for run in smaller)
             found = zip(held_out, law, strict=True)
             predicted += [
-                Prediction(run.option.way.kind, run, reach, of_law, line_at(run.option, budget, smaller)) for run, of_law in found
+                Prediction(
+                    kind=run.option.way.kind,
+                    run=run,
+                    reach=run.budget / largest,
+                    law=of_law,
+                    line=line_at(run.option, run.budget, smaller),
+                    line_reach=run.budget / largest_budget(run.option, smaller, default=largest),
+                )
+                for run, of_law in found
             ]
     return predicted
+
+
+def largest_budget(option: Option, runs: Sequence[Run], *, default: float) -> float:
+    """The largest budget of an option's runs."""
+    return max((run.budget for run in runs if run.option == option), default=default)
 
 
 def _law(smaller: Sequence[Run], held_out: Sequence[Run], resamples: int, seed: int) -> list[Estimate] | None:
@@ -84,11 +103,15 @@ def _law(smaller: Sequence[Run], held_out: Sequence[Run], resamples: int, seed: 
 
 
 def line_at(option: Option, budget: float, runs: Sequence[Run]) -> float | None:
-    """An option's loss at a budget, by the least-squares line through the logarithms of its losses and budgets; None for one budget."""
+    """An option's loss at a budget, by the least-squares line through the logarithms of its losses and budgets; None for one budget.
+
+    Budgets within a factor of `APART` count as one.
+    """
     same = [run for run in runs if run.option == option]
-    if len({run.budget for run in same}) < 2:
+    budgets = np.array([run.budget for run in same])
+    if not same or budgets.max() < APART * budgets.min():
         return None
-    return line_through(np.array([run.budget for run in same]), np.array([run.loss for run in same])).at(budget)
+    return line_through(budgets, np.array([run.loss for run in same])).at(budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,31 +155,30 @@ class Widths:
     line: Width | None
 
 
-def widths(predicted: Sequence[Prediction], family: str, reach: float) -> Widths:
-    """Widths for a family's options at `reach` times the largest budget of the runs.
+def widths(predicted: Sequence[Prediction], family: str, reach: float, line_reach: float) -> Widths:
+    """Widths for a family's options at `reach` times the largest budget of their method, and `line_reach` times that of their lines.
 
     Errors belong to a family, so that its own scores are used where they are enough (`ENOUGH`), those of all families otherwise. The
     largest held-out budgets come first, as laws of fewer budgets err more; smaller ones are added, whole, until the scores are enough.
     Scores grow in proportion to ``ln reach`` beyond that of their own prediction, and never shrink.
     """
-    return Widths(
-        _width([(one, one.law_score) for one in predicted], family, reach),
-        _width([(one, error) for one in predicted if (error := one.line_error) is not None], family, reach),
-    )
+    lines = [(one, error * _further(one.line_reach, line_reach)) for one in predicted if (error := one.line_error) is not None]
+    return Widths(_width([(one, one.law_score * _further(one.reach, reach)) for one in predicted], family), _width(lines, family))
 
 
-def _width(scored: Sequence[tuple[Prediction, float]], family: str, reach: float) -> Width | None:
+def _width(scored: Sequence[tuple[Prediction, float]], family: str) -> Width | None:
     own = [pair for pair in scored if pair[0].kind.family == family]
     chosen: list[float] = []
     pool = own if len(own) >= ENOUGH else scored
     for budget in sorted({one.run.budget for one, _ in pool}, reverse=True):
         if len(chosen) < ENOUGH:
-            chosen += [score * _further(one, reach) for one, score in pool if one.run.budget == budget]
+            chosen += [score for one, score in pool if one.run.budget == budget]
     return width_of(chosen)
 
 
-def _further(one: Prediction, reach: float) -> float:
-    return max(1.0, math.log(max(reach, 1.0)) / math.log(one.reach))
+def _further(tested: float, reach: float) -> float:
+    """How much further `reach` extrapolates than a prediction was tested, in logarithms; at least 1."""
+    return max(1.0, math.log(max(reach, 1.0)) / math.log(tested))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +209,14 @@ class Coverage:
 
 
 def coverages(predicted: Sequence[Prediction]) -> list[Coverage]:
-    """Coverage of all families, then of each where there are several; empty where no budget could be held out."""
+    """Coverage of all families, then of each where there are several; empty where no budget could be held out.
+
+    Budgets within a factor of `APART` of the largest count as it.
+    """
     if not predicted:
         return []
     largest = max(one.run.budget for one in predicted)
-    tested, before = ([one for one in predicted if (one.run.budget == largest) is last] for last in (True, False))
+    tested, before = ([one for one in predicted if (APART * one.run.budget > largest) is last] for last in (True, False))
     families = list(dict.fromkeys(one.kind.family for one in tested))
     each = [_coverage(family, [one for one in tested if one.kind.family == family], before) for family in families]
     return [_coverage(None, tested, before), *each] if len(each) > 1 else each
@@ -220,4 +245,4 @@ def _coverage(family: str | None, tested: Sequence[Prediction], before: Sequence
 
 
 def _widths_for(one: Prediction, before: Sequence[Prediction]) -> Widths:
-    return widths(before, one.kind.family, one.reach)
+    return widths(before, one.kind.family, one.reach, one.line_reach)

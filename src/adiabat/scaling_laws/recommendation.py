@@ -13,7 +13,7 @@ from jaxtyping import Float
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.scaling_laws.fitting import Draws, Ensemble, Estimate, fit, missing
 from adiabat.scaling_laws.frontier import Trend, frontier, optimal_sizes
-from adiabat.scaling_laws.held_out import Prediction, line_at, predictions, widths
+from adiabat.scaling_laws.held_out import Prediction, largest_budget, line_at, predictions, widths
 from adiabat.scaling_laws.laws import SIZE_AND_TOKENS, Kind, Option, Points, Run, points_of, usable
 from adiabat.scaling_laws.selection import REACH, ChosenLaw, choose_law
 
@@ -226,9 +226,12 @@ def _candidates(options: Sequence[Option], points: Points, ensemble: Ensemble, d
 def _beside_held_out(candidates: Sequence[Candidate], fits: Sequence[KindFit]) -> Iterator[Candidate]:
     """Candidates with straight lines, and with intervals as wide as held-out losses require."""
     runs, predicted = [run for one in fits for run in one.runs], [one for each in fits for one in each.held_out]
-    largest = max(run.budget for run in runs)
+    largest = {one.kind: max(run.budget for run in one.runs) for one in fits}
     for candidate in candidates:
-        wide = widths(predicted, candidate.option.way.kind.family, candidate.flops / largest)
+        # Held-out losses were predicted from budgets of their own method, and by lines from those of their own option.
+        kind = candidate.option.way.kind
+        of_option = largest_budget(candidate.option, runs, default=largest[kind])
+        wide = widths(predicted, kind.family, candidate.flops / largest[kind], candidate.flops / of_option)
         line = line_at(candidate.option, candidate.flops, runs)
         yield replace(
             candidate,
