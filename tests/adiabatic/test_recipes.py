@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from adiabat.adiabatic.expected_time import Pace, fitted, time_at
+from adiabat.api.arguments import settings_of
 from adiabat.config import tuning
 from adiabat.config.reader import checked, read_settings
+from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.config.tuning import RECIPES, TuneSettings
 from adiabat.core.errors import ConfigError, InterruptionError, JobError
+from adiabat.experiments.grid import trials_of_sweep
 from adiabat.experiments.rate_search import RateSearch
 from adiabat.results.rate_search_result import RateTrial
 from adiabat.runs.row_files import Rows
@@ -99,6 +102,40 @@ def test_the_usual_recipe_is_taken_where_neither_recipe_nor_rate_is_stated(monke
         assert checked(TuneSettings, {"run": {"seed": 3}}).with_usual_recipe().tune.recipe == name
         assert checked(TuneSettings, {"tune": {"learning_rate": 1e-6}}).with_usual_recipe().tune.recipe == "paper"
         assert recipe("safe").with_usual_recipe() == recipe("safe")
+
+
+@pytest.mark.parametrize(
+    ("stated", "options"),
+    [
+        ({}, {"recipe": "paper"}),
+        ({"batch_size": 7}, {"recipe": "safe"}),
+        ({}, {"learning_rate": 1e-6}),
+        ({}, {"keep": "last"}),
+        ({}, {"loss": "triplet", "negatives": "hardest"}),
+        ({"loss": {"kind": "store_softmax", "temperature": 0.1}}, {"max_epochs": 3}),
+        ({"max_epochs": 5, "learning_rate": 2e-6}, {"seed": 3}),
+    ],
+)
+def test_keywords_go_before_the_recipe_of_a_settings_object(stated: dict[str, Any], options: dict[str, Any]) -> None:
+    base = {"tune": {"recipe": "quick", **stated}}
+    of_object, of_tables = (
+        settings_of(TuneSettings, form, options, section="tune", function="tune") for form in (recipe("quick", **base), base)
+    )
+    assert of_object == of_tables
+    assert of_object.overlay() == of_tables.overlay()
+
+
+def test_a_sweep_drops_the_time_limit_of_a_recipe_and_refuses_a_stated_one() -> None:
+    sweep = {"tune": {"recipe": "quick"}, "grid": {"tune": {"learning_rate": [1e-6, 2e-6]}}}
+    runs = [trial.settings for trial in trials_of_sweep(checked(TuneSweepSettings, sweep))]
+    assert [(run.tune.learning_rate, run.tune.budget_seconds, run.tune.loss.kind) for run in runs] == [
+        (1e-6, None, "store_softmax"),
+        (2e-6, None, "store_softmax"),
+    ]
+    with pytest.raises(ConfigError, match="tune.budget_seconds must be left out in a sweep"):
+        checked(TuneSweepSettings, {**sweep, "tune": {"recipe": "quick", "budget_seconds": 60}})
+    with pytest.raises(ConfigError, match="tune.learning_rate must be a number in a sweep, got range"):
+        checked(TuneSweepSettings, {"tune": {"recipe": "quick"}, "grid": {"tune": {"batch_size": [3, 4]}}})
 
 
 def test_a_time_limit_is_split_between_search_and_run() -> None:

@@ -185,7 +185,7 @@ def settings_table(settings: SettingsLike, kind: type[Section]) -> dict[str, Any
     if isinstance(settings, Mapping):
         return {name: dict(value) if isinstance(value, Mapping) else value for name, value in settings.items()}
     if isinstance(settings, kind):
-        return settings.model_dump(exclude_unset=True)
+        return settings.overlay()
     allowed = f"{kind.__name__}, a path of a TOML file or a dict"
     if isinstance(settings, Section):
         raise wrong_type("settings", allowed, settings)

@@ -143,6 +143,10 @@ class Section(BaseModel):
         off = [name for name in fields if self.is_optional(name) and fields[name].default is not None and getattr(self, name) is None]
         return self.model_dump(mode="json", exclude_none=True) | dict.fromkeys(off, False)
 
+    def overlay(self) -> dict[str, Any]:
+        """The settings that differ from what would be filled in, as tables to lay over others."""
+        return self.model_dump(exclude_unset=True)
+
     @classmethod
     def tables_at(cls, name: str) -> tuple[type["Section"], ...]:
         """The tables that a setting accepts; empty for a value or a list."""

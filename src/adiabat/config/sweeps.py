@@ -14,7 +14,7 @@ from adiabat.config.reader import TRAIN_TABLES, every_phrase, fault_phrases, key
 from adiabat.config.section import APART, RangeValues, Section, SeedNumbers, Text, Texts, each_once, overlaid, switches, value_at
 from adiabat.config.shared import RankingEncoderSection, RankingMeasureSection, StepsRunSection
 from adiabat.config.tasks import AnyTask, repeated_names
-from adiabat.config.tuning import GuardSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings
+from adiabat.config.tuning import GuardSection, RehearsalSection, TuneDataSection, TuneSection, TuneSettings, value_of
 
 STEPS, BATCH_SIZE = 2_000, 256
 """Length and batch size of the standard short training run of Reimers 2021."""
@@ -179,8 +179,9 @@ class SweepSettings(Section):
 
     @classmethod
     def completed(cls, run: Mapping[str, Any]) -> dict[str, Any]:
-        """The tables of a run, with the sweep's defaults added."""
-        return dict(run)
+        """The tables of a run, with the sweep's defaults added; runs of equal lengths go without the time limit of a recipe."""
+        tune = run.get("tune")
+        return {**run, "tune": {"budget_seconds": None, **tune}} if isinstance(tune, Mapping) else dict(run)
 
 
 class TuneSweepSettings(SweepSettings):
@@ -229,8 +230,7 @@ SWEEPS: Mapping[str, type[SweepSettings]] = {"tune": TuneSweepSettings, "train":
 
 def sweep_kind(table: Mapping[str, Any]) -> type[SweepSettings]:
     """The settings class of a sweep, by its verb."""
-    section = table.get("sweep", {})
-    verb = section.get("verb", "tune") if isinstance(section, Mapping) else "tune"
+    verb = value_of(table.get("sweep"), "verb")
     return SWEEPS.get(verb, TuneSweepSettings) if isinstance(verb, str) else TuneSweepSettings
 
 

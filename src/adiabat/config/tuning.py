@@ -52,6 +52,15 @@ def value_of(table: object, name: str) -> Any:
     return (table.get(name) if isinstance(table, Mapping) else getattr(table, name, None)) if table is not None else None
 
 
+def _beyond(table: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of nested tables that differ from those below; a table with a `kind` is one entry."""
+    different = {name: value for name, value in table.items() if name not in below or value != below[name]}
+    for name, value in different.items():
+        if isinstance(value, Mapping) and "kind" not in value and isinstance(below.get(name), Mapping):
+            different[name] = _beyond(value, below[name])
+    return different
+
+
 RecipeName = Literal["quick", "safe", "paper"]
 
 RECIPES: Mapping[RecipeName, Mapping[str, Any]] = {
@@ -218,6 +227,10 @@ class TuneSettings(Section):
         if value_of(tune, "keep") == "last":
             recipe.get("tune", {}).pop("idle_epochs", None)
         return overlaid(cls, recipe, table)
+
+    def overlay(self) -> dict[str, Any]:
+        """The stated settings, without those that the recipe has too: under another recipe these would count as stated."""
+        return _beyond(self.model_dump(exclude_unset=True), RECIPES[self.tune.recipe])
 
     def with_usual_recipe(self) -> Self:
         """The settings of `DEFAULT_RECIPE`, unless these state a recipe or a learning rate."""
