@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 
 from adiabat.adiabatic.expected_time import Pace, fitted, time_at
+from adiabat.adiabatic.tune import tune
+from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.api.arguments import settings_of
+from adiabat.api.call import stage_of
 from adiabat.config import tuning
 from adiabat.config.reader import checked, read_settings
 from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.config.tuning import RECIPES, TuneSettings
 from adiabat.core.errors import ConfigError, InterruptionError, JobError
+from adiabat.core.progress import Watch
 from adiabat.experiments.grid import trials_of_sweep
-from adiabat.experiments.rate_search import RateSearch
+from adiabat.experiments.rate_search import RateSearch, rate_for_run
 from adiabat.results.rate_search_result import RateTrial
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import Job, read_description
@@ -118,9 +122,8 @@ def test_the_usual_recipe_is_taken_where_neither_recipe_nor_rate_is_stated(monke
 )
 def test_keywords_go_before_the_recipe_of_a_settings_object(stated: dict[str, Any], options: dict[str, Any]) -> None:
     base = {"tune": {"recipe": "quick", **stated}}
-    of_object, of_tables = (
-        settings_of(TuneSettings, form, options, section="tune", function="tune") for form in (recipe("quick", **base), base)
-    )
+    forms = (checked(TuneSettings, base), base)
+    of_object, of_tables = (settings_of(TuneSettings, form, options, section="tune", function="tune") for form in forms)
     assert of_object == of_tables
     assert of_object.overlay() == of_tables.overlay()
 
@@ -196,6 +199,17 @@ def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_
     assert notes[0].startswith("expected time: ")
     assert "without an improvement unless the drift limit stops it, at most" in notes[0]
     assert any(note.startswith("range test: ") for note in notes)
+
+
+def test_the_progress_of_a_range_test_is_that_of_all_its_rates(problem: Problem, tmp_path: Path) -> None:
+    shown: list[tuple[str, int, int]] = []
+    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
+    watch = Watch(progress=lambda *position: shown.append(position))
+    tune(context, tmp_path / "job", settings=quick(tmp_path), find_rate=rate_for_run, watch=watch)
+    of_test = [(done, total) for label, done, total in shown if stage_of(label) == "range test"]
+    assert {total for _, total in of_test} == {3 * 12}
+    assert of_test == sorted(of_test)
+    assert of_test[-1] == (36, 36)
 
 
 @pytest.mark.parametrize("step", [5, 20, 40])

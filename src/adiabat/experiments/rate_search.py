@@ -229,7 +229,13 @@ class RateSearch:
         def show(position: Position) -> None:
             best = position.best
             drift = 0.0 if best is None else best.measures.get(objective.guard.section.measure, 0.0) if objective.guard else 0.0
-            self.watch.progress(f"{name_of(rate, seed)}: drift {drift:.3g} of {limit:.3g}", position.step, steps)
+            label = f"{name_of(rate, seed)}: drift {drift:.3g} of {limit:.3g}"
+            if self.settings.tune.learning_rate != "range":
+                # The number of trials is unknown: the first rate that stays within the limit is the last one.
+                self.watch.progress(label, position.step, steps)
+                return
+            trials = len(self.settings.rate_search.values()) * self.settings.rate_search.seeds
+            self.watch.progress(f"range test ({label})", len(self.rows.every) * steps + position.step, trials * steps)
 
         folder.mkdir(parents=True, exist_ok=True)
         return make_loop(objective, settings, folder, limits=limits, watch=show, note=self.watch.note)
