@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from statsmodels.regression.linear_model import OLS
 
-from adiabat.core.ragged import Ragged
-from adiabat.stats.clusters import FEWEST_CLUSTERS, Clusters, connected
+from adiabat.core.ragged import Ragged, connected
+from adiabat.stats.clusters import FEWEST_CLUSTERS, Clusters
 from adiabat.stats.paired import changes_over_runs, paired_changes
 from adiabat.stats.samples import SHARE, Sample
 from adiabat.stats.variant_ranking import draw

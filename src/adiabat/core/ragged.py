@@ -1,4 +1,4 @@
-"""Lists of unequal length as flat arrays, and integers in the smallest type that holds them."""
+"""Lists of unequal length as flat arrays, what they connect, and integers in the smallest type that holds them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -44,3 +44,20 @@ class Ragged:
 def compact(numbers: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
     """Convert to 32 bits if all numbers fit."""
     return numbers.astype(np.int32) if numbers.max(initial=0) <= np.iinfo(np.int32).max else numbers
+
+
+def connected(*lists: Ragged) -> Int[np.ndarray, " n"]:
+    """Number of each unit's connected group: units are connected if their lists of the same argument share a number."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    units, keys = len(lists[0]), 0
+    ends: list[Int[np.ndarray, " _"]] = []
+    for shared in lists:
+        distinct, numbers = np.unique(shared.values, return_inverse=True)
+        ends.append(np.stack([np.repeat(np.arange(units), shared.lengths), units + keys + numbers]))
+        keys += distinct.size
+    rows, columns = np.concatenate(ends, axis=1)
+    graph = coo_array((np.ones(rows.size, dtype=np.bool_), (rows, columns)), shape=(units + keys, units + keys))
+    components = connected_components(graph, directed=False)[1][:units]
+    return np.unique(components, return_inverse=True)[1]

@@ -23,6 +23,11 @@ def integer(value: int) -> str:
     return f"{value:,}".replace("-", MINUS)
 
 
+def two_digits(value: float) -> int:
+    """An estimated count, to two digits."""
+    return int(float(f"{value:.2g}"))
+
+
 def duration(seconds: float) -> str:
     """A duration in its two largest units."""
     if seconds < 10:

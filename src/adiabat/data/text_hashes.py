@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from adiabat.core.ragged import Ragged
+from adiabat.core.ragged import Ragged, connected
 
 HASH_BYTES = 16
 Hashes = np.ndarray
@@ -129,25 +129,16 @@ def held_out_documents(queries: Sequence[str], positives: Ragged, fraction: floa
     Returns:
         The numbers; None if fewer than `FEWEST_HELD_OUT` queries and than half of the wanted ones can be held out.
     """
-    # Loading scipy takes long, and few runs need it.
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     count = len(queries)
     digests = [hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8] for query in queries]
     hashes, text = np.unique(np.array(digests), return_inverse=True)
-    document = np.unique(positives.values, return_inverse=True)[1]
-    # Nodes are queries, then texts, then documents.
-    query = np.concatenate([np.arange(count), np.repeat(np.arange(count), positives.lengths)])
-    other = count + np.concatenate([text, len(hashes) + document])
-    edges = coo_array((np.ones(len(query)), (query, other)), shape=(int(other.max()) + 1,) * 2)
-    group = connected_components(edges, directed=False)[1][:count]
+    group = connected(positives, Ragged(text, np.arange(count + 1)))
     wanted, sizes = min(most, round(fraction * count)), np.bincount(group)
     # Numbers of texts ascend with their hashes.
     lowest = np.full(len(sizes), len(hashes))
     np.minimum.at(lowest, group, text)
     order = np.argsort(lowest, kind="stable")
-    order = order[(sizes[order] > 0) & (sizes[order] <= max(1, wanted // 2))]
+    order = order[sizes[order] <= max(1, wanted // 2)]
     chosen = order[np.cumsum(sizes[order]) <= wanted]
     held_out = np.flatnonzero(np.isin(group, chosen))
     return held_out if len(held_out) >= min(FEWEST_HELD_OUT, max(1, wanted // 2)) else None

@@ -12,13 +12,14 @@ import numpy as np
 from adiabat.config.tasks import CompareSettings, RunsMeasureSection
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.provenance import versions
-from adiabat.core.ragged import Ragged
+from adiabat.core.ragged import Ragged, connected
+from adiabat.core.text import counted
 from adiabat.data.judgements import Qrels, Run, read_qrels, read_run
 from adiabat.evaluation.decisive_queries import decide
 from adiabat.evaluation.score_files import SUFFIX, read_record, read_scores, score_files
 from adiabat.evaluation.suite_findings import ModelScores, compare_models
 from adiabat.results.suite_result import SuiteModel, SuiteResult
-from adiabat.stats.clusters import Clusters, connected
+from adiabat.stats.clusters import Clusters
 from adiabat.stats.ranking_measures import Ties, ranking_measures, tied_documents
 from adiabat.stats.samples import Sample, TaskScores, ranking_bounds
 
@@ -180,7 +181,7 @@ def _on_decisive_queries(sides: Sequence[ModelScores], tasks: Sequence[str], not
         decision = decide(scores, lambda _: None)
         first, *others = decision.parts
         if decision.left_out:
-            notes = [*notes, f"{task}: {decision.left_out:,} queries that a model was trained on left out"]
+            notes = [*notes, f"{task}: left out {counted(decision.left_out, 'query')} that a model was trained on"]
         if others and first.name == "new documents":
             seen = f"{len(others[0].scores[0].units):,} queries with relevant documents that answered training queries"
             notes = [*notes, f"{task}: compared on {len(first.scores[0].units):,} queries with new documents, not on {seen}"]

@@ -230,7 +230,9 @@ def _measure(
         decision = decide(scores, residual) if before else Decision([ScoredPart("all queries", scores)], 0, is_proof=True)
         deciding = decision.parts[0].scores
         result = dataset_result(*_sides(deciding, before), None, role=dataset.role, **drawing)
-        parts = [_part(part, before, **drawing) for part in decision.parts] if len(decision.parts) > 1 else []
+        # The first part decides, and is measured already.
+        changes = [result.main_change(), *(_main_change(part, before, **drawing) for part in decision.parts[1:])]
+        parts = [_part(*pair) for pair in zip(decision.parts, changes, strict=True)] if len(changes) > 1 else []
         result = replace(result, parts=parts, left_out=decision.left_out)
         overlaps = [replace(overlap, is_proof=decision.is_proof or not overlap.trained_queries) for overlap in overlaps]
     result = replace(result, notes=[*result.notes, *_other_similarity(after, before)])
@@ -309,11 +311,15 @@ def _require_below_measure(margin: Margin, result: DatasetResult) -> None:
         )
 
 
-def _part(part: ScoredPart, before: System | None, *, seed: int, resamples: int, margin: Margin) -> Part:
+def _main_change(part: ScoredPart, before: System | None, *, seed: int, resamples: int, margin: Margin) -> Change:
     """The main measure on a part of the queries."""
     runs, baseline = _sides(part.scores, before)
     drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
     (change,) = _changes([scores.samples[:1] for scores in runs], baseline.samples[:1] if baseline else None, **drawing)
+    return change
+
+
+def _part(part: ScoredPart, change: Change) -> Part:
     return Part(part.name, len(part.scores[0].units), change, above=int(part.scores[0].facts.get(ABOVE, 0)))
 
 

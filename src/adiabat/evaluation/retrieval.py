@@ -9,12 +9,12 @@ from jaxtyping import Float, Int
 from adiabat.config.shared import MeasureSection
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.core.ragged import Ragged
+from adiabat.core.ragged import Ragged, connected
 from adiabat.data.text_hashes import TrainedTexts, folded
 from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, errors_by_negative, rank_in_lists, rank_in_store
 from adiabat.evaluation.systems import BM25System, System, identical_documents, ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity
-from adiabat.stats.clusters import BY_DOCUMENTS, Clusters, connected
+from adiabat.stats.clusters import BY_DOCUMENTS, Clusters
 from adiabat.stats.ranking_measures import (
     largest_cutoff,
     measures_of_ranks,

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from adiabat.core.text import counted
+from adiabat.core.text import counted, two_digits
 from adiabat.results.advice_result import AdvisedSet, Choice
 from adiabat.results.evaluation_result import Change
 
@@ -102,7 +102,7 @@ def _nothing_gains(target: AdvisedSet, detectable: float | None) -> Recommendati
 
 def _needed(queries: int, detectable: float) -> int:
     """Queries that show a gain of `SHARP`, to two digits."""
-    return int(float(f"{queries * (detectable / SHARP) ** 2:.2g}"))
+    return two_digits(queries * (detectable / SHARP) ** 2)
 
 
 def _gain(change: Change | None) -> float:

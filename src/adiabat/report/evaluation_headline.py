@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
-from adiabat.core.text import NO_BREAK, counted, integer
+from adiabat.core.text import NO_BREAK, counted, integer, two_digits
 from adiabat.report.format import bounds, improvement, joined, listed, named, number
 from adiabat.report.pages import Tone
 from adiabat.results.evaluation_result import VERDICTS, Change, DatasetResult, Result
@@ -225,8 +225,7 @@ def _undecided(dataset: DatasetResult) -> str:
         return f"is undecided (has {counted(drawn, name)}, and fewer than {FEWEST_UNITS} prove nothing)"
     if change.needed is None:
         return "is undecided"
-    # Two digits: it is an estimate.
-    about = int(float(f"{change.needed:.2g}"))
+    about = two_digits(change.needed)
     if units is None:
         return f"is undecided (needs about {counted(about, noun)})"
     return f"is undecided (needs about {counted(max(about, units + 1), noun)}, has {integer(units)})"

@@ -3,7 +3,7 @@
 import math
 from typing import Literal
 
-from adiabat.core.text import DASH, counted, integer, share
+from adiabat.core.text import DASH, counted, integer, share, two_digits
 from adiabat.report.format import number, setting
 from adiabat.report.pages import Tone
 from adiabat.results.rate_search_result import RateTrial, SafeRate
@@ -140,7 +140,7 @@ def pace(result: SafeRate) -> str:
 def _leaves(steps: float, made: int) -> str:
     if steps > FAR * made:
         return f"stays within the limit for more than {FAR} times as many steps"
-    rounded = int(float(f"{steps:.2g}"))
+    rounded = two_digits(steps)
     return f"would exceed the limit after about {integer(rounded)} steps" if rounded > made else "is about to exceed the limit"
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from adiabat.core.text import NO_BREAK, counted
+from adiabat.core.text import NO_BREAK, counted, two_digits
 
 
 def _two_digits(value: float) -> str:
@@ -56,7 +56,7 @@ class Power:
     @property
     def about_needed(self) -> int:
         """`needed` to two digits, since it is an estimate, and more than there are; 0 for None."""
-        return 0 if self.needed is None else max(int(float(f"{self.needed:.2g}")), self.units + 1)
+        return 0 if self.needed is None else max(two_digits(self.needed), self.units + 1)
 
     @property
     def assumption(self) -> str:

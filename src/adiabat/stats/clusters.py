@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from adiabat.core.ragged import Ragged
 from adiabat.core.text import counted
 
 FEWEST_CLUSTERS = 10
@@ -61,20 +60,3 @@ class Clusters:
             f"{self.by} connect {units} into {clusters}, too few to be drawn whole: each {unit} is drawn on its own, so that intervals are "
             "too narrow and verdicts too sure"
         )
-
-
-def connected(*lists: Ragged) -> Int[np.ndarray, " n"]:
-    """Number of each unit's cluster: units are connected if a list of both, in the same argument, holds the same number of at least 0."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    units, keys = len(lists[0]), 0
-    ends: list[Int[np.ndarray, " _"]] = []
-    for shared in lists:
-        distinct, numbers = np.unique(shared.values, return_inverse=True)
-        ends.append(np.stack([np.repeat(np.arange(units), shared.lengths), units + keys + numbers]))
-        keys += distinct.size
-    rows, columns = np.concatenate(ends, axis=1)
-    graph = coo_array((np.ones(rows.size, dtype=np.bool_), (rows, columns)), shape=(units + keys, units + keys))
-    components = connected_components(graph, directed=False)[1][:units]
-    return np.unique(components, return_inverse=True)[1]
