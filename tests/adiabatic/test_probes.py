@@ -50,6 +50,13 @@ def test_the_packaged_set_has_forty_texts_of_each_group():
     assert read_probes("default") == found
 
 
+def test_the_sample_is_a_quarter_of_each_group_of_the_default_probes():
+    found, whole = read_probes("sample"), read_probes()
+    assert (found.name, len(found)) == ("sample", 170)
+    assert {group: found.groups.count(group) for group in found.groups} == dict.fromkeys(whole.groups, 10)
+    assert set(zip(found.texts, found.groups, strict=True)) <= set(zip(whole.texts, whole.groups, strict=True))
+
+
 def test_the_packaged_texts_to_rehearse_are_others_of_the_same_groups():
     found, probes = read_probes("rehearsal"), read_probes()
     assert (found.name, len(found), found.notes) == ("rehearsal", 679, ())

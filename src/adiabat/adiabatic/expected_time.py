@@ -171,7 +171,7 @@ def fitted(settings: TuneSettings, pace: Pace) -> TuneSettings:
         # Seconds are linear in the steps: a run of none is its validations.
         none, one = (_search_seconds(settings, pace, steps=steps) for steps in (0, 1))
         steps = min(search.steps, int((SEARCH_SHARE * budget - none) / (one - none)))
-        if steps < FEWEST_STEPS:
+        if steps < min(FEWEST_STEPS, search.steps):
             raise _too_short(budget, (none + FEWEST_STEPS * (one - none)) / SEARCH_SHARE)
         settings = settings.model_copy(update={"rate_search": search.model_copy(update={"steps": steps})})
     section = settings.tune

@@ -17,8 +17,11 @@ from adiabat.data.columns import id_value, parsed_rows, quoted, text_value
 from adiabat.data.lines import CODECS, COLUMN_ALIASES, Cursor, text_lines
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, require_path, table_name
 
-DEFAULT, REHEARSAL = "default", "rehearsal"
-"""Names of the packaged sets: one to measure drift on, and other texts of the same groups for rehearsal."""
+DEFAULT, SAMPLE, REHEARSAL = "default", "sample", "rehearsal"
+"""Names of the packaged sets: one to measure drift on, a quarter of each of its groups, and other texts of these groups for rehearsal."""
+
+SAMPLED = 4
+"""One in this number of the default probes is in the sample."""
 
 LEAST_PROBES = 20
 """Minimum size of a set: a mean over fewer probes describes only them."""
@@ -69,9 +72,12 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
     Args:
         source: A text file (``.txt``, plain or compressed) with a probe on each line, whose group is the file's name; a table as for
             `adiabat.data.table_rows.read_rows` with a column ``text``, or another name of it in corpora, and optionally one of
-            `GROUP_COLUMNS`; or the name of a packaged set, ``default`` (also None) or ``rehearsal``.
+            `GROUP_COLUMNS`; or the name of a packaged set, ``default`` (also None), ``sample`` or ``rehearsal``.
     """
     name = DEFAULT if source is None else str(source)
+    if name == SAMPLE:
+        whole = read_probes(DEFAULT)
+        return ProbeSet(SAMPLE, whole.texts[::SAMPLED], whole.groups[::SAMPLED])
     if name in _PACKAGED:
         file, sha256 = _PACKAGED[name]
         return _probe_set(require_published(packaged_folder("adiabatic") / file, sha256), name)
